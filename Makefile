@@ -1,0 +1,89 @@
+# Every target sets up what it needs: a virtual environment in .venv, made once and refreshed when
+# pyproject.toml changes. All it asks for is make and Python 3.11 or newer.
+#
+#   make clean test PYTHON=/path/to/python   choose the interpreter
+#   make test WORKERS=4                      run tests in four processes
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+PYTHON ?=
+WORKERS ?= 2
+CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
+
+.PHONY: help demo test check corpora bench format clean
+
+help:     ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: .venv/ready-demo    ## a guided tour of what works, in the terminal
+	@$(BIN)/duly demo
+
+test: .venv/ready-test    ## run every test
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest --quiet tests/test_tidy.py
+
+corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' answers, read from $DULY_CORPORA
+	@$(BIN)/python -m pytest -n $(WORKERS) tests/corpora
+
+bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md
+	@$(BIN)/python bench/timetables.py
+
+format: .venv/ready-test  ## rewrite the code as `make check` wants it
+	$(BIN)/ruff check --quiet --fix-only
+	$(BIN)/ruff format
+
+clean:    ## remove what the other targets made
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: corpora-folder
+corpora-folder:
+	@if [ -z "$$DULY_CORPORA" ]; then \
+	    echo "DULY_CORPORA is not set; name the folder of corpora: make corpora DULY_CORPORA=/path/to/corpora" >&2; exit 1; \
+	elif [ ! -d "$$DULY_CORPORA" ]; then \
+	    echo "DULY_CORPORA names '$$DULY_CORPORA', which is not a folder; name the folder of corpora." >&2; exit 1; \
+	fi
+
+# What is ready for checking is ready for testing, and what is ready for that is ready for the tour.
+.venv/ready-check .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
+	@echo "Installing Duly and what it needs for make $* into .venv …" >&2
+	@$(INSTALL) '.[$*]'
+	@touch .venv/ready-demo .venv/ready-test $@
+
+.venv/ready-demo: pyproject.toml .venv/made-in
+	@echo "Installing Duly into .venv …" >&2
+	@$(INSTALL) '.[calendars]'
+	@touch $@
+
+# An environment holds the path it was made in, twice over: in its scripts and in the link to src.
+# In a clone that was moved or copied it would quietly run the other clone's code, so it is remade.
+ifneq ($(shell cat .venv/made-in 2>/dev/null),$(CURDIR))
+.PHONY: .venv/made-in
+endif
+
+# A candidate is tried and not just looked up: a name on PATH may be an empty promise. One without
+# venv is passed over while there is another.
+.venv/made-in:
+	@chosen=; bare=; \
+	for candidate in $(CANDIDATES); do \
+	    "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    if "$$candidate" -c 'import ensurepip, venv' 2>/dev/null; then chosen=$$candidate; break; fi; \
+	    bare=$${bare:-$$candidate}; \
+	done; \
+	if [ -z "$$chosen$$bare" ]; then \
+	    echo "Duly needs Python 3.11 or newer, and none of '$(CANDIDATES)' is one; install it, or name it with PYTHON=." >&2; exit 1; \
+	elif [ -z "$$chosen" ]; then \
+	    echo "$$bare has no venv module; install it (on Debian and Ubuntu: the package python3-venv), or name another Python with PYTHON=." >&2; exit 1; \
+	fi; \
+	echo "Making .venv with $$chosen …" >&2; \
+	"$$chosen" -m venv --clear .venv && pwd -P > $@

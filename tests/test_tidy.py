@@ -1,0 +1,246 @@
+"""The house is tidy: sizes, names and habits that no linter of ours checks.
+
+Each message says what to do. The rules themselves are proved able to fail in test_house_rules.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import duly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "duly"
+
+FUNCTION_LINES_MAX = 70
+SOURCE_LINES_MAX = 500
+TEST_LINES_MAX = 800
+FORBIDDEN_MODULE_NAMES = frozenset(
+    ("util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc")
+)
+CLOCK = PACKAGE / "clock.py"
+CLOCK_READERS = frozenset(
+    {
+        "datetime.date.today",
+        "datetime.datetime.now",
+        "datetime.datetime.today",
+        "datetime.datetime.utcnow",
+        "asyncio.sleep",
+        "os.times",
+    }
+)
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+BENCHES = sorted((ROOT / "bench").rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def lines_max(path: Path) -> int:
+    return TEST_LINES_MAX if path in TESTS else SOURCE_LINES_MAX
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+every_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
+every_file = pytest.mark.parametrize("path", SOURCES + TESTS + BENCHES, ids=name_of)
+
+
+@every_file
+def test_a_file_is_short_enough_to_read(path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+
+    assert lines <= lines_max(path), (
+        f"{name_of(path)} has {lines} lines, {lines_max(path)} is the most: split it by noun"
+    )
+
+
+@every_file
+def test_a_function_is_short_enough_to_read(path):
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+
+            assert lines <= FUNCTION_LINES_MAX, (
+                f"{name_of(path)}:{node.lineno}: {node.name} has {lines} lines, "
+                f"{FUNCTION_LINES_MAX} is the most: extract a decision or a loop body"
+            )
+
+
+@every_file
+def test_a_module_is_named_after_what_it_holds(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    forbidden = sorted(FORBIDDEN_MODULE_NAMES.intersection(parts))
+
+    assert not forbidden, (
+        f"{name_of(path)}: a module called {', '.join(forbidden)} attracts anything; "
+        "name it after the one noun it holds"
+    )
+
+
+@every_source
+def test_a_module_says_what_it_is_responsible_for(path):
+    assert ast.get_docstring(parse(path)), (
+        f"{name_of(path)} has no docstring: say in one sentence what it is responsible for"
+    )
+
+
+@every_file
+def test_work_is_called_task_schedule_or_run(path):
+    for line, name in identifiers(parse(path)):
+        assert "job" not in words_of(name), (
+            f"{name_of(path)}:{line}: {name} says job, which means three things here; "
+            "use task, schedule or run (docs/glossary.md)"
+        )
+
+
+@every_source
+def test_only_the_clock_reads_the_time(path):
+    if path == CLOCK:
+        return
+    for line, what in clock_readings(parse(path)):
+        pytest.fail(
+            f"{name_of(path)}:{line}: {what} reads the clock or waits for it; take `now` as an "
+            "argument, only clock.py reads the time"
+        )
+
+
+@every_source
+def test_shipped_code_does_without_the_testing_kit(path):
+    if path.is_relative_to(PACKAGE / "testing"):
+        return
+    borrowed = [name for name in imported_names(parse(path)).values() if is_testing_kit(name)]
+
+    assert not borrowed, (
+        f"{name_of(path)} imports {', '.join(borrowed)}; shipped code never imports duly.testing, "
+        "which is there for tests alone"
+    )
+
+
+@every_file
+def test_nothing_is_left_for_later(path):
+    with path.open("rb") as stream:
+        comments = [t for t in tokenize.tokenize(stream.readline) if t.type == tokenize.COMMENT]
+    for comment in comments:
+        assert not re.search(r"\b(TODO|FIXME|XXX)\b", comment.string), (
+            f"{name_of(path)}:{comment.start[0]}: {comment.string.strip()}: do it, or leave it out"
+        )
+
+
+def test_the_public_names_are_sorted():
+    assert sorted(duly.__all__, key=ruff_order) == list(duly.__all__), (
+        "sort duly.__all__: constants, then classes, then functions (`make format` does it)"
+    )
+
+
+def test_the_public_names_are_exact():
+    present = {
+        name
+        for name, value in vars(duly).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType) and name != "annotations"
+    }
+    listed = {name for name in duly.__all__ if not name.startswith("_")}
+
+    assert listed == present, (
+        f"duly.__all__ must be what `import duly` offers; listed only: {sorted(listed - present)}, "
+        f"offered only: {sorted(present - listed)}"
+    )
+
+
+def test_every_public_name_can_be_imported():
+    missing = [name for name in duly.__all__ if not hasattr(duly, name)]
+
+    assert not missing, f"duly.__all__ promises {missing}: define them or leave them out"
+
+
+def test_the_architecture_names_every_module():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    packages = [path.parent for path in PACKAGE.glob("*/__init__.py")]
+    modules = sorted(path.name for path in [*packages, *PACKAGE.glob("*.py")])
+    unnamed = [name for name in modules if f"`{name}`" not in text and f" {name}" not in text]
+
+    assert not unnamed, f"ARCHITECTURE.md does not mention {unnamed}: one line for each"
+
+
+def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield every name that the code gives or uses, with its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.keyword(arg=str(name)):
+                yield node.value.lineno, name
+            case ast.alias():
+                yield node.lineno, node.asname or node.name.rpartition(".")[2]
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words of an identifier in the singular: `JobQueue` and `old_jobs` say job."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return {word.lower().removesuffix("s") for word in words}
+
+
+def clock_readings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield every place that imports `time` or names a function that reads the clock."""
+    known = imported_names(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases) if any(alias.name == "time" for alias in aliases):
+                yield node.lineno, "import time"
+            case ast.ImportFrom(module="time", level=0):
+                yield node.lineno, "from time import"
+            case ast.Attribute() | ast.Name():
+                name = dotted(node, known)
+                if name in CLOCK_READERS:
+                    yield node.lineno, name
+
+
+def imported_names(tree: ast.Module) -> dict[str, str]:
+    """Return what each imported name stands for: `d` for `datetime.datetime`, say."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                known |= {alias.asname or alias.name: alias.name for alias in aliases}
+            case ast.ImportFrom(module=str(module), names=aliases, level=0):
+                known |= {alias.asname or alias.name: f"{module}.{alias.name}" for alias in aliases}
+    return known
+
+
+def dotted(node: ast.expr, known: dict[str, str]) -> str:
+    """Return the full name that an expression stands for, as far as imports tell."""
+    match node:
+        case ast.Name(id=name):
+            return known.get(name, name)
+        case ast.Attribute(value=value, attr=attribute):
+            return f"{dotted(value, known)}.{attribute}"
+        case _:
+            return ""
+
+
+def is_testing_kit(name: str) -> bool:
+    return f"{name}.".startswith("duly.testing.")
+
+
+def ruff_order(name: str) -> tuple[int, str]:
+    """Return the place of a public name: constants, classes, then the rest."""
+    if name.isupper():
+        return 0, name
+    return (1, name) if name[:1].isupper() else (2, name)
