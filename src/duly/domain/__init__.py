@@ -1,0 +1,1 @@
+"""The pure centre of Duly: values and decisions, without IO, clock or randomness."""
