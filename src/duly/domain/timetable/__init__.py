@@ -1,0 +1,1 @@
+"""Timetables: rules that say when, each an immutable value that keeps the person's own words."""

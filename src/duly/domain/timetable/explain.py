@@ -1,0 +1,156 @@
+"""What happens to a timetable when clocks change, in words: for previews and editors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from duly.domain.durations import duration_words
+from duly.domain.instants import SECOND_US, from_seconds, to_microseconds, wall_datetime
+from duly.domain.timetable.combined import Excluding, Union
+from duly.domain.timetable.phrases import join
+from duly.domain.timetable.timetable import Timetable, Zoned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from duly.domain.zones.zone import Segment
+
+CHANGES_MAX = 50
+NAMED_TIMES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """A moment at which a zone's clocks jump, and what a timetable makes of it."""
+
+    at: datetime
+    tz: str
+    kind: Literal["gap", "fold"]
+    wall_before: datetime
+    wall_after: datetime
+    affects: bool
+    text: str
+
+
+def clock_changes(timetable: Timetable, start: datetime, end: datetime) -> list[ClockChange]:
+    """List the clock changes in (start, end] in the zones of a timetable, in order, at most 50."""
+    first, last = (to_microseconds(one) // SECOND_US for one in (start, end))
+    changes = {}
+    for leaf in _leaves(timetable):
+        for segment in _changes(leaf, first, last):
+            change = _explained(leaf, segment)
+            changes[change.at, change.text] = change
+    return sorted(changes.values(), key=lambda change: (change.at, change.text))[:CHANGES_MAX]
+
+
+def _leaves(timetable: Timetable) -> Iterator[Zoned]:
+    if isinstance(timetable, Zoned):
+        yield timetable
+    elif isinstance(timetable, Union):
+        for part in timetable.parts:
+            yield from _leaves(part)
+    elif isinstance(timetable, Excluding):
+        yield from _leaves(timetable.timetable)
+    else:
+        inner = getattr(timetable, "timetable", None)
+        if isinstance(inner, Timetable):
+            yield from _leaves(inner)
+
+
+def _changes(leaf: Zoned, first: int, last: int) -> Iterator[Segment]:
+    """Yield the segments that begin in (first, last] with another offset than the one before."""
+    segment = leaf.local.zone.segment(first)
+    for _ in range(CHANGES_MAX):
+        if segment.end > last:
+            return
+        segment = leaf.local.zone.segment(segment.end)
+        if segment.offset != segment.offset_before:
+            yield segment
+
+
+def _explained(leaf: Zoned, segment: Segment) -> ClockChange:
+    before, after = segment.start + segment.offset_before, segment.wall_start
+    is_gap = after > before
+    low, high = min(before, after), max(before, after)
+    walls = _named(leaf, low, high)
+    day = f"{wall_datetime(low):%a %Y-%m-%d}"
+    verb = "jump from" if is_gap else "go back from"
+    jump = f"{day}: clocks in {leaf.tz} {verb} {_time(before)} to {_time(after)}."
+    if not walls:
+        effect = f" Nothing is due in the {_length(high - low)} concerned."
+    elif is_gap:
+        effect = _gap_effect(leaf, segment, walls)
+    else:
+        effect = _fold_effect(leaf, segment, walls)
+    return ClockChange(
+        at=from_seconds(segment.start),
+        tz=leaf.tz,
+        kind="gap" if is_gap else "fold",
+        wall_before=wall_datetime(before),
+        wall_after=wall_datetime(after),
+        affects=bool(walls),
+        text=jump + effect,
+    )
+
+
+def _gap_effect(leaf: Zoned, segment: Segment, walls: list[int]) -> str:
+    times, plural = _times(walls)
+    missing = f" {times} {'do' if plural else 'does'} not exist that day"
+    they = "they" if plural else "it"
+    if leaf.local.gap == "skip":
+        reason = (
+            "every real instant counts, and there is none" if _is_instants(leaf) else "gap=skip"
+        )
+        return f"{missing} and {'are' if plural else 'is'} left out ({reason})."
+    if leaf.local.gap == "shift":
+        moved, _ = _times([wall - segment.offset_before + segment.offset for wall in walls])
+        run = f"{they} run{'' if plural else 's'} at {moved}"
+        return f"{missing}; {run}, moved by the gap (gap=shift)."
+    once = "run once, together," if plural else "runs"
+    run = f"{they} {once} at {_time(segment.wall_start)}"
+    return f"{missing}; {run}, the first moment after (gap=next)."
+
+
+def _fold_effect(leaf: Zoned, segment: Segment, walls: list[int]) -> str:
+    times, plural = _times(walls)
+    twice = f" {times} {'come' if plural else 'comes'} twice"
+    if leaf.local.fold == "both":
+        reason = "every real instant counts" if _is_instants(leaf) else "fold=both"
+        return f"{twice} and {'run' if plural else 'runs'} both times ({reason})."
+    offset = segment.offset_before if leaf.local.fold == "first" else segment.offset
+    instant = f"{from_seconds(walls[0] - offset):%H:%M} UTC"
+    fold = leaf.local.fold
+    return (
+        f"{twice} and {'run' if plural else 'runs'} once, the {fold} time, {instant} (fold={fold})."
+    )
+
+
+def _is_instants(leaf: Zoned) -> bool:
+    """Say whether the rule itself, not the person, decided that policies don't apply."""
+    return (leaf.local.gap, leaf.local.fold) != (leaf.gap, leaf.fold)
+
+
+def _named(leaf: Zoned, low: int, high: int) -> list[int]:
+    """Return the first few wall times of a rule in [low, high): one more than are named."""
+    walls: list[int] = []
+    wall = leaf.local.walls.at_or_after(low)
+    while wall is not None and wall < high and len(walls) <= NAMED_TIMES_MAX:
+        walls.append(wall)
+        wall = leaf.local.walls.at_or_after(wall + 1)
+    return walls
+
+
+def _times(walls: list[int]) -> tuple[str, bool]:
+    if len(walls) > NAMED_TIMES_MAX:
+        return f"{_time(walls[0])}, {_time(walls[1])} and further times", True
+    return join([_time(wall) for wall in walls]), len(walls) > 1
+
+
+def _time(wall: int) -> str:
+    return f"{wall_datetime(wall):%H:%M:%S}".removesuffix(":00")
+
+
+def _length(seconds: int) -> str:
+    return duration_words(seconds * SECOND_US).removeprefix("1 ")

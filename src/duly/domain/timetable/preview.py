@@ -1,0 +1,92 @@
+"""A preview of a timetable: its next occurrences, locally and in UTC, and what clocks do to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.instants import SECOND_US, to_microseconds
+from duly.domain.timetable.combined import zone_of
+from duly.domain.timetable.explain import ClockChange, clock_changes
+from duly.domain.zones.database import ZoneDatabase, default_zones
+
+if TYPE_CHECKING:
+    from duly.domain.timetable.timetable import Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedOccurrence:
+    """One coming occurrence, as the clock on the wall and as UTC show it."""
+
+    utc: datetime
+    local: datetime
+    abbreviation: str
+    change: ClockChange | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "utc": self.utc.isoformat().replace("+00:00", "Z"),
+            "local": self.local.isoformat(),
+            "abbreviation": self.abbreviation,
+            "clock_change": self.change.text if self.change else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a person should see before they agree to a timetable."""
+
+    timetable: Timetable
+    tz: str
+    tzdata: str
+    after: datetime
+    occurrences: tuple[PreviewedOccurrence, ...]
+    changes: tuple[ClockChange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "kind": self.timetable.kind,
+            "description": self.timetable.describe(),
+            "tz": self.tz,
+            "tzdata": self.tzdata,
+            "after": self.after.isoformat().replace("+00:00", "Z"),
+            "occurrences": [occurrence.to_json() for occurrence in self.occurrences],
+            "clock_changes": [change.text for change in self.changes],
+            "timetable": self.timetable.to_json(),
+        }
+
+
+def preview(  # noqa: PLR0913 - what to show, and where to look it up
+    timetable: Timetable,
+    after: datetime,
+    n: int,
+    *,
+    tz: str = "UTC",
+    zones: ZoneDatabase | None = None,
+) -> Preview:
+    """Preview the next `n` occurrences, in the timetable's own zone or, if it has none, in `tz`."""
+    zones = zones or default_zones()
+    shown_in = zone_of(timetable) or tz
+    instants = timetable.upcoming(after, n)
+    end = instants[-1] if instants else after
+    # A day more, so that what the last night of the list does to it is told too.
+    changes = clock_changes(timetable, after - timedelta(days=1), end + timedelta(days=1))
+    occurrences = tuple(_previewed(one, shown_in, zones, changes) for one in instants)
+    return Preview(timetable, shown_in, zones.version, after, occurrences, tuple(changes))
+
+
+def _previewed(
+    instant: datetime, tz: str, zones: ZoneDatabase, changes: list[ClockChange]
+) -> PreviewedOccurrence:
+    segment = zones.zone(tz).segment(to_microseconds(instant) // SECOND_US)
+    local = instant.astimezone(timezone(timedelta(seconds=segment.offset)))
+    days = {change.at: change for change in changes if change.affects}
+    near = [
+        change
+        for change in days.values()
+        if local.date() in (change.wall_before.date(), change.wall_after.date())
+    ]
+    return PreviewedOccurrence(instant, local, segment.abbreviation, near[0] if near else None)

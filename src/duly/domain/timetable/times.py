@@ -1,0 +1,110 @@
+"""Times of day: which seconds of a day are meant, as hours x minutes x seconds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from duly.domain.instants import DAY, HOUR, MINUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LISTED_MAX = 1440
+"""A list of every minute is worth its memory; one of every second is not."""
+
+
+@lru_cache(maxsize=1024)
+def next_table(mask: int, size: int) -> tuple[int, ...]:
+    """For every value 0..size, tabulate the first member of a bitmask not before it, or -1."""
+    table = [-1] * (size + 1)
+    for value in range(size - 1, -1, -1):
+        table[value] = value if mask >> value & 1 else table[value + 1]
+    return tuple(table)
+
+
+@lru_cache(maxsize=1024)
+def previous_table(mask: int, size: int) -> tuple[int, ...]:
+    """For every value 0..size-1, tabulate the last member of a bitmask not after it, or -1."""
+    table = []
+    last = -1
+    for value in range(size):
+        last = value if mask >> value & 1 else last
+        table.append(last)
+    return tuple(table)
+
+
+class TimesOfDay:
+    """The seconds of a day whose hour, minute and second are members of three bitmasks."""
+
+    def __init__(self, hours: int, minutes: int, seconds: int = 1) -> None:
+        """Tabulate the masks; none of them may be empty."""
+        self.hours, self.minutes, self.seconds = hours, minutes, seconds
+        self._hour_from = next_table(hours, 24)
+        self._minute_from = next_table(minutes, 60)
+        self._second_from = next_table(seconds, 60)
+        self._minute, self._second = self._minute_from[0], self._second_from[0]
+        self._listed: tuple[int, ...] | None = None
+        self.size = hours.bit_count() * minutes.bit_count() * seconds.bit_count()
+        self.first = self._hour_from[0] * HOUR + self._minute * MINUTE + self._second
+        self.last = (hours.bit_length() - 1) * HOUR + (minutes.bit_length() - 1) * MINUTE
+        self.last += seconds.bit_length() - 1
+
+    def at_or_after(self, time: int) -> int:
+        """Return the first member not before a second of the day, or -1."""
+        hour, rest = divmod(time, HOUR)
+        minute, second = divmod(rest, MINUTE)
+        if self._hour_from[hour] == hour:
+            if self._minute_from[minute] == minute:
+                second = self._second_from[second]
+                if second >= 0:
+                    return hour * HOUR + minute * MINUTE + second
+            minute = self._minute_from[minute + 1]
+            if minute >= 0:
+                return hour * HOUR + minute * MINUTE + self._second
+        hour = self._hour_from[hour + 1]
+        return hour * HOUR + self._minute * MINUTE + self._second if hour >= 0 else -1
+
+    def at_or_before(self, time: int) -> int:
+        """Return the last member not after a second of the day, or -1."""
+        hours = previous_table(self.hours, 24)
+        minutes, seconds = previous_table(self.minutes, 60), previous_table(self.seconds, 60)
+        hour, rest = divmod(time, HOUR)
+        minute, second = divmod(rest, MINUTE)
+        if hours[hour] == hour:
+            if minutes[minute] == minute and seconds[second] >= 0:
+                return hour * HOUR + minute * MINUTE + seconds[second]
+            minute = minutes[minute - 1] if minute else -1
+            if minute >= 0:
+                return hour * HOUR + minute * MINUTE + seconds[59]
+        hour = hours[hour - 1] if hour else -1
+        return hour * HOUR + minutes[59] * MINUTE + seconds[59] if hour >= 0 else -1
+
+    def members(self, start: int = 0, end: int = DAY) -> Iterable[int]:
+        """Return the members in [start, end), in order: from a list if they are few."""
+        if self.size > LISTED_MAX:
+            return self._stepped(start, end)
+        if self._listed is None:
+            self._listed = tuple(self._stepped(0, DAY))
+        if start <= 0 and end >= DAY:
+            return self._listed
+        return self._listed[bisect_left(self._listed, start) : bisect_left(self._listed, end)]
+
+    def _stepped(self, start: int, end: int) -> Iterator[int]:
+        time = self.at_or_after(max(start, 0))
+        while 0 <= time < end:
+            yield time
+            time = self.at_or_after(time + 1) if time + 1 < DAY else -1
+
+    def count_before(self, time: int) -> int:
+        """Return how many members lie before a second of the day (0..86,400)."""
+        hour, rest = divmod(time, HOUR)
+        minute, second = divmod(rest, MINUTE)
+        seconds, minutes = self.seconds.bit_count(), self.minutes.bit_count()
+        total = (self.hours & (1 << hour) - 1).bit_count() * minutes * seconds
+        if self.hours >> hour & 1:
+            total += (self.minutes & (1 << minute) - 1).bit_count() * seconds
+            if self.minutes >> minute & 1:
+                total += (self.seconds & (1 << second) - 1).bit_count()
+        return total

@@ -1,0 +1,78 @@
+"""Previews and explanations: what a person sees before they agree (T2, T5)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from duly import clock_changes, cron, every
+from duly.domain.timetable.preview import preview
+
+SPRING = datetime(2027, 3, 27, tzinfo=UTC), datetime(2027, 3, 30, tzinfo=UTC)
+AUTUMN = datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 27, tzinfo=UTC)
+
+
+def told(timetable, window):
+    return [change.text for change in clock_changes(timetable, *window)]
+
+
+def test_a_clock_change_that_concerns_nothing_says_so():
+    (text,) = told(cron("0 9 * * *", tz="Europe/Berlin"), SPRING)
+
+    assert text == (
+        "Sun 2027-03-28: clocks in Europe/Berlin jump from 02:00 to 03:00."
+        " Nothing is due in the hour concerned."
+    )
+
+
+def test_times_that_collapse_are_told_together():
+    (text,) = told(cron("15,45 2 * * *", tz="Europe/Berlin"), SPRING)
+
+    assert "02:15 and 02:45 do not exist that day; they run once, together, at 03:00" in text
+
+
+def test_a_rule_about_real_instants_is_told_as_one():
+    """T2: a leading star leaves every real instant alone, whatever the policies say."""
+    timetable = cron("*/15 * * * *", tz="Europe/Berlin", gap="shift", fold="second")
+
+    assert (
+        "are left out (every real instant counts, and there is none)" in told(timetable, SPRING)[0]
+    )
+    assert "run both times (every real instant counts)" in told(timetable, AUTUMN)[0]
+
+
+def test_half_an_hour_is_half_an_hour():
+    window = datetime(2026, 10, 3, tzinfo=UTC), datetime(2026, 10, 5, tzinfo=UTC)
+
+    (text,) = told(cron("15 2 * * *", tz="Australia/Lord_Howe"), window)
+
+    assert "jump from 02:00 to 02:30. 02:15 does not exist that day; it runs at 02:30" in text
+
+
+def test_an_interval_has_no_clock_to_change():
+    assert [] == told(every("1h"), SPRING)
+
+
+def test_each_zone_of_a_union_is_told():
+    both = cron("0 9 * * *", tz="Europe/Berlin") | cron("0 9 * * *", tz="Europe/London")
+
+    assert ["Europe/Berlin", "Europe/London"] == [one.tz for one in clock_changes(both, *SPRING)]
+
+
+def test_a_preview_marks_the_occurrence_that_a_policy_moved():
+    found = preview(cron("30 2 * * *", tz="Europe/Berlin"), SPRING[0], 3)
+
+    assert [False, True, False] == [one.change is not None for one in found.occurrences]
+    assert ["02:30", "03:00", "02:30"] == [f"{one.local:%H:%M}" for one in found.occurrences]
+    assert ["CET", "CEST", "CEST"] == [one.abbreviation for one in found.occurrences]
+
+
+def test_a_preview_of_a_rule_without_a_zone_is_shown_in_the_viewers():
+    found = preview(every("12h"), AUTUMN[0], 1, tz="Asia/Kathmandu")
+
+    assert "2026-10-24T17:45:00+05:45" == found.to_json()["occurrences"][0]["local"]
+
+
+def test_a_list_that_ends_the_evening_before_tells_of_the_night_to_come():
+    found = preview(cron("0 20 * * *", tz="Europe/Berlin"), datetime(2027, 3, 27, tzinfo=UTC), 1)
+
+    assert 1 == len(found.changes)
