@@ -1,0 +1,1 @@
+"""Plain language: reading what a person typed, and recognising which kind of rule it is."""

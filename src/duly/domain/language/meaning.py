@@ -1,0 +1,289 @@
+"""From the parts of a sentence to a timetable: what they mean together, or why they can't."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from duly.domain.durations import DURATION_MAX_US
+from duly.domain.instants import DAY, HOUR, MINUTE, SECOND_US, from_microseconds
+from duly.domain.language.calendar_periods import periodic
+from duly.domain.language.clock_sets import (
+    ALL_DAY,
+    ClockSet,
+    field_text,
+    named_times,
+    stepped_times,
+)
+from duly.domain.language.tokens import NotUnderstoodError
+from duly.domain.language.zone_names import zone_named
+from duly.domain.timetable.combined import Between, Limited, Union
+from duly.domain.timetable.cron import cron
+from duly.domain.timetable.dates import MONTH_STARTS
+from duly.domain.timetable.interval import FIRST_INSTANT, Interval, every
+from duly.domain.timetable.monthly import monthly
+from duly.domain.timetable.once import Once, at
+from duly.domain.timetable.phrases import clock_of, members, ordinal
+from duly.domain.timetable.timetable import Timetable, Zoned
+from duly.domain.zones.database import default_zones
+
+if TYPE_CHECKING:
+    from duly.domain.language.sentence import Days, Sentence, Window
+    from duly.domain.local_time import Fold, Gap
+
+PARTS_MAX = 50
+_ALL_MONTHS = (1 << 13) - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where and how wall times are read: a zone and the policies for clock changes."""
+
+    tz: str
+    gap: Gap
+    fold: Fold
+
+
+def timetable_of(said: Sentence, setting: Setting) -> Timetable:
+    """Make the timetable that a sentence means."""
+    setting = _with_zone(said, setting)
+    if said.is_once or said.days.once:
+        return _once(said, setting)
+    if said.period and said.period[1] > 1:
+        # The start is where counting begins, so it is part of the rule and not a limit to it.
+        made = periodic(said, lambda: _clock_sets(said), setting)
+        return _valid(made, said, setting, is_started=True)
+    _check_days(said)
+    if said.step and (said.times is not None or said.minutes):
+        remedy = "say 'between 8 and 17' to limit it, or leave the time out"
+        raise NotUnderstoodError("says both a distance and a time of day", remedy)
+    if said.step and not (said.windows or said.months) and said.days.is_any:
+        return _valid(_evenly(said.step, setting), said, setting)
+    parts = _crons(said, setting) + _business(said, setting)
+    if len(parts) > PARTS_MAX:
+        raise NotUnderstoodError("says too much at once", "divide it into several timetables")
+    return _valid(parts[0] if len(parts) == 1 else Union(tuple(parts)), said, setting)
+
+
+def with_words(timetable: Timetable, words: str) -> Timetable:
+    """Keep a person's words in each leaf that has room for them."""
+    if isinstance(timetable, Zoned | Interval | Once):
+        return replace(timetable, words=words)
+    if isinstance(timetable, Union):
+        return Union(tuple(with_words(part, words) for part in timetable.parts))
+    assert isinstance(timetable, Between | Limited)
+    return replace(timetable, timetable=with_words(timetable.timetable, words))
+
+
+def _with_zone(said: Sentence, setting: Setting) -> Setting:
+    """Take the zone that was said; UTC, the default, gives way to it, another one must agree."""
+    if said.zone is None:
+        return setting
+    tz = zone_named(said.zone)
+    if setting.tz not in ("UTC", tz):
+        remedy = f"leave one of them out, or say '{setting.tz}' in both"
+        raise NotUnderstoodError(f"says {tz}, but the zone was given as {setting.tz}", remedy)
+    return replace(setting, tz=tz)
+
+
+def _once(said: Sentence, setting: Setting) -> Timetable:
+    day = said.days.once
+    if day is None:
+        raise NotUnderstoodError("says 'once' without a date", "write 'once on 2026-04-03 at 9:00'")
+    days_only = replace(said.days, once=None).is_any
+    others = said.step or said.period or said.months or said.windows or said.start or said.end
+    if not days_only or others or said.minutes or said.count:
+        raise NotUnderstoodError("mixes one date with a rule", "write 'once on 2026-04-03 at 9:00'")
+    if said.times is None or len(said.times) != 1:
+        remedy = f"say the time, as in 'once on {day} at 9:00'"
+        raise NotUnderstoodError("needs one time of day", remedy)
+    moment = datetime.combine(day, time()) + timedelta(seconds=said.times[0])
+    return at(moment, setting.tz, setting.gap, setting.fold)
+
+
+def _evenly(step: int, setting: Setting) -> Timetable:
+    """Make "every 15 minutes": by the clock where it fits the clock, otherwise a fixed distance."""
+    if step < HOUR and (60 % step == 0 or (step % MINUTE == 0 and 60 % (step // MINUTE) == 0)):
+        is_fitting = True
+    else:
+        is_fitting = step % HOUR == 0 and step < DAY and DAY % step == 0
+    if is_fitting:
+        (clock_set,) = stepped_times(step, ALL_DAY)
+        return _cron(f"{clock_set.fields} * * *", setting)
+    if step * SECOND_US > DURATION_MAX_US:
+        raise NotUnderstoodError("has a distance longer than a century", "say a shorter one")
+    unit, letter = next(
+        pair for pair in ((HOUR, "h"), (MINUTE, "m"), (1, "s")) if step % pair[0] == 0
+    )
+    return every(f"{step // unit}{letter}")
+
+
+def _clock_sets(said: Sentence) -> list[ClockSet]:
+    """Return the times of day, whichever way they were said."""
+    if said.step:
+        windows = said.windows or [ALL_DAY]
+        for window in windows:
+            _check_window(window, said)
+        return [one for window in windows for one in stepped_times(said.step, window)]
+    if said.windows:
+        remedy = "say how often, as in 'every 15 minutes between 8 and 17'"
+        raise NotUnderstoodError("has a stretch of the day and no distance", remedy)
+    if said.minutes:
+        return [ClockSet((1 << 24) - 1, said.minutes, is_interval=True)]
+    if said.times is None:
+        if not said.is_shorthand:
+            raise NotUnderstoodError("says no time of day")
+        return named_times([0])
+    return named_times(said.times)
+
+
+def _check_window(window: Window, said: Sentence) -> None:
+    if window.start <= window.end:
+        return
+    is_on_days = said.months or not said.days.is_any
+    if is_on_days or not window.is_exact:
+        problem = "has a stretch of the day that ends before it starts"
+        remedy = "say both ends as 22:00 or 10pm; on certain days it can't run past midnight"
+        raise NotUnderstoodError(problem, remedy)
+
+
+def _check_days(said: Sentence) -> None:
+    """Refuse days that don't fit how often, or that no year has."""
+    days = said.days
+    unit = said.period[0] if said.period else None
+    if said.is_shorthand and unit:
+        _fill_shorthand(days, unit)
+    elif unit and unit != "day" and days.is_any:
+        example = {"week": "on monday", "month": "on the 1st", "year": "on 24 december"}[unit]
+        raise NotUnderstoodError(
+            f"does not say which day of the {unit}", f"add it, such as '{example}'"
+        )
+    if unit == "day" and not days.is_any:
+        raise NotUnderstoodError("says every day and certain days", "leave 'every day' out")
+    if unit == "week" and (days.of_months or days.dates):
+        raise NotUnderstoodError(
+            "names days of a month in a week", "say weekdays, or 'every month'"
+        )
+    if unit == "month" and (days.weekdays or days.dates):
+        remedy = "say 'on the first monday' or 'on the 1st'"
+        raise NotUnderstoodError("names days that are not days of a month", remedy)
+    if unit == "year" and not (days.dates or (days.of_months and said.months)):
+        raise NotUnderstoodError("does not say which day of the year", "add 'on 24 december'")
+    if said.months and days.dates:
+        raise NotUnderstoodError("names months twice", "say each day with its month")
+    months = said.months or _ALL_MONTHS
+    for number in sorted(days.numbers):
+        if all(number > _longest(month) for month in members(months)):
+            remedy = "say 'last day', or a day that the month has"
+            raise NotUnderstoodError(f"names a {ordinal(number)} that no such month has", remedy)
+
+
+def _fill_shorthand(days: Days, unit: str) -> None:
+    """Say what "weekly" means alone: as systemd has it, the start of each."""
+    match unit:
+        case "week":
+            days.weekdays = 1
+        case "month":
+            days.numbers = {1}
+        case "year":
+            days.dates = {(1, 1)}
+
+
+def _longest(month: int) -> int:
+    starts = MONTH_STARTS[True]
+    return starts[month] - starts[month - 1]
+
+
+def _crons(said: Sentence, setting: Setting) -> list[Timetable]:
+    """Make one cron expression for each product of days and times that it takes."""
+    return [
+        _cron(f"{clock_set.fields} {fields}", setting, clock_set)
+        for clock_set in _clock_sets(said)
+        for fields in _day_fields(said.days, said.months)
+    ]
+
+
+def _business(said: Sentence, setting: Setting) -> list[Timetable]:
+    """Make a calendar rule for each business day; without holidays, which a sentence can't name."""
+    if not said.days.business:
+        return []
+    if said.months:
+        raise NotUnderstoodError("limits business days to some months", "leave the months out")
+    if said.times is None:
+        raise NotUnderstoodError("says no time for a business day", "add one, such as 'at 18:00'")
+    clocks = tuple(clock_of(time) for time in sorted(set(said.times)))
+    return [
+        monthly(
+            f"{ordinal(number)} business day",
+            clocks[0] if len(clocks) == 1 else clocks,
+            tz=setting.tz,
+            gap=setting.gap,
+            fold=setting.fold,
+        )
+        for number in sorted(said.days.business)
+    ]
+
+
+def _day_fields(days: Days, months: int) -> list[str]:
+    """Return the last three fields of a cron expression, once for each product that it takes."""
+    month = field_text(months, 13, 1) if months else "*"
+    if days.is_any:
+        return [f"* {month} *"]
+    found = [f"{number}W {month} *" for number in sorted(days.nearest) if number > 0]
+    found += [f"LW {month} *" for number in days.nearest if number < 0]
+    month_days = [field_text(sum(1 << n for n in days.numbers), 32, 1)] if days.numbers else []
+    month_days += [f"L-{back}" if back else "L" for back in sorted(days.from_end)]
+    weekdays = [_weekday_text(days.weekdays)] if days.weekdays else []
+    for weekday, number in sorted(days.ordinals):
+        from_sunday = (weekday + 1) % 7
+        weekdays.append(f"{from_sunday}#{number}" if number > 0 else f"{from_sunday}L")
+    if month_days or weekdays:
+        # Cron itself takes either where both are given, as "on monday or the 13th" does.
+        found.append(f"{','.join(month_days) or '*'} {month} {','.join(weekdays) or '*'}")
+    for one in sorted({month for month, _ in days.dates}):
+        numbers = sum(1 << day for month, day in days.dates if month == one)
+        found.append(f"{field_text(numbers, 32, 1)} {one} *")
+    return found
+
+
+def _weekday_text(monday_first: int) -> str:
+    """Write weekdays in cron's numbers, Sunday as 7 so that a week reads from Monday on."""
+    return field_text(monday_first << 1, 8, 1)
+
+
+def _cron(expression: str, setting: Setting, clock_set: ClockSet | None = None) -> Timetable:
+    made = cron(expression, setting.tz, setting.gap, setting.fold)
+    if clock_set and clock_set.is_interval and not made.fields.is_interval:
+        # No star could be written, but "every so often" has no named time that must be kept.
+        return replace(made, gap="skip", fold="both")
+    return made
+
+
+def _valid(
+    timetable: Timetable, said: Sentence, setting: Setting, *, is_started: bool = False
+) -> Timetable:
+    """Limit a timetable to the dates and the number of times that were said."""
+    start = _instant(said.start, setting.tz) if said.start else None
+    end = _instant(said.end + timedelta(days=1), setting.tz) if said.end else None
+    if said.start and said.end and said.end < said.start:
+        raise NotUnderstoodError("ends before it starts", "give an end date after the start date")
+    # A count says its start itself, as a period does.
+    first = None if is_started or said.count is not None else start
+    if first or end:
+        last = end - timedelta(microseconds=1) if end else None
+        timetable = Between(timetable, first, last)
+    if said.count is None:
+        return timetable
+    if start is None:
+        remedy = "say from when, as in '10 times from 2026-04-06'"
+        raise NotUnderstoodError("counts without a start", remedy)
+    return Limited(timetable, said.count, start)
+
+
+def _instant(day: date, tz: str) -> datetime:
+    """Return the instant at which a day starts in a zone, with the zone's offset at that moment."""
+    found = at(datetime.combine(day, time()), tz).first_from(FIRST_INSTANT)
+    assert found is not None, "a wall time is never dropped under gap='next'"
+    offset = default_zones().zone(tz).segment(found // SECOND_US).offset
+    return from_microseconds(found).astimezone(timezone(timedelta(seconds=offset)))

@@ -1,0 +1,468 @@
+"""Plain language in: what is understood, what is refused and with which remedy (SPEC T6, L6)."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duly.domain.language.plain import read_plain
+from duly.domain.language.recognise import kind_of
+from duly.domain.language.suggestions import EXAMPLES, nearest_sentence
+from duly.domain.language.tokens import TEXT_LENGTH_MAX, NotUnderstoodError, tokenise
+from duly.domain.language.vocabulary import KNOWN
+from duly.domain.timetable.combined import Between, Limited, Union
+from duly.domain.timetable.cron import cron
+from duly.domain.timetable.interval import every
+from duly.domain.timetable.monthly import monthly
+from duly.domain.timetable.once import at
+from duly.domain.timetable.rrule import rrule
+from duly.domain.timetable.stored import timetable_from_json
+from duly.domain.timetable.timetable import Timetable
+from duly.errors import UsageError
+
+AFTER = datetime(2026, 4, 1, tzinfo=UTC)  # a Wednesday
+REPAIRS_MAX = 7
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "say-when.md"
+ROW = re.compile(r"\| `(.+?)` \| (.+) \|")
+
+MEANINGS = [
+    # times of day
+    ("every weekday at 9", cron("0 9 * * 1-5")),
+    ("Every Weekday at 09:00.", cron("0 9 * * 1-5")),
+    ("each day at 9:05:30", cron("30 5 9 * * *")),
+    ("daily at noon", cron("0 12 * * *")),
+    ("noon", cron("0 12 * * *")),
+    ("at midnight", cron("0 0 * * *")),
+    ("every day at 12am", cron("0 0 * * *")),
+    ("every day at 12pm", cron("0 12 * * *")),
+    ("every day at 12:30 a.m.", cron("30 0 * * *")),
+    ("every day at 9.30 pm", cron("30 21 * * *")),
+    ("every day at nine o'clock", cron("0 9 * * *")),
+    ("every day at 9, 12 and 18", cron("0 9,12,18 * * *")),
+    ("every day at 9:00, and 18:00", cron("0 9,18 * * *")),
+    ("every day at 9:00 & 9:30", cron("0,30 9 * * *")),
+    ("every day at 9:15pm and 18:00", Union((cron("0 18 * * *"), cron("15 21 * * *")))),
+    # weekdays
+    ("every monday and friday at 10:30", cron("30 10 * * 1,5")),
+    ("on mondays at 9", cron("0 9 * * 1")),
+    ("at 9 on mondays", cron("0 9 * * 1")),
+    ("mon, wed & fri at 9", cron("0 9 * * 1,3,5")),
+    ("mon-fri at 9", cron("0 9 * * 1-5")),
+    ("monday through thursday at 9", cron("0 9 * * 1-4")),
+    ("friday to monday at 9", cron("0 9 * * 1,5-7")),
+    ("weekends at 11", cron("0 11 * * 6-7")),
+    ("weekly on friday at 9", cron("0 9 * * 5")),
+    ("every week on friday at 9", cron("0 9 * * 5")),
+    ("every sunday in june to august at 9", cron("0 9 * 6-8 7")),
+    # days of the month
+    ("on the 1st and 15th at 9", cron("0 9 1,15 * *")),
+    ("every month on the 3rd at 12:00", cron("0 12 3 * *")),
+    ("on day 15 of the month at 9", cron("0 9 15 * *")),
+    ("on the first at 9", cron("0 9 1 * *")),
+    ("the second day of the month at 9", cron("0 9 2 * *")),
+    ("on the 1st to 7th of january at 9", cron("0 9 1-7 1 *")),
+    ("on the last day of every month at 18:00", cron("0 18 L * *")),
+    ("2nd last day of the month at 18:00", cron("0 18 L-1 * *")),
+    ("first and last day of the month at 18:00", cron("0 18 1,L * *")),
+    ("first monday of the month at 8", cron("0 8 * * 1#1")),
+    ("every first monday at 8", cron("0 8 * * 1#1")),
+    ("every 2nd tuesday of the month at 8", cron("0 8 * * 2#2")),
+    ("every second tuesday of the month at 8", cron("0 8 * * 2#2")),
+    ("1st and 3rd monday of the month at 8", cron("0 8 * * 1#1,1#3")),
+    ("monthly on the last friday at 17:00", cron("0 17 * * 5L")),
+    ("last sunday of march and october at 1", cron("0 1 * 3,10 0L")),
+    ("on the first weekday of the month at 9", cron("0 9 1W * *")),
+    ("on the last weekday of the month at 9", cron("0 9 LW * *")),
+    ("on the weekday nearest the 15th at 9", cron("0 9 15W * *")),
+    ("on monday or the 13th at 9", cron("0 9 13 * 1")),
+    ("on mondays and the 13th at 9", cron("0 9 13 * 1")),
+    ("last business day of the month at 18:00", monthly("last business day", "18:00")),
+    ("5th working day of the month at 9", monthly("5th business day", "09:00")),
+    (
+        "3rd last business day at 9 and 18:30",
+        monthly("3rd last business day", ("09:00", "18:30")),
+    ),
+    # days of the year
+    ("every january 1st at 0:00", cron("0 0 1 1 *")),
+    ("every year on 24 december at 18:00", cron("0 18 24 12 *")),
+    ("yearly on december the 24th at 18:00", cron("0 18 24 12 *")),
+    ("every 24th december at 18:00", cron("0 18 24 12 *")),
+    ("every year on the 1st of january at 9", cron("0 9 1 1 *")),
+    ("on 24 dec and 1 jan at 9", Union((cron("0 9 1 1 *"), cron("0 9 24 12 *")))),
+    ("every 29 february at 9", cron("0 9 29 2 *")),
+    # every so often
+    ("every minute", cron("* * * * *")),
+    ("every second", cron("* * * * * *")),
+    ("every 30 seconds", cron("*/30 * * * * *")),
+    ("every fifteen minutes", cron("*/15 * * * *")),
+    ("every 15 min", cron("*/15 * * * *")),
+    ("every hour", cron("0 * * * *")),
+    ("hourly", cron("0 * * * *")),
+    ("every 2 hours", cron("0 */2 * * *")),
+    ("at minute 5 of every hour", cron("5 * * * *")),
+    ("at minutes 5 and 35 of every hour on weekdays", cron("5,35 * * * 1-5")),
+    ("every 15 minutes on mondays", cron("*/15 * * * 1")),
+    ("every hour in january", cron("0 * * 1 *")),
+    ("every 90 minutes", every("90m")),
+    ("every 1 hour and 30 minutes", every("90m")),
+    ("every 7 minutes", every("7m")),
+    ("every 24 hours", every("24h")),
+    ("every 100 seconds", every("100s")),
+    # one date
+    ("once on 2026-04-03 at 9:00", at("2026-04-03T09:00", "UTC")),
+    ("on 2026-04-03 at 9pm", at("2026-04-03T21:00", "UTC")),
+    ("on april 3rd, 2026 at 9", at("2026-04-03T09:00", "UTC")),
+    ("once on 24/12/2026 at 9", at("2026-12-24T09:00", "UTC")),
+    ("once on 12/24/2026 at 9", at("2026-12-24T09:00", "UTC")),
+    # shorthands, as systemd has them
+    ("weekly", cron("0 0 * * 1")),
+    ("monthly", cron("0 0 1 * *")),
+    ("yearly", cron("0 0 1 1 *")),
+    # counted from a start
+    (
+        "every 2 weeks on monday at 9 from 2026-04-06",
+        rrule(
+            "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;BYHOUR=9;BYMINUTE=0", dtstart=datetime(2026, 4, 6, 9)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "meaning"), MEANINGS, ids=[one for one, _ in MEANINGS])
+def test_a_sentence_means_one_timetable(sentence, meaning):
+    """T6"""
+    assert meaning == read_plain(sentence)
+
+
+OCCURRENCES = [
+    (
+        "every 15 minutes between 16:30 and 17 on wednesdays",
+        "01 16:30, 01 16:45, 01 17:00, 08 16:30",
+    ),
+    ("every 20 minutes from 8:10 to 9:00", "01 08:10, 01 08:30, 01 08:50, 02 08:10"),
+    ("every 90 minutes between 9 and 12 on mondays", "06 09:00, 06 10:30, 06 12:00, 13 09:00"),
+    ("every 7 hours on mondays", "06 00:00, 06 07:00, 06 14:00, 06 21:00"),
+    ("every 40 minutes between 23:00 and 01:00", "01 00:20, 01 01:00, 01 23:00, 01 23:40"),
+    ("every 3 days at 9 from 2026-04-05", "05 09:00, 08 09:00, 11 09:00, 14 09:00"),
+    ("every second day at 9 from 2026-04-05", "05 09:00, 07 09:00, 09 09:00, 11 09:00"),
+    ("every other monday at 9 from 2026-04-13", "13 09:00, 27 09:00, 11 09:00, 25 09:00"),
+    ("every 2 weeks on mon and wed at 9 from 2026-04-08", "08 09:00, 20 09:00, 22 09:00, 04 09:00"),
+    (
+        "every 2 months on the last friday at 9 from 2026-04-24",
+        "24 09:00, 26 09:00, 28 09:00, 30 09:00",
+    ),
+    ("every 3 months at 9 and 10:30 from 2026-04-02", "02 09:00, 02 10:30, 02 09:00, 02 10:30"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "expected"), OCCURRENCES)
+def test_a_sentence_fires_when_it_says(sentence, expected):
+    """T6"""
+    found = read_plain(sentence).upcoming(AFTER, 4)
+
+    assert expected == ", ".join(f"{one:%d %H:%M}" for one in found)
+
+
+REFUSALS = [
+    ("", "is empty"),
+    ("hello world", "did you mean 'every weekday at 09:00'?"),
+    ("   ", "is empty"),
+    ("evry weekday at 9", "did you mean 'every weekday at 09:00'?"),
+    ("every wekday at 9", "did you mean 'every weekday at 09:00'?"),
+    ("on mondys at 9 and 9:30", "did you mean 'on mondays at 09:00 and 09:30'?"),
+    ("every weekday 9", "did you mean 'every weekday at 09:00'?"),
+    ("please do it every monday at 9am", "did you mean 'every monday at 9am'?"),
+    ("every monday", "did you mean 'every monday at 09:00'?"),
+    ("15 minutes", "did you mean 'every 15 minutes'?"),
+    ("at 9 or 10", "say 'and' for both"),
+    ("on monday or friday at 9", "say 'and' for both"),
+    ("every day at 24:00", "names a time that no day has, 24:00"),
+    ("every day at 13pm", "names a time that no day has, 13pm"),
+    ("every day at 930", "an hour from 0 to 23"),
+    ("every day at 9 and at 10", "can't be read on from 'and'"),
+    ("every day at 9 at 10", "says the time of day twice"),
+    ("friday the 13th at 9", "use an RRULE"),
+    ("every monday on the 1st at 9", "says which days twice"),
+    ("every second monday at 9", "'every 2 weeks on monday' with the date of the first"),
+    ("every other week", "from 2026-04-06"),
+    ("every 2 weeks on monday at 9", "from 2026-04-06"),
+    (
+        "every 2 weeks on monday at 9 from 2026-04-07",
+        "starts on 2026-04-07, which is not one of its days",
+    ),
+    ("every 2 months at 9 from 2026-01-31", "not every month has"),
+    ("every 30 february at 9", "February has 29 days at most"),
+    ("on the 31st of april at 9", "names a 31st that no such month has"),
+    ("on the 15 at 9", "write 'the 15th' for a day of the month"),
+    ("on the 32nd at 9", "give a day from 1 to 31"),
+    ("6th monday of the month at 9", "from the 1st to the 5th"),
+    ("weekly at 9", "does not say which day of the week"),
+    ("every month at 9", "does not say which day of the month"),
+    ("every year at 9", "does not say which day of the year"),
+    ("every week on the 1st at 9", "say weekdays"),
+    ("every business day at 9", "say 'every weekday'"),
+    ("last business day in january at 9", "leave the months out"),
+    ("last at 9", "say 'last day' or 'last friday'"),
+    ("tomorrow at 9", "write the date"),
+    ("every day at 9 next week", "write the date"),
+    ("once at 9", "says 'once' without a date"),
+    ("once on 2026-04-03", "say the time"),
+    ("once on 2026-02-30 at 9", "names a date that does not exist"),
+    ("once on 03/04/2026 at 9", "write 2026-03-04 or 2026-04-03"),
+    ("every 15 minutes between 9 and 5", "ends before it starts"),
+    ("every 15 minutes between 22:00 and 02:00 on mondays", "ends before it starts"),
+    ("every 15 minutes at 9", "says both a distance and a time of day"),
+    ("between 9 and 17", "say how often"),
+    ("every 0 minutes", "a distance of zero"),
+    ("every 0 days at 9 from 2026-01-01", "a period of zero"),
+    ("every 7 seconds on mondays", "step by whole minutes"),
+    ("every 9999999 hours", "longer than a century"),
+    ("every day at 9 10 times", "say from when"),
+    ("every day at 9 from 2026-02-01 until 2026-01-01", "ends before it starts"),
+    ("every day at 9 Berlin time", "write 'Europe/Berlin'"),
+    ("every day at 9 in Europe/Pariss", "did you mean 'Europe/Paris'?"),
+    ("every day at 9 in narnia", "is not the name of a zone"),
+    ("every day at 9 in november to february", "months that run backwards"),
+    ("every day at 9 ☃", "has a character that no sentence has"),
+    ("every d\u0430y at 9", "has a character that no sentence has"),
+    ("every day at ٩", "has a character that no sentence has"),
+    ("every day at 9\u202e", "has a character that no sentence has"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "said"), REFUSALS)
+def test_what_is_not_understood_is_refused_with_a_remedy(sentence, said):
+    """T6, L6"""
+    with pytest.raises(UsageError) as caught:
+        read_plain(sentence)
+
+    assert caught.value.field == "when"
+    assert said in str(caught.value)
+
+
+def test_too_long_a_text_is_refused_before_it_is_read():
+    """T7, L6"""
+    with pytest.raises(UsageError, match="give at most 200 characters"):
+        read_plain("every day at 9 " * 1000)
+
+
+@pytest.mark.parametrize("value", [None, 9, b"daily", ["daily"]])
+def test_what_is_no_text_is_refused(value):
+    """L6"""
+    with pytest.raises(UsageError, match="is not a text"):
+        read_plain(value)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["every weekday at 9", "every 90 minutes", "once on 2026-04-03 at 9", "last business day at 9"],
+)
+def test_a_persons_own_words_are_kept(sentence):
+    """T1"""
+    stored = read_plain(sentence).to_json()
+
+    assert sentence == stored["words"]
+    assert sentence == timetable_from_json(stored).to_json()["words"]
+
+
+def test_words_are_kept_in_every_part():
+    """T1"""
+    sentence = "every day at 9:15 and 18:00 until 2026-12-31"
+    stored = read_plain(sentence).to_json()
+
+    assert [sentence] * 2 == [part["words"] for part in stored["timetable"]["parts"]]
+
+
+def test_a_zone_in_the_sentence_wins_over_the_default():
+    """T6"""
+    assert cron("0 9 * * *", "Europe/Paris") == read_plain("every day at 9 in Europe/Paris")
+
+
+@pytest.mark.parametrize("form", ["in Asia/Tokyo", "Asia/Tokyo", "Asia/Tokyo time", "(Asia/Tokyo)"])
+def test_a_zone_may_be_said_in_several_ways(form):
+    """T6"""
+    assert cron("0 9 * * *", "Asia/Tokyo") == read_plain(f"every day at 9 {form}")
+
+
+def test_two_zones_that_disagree_are_refused():
+    """L6"""
+    with pytest.raises(UsageError, match="says Asia/Tokyo, but the zone was given as Europe/Paris"):
+        read_plain("every day at 9 in Asia/Tokyo", tz="Europe/Paris")
+
+
+@pytest.mark.parametrize(("keyword", "value"), [("tz", "Mars"), ("gap", "leap"), ("fold", "third")])
+def test_what_is_given_beside_the_sentence_is_checked(keyword, value):
+    """L6"""
+    with pytest.raises(UsageError) as caught:
+        read_plain("every 90 minutes", **{keyword: value})
+
+    assert keyword == caught.value.field
+
+
+def test_policies_reach_the_timetable():
+    """T2"""
+    expected = cron("30 2 * * *", "Europe/Paris", "shift", "second")
+
+    assert expected == read_plain("every day at 2:30", "Europe/Paris", "shift", "second")
+
+
+def test_two_named_times_in_one_gap_still_fire():
+    """T2: a list of minutes must not turn named times into an interval, which a gap swallows."""
+    read = read_plain("every day at 2:00 and 2:30", "Europe/Paris")
+
+    found = read.upcoming(datetime(2026, 3, 29, tzinfo=UTC), 1)
+
+    assert [datetime(2026, 3, 29, 1, tzinfo=UTC)] == found
+
+
+def test_an_interval_in_a_stretch_runs_through_both_hours_of_a_fold():
+    """T2"""
+    read = read_plain("every 30 minutes between 2:00 and 2:30", "Europe/Paris")
+
+    found = read.upcoming(datetime(2026, 10, 24, 22, tzinfo=UTC), 4)
+
+    assert [f"{one:%H:%M}" for one in found] == ["00:00", "00:30", "01:00", "01:30"]
+
+
+def test_an_interval_in_a_stretch_inside_a_gap_does_not_fire_that_day():
+    """T2"""
+    read = read_plain("every 30 minutes between 2:00 and 2:30", "Europe/Paris")
+
+    (found,) = read.upcoming(datetime(2026, 3, 29, tzinfo=UTC), 1)
+
+    assert datetime(2026, 3, 30, tzinfo=UTC) == found
+
+
+def test_from_and_until_include_their_days_in_the_zone():
+    """T4"""
+    read = read_plain("every 12 hours from 2026-05-01 until 2026-05-01", "America/New_York")
+
+    assert isinstance(read, Between)
+    assert [f"{one:%d %H:%M}" for one in read.upcoming(AFTER, 9)] == ["01 04:00", "01 16:00"]
+
+
+def test_a_number_of_times_counts_from_the_start():
+    """T4"""
+    read = read_plain("10 times every day at 9 from 2026-04-06")
+
+    assert isinstance(read, Limited)
+    assert len(read.upcoming(AFTER, 20)) == 10
+
+
+def rows_of_the_page() -> list[tuple[str, str]]:
+    lines = map(ROW.fullmatch, PAGE.read_text(encoding="utf-8").splitlines())
+    return [(found[1], found[2]) for found in lines if found]
+
+
+def answer(sentence: str, expected: str) -> str:
+    """Ask for what a row of the page promises: a description, times, a remedy or a kind."""
+    if re.fullmatch("[a-z]+", expected):
+        return kind_of(sentence)
+    try:
+        read = read_plain(sentence)
+    except UsageError as error:
+        return f"refused: {error.remedy}"
+    if expected[0].isdigit():
+        return ", ".join(f"{one:%Y-%m-%d %H:%M}" for one in read.upcoming(AFTER, 3))
+    return read.describe()
+
+
+@pytest.mark.parametrize(("sentence", "expected"), rows_of_the_page())
+def test_every_example_on_the_page_holds(sentence, expected):
+    """T6"""
+    assert expected == answer(sentence, expected)
+
+
+def test_the_page_has_examples():
+    """A page whose tables are no longer found would pass unread."""
+    assert len(rows_of_the_page()) > 50
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_sentence_that_is_suggested_is_understood(example):
+    """T6"""
+    assert isinstance(read_plain(example), Timetable)
+
+
+def outcome(text: str) -> Timetable | None:
+    """Read a text; nothing but a UsageError may come of a bad one, and what it suggests must read."""
+    try:
+        return read_plain(text)
+    except UsageError as error:
+        suggested = re.fullmatch(r"did you mean '(.*)'\?", error.remedy)
+        if suggested and "the name of a zone" not in error.problem:
+            return read_plain(suggested[1])
+        return None
+
+
+sentences = st.sampled_from([one for one, _ in MEANINGS] + [one for one, _ in OCCURRENCES])
+words = st.one_of(
+    st.sampled_from(KNOWN),
+    st.integers(0, 99).map(str),
+    st.sampled_from(
+        ["1st", "31st", "9:30", "9pm", ",", "-", "(", ")", "Europe/Paris", "2026-04-06"]
+    ),
+)
+
+
+@settings(max_examples=150)
+@given(st.text(max_size=TEXT_LENGTH_MAX))
+def test_any_text_is_a_timetable_or_a_usage_error(text):
+    """T7, L6"""
+    outcome(text)
+
+
+@settings(max_examples=300)
+@given(st.lists(words, min_size=1, max_size=12).map(" ".join))
+def test_any_row_of_known_words_is_a_timetable_or_a_usage_error(text):
+    """T7, L6"""
+    outcome(text)
+
+
+@settings(max_examples=200)
+@given(sentences, st.data())
+def test_a_sentence_with_words_swapped_is_a_timetable_or_a_usage_error(sentence, data):
+    """T7, L6"""
+    pieces = sentence.split(" ")
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(pieces) - 1))
+        pieces[place : place + data.draw(st.integers(0, 2))] = data.draw(
+            st.lists(words, max_size=2)
+        )
+        pieces = pieces or ["every"]
+    outcome(" ".join(pieces))
+
+
+@settings(max_examples=150)
+@given(sentences, st.data())
+def test_what_is_understood_has_a_next_instant_that_is_later(sentence, data):
+    """T7"""
+    after = data.draw(
+        st.datetimes(datetime(1980, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+    )
+    found = read_plain(sentence, "America/Sao_Paulo").next(after)
+
+    assert found is None or found > after
+
+
+@settings(max_examples=150)
+@given(st.text("0123456789 every,-/:'()amp.&th", max_size=TEXT_LENGTH_MAX))
+def test_a_text_gives_no_more_tokens_than_characters_and_few_repairs(text):
+    """T7: the work is bounded by the length of the text, and by a number of repairs."""
+    attempts: list[str] = []
+
+    def refuse(attempt: str) -> bool:
+        attempts.append(attempt)
+        return False
+
+    assert nearest_sentence(text, refuse) in EXAMPLES
+    assert len(attempts) <= REPAIRS_MAX
+    assert all(len(attempt) <= TEXT_LENGTH_MAX for attempt in attempts)
+    with suppress(NotUnderstoodError):
+        assert len(tokenise(text)) <= len(text)
