@@ -1,4 +1,4 @@
-"""The exception tree, organised by who must act; every message says what, where and what to do next.
+"""The exception tree, by who must act; a message says what happened, where, and what to do.
 
 DulyError
 └── UsageError (also ValueError)   the caller must change the call
@@ -14,7 +14,7 @@ class DulyError(Exception):
 
 
 class UsageError(DulyError, ValueError):
-    """A call that can't be carried out as it stands; it names the field, the value and the remedy."""
+    """A call that can't be carried out as it stands; it names field, value and remedy."""
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
         """Compose one sentence out of the four parts, which stay readable as attributes."""
@@ -25,7 +25,7 @@ class UsageError(DulyError, ValueError):
         super().__init__(f"{field}: {shown(value)} {problem}; {remedy}")
 
     def __reduce__(self) -> tuple[type[UsageError], tuple[str, object, str, str]]:
-        """Travel between processes with all four parts; an exception would take its message alone."""
+        """Travel between processes with all four parts, and not as the message alone."""
         return type(self), (self.field, self.value, self.problem, self.remedy)
 
 
@@ -45,7 +45,7 @@ def shown(value: object) -> str:
         return f"{shown(value[:VALUE_SHOWN_MAX])}… ({len(value):,} characters)"
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - whatever a value's own repr does, the error must be told
+    except Exception:  # noqa: BLE001 - whatever a value's own repr raises
         # A number of thousands of digits, for one, refuses to be written out.
         text = f"a value of type {type(value).__name__}"
     text = text if text.isprintable() else ascii(text)

@@ -1,0 +1,5 @@
+"""`python -m duly` is `duly`."""
+
+from duly.cli.main import main
+
+main()

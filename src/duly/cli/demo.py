@@ -1,0 +1,119 @@
+"""`duly demo`: a guided tour of what works, every step a command that can be typed again."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from duly.cli.output import console
+
+HEADING_WIDTH = 78
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One stop of the tour: what there is to see, and the command that shows it."""
+
+    title: str
+    story: str
+    command: str
+
+
+TOUR = (
+    Stop(
+        "Ask when something happens",
+        "Plain words, a zone, and Duly answers in local time and UTC.",
+        'next "every weekday at 9" --tz Europe/Paris -n 3',
+    ),
+    Stop(
+        "The night that has no 02:30",
+        "On the last Sunday of March, Berlin's clocks jump from 02:00 to 03:00."
+        " Other schedulers skip the report, or run it twice. Duly says what it will do, and why.",
+        'next "30 2 * * *" --tz Europe/Berlin --after 2027-03-26 -n 4',
+    ),
+    Stop(
+        "The same night, decided otherwise",
+        "The policy is yours: the first moment after the gap, moved by its length, or skipped.",
+        'next "30 2 * * *" --tz Europe/Berlin --after 2027-03-26 -n 4 --gap shift',
+    ),
+    Stop(
+        "The night that has 02:30 twice",
+        "In October the hour comes twice. A daily report runs once; a quarter-hourly poll runs on.",
+        'next "30 2 * * *" --tz Europe/Berlin --after 2026-10-24 -n 3',
+    ),
+    Stop(
+        "Close the books",
+        "The last business day is another one every month.",
+        'next "last business day of the month at 18:00" --tz America/New_York -n 3',
+    ),
+    Stop(
+        "Not on Thanksgiving",
+        "Two hundred countries' public holidays, and stock exchanges', come with duly[calendars].",
+        'next "every weekday at 9" --tz America/New_York --calendar US --after 2026-11-24 -n 3',
+    ),
+    Stop(
+        "Bring your own words",
+        "RRULE from a calendar, OnCalendar from systemd, cron with L, W, # and seconds.",
+        'next "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;BYHOUR=17" --tz Asia/Tokyo -n 3',
+    ),
+    Stop(
+        "A whole day that never was",
+        "Samoa left 30 December 2011 out. Its 09:00 is due at the first moment that exists.",
+        'next "Fri 09:00" --tz Pacific/Apia --after 2011-12-20 -n 3',
+    ),
+    Stop(
+        "A rule that never comes",
+        "The 30th of February is recognised at once, not searched for.",
+        'next "0 0 30 2 *" -n 3',
+    ),
+    Stop(
+        "Find a zone",
+        "By city, country, alias or abbreviation.",
+        "zones search mumbai -n 3",
+    ),
+    Stop(
+        "For programs",
+        "Everything is also JSON, with the rule in a form that can be stored and read back.",
+        'next "every 15 minutes" --json -n 1',
+    ),
+)
+
+
+def demo(*, pause: bool = True) -> int:
+    """Take a guided tour of what works, in the terminal.
+
+    Parameters
+    ----------
+    pause
+        Wait for Enter between the stops, if there is a person at the terminal.
+    """
+    from duly.cli.main import app
+
+    out = console()
+    waits = pause and sys.stdin.isatty() and sys.stdout.isatty()
+    for number, stop in enumerate(TOUR, 1):
+        out.print()
+        out.print(
+            Text(
+                f"── {number} of {len(TOUR)}: {stop.title} ".ljust(HEADING_WIDTH, "─"), style="bold"
+            )
+        )
+        out.print(Text(stop.story))
+        out.print(Text(f"$ duly {stop.command}", style="bold cyan"), soft_wrap=True)
+        out.print()
+        app(shlex.split(stop.command), exit_on_error=False, print_error=False)
+        if waits and number < len(TOUR) and not _goes_on():
+            break
+    out.print()
+    out.print("Next: duly next --help, or README.md for the same in Python.")
+    return 0
+
+
+def _goes_on() -> bool:
+    try:
+        return input("\n[Enter] goes on, q ends ").strip().lower() not in ("q", "quit")
+    except (EOFError, KeyboardInterrupt):
+        return False

@@ -1,0 +1,49 @@
+"""Moments as people type them on the command line: ISO times, now, today, tomorrow, +10m."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from duly.clock import Clock
+from duly.domain.durations import duration_microseconds
+from duly.domain.timetable.once import at
+from duly.domain.zones.database import default_zones
+from duly.errors import UsageError, require_text
+
+MOMENT_LENGTH_MAX = 60
+_REMEDY = (
+    "give an ISO time (without an offset it is meant in --tz), now, today, tomorrow, +10m or -2h"
+)
+
+
+def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
+    """Read a moment; wall times and days are meant in `tz`."""
+    require_text(field, text, MOMENT_LENGTH_MAX)
+    words = text.strip().lower()
+    now = clock.now()
+    if words == "now":
+        return now
+    if words in ("today", "tomorrow"):
+        today = local_date(now, tz) + timedelta(days=words == "tomorrow")
+        return _start_of(today.isoformat(), tz)
+    if words.startswith(("+", "-")):
+        return now + timedelta(microseconds=duration_microseconds(words.lstrip("+"), field))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise UsageError(field, text, "is not a moment", _REMEDY) from error
+    return moment.astimezone(UTC) if moment.tzinfo else _start_of(moment.isoformat(), tz)
+
+
+def local_date(instant: datetime, tz: str) -> date:
+    """Return the date that a zone's calendar shows at an instant."""
+    segment = default_zones().zone(tz).segment(int(instant.timestamp()))
+    return (instant.astimezone(UTC) + timedelta(seconds=segment.offset)).date()
+
+
+def _start_of(wall: str, tz: str) -> datetime:
+    """Return the instant of a wall time; one that a gap swallows is the first moment after it."""
+    moment = at(wall, tz=tz).next(datetime.min.replace(tzinfo=UTC))
+    if moment is None:
+        raise UsageError("time", wall, "is out of the calendar", "give a year from 1 to 9999")
+    return moment

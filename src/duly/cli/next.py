@@ -1,0 +1,148 @@
+"""`duly next`: says when it will happen, and what the clocks will do to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.text import Text
+
+from duly.cli.moments import local_date, read_moment
+from duly.cli.output import console, print_json, print_table
+from duly.clock import SystemClock
+from duly.domain.business_calendar import BusinessCalendar
+from duly.domain.durations import UNITS_US
+from duly.domain.instants import to_microseconds
+from duly.domain.language.recognise import recognise
+from duly.domain.local_time import Fold, Gap
+from duly.domain.timetable.combined import zone_of
+from duly.domain.timetable.month_days import BUSINESS_DAY
+from duly.domain.timetable.monthly import Monthly
+from duly.domain.timetable.preview import Preview, PreviewedOccurrence, preview
+from duly.domain.timetable.timetable import Timetable
+from duly.domain.zones.database import default_zones
+
+NUMBER_DEFAULT = 5
+
+
+def next_occurrences(  # noqa: PLR0913 - each option of the command is an argument
+    expression: str,
+    /,
+    *,
+    tz: str = "UTC",
+    after: str = "now",
+    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    gap: Gap = "next",
+    fold: Fold = "first",
+    dtstart: str | None = None,
+    seed: str | None = None,
+    calendar: str | None = None,
+    json: bool = False,
+) -> None:
+    """Show when a rule fires next: cron, RRULE, OnCalendar, an interval, a date or plain words.
+
+    Parameters
+    ----------
+    expression
+        Such as "0 2 * * *", "FREQ=WEEKLY;BYDAY=MO", "Mon..Fri 09:00", "15m", "every weekday at 9".
+    tz
+        The zone that wall times are meant in, by its IANA name.
+    after
+        From when on: an ISO time (in --tz if it has no offset), now, today, tomorrow, +10m, -2h.
+    number
+        How many occurrences to show.
+    gap
+        What becomes of a wall time that does not exist because clocks jump ahead.
+    fold
+        Which of the two, when clocks go back and a wall time comes twice.
+    dtstart
+        Where an RRULE starts counting; the day of --after unless given.
+    seed
+        What H in a cron expression is spread by, usually the schedule's name.
+    calendar
+        Whose business days count: a country (US), one of its states (DE-BY), or an exchange.
+    json
+        Print JSON.
+    """
+    default_zones().zone(tz)
+    start = read_moment(after, tz, SystemClock(), "after")
+    first = dtstart or f"{local_date(start, tz).isoformat()}T00:00:00"
+    timetable = recognise(expression, tz=tz, gap=gap, fold=fold, dtstart=first, seed=seed)
+    if calendar is not None:
+        timetable = _with_calendar(timetable, calendar, tz)
+    found = preview(timetable, start, number, tz=tz)
+    if json:
+        print_json({"expression": expression, **found.to_json()})
+    else:
+        _print(found, is_from_now=after == "now")
+
+
+def _with_calendar(timetable: Timetable, calendar: str, tz: str) -> Timetable:
+    """Let business days be those of a calendar; a rule that names none keeps to them."""
+    code, _, subdivision = calendar.partition("-")
+    business_days = BusinessCalendar(code, subdivision or None)
+    if isinstance(timetable, Monthly) and timetable.month_day.unit == BUSINESS_DAY:
+        return replace(timetable, calendar=business_days)
+    return timetable.on_business_days(business_days, tz=zone_of(timetable) or tz)
+
+
+def _print(found: Preview, *, is_from_now: bool) -> None:
+    out = console()
+    out.print(Text(found.timetable.describe(), style="bold"))
+    if found.occurrences:
+        _print_occurrences(found, is_from_now=is_from_now)
+    else:
+        after = found.after.isoformat(" ", "seconds")
+        out.print(f"No further occurrence after {after}: a schedule with this rule has ended.")
+    _print_changes(out, found)
+    out.print(Text(f"{found.timetable.kind}, {found.tz}, tzdata {found.tzdata}", style="dim"))
+
+
+def _print_occurrences(found: Preview, *, is_from_now: bool) -> None:
+    sign = "in" if is_from_now else "+"
+    rows = [
+        (
+            _local(occurrence) + (" *" if occurrence.change else ""),
+            _utc(occurrence.utc),
+            f"{sign} {_distance(found.after, occurrence.utc)}",
+        )
+        for occurrence in found.occurrences
+    ]
+    print_table((f"local time ({found.tz})", "UTC", "distance"), rows)
+
+
+def _print_changes(out: Console, found: Preview) -> None:
+    told = [change for change in found.changes if change.affects]
+    for change in told:
+        out.print(Text.assemble(("* ", "bold yellow"), change.text), soft_wrap=True)
+    quiet = [change for change in found.changes if not change.affects]
+    for change in quiet[:3]:
+        out.print(Text(f"  {change.text}", style="dim"), soft_wrap=True)
+
+
+def _local(occurrence: PreviewedOccurrence) -> str:
+    local = occurrence.local
+    seconds = local.second or local.microsecond
+    clock = f"{local:%H:%M:%S}" if seconds else f"{local:%H:%M}"
+    offset = local.isoformat()[-6:]
+    name = occurrence.abbreviation
+    zone = f"{name} ({offset})" if name.isalpha() else offset
+    return f"{local:%a %Y-%m-%d} {clock} {zone}"
+
+
+def _utc(instant: datetime) -> str:
+    return instant.isoformat().replace("+00:00", "Z")
+
+
+def _distance(start: datetime, end: datetime) -> str:
+    """Say a distance in its two largest units: "2 d 3 h"."""
+    rest = to_microseconds(end) - to_microseconds(start)
+    parts: list[tuple[int, str]] = []
+    for unit, name in (("d", "d"), ("h", "h"), ("m", "min"), ("s", "s")):
+        number, rest = divmod(rest, UNITS_US[unit])
+        if number or parts:
+            parts.append((number, name))
+    return " ".join(f"{number:,} {name}" for number, name in parts[:2] if number) or "less than 1 s"
