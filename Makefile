@@ -9,11 +9,12 @@
 
 PYTHON ?=
 WORKERS ?= 2
+SECONDS ?= 60
 CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench format clean
+.PHONY: help demo test check corpora bench fuzz format clean
 
 help:     ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,12 +39,16 @@ corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' an
 bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md
 	@$(BIN)/python bench/timetables.py
 
+fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
+	@mkdir -p .fuzz && $(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 \
+	    -max_len=400 -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz
+
 format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --quiet --fix-only
 	$(BIN)/ruff format
 
 clean:    ## remove what the other targets made
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: corpora-folder
@@ -55,7 +60,7 @@ corpora-folder:
 	fi
 
 # What is ready for checking is ready for testing, and what is ready for that is ready for the tour.
-.venv/ready-check .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
+.venv/ready-check .venv/ready-fuzz .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
 	@echo "Installing Duly and what it needs for make $* into .venv …" >&2
 	@$(INSTALL) '.[$*]'
 	@touch .venv/ready-demo .venv/ready-test $@

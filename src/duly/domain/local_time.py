@@ -89,7 +89,9 @@ class LocalRule:
 
     def first_from(self, instant: int) -> int | None:
         """Return the first instant of the rule that is not before `instant`."""
-        segment = self.zone.segment(instant)
+        segment = self.zone.recent
+        if not segment.start <= instant < segment.end:
+            segment = self.zone.segment(instant)
         low = instant + segment.offset
         if low >= segment.plain_from:  # no policy has a say here, as nearly always
             wall = self.walls.at_or_after(low)

@@ -254,13 +254,17 @@ class DaysAndTimes:
     def __init__(self, dates: Dates, times: TimesOfDay) -> None:
         """Combine the two sets."""
         self.dates, self.times = dates, times
+        self._has_every_day = isinstance(dates, EveryDay)
+        self._time_from = times.at_or_after
 
     def at_or_after(self, wall: int) -> int | None:
         """Return the first member not before a wall time."""
         day, time = divmod(wall, DAY)
-        found = self.dates.at_or_after(day)
+        # To ask "every day" for a day would be a call too many: this is where schedules spend time.
+        is_plain = self._has_every_day and FIRST_DAY <= day <= LAST_DAY
+        found = day if is_plain else self.dates.at_or_after(day)
         if found == day:
-            time = self.times.at_or_after(time)
+            time = self._time_from(time)
             if time >= 0:
                 return day * DAY + time
             found = self.dates.at_or_after(day + 1)

@@ -20,7 +20,7 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DAYS_SCANNED_MAX = 2_000
+DAYS_SCANNED_MAX = 1_200
 CYCLE_DAYS_MAX = 2_000
 RUNS_MAX = 60
 

@@ -17,8 +17,8 @@ LISTED_MAX = 1440
 
 @lru_cache(maxsize=1024)
 def next_table(mask: int, size: int) -> tuple[int, ...]:
-    """For every value 0..size, tabulate the first member of a bitmask not before it, or -1."""
-    table = [-1] * (size + 1)
+    """For every value 0..size + 1, tabulate the first member of a bitmask not before it, or -1."""
+    table = [-1] * (size + 2)
     for value in range(size - 1, -1, -1):
         table[value] = value if mask >> value & 1 else table[value + 1]
     return tuple(table)
@@ -45,6 +45,7 @@ class TimesOfDay:
         self._minute_from = next_table(minutes, 60)
         self._second_from = next_table(seconds, 60)
         self._minute, self._second = self._minute_from[0], self._second_from[0]
+        self._is_on_the_minute = seconds == 1
         self._listed: tuple[int, ...] | None = None
         self.size = hours.bit_count() * minutes.bit_count() * seconds.bit_count()
         self.first = self._hour_from[0] * HOUR + self._minute * MINUTE + self._second
@@ -53,14 +54,18 @@ class TimesOfDay:
 
     def at_or_after(self, time: int) -> int:
         """Return the first member not before a second of the day, or -1."""
-        hour, rest = divmod(time, HOUR)
-        minute, second = divmod(rest, MINUTE)
-        if self._hour_from[hour] == hour:
-            if self._minute_from[minute] == minute:
+        if self._is_on_the_minute:
+            hour, minute = divmod((time + 59) // MINUTE, 60)
+        else:
+            hour, rest = divmod(time, HOUR)
+            minute, second = divmod(rest, MINUTE)
+            if self._hour_from[hour] == hour and self._minute_from[minute] == minute:
                 second = self._second_from[second]
                 if second >= 0:
                     return hour * HOUR + minute * MINUTE + second
-            minute = self._minute_from[minute + 1]
+            minute += 1
+        if self._hour_from[hour] == hour:
+            minute = self._minute_from[minute]
             if minute >= 0:
                 return hour * HOUR + minute * MINUTE + self._second
         hour = self._hour_from[hour + 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -20,6 +20,7 @@ from duly.domain.instants import (
     LAST_DAY,
     SECOND_US,
     from_microseconds,
+    from_seconds,
     to_microseconds,
 )
 from duly.domain.local_time import Fold, Gap, LocalRule, WallRule, check_policies
@@ -162,7 +163,9 @@ class Zoned(Timetable):
             raise
         second = since.days * DAY + since.seconds + 1
         found = self.local.first_from(second)
-        return None if found is None else EPOCH + timedelta(0, found)
+        if found is None:
+            return None
+        return datetime.fromtimestamp(found, UTC) if found > 0 else from_seconds(found)
 
     def upcoming(self, after: datetime, n: int) -> list[datetime]:
         """Return the next `n` occurrences after `after`; fewer if there are no more."""
@@ -184,12 +187,14 @@ class Zoned(Timetable):
         is_plain = segment.plain_from <= reached < segment.plain_until
         if not is_plain or not isinstance(rule, DaysAndTimes):
             return
+        moment = datetime.fromtimestamp
         for wall in rule.members(reached + 1, END_OF_DAYS):
             if not segment.plain_from <= wall < segment.plain_until:
                 segment = zone.segment(wall - segment.offset)
                 if not segment.plain_from <= wall < segment.plain_until:
                     return
-            yield EPOCH + timedelta(0, wall - segment.offset)
+            second = wall - segment.offset
+            yield moment(second, UTC) if second > 0 else from_seconds(second)
 
     def first_from(self, instant: int) -> int | None:
         """Return the first occurrence not before an instant, in microseconds since 1970."""

@@ -76,7 +76,7 @@ class Zone:
         self._starts, self._segments = _lay_out(file.first, changes)
         self._far: dict[int, tuple[list[int], list[Segment]]] = {}
         # Never the last: under a yearly rule, what lies beyond `FAR_YEAR` is not in this table.
-        self._recent = self._segments[0]
+        self.recent = self._segments[0]
 
     @property
     def changes_every_year(self) -> bool:
@@ -87,14 +87,14 @@ class Zone:
         """Return the segment in which an instant lies."""
         # Questions come in clusters; the one remembered answer saves most of the searches.
         # Threads may overwrite it at will: it is checked, never trusted.
-        recent = self._recent
+        recent = self.recent
         if recent.start <= instant < recent.end:
             return recent
         if instant >= _FAR_START and self._rule:
             found = self._far_segment(instant)
         else:
             found = self._segments[bisect_right(self._starts, instant)]
-        self._recent = found
+        self.recent = found
         return found
 
     def _far_segment(self, instant: int) -> Segment:
