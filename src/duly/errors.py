@@ -22,7 +22,9 @@ class UsageError(DulyError, ValueError):
         self.value = value
         self.problem = problem
         self.remedy = remedy
-        super().__init__(f"{field}: {shown(value)} {problem}; {remedy}")
+        # Parts may hold what somebody typed, and a message goes to terminals and logs.
+        message = f"{field}: {shown(value)} {problem}; {remedy}"
+        super().__init__(message if message.isprintable() else ascii(message)[1:-1])
 
     def __reduce__(self) -> tuple[type[UsageError], tuple[str, object, str, str]]:
         """Travel between processes with all four parts, and not as the message alone."""

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from duly import Timetable, UsageError, after, at, cron, every, timetable_from_json
+from duly import Timetable, UsageError, after, at, cron, every, rrule, timetable_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -406,3 +406,12 @@ def test_any_combination_answers_or_refuses_at_a_bounded_price(timetable, asked)
     """T7."""
     assert_sound(timetable, asked)
     assert calls(lambda: timetable.next(asked)) < 5 * CALLS_MAX
+
+
+@pytest.mark.parametrize("text", ["M,H\x00DAILYR=Y", "FREQ\x1b[31m=DAILY", "\u202eFREQ=DAILY"])
+def test_what_was_typed_never_reaches_a_terminal_raw(text):
+    """L6: found by the fuzzer in the name of an unknown part."""
+    with pytest.raises(UsageError) as refused:
+        rrule(text, dtstart="20260403T090000")
+
+    assert str(refused.value).isprintable()

@@ -90,7 +90,8 @@ def _split(expression: str) -> Mapping[str, str]:
         if not equals or not text:
             _refuse("rrule", part, "is not a part", "write NAME=VALUE, joined by single semicolons")
         if name not in _PARTS:
-            _refuse(name or "rrule", part, "is not a part of a rule", f"use {', '.join(_PARTS)}")
+            field = name if name.isascii() and name.isalpha() else "rrule"
+            _refuse(field, part, "is not a part of a rule", f"use {', '.join(_PARTS)}")
         if name in texts:
             _refuse(name, part, "is there twice", "give each part once, its values in one list")
         texts[name] = text
