@@ -94,7 +94,14 @@ def test_json_holds_the_occurrences_and_a_rule_that_can_be_read_back():
         "2026-11-13T08:00:00Z",
         "2026-11-16T08:00:00Z",
     ]
-    assert "2026-11-13T09:00:00+01:00" == answer.json["occurrences"][0]["local"]
+    assert answer.json["occurrences"][0] == {
+        "utc": "2026-11-13T08:00:00Z",
+        "local": "2026-11-13T09:00:00+01:00",
+        "zone": "Europe/Berlin",
+        "abbreviation": "CET",
+        "in_seconds": 9 * 3600,
+        "clock_change": None,
+    }
     assert "every weekday at 9" == answer.json["timetable"]["words"]
     assert answer.json["tzdata"]
 

@@ -312,3 +312,17 @@ def test_next_is_later_and_previous_mirrors_it(day, calendar, start):
     assert found is None or found > start
     assert found is None or found == rule.previous(found + timedelta(microseconds=1))
     assert found is None or (rule.previous(found) or start) <= start
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("Following", "following"),
+        ("modified following", "modified-following"),
+        ("modified_preceding", "modified-preceding"),
+        ("modified", "modified-following"),
+    ],
+)
+def test_a_roll_is_known_by_its_usual_spellings(said, read):
+    """T4: rolls (following, preceding, modified)."""
+    assert monthly(31, at="09:00", roll=read) == monthly(31, at="09:00", roll=said)

@@ -102,8 +102,7 @@ class BusinessCalendar:
 
     def rolled(self, day: date, roll: Roll) -> date | None:
         """Move a day that is not a business day to one that is; None if that is a month away."""
-        check_roll(roll)
-        found = self.rolled_number(day.toordinal() - EPOCH_ORDINAL, roll)
+        found = self.rolled_number(day.toordinal() - EPOCH_ORDINAL, read_roll(roll))
         return None if found is None else _date(found)
 
     def rolled_number(self, day: int, roll: Roll) -> int | None:
@@ -195,7 +194,7 @@ def read_calendar(value: object) -> BusinessCalendar:
             return BusinessCalendar()
         case str():
             return BusinessCalendar(value)
-        case (str() as country, str() as subdivision):
+        case (str() as country, (str() | None) as subdivision):
             return BusinessCalendar(country, subdivision)
         case Mapping() if value and _KEYS.issuperset(value):
             return BusinessCalendar(**value)
@@ -203,10 +202,13 @@ def read_calendar(value: object) -> BusinessCalendar:
     return _refuse(value, "is not a calendar", remedy)
 
 
-def check_roll(roll: object) -> None:
-    """Refuse anything but the literals."""
-    if roll not in ROLLS:
-        raise UsageError("roll", roll, "is not a roll", f"choose one of {', '.join(ROLLS)}")
+def read_roll(roll: object) -> Roll:
+    """Return a roll by its name; "modified" alone means modified following, as among bankers."""
+    name = roll.strip().lower().replace("_", "-").replace(" ", "-") if isinstance(roll, str) else ""
+    for known in ROLLS:
+        if name == known or (name == "modified" and known == "modified-following"):
+            return known
+    raise UsageError("roll", roll, "is not a roll", f"choose one of {', '.join(ROLLS)}")
 
 
 def _check_code(what: str, code: object, known: frozenset[str], remedy: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duly.domain.business_calendar import BusinessCalendar, Roll, check_roll, read_calendar
+from duly.domain.business_calendar import BusinessCalendar, Roll, read_calendar, read_roll
 from duly.domain.instants import HOUR, MINUTE, YEAR_MAX, YEAR_MIN, first_day_of, is_leap
 from duly.domain.timetable.dates import (
     ALL_WEEKDAYS,
@@ -151,7 +151,6 @@ def _check_sense(rule: Monthly) -> None:
     """Refuse a roll or a calendar that could change nothing, and a day that no month has."""
     day = rule.month_day
     if rule.roll is not None:
-        check_roll(rule.roll)
         if day.unit == BUSINESS_DAY:
             problem = f"has nothing to move: {rule.day!r} is a business day"
             raise UsageError("roll", rule.roll, problem, "leave roll out")
@@ -188,7 +187,7 @@ def monthly(  # noqa: PLR0913, PLR0917 - a rule has as many parts as a person na
         at=tuple(map(time_text, at)) if isinstance(at, list | tuple) else time_text(at),
         tz=tz,
         calendar=None if calendar is None else read_calendar(calendar),
-        roll=roll,
+        roll=None if roll is None else read_roll(roll),
         gap=gap,
         fold=fold,
     )

@@ -22,6 +22,7 @@ class PreviewedOccurrence:
     utc: datetime
     local: datetime
     abbreviation: str
+    tz: str
     change: ClockChange | None
 
     def to_json(self) -> dict[str, Any]:
@@ -29,6 +30,7 @@ class PreviewedOccurrence:
         return {
             "utc": self.utc.isoformat().replace("+00:00", "Z"),
             "local": self.local.isoformat(),
+            "zone": self.tz,
             "abbreviation": self.abbreviation,
             "clock_change": self.change.text if self.change else None,
         }
@@ -53,10 +55,14 @@ class Preview:
             "tz": self.tz,
             "tzdata": self.tzdata,
             "after": self.after.isoformat().replace("+00:00", "Z"),
-            "occurrences": [occurrence.to_json() for occurrence in self.occurrences],
+            "occurrences": [self._with_distance(one) for one in self.occurrences],
             "clock_changes": [change.text for change in self.changes],
             "timetable": self.timetable.to_json(),
         }
+
+    def _with_distance(self, occurrence: PreviewedOccurrence) -> dict[str, Any]:
+        distance = occurrence.utc - self.after
+        return {**occurrence.to_json(), "in_seconds": distance.total_seconds()}
 
 
 def preview(  # noqa: PLR0913 - what to show, and where to look it up
@@ -89,4 +95,4 @@ def _previewed(
         for change in days.values()
         if local.date() in (change.wall_before.date(), change.wall_after.date())
     ]
-    return PreviewedOccurrence(instant, local, segment.abbreviation, near[0] if near else None)
+    return PreviewedOccurrence(instant, local, segment.abbreviation, tz, near[0] if near else None)
