@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.cli.duly_command import duly
@@ -158,8 +161,72 @@ def test_the_machines_own_zone_has_no_say():
     assert here == there
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+def test_a_long_list_is_printed_whole():
     answer = duly("next", "* * * * *", "-n", "10000", "--after", "2026-01-01")
 
     assert 0 == answer.status
     assert 10_000 < len(answer.out.splitlines())
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = [sys.executable, "-m", "duly", "next", "* * * * *", "-n", "10000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout
+        assert running.stderr
+        running.stdout.readline()
+        running.stdout.close()
+        complaint = running.stderr.read()
+
+    assert (0, b"") == (running.returncode, complaint)
+
+
+def test_an_expression_without_quotes_is_told_to_use_them():
+    answer = duly("next", "0", "9", "*", "*", "*")
+
+    assert 2 == answer.status
+    assert "put an expression with spaces in quotes" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("15m", "--gap", "skip"), "gap"),
+        (("15m", "--fold", "both"), "fold"),
+        (("0 9 * * *", "--dtstart", "2026-01-01"), "dtstart"),
+        (("0 9 * * *", "--seed", "nightly"), "seed"),
+        (("0 9 * * *", "-n", "0"), "number"),
+        (("0 9 * * *", "--calendar", "QQ"), "calendar"),
+        (("0 9 * * *", "--after", "0001-01-01"), "after"),
+    ],
+)
+def test_an_option_that_would_be_ignored_or_is_wrong_is_refused(arguments, field):
+    """L6: what can't be honoured is refused, never ignored."""
+    answer = duly("next", *arguments)
+
+    assert 2 == answer.status
+    assert answer.err.startswith(f"error: {field}: ")
+
+
+def test_a_moment_may_lie_in_the_past_relative_to_now():
+    assert 0 == duly("next", "1h", "--after", "-2h", "-n", "1").status
+
+
+def test_business_days_are_those_of_a_calendar():
+    """T4: Thanksgiving 2026 is the 26th of November."""
+    answer = duly(
+        *("next", "every weekday at 9", "--calendar", "US", "--after", "2026-11-25T12:00"),
+        *("-n", "1", "--json"),
+    )
+
+    assert "2026-11-27T09:00:00Z" == answer.json["occurrences"][0]["utc"]
+
+
+def test_only_what_a_policy_decided_is_marked():
+    """T2: the hour that comes twice, and not the ones beside it."""
+    answer = duly(
+        "next", "0 0-4 * * *", *BERLIN, "--after", "2026-10-24T23:30", "-n", "5", "--json"
+    )
+
+    marked = [one["local"][11:16] for one in answer.json["occurrences"] if one["clock_change"]]
+
+    assert ["02:00"] == marked

@@ -279,7 +279,7 @@ def test_the_stored_form_is_read_back(calendar, stored):
     ("calendar", "label"),
     [
         (BusinessCalendar(), "Monday to Friday"),
-        (BusinessCalendar("DE", "BY"), "DE, BY"),
+        (BusinessCalendar("DE", "BY"), "DE-BY"),
         (BusinessCalendar("US", holidays=["2026-12-24"]), "US and own holidays"),
         (GULF, "own calendar"),
     ],

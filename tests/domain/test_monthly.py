@@ -174,7 +174,7 @@ def test_what_makes_no_sense_is_refused(arguments, field, remedy):
         ),
         (
             monthly("first monday", at="9:00", calendar=("DE", "BY"), roll="preceding"),
-            "on the first Monday of the month, or the business day before (DE, BY), at 09:00 (UTC)",
+            "on the first Monday of the month, or the business day before (DE-BY), at 09:00 (UTC)",
         ),
         (
             monthly(31, at="9:00", roll="modified-following"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from duly import clock_changes, cron, every
+import pytest
+
+from duly import UsageError, clock_changes, cron, every
 from duly.domain.timetable.preview import preview
 
 SPRING = datetime(2027, 3, 27, tzinfo=UTC), datetime(2027, 3, 30, tzinfo=UTC)
@@ -76,3 +78,23 @@ def test_a_list_that_ends_the_evening_before_tells_of_the_night_to_come():
     found = preview(cron("0 20 * * *", tz="Europe/Berlin"), datetime(2027, 3, 27, tzinfo=UTC), 1)
 
     assert 1 == len(found.changes)
+
+
+def test_a_time_that_falls_on_one_that_is_due_anyway_is_told():
+    (text,) = told(cron("0 2,3 * * *", tz="Europe/Berlin"), SPRING)
+
+    assert "it falls together with 03:00, which is due anyway (gap=next)" in text
+
+
+def test_a_day_that_is_left_out_is_told_with_its_dates():
+    window = datetime(2011, 12, 29, tzinfo=UTC), datetime(2012, 1, 1, tzinfo=UTC)
+
+    (text,) = told(cron("0 9 * * *", tz="Pacific/Apia"), window)
+
+    assert "jump from Fri 2011-12-30 00:00 to Sat 2011-12-31 00:00" in text
+    assert "it runs at Sat 2011-12-31 00:00" in text
+
+
+def test_a_window_that_runs_backwards_is_refused():
+    with pytest.raises(UsageError, match="lies before the start"):
+        clock_changes(every("1h"), SPRING[1], SPRING[0])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
-from rich.text import Text
+from cyclopts import Parameter
 
-from duly.cli.output import console
+from duly.cli.output import print_line
 
 HEADING_WIDTH = 78
 
@@ -41,7 +44,7 @@ TOUR = (
     ),
     Stop(
         "The night that has 02:30 twice",
-        "In October the hour comes twice. A daily report runs once; a quarter-hourly poll runs on.",
+        "In October the hour comes twice, and a daily report runs once.",
         'next "30 2 * * *" --tz Europe/Berlin --after 2026-10-24 -n 3',
     ),
     Stop(
@@ -76,13 +79,13 @@ TOUR = (
     ),
     Stop(
         "For programs",
-        "Everything is also JSON, with the rule in a form that can be stored and read back.",
-        'next "every 15 minutes" --json -n 1',
+        "Every command speaks JSON too; that of duly next holds the rule, ready to be stored.",
+        "zones search tokyo --json -n 1",
     ),
 )
 
 
-def demo(*, pause: bool = True) -> int:
+def demo(*, pause: Annotated[bool, Parameter(negative="--no-pause")] = True) -> int:
     """Take a guided tour of what works, in the terminal.
 
     Parameters
@@ -92,28 +95,26 @@ def demo(*, pause: bool = True) -> int:
     """
     from duly.cli.main import app
 
-    out = console()
     waits = pause and sys.stdin.isatty() and sys.stdout.isatty()
     for number, stop in enumerate(TOUR, 1):
-        out.print()
-        out.print(
-            Text(
-                f"── {number} of {len(TOUR)}: {stop.title} ".ljust(HEADING_WIDTH, "─"), style="bold"
-            )
-        )
-        out.print(Text(stop.story))
-        out.print(Text(f"$ duly {stop.command}", style="bold cyan"), soft_wrap=True)
-        out.print()
+        title = f"── {number} of {len(TOUR)}: {stop.title} "
+        print_line("")
+        print_line((title.ljust(HEADING_WIDTH, "─"), "bold"))
+        print_line(stop.story)
+        print_line((f"$ duly {stop.command}", "bold cyan"))
+        print_line("")
         app(shlex.split(stop.command), exit_on_error=False, print_error=False)
         if waits and number < len(TOUR) and not _goes_on():
             break
-    out.print()
-    out.print("Next: duly next --help, or README.md for the same in Python.")
+    print_line("")
+    here = Path(sys.argv[0])
+    command = str(here) if here.parent.name == "bin" and not shutil.which("duly") else "duly"
+    print_line(f"Next: {command} next --help, or README.md for the same in Python.")
     return 0
 
 
 def _goes_on() -> bool:
     try:
-        return input("\n[Enter] goes on, q ends ").strip().lower() not in ("q", "quit")
+        return input("\n[Enter] goes on, q [Enter] ends ").strip().lower() not in ("q", "quit")
     except (EOFError, KeyboardInterrupt):
         return False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from duly.cli.output import print_error
 from duly.errors import UsageError
@@ -30,19 +31,36 @@ for name, place, purpose in (
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command and exit: 0 for success, 2 for a call that can't be carried out."""
+    """Run a command and exit: 0 is success, 1 failure, 2 a call that can't be carried out."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         status = app(words, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
     except UsageError as error:
         print_error(str(error), as_json="--json" in words, field=error.field, remedy=error.remedy)
         sys.exit(USAGE)
     except CycloptsError as error:
-        print_error(
-            " ".join(str(error).split()), as_json="--json" in words, remedy="see duly --help"
-        )
+        message, remedy = _told(error)
+        print_error(f"{message}; {remedy}", as_json="--json" in words, remedy=remedy)
         sys.exit(USAGE)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        sys.stderr.close()
+        _leave_output()
         sys.exit(OK)
+    except OSError as error:
+        _leave_output()
+        print_error(f"can't write the answer: {error.strerror}", as_json=False)
+        sys.exit(FAILED)
     sys.exit(status if isinstance(status, int) else OK)
+
+
+def _told(error: CycloptsError) -> tuple[str, str]:
+    """Say what is wrong with the words of a call, and what to do."""
+    if isinstance(error, UnusedCliTokensError):
+        tokens = error.unused_tokens or []
+        return f"{tokens[0]!r} is one word too many", "put an expression with spaces in quotes"
+    return " ".join(str(error).split()).rstrip("."), "see duly --help"
+
+
+def _leave_output() -> None:
+    """Let go of an output that takes nothing more, or Python would complain on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,14 +25,18 @@ def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
         return now
     if words in ("today", "tomorrow"):
         today = local_date(now, tz) + timedelta(days=words == "tomorrow")
-        return _start_of(today.isoformat(), tz)
+        return _instant_of(datetime(today.year, today.month, today.day), tz)  # noqa: DTZ001
     if words.startswith(("+", "-")):
         return now + timedelta(microseconds=duration_microseconds(words.lstrip("+"), field))
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise UsageError(field, text, "is not a moment", _REMEDY) from error
-    return moment.astimezone(UTC) if moment.tzinfo else _start_of(moment.isoformat(), tz)
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else _instant_of(moment, tz)
+    except (OverflowError, UsageError) as error:
+        remedy = "give a date from 0001-01-03 to 9999-12-29"
+        raise UsageError(field, text, "is out of the calendar", remedy) from error
 
 
 def local_date(instant: datetime, tz: str) -> date:
@@ -41,9 +45,8 @@ def local_date(instant: datetime, tz: str) -> date:
     return (instant.astimezone(UTC) + timedelta(seconds=segment.offset)).date()
 
 
-def _start_of(wall: str, tz: str) -> datetime:
+def _instant_of(wall: datetime, tz: str) -> datetime:
     """Return the instant of a wall time; one that a gap swallows is the first moment after it."""
-    moment = at(wall, tz=tz).next(datetime.min.replace(tzinfo=UTC))
-    if moment is None:
-        raise UsageError("time", wall, "is out of the calendar", "give a year from 1 to 9999")
-    return moment
+    whole = at(wall.replace(microsecond=0), tz=tz).next(datetime.min.replace(tzinfo=UTC))
+    assert whole is not None, "every wall time has an instant under the default policies"
+    return whole + timedelta(microseconds=wall.microsecond)

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.text import Text
 
 from duly.cli.moments import local_date, read_moment
-from duly.cli.output import console, print_json, print_table
+from duly.cli.output import print_json, print_line, print_table
 from duly.clock import SystemClock
-from duly.domain.business_calendar import BusinessCalendar
+from duly.domain.business_calendar import read_calendar
 from duly.domain.durations import UNITS_US
 from duly.domain.instants import to_microseconds
-from duly.domain.language.recognise import recognise
+from duly.domain.language.recognise import kind_of, recognise
 from duly.domain.local_time import Fold, Gap
 from duly.domain.timetable.combined import zone_of
+from duly.domain.timetable.cron import Cron
+from duly.domain.timetable.explain import zoned_leaves
 from duly.domain.timetable.month_days import BUSINESS_DAY
 from duly.domain.timetable.monthly import Monthly
 from duly.domain.timetable.preview import Preview, PreviewedOccurrence, preview
+from duly.domain.timetable.rrule import RRule
 from duly.domain.timetable.timetable import Timetable
 from duly.domain.zones.database import default_zones
+from duly.errors import UsageError
 
 NUMBER_DEFAULT = 5
+QUIET_CHANGES_MAX = 3
+READ_AS = {"plain": "plain language", "oncalendar": "OnCalendar", "rrule": "RRULE"}
 
 
 def next_occurrences(  # noqa: PLR0913 - each option of the command is an argument
@@ -33,10 +37,10 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     /,
     *,
     tz: str = "UTC",
-    after: str = "now",
+    after: Annotated[str, Parameter(allow_leading_hyphen=True)] = "now",
     number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
-    gap: Gap = "next",
-    fold: Fold = "first",
+    gap: Gap | None = None,
+    fold: Fold | None = None,
     dtstart: str | None = None,
     seed: str | None = None,
     calendar: str | None = None,
@@ -55,50 +59,67 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     number
         How many occurrences to show.
     gap
-        What becomes of a wall time that does not exist because clocks jump ahead.
+        What becomes of a wall time that clocks jump over: next (the default), shift or skip.
     fold
-        Which of the two, when clocks go back and a wall time comes twice.
+        Which, when clocks go back and a wall time comes twice: first (the default), second or both.
     dtstart
         Where an RRULE starts counting; the day of --after unless given.
     seed
         What H in a cron expression is spread by, usually the schedule's name.
     calendar
-        Whose business days count: a country (US), one of its states (DE-BY), or an exchange.
+        Whose business days count: a country (US), one of its states (DE-BY), or an exchange (XNYS).
     json
         Print JSON.
     """
+    if number < 1:
+        raise UsageError("number", number, "is too few", "ask for 1 occurrence or more")
     default_zones().zone(tz)
     start = read_moment(after, tz, SystemClock(), "after")
     first = dtstart or f"{local_date(start, tz).isoformat()}T00:00:00"
-    timetable = recognise(expression, tz=tz, gap=gap, fold=fold, dtstart=first, seed=seed)
+    policies: dict[str, Any] = {"gap": gap or "next", "fold": fold or "first"}
+    timetable = recognise(expression, tz=tz, dtstart=first, seed=seed, **policies)
+    _refuse_idle({"gap": gap, "fold": fold, "dtstart": dtstart, "seed": seed}, timetable)
     if calendar is not None:
         timetable = _with_calendar(timetable, calendar, tz)
     found = preview(timetable, start, number, tz=tz)
+    read_as = READ_AS.get(kind_of(expression), timetable.kind)
     if json:
-        print_json({"expression": expression, **found.to_json()})
+        print_json({"expression": expression, "read_as": read_as, **found.to_json()})
     else:
-        _print(found, is_from_now=after == "now")
+        _print(found, read_as, is_from_now=after == "now")
+
+
+def _refuse_idle(options: dict[str, str | None], timetable: Timetable) -> None:
+    """Refuse an option that says something about another kind of rule: it would be ignored."""
+    leaves = list(zoned_leaves(timetable))
+    uses = {
+        "gap": bool(leaves),
+        "fold": bool(leaves),
+        "dtstart": any(isinstance(leaf, RRule) for leaf in leaves),
+        "seed": any(isinstance(leaf, Cron) and "H" in leaf.expression.upper() for leaf in leaves),
+    }
+    for option, value in options.items():
+        if value is not None and not uses[option]:
+            remedy = f"leave --{option} out"
+            raise UsageError(option, value, f"says nothing about {timetable.describe()!r}", remedy)
 
 
 def _with_calendar(timetable: Timetable, calendar: str, tz: str) -> Timetable:
     """Let business days be those of a calendar; a rule that names none keeps to them."""
-    code, _, subdivision = calendar.partition("-")
-    business_days = BusinessCalendar(code, subdivision or None)
+    business_days = read_calendar(calendar)
     if isinstance(timetable, Monthly) and timetable.month_day.unit == BUSINESS_DAY:
         return replace(timetable, calendar=business_days)
     return timetable.on_business_days(business_days, tz=zone_of(timetable) or tz)
 
 
-def _print(found: Preview, *, is_from_now: bool) -> None:
-    out = console()
-    out.print(Text(found.timetable.describe(), style="bold"))
+def _print(found: Preview, read_as: str, *, is_from_now: bool) -> None:
+    print_line((found.timetable.describe(), "bold"))
     if found.occurrences:
         _print_occurrences(found, is_from_now=is_from_now)
     else:
-        after = found.after.isoformat(" ", "seconds")
-        out.print(f"No further occurrence after {after}: a schedule with this rule has ended.")
-    _print_changes(out, found)
-    out.print(Text(f"{found.timetable.kind}, {found.tz}, tzdata {found.tzdata}", style="dim"))
+        print_line(f"No further occurrence after {found.after.isoformat(' ', 'seconds')}.")
+    _print_changes(found)
+    print_line((f"read as {read_as}, in {found.tz}, tzdata {found.tzdata}", "dim"))
 
 
 def _print_occurrences(found: Preview, *, is_from_now: bool) -> None:
@@ -114,13 +135,13 @@ def _print_occurrences(found: Preview, *, is_from_now: bool) -> None:
     print_table((f"local time ({found.tz})", "UTC", "distance"), rows)
 
 
-def _print_changes(out: Console, found: Preview) -> None:
-    told = [change for change in found.changes if change.affects]
-    for change in told:
-        out.print(Text.assemble(("* ", "bold yellow"), change.text), soft_wrap=True)
+def _print_changes(found: Preview) -> None:
+    for change in found.changes:
+        if change.affects:
+            print_line(("* ", "bold yellow"), change.text)
     quiet = [change for change in found.changes if not change.affects]
-    for change in quiet[:3]:
-        out.print(Text(f"  {change.text}", style="dim"), soft_wrap=True)
+    for change in quiet[:QUIET_CHANGES_MAX]:
+        print_line((f"  {change.text}", "dim"))
 
 
 def _local(occurrence: PreviewedOccurrence) -> str:

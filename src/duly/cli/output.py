@@ -16,11 +16,22 @@ PIPE_WIDTH = 400
 COLUMN_DISTANCE = 3
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which knows that a reader may have seen enough."""
+        raise BrokenPipeError
+
+
 def console(*, error: bool = False) -> Console:
     """Return a console for standard output or standard error."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return _Console(file=stream, width=width, highlight=False)
+
+
+def print_line(*parts: str | tuple[str, str]) -> None:
+    """Print a line: a terminal gets it broken between words, a pipe gets it whole."""
+    console().print(Text.assemble(*parts), soft_wrap=not sys.stdout.isatty())
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -44,4 +55,5 @@ def print_error(message: str, *, as_json: bool, **details: str) -> None:
     if as_json:
         sys.stderr.write(json.dumps({"error": message, **details}, ensure_ascii=False) + "\n")
         return
-    console(error=True).print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+    line = Text.assemble(("error: ", "bold red"), message)
+    console(error=True).print(line, soft_wrap=not sys.stderr.isatty())

@@ -19,6 +19,7 @@ from duly.errors import UsageError
 
 NUMBER_DEFAULT = 10
 WINDOW_DEFAULT_DAYS = 400
+DAYS_MAX = 36_500
 
 app = App(name="zones", help="Find time zones, and compare releases of the time-zone database.")
 
@@ -59,7 +60,7 @@ def diff(  # noqa: PLR0913 - each option of the command is an argument
     new: str = "wheel",
     /,
     *,
-    after: str = "now",
+    after: Annotated[str, Parameter(allow_leading_hyphen=True)] = "now",
     days: int = WINDOW_DEFAULT_DAYS,
     json: bool = False,
 ) -> None:
@@ -78,6 +79,8 @@ def diff(  # noqa: PLR0913 - each option of the command is an argument
     json
         Print JSON.
     """
+    if not 1 <= days <= DAYS_MAX:
+        raise UsageError("days", days, "is out of range", f"give 1 to {DAYS_MAX:,}")
     start = read_moment(after, "UTC", SystemClock(), "after")
     before, later = _database("old", old), _database("new", new)
     changes = zone_changes(before, later, start, start + timedelta(days=days))

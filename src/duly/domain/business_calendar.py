@@ -88,7 +88,7 @@ class BusinessCalendar:
     @property
     def label(self) -> str:
         """A short name for descriptions."""
-        name = ", ".join(part for part in (self.country, self.subdivision) if part)
+        name = "-".join(part for part in (self.country, self.subdivision) if part)
         if self.weekend == _SATURDAY_SUNDAY and not self.holidays:
             return "Monday to Friday"
         if self.country is None:
@@ -193,7 +193,8 @@ def read_calendar(value: object) -> BusinessCalendar:
         case None:
             return BusinessCalendar()
         case str():
-            return BusinessCalendar(value)
+            country, _, subdivision = value.partition("-")
+            return BusinessCalendar(country, subdivision or None)
         case (str() as country, (str() | None) as subdivision):
             return BusinessCalendar(country, subdivision)
         case Mapping() if value and _KEYS.issuperset(value):

@@ -156,7 +156,7 @@ class _FieldReader:
     def spread(self, found: re.Match[str]) -> int:
         """Place `H` by a hash of the seed: the same schedule always gets the same place."""
         if self.seed is None:
-            remedy = "give cron(..., seed=...), usually the schedule's name"
+            remedy = "give a seed (seed=… or --seed), usually the schedule's name"
             self.refuse("spreads by H, which needs a seed", remedy)
         # Days after the 28th are left out, as they don't exist in every month.
         high = {DAY_OF_MONTH: 28, DAY_OF_WEEK: 6}.get(self.kind, self.kind.high)
@@ -200,7 +200,8 @@ class _FieldReader:
         shift = self.dialect.weekday_shift if kind is DAY_OF_WEEK else 0
         low, high = (1, 7) if shift else (kind.low, kind.high)
         if not low <= int(value) <= high or (len(value) > 2 and kind is not YEAR):
-            self.refuse(f"is out of range at {value}", f"give {low} to {high}")
+            where = "" if value == self.text else f" at {value}"
+            self.refuse(f"is out of range{where}", f"give {low} to {high}")
         return int(value) - shift
 
     def step(self, value: str | None) -> int:

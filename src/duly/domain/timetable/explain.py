@@ -10,6 +10,7 @@ from duly.domain.instants import SECOND_US, from_seconds, to_microseconds, wall_
 from duly.domain.timetable.combined import Excluding, Union
 from duly.domain.timetable.phrases import join
 from duly.domain.timetable.timetable import Timetable, Zoned
+from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,30 +34,44 @@ class ClockChange:
     affects: bool
     text: str
 
+    def touches(self, instant: datetime, local: datetime) -> bool:
+        """Say whether an occurrence is one that a policy decided about."""
+        if self.kind == "gap":
+            return self.at <= instant < self.at + (self.wall_after - self.wall_before)
+        wall = local.replace(tzinfo=None)
+        is_near = abs(instant - self.at) <= self.wall_before - self.wall_after
+        return is_near and self.wall_after <= wall < self.wall_before
+
 
 def clock_changes(timetable: Timetable, start: datetime, end: datetime) -> list[ClockChange]:
     """List the clock changes in (start, end] in the zones of a timetable, in order, at most 50."""
-    first, last = (to_microseconds(one) // SECOND_US for one in (start, end))
+    first, last = (
+        to_microseconds(start, "start") // SECOND_US,
+        to_microseconds(end, "end") // SECOND_US,
+    )
+    if last < first:
+        raise UsageError("end", end.isoformat(), "lies before the start", "give a later end")
     changes = {}
-    for leaf in _leaves(timetable):
+    for leaf in zoned_leaves(timetable):
         for segment in _changes(leaf, first, last):
             change = _explained(leaf, segment)
             changes[change.at, change.text] = change
     return sorted(changes.values(), key=lambda change: (change.at, change.text))[:CHANGES_MAX]
 
 
-def _leaves(timetable: Timetable) -> Iterator[Zoned]:
+def zoned_leaves(timetable: Timetable) -> Iterator[Zoned]:
+    """Yield the rules about wall times that a timetable is made of; what it leaves out is none."""
     if isinstance(timetable, Zoned):
         yield timetable
     elif isinstance(timetable, Union):
         for part in timetable.parts:
-            yield from _leaves(part)
+            yield from zoned_leaves(part)
     elif isinstance(timetable, Excluding):
-        yield from _leaves(timetable.timetable)
+        yield from zoned_leaves(timetable.timetable)
     else:
         inner = getattr(timetable, "timetable", None)
         if isinstance(inner, Timetable):
-            yield from _leaves(inner)
+            yield from zoned_leaves(inner)
 
 
 def _changes(leaf: Zoned, first: int, last: int) -> Iterator[Segment]:
@@ -77,7 +92,9 @@ def _explained(leaf: Zoned, segment: Segment) -> ClockChange:
     walls = _named(leaf, low, high)
     day = f"{wall_datetime(low):%a %Y-%m-%d}"
     verb = "jump from" if is_gap else "go back from"
-    jump = f"{day}: clocks in {leaf.tz} {verb} {_time(before)} to {_time(after)}."
+    end = _told_after(before, after)
+    start = _time(before) if end == _time(after) else _day_and_time(before)
+    jump = f"{day}: clocks in {leaf.tz} {verb} {start} to {end}."
     if not walls:
         effect = f" Nothing is due in the {_length(high - low)} concerned."
     elif is_gap:
@@ -108,8 +125,12 @@ def _gap_effect(leaf: Zoned, segment: Segment, walls: list[int]) -> str:
         moved, _ = _times([wall - segment.offset_before + segment.offset for wall in walls])
         run = f"{they} run{'' if plural else 's'} at {moved}"
         return f"{missing}; {run}, moved by the gap (gap=shift)."
-    once = "run once, together," if plural else "runs"
-    run = f"{they} {once} at {_time(segment.wall_start)}"
+    after = segment.wall_start
+    end = _told_after(segment.start + segment.offset_before, after)
+    if leaf.local.walls.at_or_after(after) == after:
+        run = f"{they} {'fall' if plural else 'falls'} together with {end}, which is due anyway"
+        return f"{missing}; {run} (gap=next)."
+    run = f"{they} {'run once, together,' if plural else 'runs'} at {end}"
     return f"{missing}; {run}, the first moment after (gap=next)."
 
 
@@ -150,6 +171,16 @@ def _times(walls: list[int]) -> tuple[str, bool]:
 
 def _time(wall: int) -> str:
     return f"{wall_datetime(wall):%H:%M:%S}".removesuffix(":00")
+
+
+def _told_after(before: int, after: int) -> str:
+    """Tell where a jump leads; a whole day may be left out, which the time alone would not tell."""
+    is_one_day = wall_datetime(before).date() == wall_datetime(after).date()
+    return _time(after) if is_one_day else _day_and_time(after)
+
+
+def _day_and_time(wall: int) -> str:
+    return f"{wall_datetime(wall):%a %Y-%m-%d} {_time(wall)}"
 
 
 def _length(seconds: int) -> str:

@@ -89,10 +89,5 @@ def _previewed(
 ) -> PreviewedOccurrence:
     segment = zones.zone(tz).segment(to_microseconds(instant) // SECOND_US)
     local = instant.astimezone(timezone(timedelta(seconds=segment.offset)))
-    days = {change.at: change for change in changes if change.affects}
-    near = [
-        change
-        for change in days.values()
-        if local.date() in (change.wall_before.date(), change.wall_after.date())
-    ]
+    near = [change for change in changes if change.affects and change.touches(instant, local)]
     return PreviewedOccurrence(instant, local, segment.abbreviation, tz, near[0] if near else None)

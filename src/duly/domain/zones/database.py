@@ -50,6 +50,9 @@ class ZoneDatabase:
         if isinstance(key, str) and key in self.files.keys:
             return key
         remedy = "give an IANA name such as 'Europe/Paris' or 'UTC'"
+        name = getattr(key, "key", None)
+        if isinstance(name, str) and name in self.files.keys:
+            remedy = f"give its name, {name!r}"
         if isinstance(key, str) and len(key) <= KEY_LENGTH_MAX:
             nearest = self._nearest(key)
             remedy = f"did you mean {nearest!r}?" if nearest else remedy
