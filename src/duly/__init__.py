@@ -1,9 +1,9 @@
 """Duly keeps promises about the future: timetables that can be trusted in any zone, on any day."""
 
 from duly.almanac.zone_files import ZoneFolder
-from duly.domain.business_calendar import BusinessCalendar
 from duly.domain.language.plain import read_plain
 from duly.domain.language.recognise import recognise
+from duly.domain.timetable.business_calendar import BusinessCalendar
 from duly.domain.timetable.cron import cron
 from duly.domain.timetable.explain import ClockChange, clock_changes
 from duly.domain.timetable.interval import every

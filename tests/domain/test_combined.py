@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import pickle
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from functools import reduce, wraps
 from operator import or_
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from duly import Timetable, UsageError, at, cron, every, timetable_from_json
@@ -456,8 +456,24 @@ def combined(draw) -> tuple[Timetable, set[datetime]]:
     return timetable, expected
 
 
+def unless_given_up(test):
+    """Leave out what is nested so that an answer would cost too much; that is tested elsewhere."""
+
+    @wraps(test)
+    def tested(*drawn, **named):
+        try:
+            test(*drawn, **named)
+        except UsageError as error:
+            if "too many occurrences in a row" not in str(error):
+                raise
+            reject()
+
+    return tested
+
+
 @settings(max_examples=60)
 @given(combined())
+@unless_given_up
 def test_a_combination_is_what_sets_of_instants_say(drawn):
     """T4."""
     timetable, expected = drawn
@@ -472,9 +488,57 @@ def test_a_combination_is_what_sets_of_instants_say(drawn):
 
 @settings(max_examples=40)
 @given(combined(), st.integers(1, 30), instants)
+@unless_given_up
 def test_a_limit_is_the_first_of_them(drawn, n, start):
     """T4."""
     timetable, _ = drawn
     expected = timetable.upcoming(start - MICROSECOND, n)
 
     assert expected == timetable.limited(n, start=start).upcoming(EARLY, n + 1)
+
+
+# Whole stretches may be left out, of rules that fire every minute or second.
+
+
+@pytest.mark.parametrize(
+    ("timetable", "asked", "expected"),
+    [
+        (
+            cron("* * * * *", "Europe/Berlin").excluding(cron("* * * * 0,6", "Europe/Berlin")),
+            "2026-04-03T21:59:30Z",
+            "2026-04-05T22:00:00Z",
+        ),
+        (
+            cron("* * * * * *").excluding(cron("* * 0-22 * * *")),
+            "2026-04-03T00:00:00Z",
+            "2026-04-03T23:00:00Z",
+        ),
+        (
+            cron("*/5 * * * *", "Europe/Berlin").excluding(
+                cron("* 22-23 * * *", "Europe/Berlin"), cron("* 0-5 * * *", "Europe/Berlin")
+            ),
+            "2026-03-28T20:55:00Z",
+            "2026-03-29T04:00:00Z",
+        ),
+        (
+            cron("* * * * *", "Europe/Berlin").excluding(cron("* * * 10 *", "Europe/Berlin")),
+            "2026-09-30T21:59:00Z",
+            "2026-10-31T23:00:00Z",
+        ),
+    ],
+)
+def test_a_stretch_that_is_left_out_is_leapt_over(timetable, asked, expected):
+    """T4, T7: a weekend of minutes is one step and not thousands, also across a clock change."""
+    before, after = (datetime.fromisoformat(text) for text in (asked, expected))
+
+    assert after == timetable.next(before)
+    assert timetable.previous(after) <= before + timedelta(minutes=1)
+    assert after == timetable.next(timetable.previous(after))
+
+
+def test_a_rule_without_all_its_own_occurrences_is_given_up():
+    """T7: at a bounded price, and not by saying that there are none."""
+    every_second = cron("* * * * * *")
+
+    with pytest.raises(UsageError, match="too many occurrences in a row"):
+        every_second.excluding(every_second).next(NEW_YEAR)

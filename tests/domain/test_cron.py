@@ -363,14 +363,21 @@ def test_a_refusal_names_the_field_the_value_and_the_remedy(expression, field, v
         ({"dialect": "vixie"}, "dialect", "cron, quartz"),
         ({"seed": 7}, "seed", "str"),
         ({"seed": "\ud800"}, "seed", "UTF-8"),
-        ({"expression": None}, "cron", "str"),
-        ({"expression": ["* * * * *"]}, "cron", "str"),
+        ({"expr": None}, "cron", "str"),
+        ({"expr": ["* * * * *"]}, "cron", "str"),
     ],
 )
 def test_other_words_are_checked_too(given, field, remedy):
     """L6."""
     with pytest.raises(UsageError) as caught:
-        cron(**({"expression": "* * * * *"} | given))
+        cron(**({"expr": "* * * * *"} | given))
 
     assert field == caught.value.field
     assert remedy in caught.value.remedy
+
+
+def test_white_space_round_and_between_fields_does_not_matter():
+    """T4: a line of a file ends with a line's end."""
+    asked = moment("2026-04-03T00:00Z")
+
+    assert cron("0 9 * * *").next(asked) == cron("\t0  9 * * *\r\n").next(asked)

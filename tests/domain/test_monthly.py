@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly import BusinessCalendar, UsageError, monthly, timetable_from_json
-from duly.domain.business_calendar import ROLLS, WEEKDAYS, Roll
 from duly.domain.instants import to_microseconds
+from duly.domain.timetable.business_calendar import ROLLS, WEEKDAYS, Roll
 from duly.domain.timetable.month_days import MonthDay, read_month_day
 
 DAY = timedelta(days=1)

@@ -193,3 +193,10 @@ def test_the_offset_of_an_old_zone_is_said_in_full():
     described = at(datetime(1881, 1, 1, tzinfo=ZoneInfo("Africa/Monrovia"))).describe()
 
     assert "once, on 1881-01-01 at 00:00 (-00:43:08)" == described
+
+
+def test_a_datetime_may_say_which_of_two_it_means():
+    """T2: Python's own `fold` is respected."""
+    second = datetime(2026, 10, 25, 2, 30, fold=1)
+
+    assert at(second.replace(fold=0), "Europe/Berlin", fold="second") == at(second, "Europe/Berlin")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duly import UsageError, clock_changes, cron, every
+from duly import UsageError, clock_changes, cron, every, rrule
 from duly.domain.timetable.preview import preview
 
 SPRING = datetime(2027, 3, 27, tzinfo=UTC), datetime(2027, 3, 30, tzinfo=UTC)
 AUTUMN = datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 27, tzinfo=UTC)
+NIGHTLY = cron("30 2 * * *", tz="Europe/Berlin")
 
 
 def told(timetable, window):
@@ -98,3 +99,45 @@ def test_a_day_that_is_left_out_is_told_with_its_dates():
 def test_a_window_that_runs_backwards_is_refused():
     with pytest.raises(UsageError, match="lies before the start"):
         clock_changes(every("1h"), SPRING[1], SPRING[0])
+
+
+@pytest.mark.parametrize(
+    "timetable",
+    [
+        NIGHTLY.between(None, datetime(2027, 3, 27, 12, tzinfo=UTC)),
+        NIGHTLY.excluding("2027-03-28"),
+        NIGHTLY.on_business_days("DE"),
+        rrule("FREQ=DAILY;COUNT=2", dtstart="2027-03-26T02:30", tz="Europe/Berlin"),
+        rrule("FREQ=DAILY;UNTIL=20270327T120000Z", dtstart="2027-03-01T02:30", tz="Europe/Berlin"),
+    ],
+    ids=str,
+)
+def test_what_does_not_run_that_night_is_not_said_to(timetable):
+    """T2: the whole timetable is asked, and not only the rule inside it."""
+    (change,) = clock_changes(timetable, *SPRING)
+
+    assert not change.affects
+    assert "Nothing is due" in change.text
+
+
+def test_a_night_that_is_over_is_not_told():
+    found = preview(NIGHTLY, datetime(2027, 3, 28, 12, tzinfo=UTC), 1)
+
+    assert () == found.changes
+
+
+def test_only_the_moment_after_a_gap_is_marked():
+    after = datetime(2011, 12, 29, tzinfo=UTC)
+
+    found = preview(cron("0,30 0,9 * * *", tz="Pacific/Apia"), after, 6)
+
+    assert [False] * 4 + [True, False] == [one.change is not None for one in found.occurrences]
+
+
+def test_the_ends_of_the_calendar_can_be_previewed():
+    last = datetime(9999, 12, 29, 23, 58, tzinfo=UTC)
+
+    assert 1 == len(
+        preview(cron("* * * * *", tz="Europe/Berlin"), last - timedelta(days=2), 1).occurrences
+    )
+    assert () == preview(cron("0 0 1 1 *"), last, 1).occurrences

@@ -535,7 +535,7 @@ class TestWords:
             ("FREQ=YEARLY;BYWEEKNO=20", "every year on every day of the 20th week of the year at 09:00 (Europe/Paris), from 2026-04-03"),
             ("FREQ=YEARLY;BYDAY=20MO", "every year on the 20th Monday of the year at 09:00 (Europe/Paris), from 2026-04-03"),
             ("FREQ=DAILY;BYHOUR=8,9,10;BYMINUTE=0,15,30,45", "every day, every 15 minutes from 08:00 to 10:45 (Europe/Paris), from 2026-04-03"),
-            ("FREQ=HOURLY;INTERVAL=7;UNTIL=20270101T000000Z", "every 7 hours (Europe/Paris), from 2026-04-03 09:00, until 2027-01-01 00:00 UTC"),
+            ("FREQ=HOURLY;INTERVAL=7;UNTIL=20270101T000000Z", "every 7 hours on the wall clock (Europe/Paris), from 2026-04-03 09:00, until 2027-01-01 00:00 UTC"),
             ("FREQ=MINUTELY;INTERVAL=20;BYHOUR=9,10,11;BYSECOND=30", "every 20 minutes in hours 9 to 11 at second 30 (Europe/Paris), from 2026-04-03 09:00"),
         ],
     )  # fmt: skip
@@ -556,3 +556,11 @@ def test_shifted_seconds_are_not_counted():
         rrule("FREQ=SECONDLY;COUNT=9", dtstart="20260403T090000", tz="Europe/Paris", gap="shift")
 
     assert "gap" == refused.value.field
+
+
+def test_an_aware_start_that_shows_a_wall_time_again_is_refused():
+    """T2: otherwise the rule would fire before its own start."""
+    start = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+
+    with pytest.raises(UsageError, match="for the second time"):
+        rrule("FREQ=DAILY", dtstart=start, tz="Europe/Berlin")

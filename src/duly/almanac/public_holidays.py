@@ -1,12 +1,13 @@
 """Public holidays and weekends of countries and exchanges: where they come from, and which release.
 
-A source hands out dates and codes; what a business day is for is decided in
-`duly.domain.business_calendar`. The one that ships reads an extra (`duly[calendars]`), imported
-when it is first asked: a `ModuleNotFoundError` says that it is not there.
+A source hands out dates and codes; what a business day is for is decided by `BusinessCalendar`. The
+one that ships reads an extra (`duly[calendars]`), imported when it is first asked: a
+`ModuleNotFoundError` says that it is not there.
 """
 
 from __future__ import annotations
 
+import warnings
 from datetime import date, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -118,4 +119,7 @@ class HolidaysPackage:
     def _entity(self, code: str, **options: object) -> Any:  # noqa: ANN401 - as above
         is_exchange = code in self._exchanges
         make = self._package.financial_holidays if is_exchange else self._package.country_holidays
-        return make(code, **options)
+        with warnings.catch_warnings():
+            # It warns of years whose moon-based holidays are not known yet; nobody can act on it.
+            warnings.simplefilter("ignore")
+            return make(code, **options)

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from duly.clock import Clock
 from duly.domain.durations import duration_microseconds
+from duly.domain.instants import to_microseconds
+from duly.domain.timetable.interval import FIRST_INSTANT, LAST_INSTANT
 from duly.domain.timetable.once import at
 from duly.domain.zones.database import default_zones
 from duly.errors import UsageError, require_text
@@ -32,11 +34,14 @@ def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise UsageError(field, text, "is not a moment", _REMEDY) from error
+    remedy = "give a date from 0001-01-03 to 9999-12-29"
     try:
-        return moment.astimezone(UTC) if moment.tzinfo else _instant_of(moment, tz)
+        instant = moment.astimezone(UTC) if moment.tzinfo else _instant_of(moment, tz)
     except (OverflowError, UsageError) as error:
-        remedy = "give a date from 0001-01-03 to 9999-12-29"
         raise UsageError(field, text, "is out of the calendar", remedy) from error
+    if not FIRST_INSTANT <= to_microseconds(instant) <= LAST_INSTANT:
+        raise UsageError(field, text, "is out of the calendar", remedy)
+    return instant
 
 
 def local_date(instant: datetime, tz: str) -> date:

@@ -11,13 +11,13 @@ from cyclopts import Parameter
 from duly.cli.moments import local_date, read_moment
 from duly.cli.output import print_json, print_line, print_table
 from duly.clock import SystemClock
-from duly.domain.business_calendar import read_calendar
 from duly.domain.durations import UNITS_US
 from duly.domain.instants import to_microseconds
 from duly.domain.language.recognise import kind_of, recognise
 from duly.domain.local_time import Fold, Gap
+from duly.domain.timetable.business_calendar import read_calendar
 from duly.domain.timetable.combined import zone_of
-from duly.domain.timetable.cron import Cron
+from duly.domain.timetable.cron import Cron, CronDialect, cron
 from duly.domain.timetable.explain import zoned_leaves
 from duly.domain.timetable.month_days import BUSINESS_DAY
 from duly.domain.timetable.monthly import Monthly
@@ -29,7 +29,14 @@ from duly.errors import UsageError
 
 NUMBER_DEFAULT = 5
 QUIET_CHANGES_MAX = 3
-READ_AS = {"plain": "plain language", "oncalendar": "OnCalendar", "rrule": "RRULE"}
+READ_AS = {
+    "at": "a date",
+    "cron": "cron",
+    "every": "an interval",
+    "oncalendar": "OnCalendar",
+    "plain": "plain language",
+    "rrule": "RRULE",
+}
 
 
 def next_occurrences(  # noqa: PLR0913 - each option of the command is an argument
@@ -44,6 +51,7 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     dtstart: str | None = None,
     seed: str | None = None,
     calendar: str | None = None,
+    dialect: CronDialect = "cron",
     json: bool = False,
 ) -> None:
     """Show when a rule fires next: cron, RRULE, OnCalendar, an interval, a date or plain words.
@@ -68,6 +76,8 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
         What H in a cron expression is spread by, usually the schedule's name.
     calendar
         Whose business days count: a country (US), one of its states (DE-BY), or an exchange (XNYS).
+    dialect
+        How cron counts weekdays: cron has Sunday as 0 and 7, quartz as 1.
     json
         Print JSON.
     """
@@ -77,16 +87,22 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     start = read_moment(after, tz, SystemClock(), "after")
     first = dtstart or f"{local_date(start, tz).isoformat()}T00:00:00"
     policies: dict[str, Any] = {"gap": gap or "next", "fold": fold or "first"}
-    timetable = recognise(expression, tz=tz, dtstart=first, seed=seed, **policies)
+    if dialect == "quartz":
+        timetable: Timetable = cron(expression, tz, seed=seed, dialect=dialect, **policies)
+    else:
+        timetable = recognise(expression, tz=tz, dtstart=first, seed=seed, **policies)
     _refuse_idle({"gap": gap, "fold": fold, "dtstart": dtstart, "seed": seed}, timetable)
     if calendar is not None:
         timetable = _with_calendar(timetable, calendar, tz)
     found = preview(timetable, start, number, tz=tz)
-    read_as = READ_AS.get(kind_of(expression), timetable.kind)
+    kind = "cron" if dialect == "quartz" else kind_of(expression)
+    read_as = READ_AS[kind]
     if json:
         print_json({"expression": expression, "read_as": read_as, **found.to_json()})
     else:
         _print(found, read_as, is_from_now=after == "now")
+        if dtstart is None and isinstance(timetable, RRule) and read_as == READ_AS["rrule"]:
+            print_line((f"counted from {timetable.dtstart}; --dtstart says otherwise", "dim"))
 
 
 def _refuse_idle(options: dict[str, str | None], timetable: Timetable) -> None:

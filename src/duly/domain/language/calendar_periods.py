@@ -36,6 +36,9 @@ def periodic(
         raise NotUnderstoodError(
             "says both a period and a distance", "say one time, as in 'at 9:00'"
         )
+    if said.span in ("quarter", "year") or said.left_out:
+        remedy = "say the days themselves, or leave the period out"
+        raise NotUnderstoodError("says a period and days that don't go with it", remedy)
     if said.start is None:
         raise NotUnderstoodError(f"does not say when the first {unit} is", _EXAMPLES[unit])
     days = _day_parts(said, unit, said.start)

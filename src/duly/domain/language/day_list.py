@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from duly.domain.language import vocabulary
 from duly.domain.timetable.phrases import MONTHS, ordinal
 
 if TYPE_CHECKING:
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from duly.domain.language.tokens import Token
 
 _COUNTED = ("day", "days")
-_BUSINESS = ("business", "working")
+_BUSINESS = ("business", "working", "work")
+_WORKDAYS = ("workday", "workdays")
+_EDGES = ("end", "start", "beginning")
 _MONTH_LENGTHS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LAST_MAX = 31
 
@@ -29,6 +32,7 @@ class DayList:
         """Read from `reader` into `days`."""
         self._reader, self._days = reader, days
         self._waiting: list[int] = []
+        self._is_named = False  # a weekday by its name, which another may follow: "mon wed fri"
 
     @staticmethod
     def starts_at(reader: Reader, ahead: int = 0) -> bool:
@@ -42,15 +46,23 @@ class DayList:
             return after.kind == "number"
         if token.word == "second":
             return DayList.continues_ordinal(after)
+        if token.word in _EDGES:
+            return after.word == "of"
         is_day = token.kind in ("weekdays", "month", "ordinal", "date")
-        return is_day or token.word == "last" or token.word in _BUSINESS
+        return is_day or token.word in ("last", *_BUSINESS, *_WORKDAYS)
 
     @staticmethod
     def continues_ordinal(token: Token) -> bool:
         """Say whether a token may follow "second" where that is an ordinal and not a unit."""
         if token.kind in ("weekdays", "month", "ordinal"):
             return True
-        return token.word in (*_COUNTED, *_BUSINESS, "last", "week", "month", "year", "workday")
+        units = ("week", "month", "year", "hour", "minute")
+        return token.word in (*_COUNTED, *_BUSINESS, *_WORKDAYS, *units, "last", "to")
+
+    @staticmethod
+    def is_business(token: Token) -> bool:
+        """Say whether a token starts "business day"."""
+        return token.word in (*_BUSINESS, *_WORKDAYS)
 
     def read(self) -> None:
         """Read items for as long as they go on."""
@@ -58,9 +70,13 @@ class DayList:
         while self._goes_on():
             self._item()
         self._settle_numbers()
+        if self._days.is_business and (self._days.weekdays or self._days.is_other_than_weekdays):
+            self._reader.refuse("business days beside other days", "make a timetable for each")
 
     def _goes_on(self) -> bool:
         reader = self._reader
+        if self._is_named and reader.peek().word in vocabulary.WEEKDAY_NAMES:
+            return True
         ahead = 0
         while ahead < 2 and reader.peek(ahead).word in (",", "and", "&", "or"):
             ahead += 1
@@ -85,6 +101,7 @@ class DayList:
         reader = self._reader
         reader.skip_word("the")
         token = reader.peek()
+        self._is_named = token.word in vocabulary.WEEKDAY_NAMES
         if token.kind == "weekdays":
             self._weekdays()
         elif token.kind == "ordinal" or token.word in ("second", "last"):
@@ -96,10 +113,40 @@ class DayList:
         elif token.word == "day" and reader.peek(1).kind == "number":
             reader.skip()
             self._number(reader.take().value)
-        elif token.word in _BUSINESS:
-            reader.refuse("business days without a number", "say 'every weekday', or which one")
+        elif self.is_business(token):
+            self._each_business_day()
+        elif token.word in _EDGES:
+            self._edge()
         else:
             reader.refuse_token()
+
+    def _edge(self) -> None:
+        """Read "end" or "start", of the month as a rule."""
+        reader = self._reader
+        if self._waiting:
+            reader.refuse_token()
+        edge = reader.take().word
+        if reader.peek().word != "of":
+            reader.refuse(f"{edge!r} without saying of what", f"say '{edge} of the month'")
+        if edge == "end":
+            self._days.from_end.add(0)
+        else:
+            self._days.numbers.add(1)
+
+    def _each_business_day(self) -> None:
+        if self._waiting:
+            self._reader.refuse_token()
+        self._skip_business_day()
+        self._days.is_business = True
+
+    def _skip_business_day(self) -> None:
+        reader = self._reader
+        if reader.take().word in _WORKDAYS or reader.skip_word(*_COUNTED):
+            return
+        if reader.peek().word in ("hour", "hours"):
+            remedy = "say the hours, as in 'every 15 minutes between 9 and 17 on weekdays'"
+            reader.refuse("business hours, which are not the same everywhere", remedy)
+        reader.refuse_token("write 'business day'")
 
     def _weekdays(self) -> None:
         reader = self._reader
@@ -131,10 +178,16 @@ class DayList:
         number = -1 if token.word == "last" else 2 if token.kind == "unit" else token.value
         if number > 0 and reader.skip_word("last"):
             number = -number
+        elif self._comes_to_last(token):
+            reader.skip(2)
+            number = -number
         elif number > 0 and reader.peek().word in ("to", "through", "-"):
             self._stretch(number)
             return
         after = reader.peek()
+        if after.kind == "part" or after.word in vocabulary.TIMES:
+            remedy = f"say 'on the {token.text}' of the month with 'at …', or 'every 3 days'"
+            reader.refuse(f"a count of {after.text}, which may be of a month or on and on", remedy)
         if after.kind == "month" and number > 0:
             reader.skip()
             self._add_date(after.value, number)
@@ -145,8 +198,13 @@ class DayList:
         elif after.word in _COUNTED:
             reader.skip()
             self._settle_days()
-        elif after.word == "workday" or after.word in _BUSINESS:
+        elif self.is_business(after):
             self._count_business()
+
+    def _comes_to_last(self, token: Token) -> bool:
+        """Say whether it is "second to last"; "2nd to last" may be a stretch."""
+        is_place = token.text.isalpha() and token.word not in ("first", "last")
+        return is_place and (self._reader.peek().word, self._reader.peek(1).word) == ("to", "last")
 
     def _stretch(self, first: int) -> None:
         """Read the rest of "1st to 7th"."""
@@ -154,7 +212,7 @@ class DayList:
         reader.skip()
         reader.skip_word("the")
         if reader.peek().kind != "ordinal":
-            reader.refuse_token("write 'on the 1st to 7th'")
+            reader.refuse_token("write 'on the 1st to 7th', or '2nd last day'")
         last = self._checked(reader.take().value)
         if last < self._checked(first):
             reader.refuse("days that run backwards", "write the lower day first")
@@ -177,8 +235,7 @@ class DayList:
 
     def _count_business(self) -> None:
         reader = self._reader
-        if reader.take().word != "workday" and not reader.skip_word(*_COUNTED):
-            reader.refuse_token("write 'last business day'")
+        self._skip_business_day()
         waiting, self._waiting = self._waiting, []
         for number in waiting:
             if not 1 <= abs(number) <= 23:

@@ -2,8 +2,9 @@
 
 A sentence is a row of clauses in any order, each known by its first word:
 
-    every 15 minutes · every weekday · on the 1st and 15th · at 9 and 18:00 · between 8 and 17
-    in january · from 2026-01-01 · until 2026-12-31 · 10 times · in Europe/Paris
+    every 15 minutes · every weekday · on the 1st and 15th · at 9 and 18:00 · in the morning
+    between 8 and 17 · except sundays · in january · from 2026-01-01 · until 2026-12-31
+    10 times · in Europe/Paris
 
 Nothing is tried twice and nothing is guessed: a clause either reads on or refuses.
 """
@@ -11,24 +12,33 @@ Nothing is tried twice and nothing is guessed: a clause either reads on or refus
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from duly.domain.language import vocabulary
+from duly.domain.language.clock_list import ClockList
 from duly.domain.language.day_list import DayList
 from duly.domain.language.reader import Reader
-from duly.domain.language.sentence import Sentence, Window
+from duly.domain.language.sentence import Days, Sentence
 from duly.domain.language.tokens import NotUnderstoodError, Token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WINDOWS_MAX = 4
 YEAR_WRITTEN_MIN = 1000
 """A number of four digits after a day and a month is a year, and no hour."""
 
 _STARTS = ("from", "starting", "since")
 _ENDS = ("until", "till")
-_TO = ("to", "until", "till", "-", "through")
+_ARTICLES = ("every", "each", "the")
+_RATES = ("a", "an", "per")
+_NTH_UNITS = (*vocabulary.CALENDAR_UNITS, "hour", "minute")
+_RATE_EXAMPLES = {
+    "day": "every day at 9:00 and 17:00",
+    "week": "every monday and thursday at 9:00",
+    "month": "on the 1st and 15th at 9:00",
+    "quarter": "first day of the quarter at 9:00",
+    "year": "on 1 april and 1 october at 9:00",
+}
 
 
 def read_sentence(tokens: list[Token]) -> Sentence:
@@ -44,6 +54,7 @@ class Grammar(Reader):
         super().__init__(tokens)
         self.said = Sentence()
         self.said.is_shorthand = len(tokens) == 1
+        self._clock = ClockList(self, self.said)
 
     def read(self) -> Sentence:
         """Read clause by clause."""
@@ -64,11 +75,10 @@ class Grammar(Reader):
         elif token.kind == "zone":
             self._zone(self.take().text)
             self.skip_word("time")
-        elif token.kind == "time":
-            self._at()
-        elif token.kind == "number" and self.peek(1).word == "times":
-            self._count(self.take().value)
-            self.skip()
+        elif ClockList.starts_at(self):
+            self._clock.read_bare()
+        elif token.kind == "number" and self.peek(1).word in ("times", "x"):
+            self._count()
         elif self.peek(1).word == "time" and token.kind == "word":
             self._zone(self.take().text)
             self.skip()
@@ -95,39 +105,75 @@ class Grammar(Reader):
         elif token.kind == "unit":
             self.skip()
             self._period(vocabulary.UNITS[token.word], 1)
+        elif token.word in ("half", "quarter"):
+            self._every_fraction()
+        elif self.skip_word("fortnight"):
+            self._period("week", 2)
+        elif token.kind == "part":
+            self._period("day", 1)
+            self._clock.parts()
+        elif token.word in vocabulary.TIMES:
+            self._period("day", 1)
+            self._clock.read()
         elif DayList.starts_at(self):
             self._days()
         else:
             self.refuse_token()
 
+    def _every_fraction(self) -> None:
+        """Read "half hour", "half an hour", "quarter of an hour" and "quarter"."""
+        word = self.take().word
+        if word == "quarter" and self.peek().word == "of":
+            self.skip()
+            is_hour = self.skip_word("an") and self.peek().word == "hour"
+        else:
+            is_hour = (word == "half" and self.skip_word("an")) or self.peek().word == "hour"
+        if is_hour and self.skip_word("hour"):
+            self._step((30 if word == "half" else 15) * vocabulary.UNIT_SECONDS["minute"])
+        elif word == "half":
+            self.refuse(
+                "half of something other than an hour", "say it whole, as in 'every 12 hours'"
+            )
+        else:
+            self._period("quarter", 1)
+
     def _every_ordinal(self) -> None:
         """Tell "every second" from "every second day" and "every 2nd monday of the month"."""
         token, after = self.peek(), self.peek(1)
         is_unit = token.kind == "unit"
-        if is_unit and not DayList.continues_ordinal(after):
-            self.skip()
-            self._period("second", 1)
-        elif after.word in vocabulary.CALENDAR_UNITS and self.peek(2).word != "of":
+        if after.kind == "part":
             self.skip()
             self._every_nth(2 if is_unit else token.value)
-        elif (
-            after.kind == "weekdays" and self.peek(2).word not in ("of", "in") and token.value != 1
-        ):
+        elif is_unit and not DayList.continues_ordinal(after):
+            self.skip()
+            self._period("second", 1)
+        elif after.word in _NTH_UNITS and self.peek(2).word != "of":
+            self.skip()
+            self._every_nth(2 if is_unit else token.value)
+        elif token.value == 1:
+            self._days()
+        elif after.kind == "weekdays" and self.peek(2).word not in ("of", "in"):
             nth, day, number = token.text, after.text, 2 if is_unit else token.value
             remedy = (
                 f"write 'every {nth} {day} of the month', or 'every {number} weeks on {day}' with"
                 " the date of the first"
             )
             self.refuse(f"'every {nth} {day}', which may count weeks or days of a month", remedy)
+        elif DayList.is_business(after) and "of" not in (self.peek(2).word, self.peek(3).word):
+            remedy = f"write '{token.text} business day of the month' if that is meant"
+            self.refuse("a count of business days, which may be of a month or on and on", remedy)
         else:
             self._days()
 
     def _every_nth(self, number: int) -> None:
         """Read "every other day": a period of the calendar, or a weekday every so many weeks."""
         token = self.peek()
-        if token.word in vocabulary.CALENDAR_UNITS:
+        if token.word in _NTH_UNITS:
             self.skip()
             self._period(token.word, number)
+        elif token.kind == "part":
+            self._period("day", number)
+            self._clock.parts()
         elif token.kind == "weekdays":
             self._period("week", number)
             self._days()
@@ -188,62 +234,45 @@ class Grammar(Reader):
             self.said.days.once = self._checked_date(year.value, month, day)
 
     def _on(self) -> None:
-        self._days()
+        if not self._clock.on_the_hour():
+            self._days()
 
     def _at(self) -> None:
-        if self.peek().word in ("minute", "minutes"):
-            self.skip()
-            self._minutes()
-            return
-        self.said.say("the time of day")
-        times = [self.take_time("a time of day").value]
-        while self.continues_list(lambda token: token.kind in ("time", "number")):
-            times.append(self.take_time("a time of day").value)
-        if self.peek().word == "or":
-            self.refuse("'or' between times, which leaves open which one", "say 'and' for both")
-        if len(times) > 24:
-            self.refuse("more than 24 times", "use 'every … between …' for many times a day")
-        self.said.times = times
+        ahead = int(self.peek().word == "the")
+        if self.peek(ahead).word in ("end", "start", "beginning"):
+            self._days()
+        else:
+            self._clock.read()
 
-    def _minutes(self) -> None:
-        """Read "at minutes 5 and 35 of every hour"."""
-        self.said.say("the time of day")
-        numbers = [self.take_number("a minute")]
-        while self.continues_list(lambda token: token.kind == "number"):
-            numbers.append(self.take_number("a minute"))
-        for word in ("of", "every", "hour"):
-            if not self.skip_word(word):
-                self.refuse_token("write 'at minute 5 of every hour'")
-        for number in numbers:
-            if number > 59:
-                self.refuse(f"minute {number}", "give a minute from 0 to 59")
-            self.said.minutes |= 1 << number
+    def _nightly(self) -> None:
+        self._period("day", 1)
+        self.said.say("a part of the day")
+        self.said.parts.append(vocabulary.DAY_PARTS[vocabulary.PART_WORDS["night"]])
 
-    def _between(self) -> None:
-        start = self.take_time("the start of a stretch of the day")
-        if not self.skip_word("and"):
-            self.refuse_token("write 'between 8 and 17'")
-        self._window(start)
-
-    def _window(self, start: Token) -> None:
-        """Read the end of a stretch of the day, and another stretch if "and from" leads to it."""
-        end = self.take_time("the end of a stretch of the day")
-        if len(self.said.windows) == WINDOWS_MAX:
-            self.refuse(f"more than {WINDOWS_MAX} stretches of the day", "say fewer")
-        window = Window(start.value, end.value, start.is_exact and end.is_exact)
-        self.said.windows.append(window)
-        if self.continues_list(lambda token: token.word in ("from", "between")):
-            return
-        self.said.say("a stretch of the day")
+    def _except(self) -> None:
+        """Read "except sundays", "except for sundays", "but not on sundays"."""
+        self.skip_word("not", "for")
+        self.skip_word("on")
+        self.said.say("an exception")
+        remedy = (
+            "name weekdays, as in 'except sundays'; .excluding(…) and .on_business_days(…) leave"
+            " out other days"
+        )
+        if not DayList.starts_at(self):
+            self.refuse("an exception other than weekdays", remedy)
+        days = Days()
+        DayList(self, days).read()
+        if not days.weekdays or days.is_other_than_weekdays:
+            self.refuse("an exception other than weekdays", remedy)
+        self.said.left_out = days.weekdays
 
     def _from(self) -> None:
         token = self.peek()
         if token.kind in ("time", "number") and self.peek(1).kind != "month":
-            start = self.take_time("the start of a stretch of the day")
-            if not self.skip_word(*_TO):
-                self.refuse_token("write 'from 8:00 to 17:00'")
-            self._window(start)
+            self._clock.stretch()
             return
+        if token.word == "at":
+            self.refuse("a start without an end", "write 'from 8:00 to 17:00'")
         self.said.say("a start date")
         self.said.start = self._date()
         if self.peek().word in ("to", "through"):
@@ -251,6 +280,8 @@ class Grammar(Reader):
             self._until()
 
     def _until(self) -> None:
+        if self.peek().kind == "time":
+            self.refuse("an end without a start", "write 'from 8:00 to 17:00'")
         self.said.say("an end date")
         self.said.end = self._date()
 
@@ -279,8 +310,19 @@ class Grammar(Reader):
             return self.refuse("a date that does not exist", "write a date such as 2026-04-03")
 
     def _in(self) -> None:
-        """Read months ("in january and march") or a zone ("in Europe/Paris")."""
+        """Read months ("in january and march"), a part of the day or a zone ("in Europe/Paris")."""
         token = self.peek()
+        ahead = int(token.word == "the")
+        if self.peek(ahead).kind == "part":
+            self.skip(ahead)
+            self._clock.parts()
+            return
+        if DayList.is_business(token) or token.word in vocabulary.REFUSED:
+            DayList(self, Days()).read()
+            self.refuse(f"{token.text!r} after 'in'", "say 'on' before days")
+        if token.kind == "number" and self.peek(1).kind == "unit":
+            remedy = "write the date, as in 'once on 2026-04-03 at 9:00'"
+            self.refuse("a distance from now, which means another time each time", remedy)
         if token.kind == "zone" or (token.kind == "word" and token.word not in vocabulary.KEYWORDS):
             self._zone(self.take().text)
             self.skip_word("time")
@@ -288,14 +330,23 @@ class Grammar(Reader):
         self._of()
 
     def _of(self) -> None:
-        """Read "of the month", "of every month" or "of january"."""
+        """Read "of the month", "of every month", "of the quarter" or "of january"."""
         token = self.peek()
-        if token.word in ("every", "each", "the") and self.peek(1).word == "month":
-            self.skip(2)
+        ahead = int(token.word in _ARTICLES)
+        span = self.peek(ahead).word
+        if span in ("month", "quarter", "year"):
+            self.skip(ahead + 1)
             if not self.said.days.of_months:
-                remedy = "say which day, as in 'on the 1st of the month'"
-                self.refuse("'of the month' without a day", remedy)
+                remedy = f"say which day, as in 'on the 1st of the {span}'"
+                self.refuse(f"'of the {span}' without a day", remedy)
             self.said.say("which months")
+            self.said.span = span
+        elif span == "day" and self.said.step:
+            self.skip(ahead + 1)
+        elif span == "week":
+            if self.said.period != ("day", 1) or not self.said.days.is_any:
+                self.refuse("a day of the week without its name", "name it, as in 'every monday'")
+            self.skip(ahead + 1)
         elif token.kind == "month":
             self.said.say("which months")
             self.said.months = self.take_months()
@@ -312,13 +363,42 @@ class Grammar(Reader):
         self.said.say("a zone")
         self.said.zone = text
 
-    def _count(self, number: int) -> None:
+    def _count(self) -> None:
+        """Read "10 times"; refuse "3 times a day", which does not say when."""
+        number = self.take().value
+        self.skip()
+        after, unit = self.peek(), vocabulary.UNITS.get(self.peek(1).word)
+        is_often = after.word in ("every", "each") and unit in vocabulary.UNIT_SECONDS
+        if is_often or after.word in _RATES or after.word in vocabulary.ADVERBS:
+            self._rate()
         self.said.say("how many times")
         self.said.count = number
 
+    def _rate(self) -> NoReturn:
+        """Refuse "twice a day": it says how often, and not when."""
+        self.skip_word(*_RATES, "every", "each")
+        word = self.peek().word
+        unit = vocabulary.ADVERBS.get(word) or vocabulary.UNITS.get(word)
+        if unit is None:
+            unit = self.said.period[0] if self.said.period else "day"
+        example = _RATE_EXAMPLES.get(unit, "every 30 minutes")
+        remedy = f"say when, as in '{example}'"
+        raise NotUnderstoodError("says how many times, but not when", remedy)
+
     def _once(self) -> None:
-        self.said.say("once")
-        self.said.is_once = True
+        """Read "once" before a date, and "once a day", which is "every day"."""
+        after, unit = self.peek(), self.peek(1)
+        if after.word in _RATES and unit.kind == "unit":
+            self.skip(2)
+            self._period(vocabulary.UNITS[unit.word], 1)
+        elif after.word not in ("every", "each") and after.word not in vocabulary.ADVERBS:
+            self.said.say("once")
+            self.said.is_once = True
+
+    def _and(self) -> None:
+        """Refuse "and" where no list goes on."""
+        remedy = "say one rule at a time; timetables can be joined, as in a | b"
+        raise NotUnderstoodError("can't be read on from 'and'", unless_mended=remedy)
 
     _BY_WORD: ClassVar[dict[str, Callable[[Grammar], None]]] = {
         ",": _comma,
@@ -326,12 +406,20 @@ class Grammar(Reader):
         "each": _every,
         "on": _on,
         "at": _at,
-        "between": _between,
+        "between": lambda self: self._clock.between(),
         **dict.fromkeys(_STARTS, _from),
         **dict.fromkeys(_ENDS, _until),
         "in": _in,
         "of": _of,
         "(": _bracket,
         "once": _once,
+        "twice": _rate,
+        "nightly": _nightly,
+        "fortnightly": lambda self: self._period("week", 2),
+        "except": _except,
+        "but": _except,
+        "during": _in,
+        "and": _and,
+        "gmt": lambda self: self._zone("GMT"),
         "utc": lambda self: self._zone("UTC"),
     }

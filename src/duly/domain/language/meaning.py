@@ -16,11 +16,14 @@ from duly.domain.language.clock_sets import (
     named_times,
     stepped_times,
 )
+from duly.domain.language.day_choice import settle_days
+from duly.domain.language.day_parts import check_parts
+from duly.domain.language.sentence import Window
 from duly.domain.language.tokens import NotUnderstoodError
 from duly.domain.language.zone_names import zone_named
+from duly.domain.timetable.by_day import OnBusinessDays
 from duly.domain.timetable.combined import Between, Limited, Union
 from duly.domain.timetable.cron import cron
-from duly.domain.timetable.dates import MONTH_STARTS
 from duly.domain.timetable.interval import FIRST_INSTANT, Interval, every
 from duly.domain.timetable.monthly import monthly
 from duly.domain.timetable.once import Once, at
@@ -29,11 +32,11 @@ from duly.domain.timetable.timetable import Timetable, Zoned
 from duly.domain.zones.database import default_zones
 
 if TYPE_CHECKING:
-    from duly.domain.language.sentence import Days, Sentence, Window
+    from duly.domain.language.sentence import Days, Sentence
     from duly.domain.local_time import Fold, Gap
 
 PARTS_MAX = 50
-_ALL_MONTHS = (1 << 13) - 2
+_HOURS = (1 << 24) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +51,40 @@ class Setting:
 def timetable_of(said: Sentence, setting: Setting) -> Timetable:
     """Make the timetable that a sentence means."""
     setting = _with_zone(said, setting)
+    check_parts(said)
     if said.is_once or said.days.once:
         return _once(said, setting)
     if said.period and said.period[1] > 1:
         # The start is where counting begins, so it is part of the rule and not a limit to it.
         made = periodic(said, lambda: _clock_sets(said), setting)
         return _valid(made, said, setting, is_started=True)
-    _check_days(said)
-    if said.step and (said.times is not None or said.minutes):
-        remedy = "say 'between 8 and 17' to limit it, or leave the time out"
-        raise NotUnderstoodError("says both a distance and a time of day", remedy)
-    if said.step and not (said.windows or said.months) and said.days.is_any:
+    settle_days(said)
+    _check_distance(said)
+    is_all_day = not (said.minutes or said.windows or said.months) and said.days.is_any
+    if said.step and is_all_day:
         return _valid(_evenly(said.step, setting), said, setting)
     parts = _crons(said, setting) + _business(said, setting)
     if len(parts) > PARTS_MAX:
         raise NotUnderstoodError("says too much at once", "divide it into several timetables")
-    return _valid(parts[0] if len(parts) == 1 else Union(tuple(parts)), said, setting)
+    made = parts[0] if len(parts) == 1 else Union(tuple(parts))
+    if said.days.is_business:
+        made = made.on_business_days(None, tz=setting.tz)
+    return _valid(made, said, setting)
+
+
+def _check_distance(said: Sentence) -> None:
+    """Refuse a distance beside a time of day; minutes belong to every hour, and to no other."""
+    if said.step and said.times is not None:
+        remedy = "say 'between 8 and 17' to limit it, or leave the time out"
+        if said.step == HOUR:
+            remedy = "say 'every hour at :15' for a minute, or leave the hour out"
+        raise NotUnderstoodError("says both a distance and a time of day", remedy)
+    if said.minutes and said.step not in (None, HOUR):
+        remedy = "say 'every hour' beside a minute, or leave the minute out"
+        raise NotUnderstoodError("says both a distance and a minute of the hour", remedy)
+    if said.minutes and not (said.step or said.is_of_hours):
+        remedy = "write 'at minute 5 of every hour'"
+        raise NotUnderstoodError("has a minute without its hours", remedy)
 
 
 def with_words(timetable: Timetable, words: str) -> Timetable:
@@ -72,7 +93,7 @@ def with_words(timetable: Timetable, words: str) -> Timetable:
         return replace(timetable, words=words)
     if isinstance(timetable, Union):
         return Union(tuple(with_words(part, words) for part in timetable.parts))
-    assert isinstance(timetable, Between | Limited)
+    assert isinstance(timetable, Between | Limited | OnBusinessDays)
     return replace(timetable, timetable=with_words(timetable.timetable, words))
 
 
@@ -93,7 +114,7 @@ def _once(said: Sentence, setting: Setting) -> Timetable:
         raise NotUnderstoodError("says 'once' without a date", "write 'once on 2026-04-03 at 9:00'")
     days_only = replace(said.days, once=None).is_any
     others = said.step or said.period or said.months or said.windows or said.start or said.end
-    if not days_only or others or said.minutes or said.count:
+    if not days_only or others or said.minutes or said.count or said.left_out:
         raise NotUnderstoodError("mixes one date with a rule", "write 'once on 2026-04-03 at 9:00'")
     if said.times is None or len(said.times) != 1:
         remedy = f"say the time, as in 'once on {day} at 9:00'"
@@ -121,21 +142,39 @@ def _evenly(step: int, setting: Setting) -> Timetable:
 
 def _clock_sets(said: Sentence) -> list[ClockSet]:
     """Return the times of day, whichever way they were said."""
+    windows = said.windows or [ALL_DAY]
+    for window in windows:
+        _check_window(window, said)
+    if said.minutes:
+        return _minute_sets(said)
     if said.step:
-        windows = said.windows or [ALL_DAY]
-        for window in windows:
-            _check_window(window, said)
         return [one for window in windows for one in stepped_times(said.step, window)]
     if said.windows:
         remedy = "say how often, as in 'every 15 minutes between 8 and 17'"
         raise NotUnderstoodError("has a stretch of the day and no distance", remedy)
-    if said.minutes:
-        return [ClockSet((1 << 24) - 1, said.minutes, is_interval=True)]
     if said.times is None:
         if not said.is_shorthand:
             raise NotUnderstoodError("says no time of day")
         return named_times([0])
     return named_times(said.times)
+
+
+def _minute_sets(said: Sentence) -> list[ClockSet]:
+    """Return minutes of every hour, or of the hours of each stretch, as far as they are in it."""
+    if not said.windows:
+        return [ClockSet(_HOURS, said.minutes, is_interval=True)]
+    found = []
+    for window in said.windows:
+        if window.end < window.start:
+            remedy = "make a timetable for each side of midnight"
+            raise NotUnderstoodError("has minutes in a stretch that runs past midnight", remedy)
+        for minute in members(said.minutes):
+            first = window.start + (minute * MINUTE - window.start) % HOUR
+            if first <= window.end:
+                found += stepped_times(HOUR, Window(first, window.end, is_exact=True))
+    if not found:
+        raise NotUnderstoodError("has no minute in its stretch of the day", "say a longer one")
+    return found
 
 
 def _check_window(window: Window, said: Sentence) -> None:
@@ -146,53 +185,6 @@ def _check_window(window: Window, said: Sentence) -> None:
         problem = "has a stretch of the day that ends before it starts"
         remedy = "say both ends as 22:00 or 10pm; on certain days it can't run past midnight"
         raise NotUnderstoodError(problem, remedy)
-
-
-def _check_days(said: Sentence) -> None:
-    """Refuse days that don't fit how often, or that no year has."""
-    days = said.days
-    unit = said.period[0] if said.period else None
-    if said.is_shorthand and unit:
-        _fill_shorthand(days, unit)
-    elif unit and unit != "day" and days.is_any:
-        example = {"week": "on monday", "month": "on the 1st", "year": "on 24 december"}[unit]
-        raise NotUnderstoodError(
-            f"does not say which day of the {unit}", f"add it, such as '{example}'"
-        )
-    if unit == "day" and not days.is_any:
-        raise NotUnderstoodError("says every day and certain days", "leave 'every day' out")
-    if unit == "week" and (days.of_months or days.dates):
-        raise NotUnderstoodError(
-            "names days of a month in a week", "say weekdays, or 'every month'"
-        )
-    if unit == "month" and (days.weekdays or days.dates):
-        remedy = "say 'on the first monday' or 'on the 1st'"
-        raise NotUnderstoodError("names days that are not days of a month", remedy)
-    if unit == "year" and not (days.dates or (days.of_months and said.months)):
-        raise NotUnderstoodError("does not say which day of the year", "add 'on 24 december'")
-    if said.months and days.dates:
-        raise NotUnderstoodError("names months twice", "say each day with its month")
-    months = said.months or _ALL_MONTHS
-    for number in sorted(days.numbers):
-        if all(number > _longest(month) for month in members(months)):
-            remedy = "say 'last day', or a day that the month has"
-            raise NotUnderstoodError(f"names a {ordinal(number)} that no such month has", remedy)
-
-
-def _fill_shorthand(days: Days, unit: str) -> None:
-    """Say what "weekly" means alone: as systemd has it, the start of each."""
-    match unit:
-        case "week":
-            days.weekdays = 1
-        case "month":
-            days.numbers = {1}
-        case "year":
-            days.dates = {(1, 1)}
-
-
-def _longest(month: int) -> int:
-    starts = MONTH_STARTS[True]
-    return starts[month] - starts[month - 1]
 
 
 def _crons(said: Sentence, setting: Setting) -> list[Timetable]:
@@ -228,7 +220,7 @@ def _business(said: Sentence, setting: Setting) -> list[Timetable]:
 def _day_fields(days: Days, months: int) -> list[str]:
     """Return the last three fields of a cron expression, once for each product that it takes."""
     month = field_text(months, 13, 1) if months else "*"
-    if days.is_any:
+    if days.is_any or days.is_business:
         return [f"* {month} *"]
     found = [f"{number}W {month} *" for number in sorted(days.nearest) if number > 0]
     found += [f"LW {month} *" for number in days.nearest if number < 0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.language.grammar import read_sentence
 from duly.domain.language.meaning import Setting, timetable_of, with_words
-from duly.domain.language.suggestions import nearest_sentence
+from duly.domain.language.suggestions import examples_for, mended_sentence
 from duly.domain.language.tokens import TEXT_LENGTH_MAX, NotUnderstoodError, tokenise
 from duly.domain.local_time import Fold, Gap, check_policies
 from duly.domain.zones.database import default_zones
@@ -36,11 +36,16 @@ def read_plain(text: str, tz: str = "UTC", gap: Gap = "next", fold: Fold = "firs
     try:
         return with_words(_understood(text, setting), text)
     except NotUnderstoodError as error:
-        remedy = error.remedy
-        if remedy is None:
-            nearest = nearest_sentence(text, lambda other: _is_understood(other, setting))
-            remedy = f"did you mean {nearest!r}?"
+        remedy = error.remedy or _remedy(text, error, setting)
         raise UsageError(FIELD, text, error.problem, remedy) from error
+
+
+def _remedy(text: str, error: NotUnderstoodError, setting: Setting) -> str:
+    """Offer the person's own sentence, mended; otherwise only examples, which claim less."""
+    mended = mended_sentence(text, lambda other: _is_understood(other, setting))
+    if mended is not None:
+        return f"did you mean {mended!r}?"
+    return error.unless_mended or f"say for example {' or '.join(map(repr, examples_for(text)))}"
 
 
 def _understood(text: str, setting: Setting) -> Timetable:

@@ -68,7 +68,7 @@ class Reader:
             self.refuse_token(f"say {what}, such as 9, 9:30 or 9:30pm")
         if token.value > 23 or (len(token.text) > 2 and token.text.isdigit()):
             remedy = "write an hour from 0 to 23, or a time such as 09:30"
-            self.refuse(f"{token.text!r} as {what}", remedy)
+            raise NotUnderstoodError(f"has {token.text!r} as {what}", unless_mended=remedy)
         self.skip()
         self.skip_word("o'clock")
         return Token("time", token.text, token.value * HOUR, is_exact=token.value > 12)
@@ -107,11 +107,9 @@ class Reader:
         token = self.peek()
         if token is END:
             raise NotUnderstoodError("stops too early", remedy)
-        if token.word in vocabulary.NEEDS_A_CLOCK:
-            remedy = "write the date, as in 'once on 2026-04-03 at 9:00'"
-            raise NotUnderstoodError(
-                f"says {token.text!r}, which means another day each day", remedy
-            )
+        if token.word in vocabulary.REFUSED:
+            problem, remedy = vocabulary.REFUSED[token.word]
+            raise NotUnderstoodError(f"says {token.text!r}, {problem}", remedy)
         is_known = token.kind != "word" or token.word in vocabulary.KEYWORDS
         problem = "can't be read on from" if is_known else "has a word that Duly does not know,"
         raise NotUnderstoodError(f"{problem} {token.text!r}", remedy)

@@ -123,6 +123,8 @@ def _is_cron(words: list[str]) -> bool:
 
 
 def _is_calendar_event(words: list[str]) -> bool:
+    if words in (["hourly"], ["minutely"]):
+        return False  # in plain language they mean every real hour, also when clocks go back
     if len(words) == 1 and (words[0] in _SHORT_FORMS or _MONTH_DAY.fullmatch(words[0])):
         return True
     if not 1 <= len(words) <= 4 or not vocabulary.KEYWORDS.isdisjoint(words):
@@ -130,7 +132,7 @@ def _is_calendar_event(words: list[str]) -> bool:
     if any(_CALENDAR_MARK.search(word) for word in words):
         return True
     rest = words[1:] if _WEEKDAYS.fullmatch(words[0]) else words
-    zone = len(rest) > 1 and rest[-1][0].isalpha()
+    zone = len(rest) > 1 and rest[-1][0].isalpha() and rest[-1] not in vocabulary.KNOWN
     shapes = rest[:-1] if zone else rest
     return any(":" in word for word in shapes) and all(_NUMBERS.fullmatch(word) for word in shapes)
 

@@ -10,6 +10,8 @@ from duly.domain.language.tokens import NotUnderstoodError
 if TYPE_CHECKING:
     from datetime import date
 
+    from duly.domain.language.vocabulary import DayPart
+
 _ONCE = {
     "which days": "join days by 'and'; for both at once, as a friday that is a 13th, use an RRULE",
     "the time of day": "join times by 'and', as in 'at 9:00 and 18:00'",
@@ -30,7 +32,8 @@ class Days:
     """Which days: a set of weekdays (bit 0 is Monday), days of months and yearly dates.
 
     `ordinals` holds (weekday, k), with k = -1 for the last; `from_end` 0 for the last day, 1 for
-    the one before; `nearest` n for the weekday nearest the nth, -1 for a month's last weekday.
+    the one before; `nearest` n for the weekday nearest the nth, -1 for a month's last weekday;
+    `business` n for the nth business day of a month, and `is_business` means each of them.
     """
 
     weekdays: int = 0
@@ -39,13 +42,19 @@ class Days:
     nearest: set[int] = field(default_factory=set)
     ordinals: set[tuple[int, int]] = field(default_factory=set)
     business: set[int] = field(default_factory=set)
+    is_business: bool = False
     dates: set[tuple[int, int]] = field(default_factory=set)
     once: date | None = None
 
     @property
     def is_any(self) -> bool:
         """Whether nothing was chosen."""
-        return not (self.weekdays or self.of_months or self.dates or self.once)
+        return not (self.is_business or self.weekdays or self.is_other_than_weekdays)
+
+    @property
+    def is_other_than_weekdays(self) -> bool:
+        """Whether days were chosen by their place in a month or a year."""
+        return bool(self.of_months or self.dates or self.once)
 
     @property
     def of_months(self) -> bool:
@@ -55,7 +64,11 @@ class Days:
 
 @dataclass(slots=True)
 class Sentence:
-    """The parts of a sentence; each can be said once."""
+    """The parts of a sentence; each can be said once.
+
+    `minutes` is a set of minutes of the hour, which `is_of_hours` if the hours were said too;
+    `left_out` is a set of weekdays; `span` is what days are counted in, if not in a month.
+    """
 
     step: int | None = None
     period: tuple[str, int] | None = None
@@ -63,6 +76,10 @@ class Sentence:
     months: int = 0
     times: list[int] | None = None
     minutes: int = 0
+    is_of_hours: bool = False
+    parts: list[DayPart] = field(default_factory=list)
+    left_out: int = 0
+    span: str | None = None
     windows: list[Window] = field(default_factory=list)
     start: date | None = None
     end: date | None = None

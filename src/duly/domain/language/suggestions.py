@@ -1,7 +1,8 @@
-"""The nearest sentence that is understood: the person's own, mended, or a well-known one.
+"""The nearest sentence that is understood: the person's own, mended, or well-known ones.
 
-Mending is bounded: each of a few repairs is made once, on a text that is already bounded, and the
-first result that reads is offered.
+Mending keeps what was said: a word that is not known is replaced only by one that it closely
+resembles, and nothing is left out but words that never change when. It is bounded: each of a few
+repairs is made once, on a text that is already bounded, and the first result that reads is offered.
 """
 
 from __future__ import annotations
@@ -10,56 +11,92 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from duly.domain.instants import DAY, HOUR, MINUTE
 from duly.domain.language import vocabulary
 from duly.domain.language.tokens import TEXT_LENGTH_MAX
+from duly.domain.timetable.phrases import clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.domain.language.vocabulary import DayPart
+
+WORD_LENGTH_MIN = 4
 WORD_LENGTH_MAX = 12
 MENDED_WORDS_MAX = 4
 EXAMPLES = (
     "every weekday at 09:00",
     "every day at 09:00",
+    "every evening at 19:30",
     "every day at 09:00 and 18:00",
     "every monday and friday at 10:30",
     "weekends at 11:00",
     "every hour",
     "every 2 hours",
     "every 15 minutes",
+    "every half hour",
     "every 30 seconds",
     "every 15 minutes between 8:00 and 17:00 on mondays",
     "at minute 5 of every hour",
     "on the 1st and 15th at 09:00",
     "on the last day of the month at 18:00",
+    "first day of the quarter at 09:00",
     "first monday of the month at 08:00",
+    "every business day at 09:00",
     "last business day of the month at 18:00",
+    "every day except sunday at 09:00",
     "every year on 24 december at 18:00",
     "every 2 weeks on monday at 09:00 from 2026-04-06",
     "once on 2026-04-03 at 09:00",
     "every day at 09:00 from 2026-01-01 until 2026-12-31",
     "every day at 09:00 in Europe/Paris",
 )
-_PIECE = re.compile(r"[a-zA-Z_']{1,200}(?:/[\w+-]{1,200})*|\d[\w:.-]{0,200}|[,&()-]", re.ASCII)
+GENERAL = ("every weekday at 9", "last friday of the month at 17:00")
+"""Examples for a text that shares nothing with the others."""
+
+_PIECE = re.compile(
+    r"[a-zA-Z_']{1,200}(?:/[\w+-]{1,200})*|\d[\w:.-]{0,200}|:\d\d|[,&()-]", re.ASCII
+)
 _LEADS_TO_A_TIME = "at and between from to until till every each on the times minute minutes - , &"
 _BEFORE_A_TIME = frozenset(_LEADS_TO_A_TIME.split())
 _LISTING = frozenset({"and", "&", ","})
-_KNOWN = frozenset(vocabulary.KNOWN)
+_LINKING = "every each at on in the of and or a an to from"
+_LINKS = frozenset(_LINKING.split())
+"""Words that say nothing about which sentence was meant."""
+
+_FILLING = "please run runs do it me remind just always exactly precisely sharp single all"
+_FILLERS = frozenset(_FILLING.split())
+_KNOWN = frozenset({*vocabulary.KNOWN, *vocabulary.REFUSED, *_LINKS, "am", "pm", "utc", "gmt"})
+_CANDIDATES = [word for word in vocabulary.KNOWN if len(word) >= WORD_LENGTH_MIN]
+_HOURS = re.compile(r"(\d{1,2})h(\d{2})?|(\d{2})(\d{2})", re.ASCII)
+_CLOCK = re.compile(r"(\d{2}):(\d{2})", re.ASCII)
 
 
-def nearest_sentence(text: str, is_understood: Callable[[str], bool]) -> str:
-    """Return a sentence that is understood and close to a text that was not."""
-    pieces = _PIECE.findall(text)
-    spelt = _spelt(pieces)
-    for mended in _mended(spelt) if spelt else []:
-        sentence = (
-            " ".join(_with_clocks(mended)).replace(" ,", ",").replace(" )", ")").replace("( ", "(")
-        )
+def mended_sentence(text: str, is_understood: Callable[[str], bool]) -> str | None:
+    """Return the person's own sentence, mended so that it is understood; None if it can't be."""
+    spelt = _spelt(_PIECE.findall(text))
+    if not spelt:
+        return None
+    moved = _moved(_with_clocks(_with_at(spelt)))
+    if moved and all(is_understood(_written(pieces)) for pieces in (moved, _without_parts(moved))):
+        return _written(_without_parts(moved))
+    for mended in _mended(spelt):
+        sentence = _written(_with_clocks(mended))
         is_new = sentence.lower() != text.lower() and len(sentence) <= TEXT_LENGTH_MAX
         if is_new and is_understood(sentence):
             return sentence
-    words = {piece.lower() for piece in [*pieces, *spelt]}
-    return max(EXAMPLES, key=lambda example: _likeness(words, example))
+    return None
+
+
+def examples_for(text: str) -> tuple[str, ...]:
+    """Return the well-known sentence that shares most words with a text, or two if none does."""
+    words = {piece.lower() for piece in _PIECE.findall(text)}
+    best = max(EXAMPLES, key=lambda example: _likeness(words, example))
+    return (best,) if _likeness(words, best) >= (1,) else GENERAL
+
+
+def _written(pieces: list[str]) -> str:
+    return " ".join(pieces).replace(" ,", ",").replace(" )", ")").replace("( ", "(")
 
 
 def _mended(spelt: list[str]) -> Iterator[list[str]]:
@@ -69,26 +106,71 @@ def _mended(spelt: list[str]) -> Iterator[list[str]]:
     yield timed
     yield ["every", *spelt]
     yield ["every", *timed]
-    yield [("and" if piece == "or" else piece) for piece in spelt]
-    yield [*spelt, "at", "09:00"]
-    yield ["every", *spelt, "at", "09:00"]
+    parts = _parts(spelt)
+    usual = clock_of(parts[0].usual) if parts else "09:00"
+    yield [*spelt, "at", usual]
+    yield ["every", *spelt, "at", usual]
 
 
 def _spelt(pieces: list[str]) -> list[str]:
-    """Replace unknown words by the known ones they resemble; leave out those that resemble none."""
+    """Replace unknown words by those they closely resemble; give up if one resembles none."""
     spelt = []
     mended = 0
     for piece in pieces:
         word = piece.lower()
-        if not word.isalpha() or word in _KNOWN or piece.upper() == "UTC":
+        if word in _FILLERS:
+            continue
+        if not word.isalpha() or word in _KNOWN:
             spelt.append(piece)
             continue
-        close: list[str] = []
-        if len(word) <= WORD_LENGTH_MAX and mended < MENDED_WORDS_MAX:
-            close = get_close_matches(word, vocabulary.KNOWN, n=1, cutoff=0.7)
         mended += 1
+        if not WORD_LENGTH_MIN <= len(word) <= WORD_LENGTH_MAX or mended > MENDED_WORDS_MAX:
+            return []
+        close = get_close_matches(word, _CANDIDATES, n=1, cutoff=0.8)
+        if not close:
+            return []
         spelt += close
     return spelt
+
+
+def _parts(pieces: list[str]) -> list[DayPart]:
+    """Return the parts of the day that were said."""
+    words = ["night" if piece.lower() == "nightly" else piece.lower() for piece in pieces]
+    numbers = [vocabulary.PART_WORDS[word] for word in words if word in vocabulary.PART_WORDS]
+    return [vocabulary.DAY_PARTS[number] for number in numbers]
+
+
+def _moved(pieces: list[str]) -> list[str] | None:
+    """Move times by half a day if that brings them into the parts of the day that were said."""
+    parts = _parts(pieces)
+    moved = []
+    for piece in pieces:
+        found = _CLOCK.fullmatch(piece)
+        time = int(found[1]) * HOUR + int(found[2]) * MINUTE if found else 0
+        other = (time + DAY // 2) % DAY
+        is_wrong = found and not any(part.includes(time) for part in parts)
+        is_right = any(part.includes(other) for part in parts)
+        moved.append(clock_of(other) if is_wrong and is_right else piece)
+    return moved if moved != pieces else None
+
+
+def _without_parts(pieces: list[str]) -> list[str]:
+    """Leave parts of the day out, which a time of 24 hours has no need of."""
+    left: list[str] = []
+    for piece in pieces:
+        word = piece.lower()
+        before = [one.lower() for one in left[-2:]]
+        if word == "nightly":
+            left.append("daily")
+        elif word not in vocabulary.PART_WORDS:
+            left.append(piece)
+        elif before[-1:] in (["every"], ["each"]):
+            left.append("day")
+        elif before == ["in", "the"] or before[-1:] == ["at"]:
+            del left[-2 if before[-1] == "the" else -1 :]
+        elif not left:
+            left.append("daily")
+    return left
 
 
 def _with_at(pieces: list[str]) -> list[str]:
@@ -105,15 +187,21 @@ def _with_clocks(pieces: list[str]) -> list[str]:
     """Write the hours after "at" as times, so that a person sees how a bare number is read."""
     written: list[str] = []
     is_time = False
-    for piece in pieces:
+    for said in pieces:
+        piece = said
         is_time = piece.lower() == "at" or (is_time and (piece in _LISTING or piece[0].isdigit()))
+        hours = _HOURS.fullmatch(piece)
+        if hours and is_time:
+            piece = f"{hours[1] or hours[3]}:{hours[2] or hours[4] or '00'}"
         hour, _, minute = piece.partition(":")
         is_clock = hour.isdigit() and len(hour) <= 2 and (not minute or len(minute) == 2)
         written.append(f"{hour:0>2}:{minute or '00'}" if is_time and is_clock else piece)
     return written
 
 
-def _likeness(words: set[str], example: str) -> float:
-    """Return how much of an example was said."""
+def _likeness(words: set[str], example: str) -> tuple[int, float]:
+    """Return how many words that say something an example shares, and how much of it was said."""
     others = set(example.lower().split())
-    return len(words & others) / len(words | others)
+    shared = words & others
+    telling = [word for word in shared - _LINKS if word.isalpha()]
+    return len(telling), len(shared) / len(words | others)

@@ -13,26 +13,46 @@ from duly.domain.language import vocabulary
 TEXT_LENGTH_MAX = 200
 
 TokenKind = Literal[
-    "word", "number", "ordinal", "time", "date", "weekdays", "month", "unit", "zone", "mark", "end"
+    "word",
+    "number",
+    "ordinal",
+    "time",
+    "minute",
+    "part",
+    "date",
+    "weekdays",
+    "month",
+    "unit",
+    "zone",
+    "mark",
+    "end",
 ]
 
 
 class NotUnderstoodError(Exception):
     """A sentence that the grammar does not have: what is wrong and, if known, what to do."""
 
-    def __init__(self, problem: str, remedy: str | None = None) -> None:
-        """Say what is wrong; without a remedy the nearest sentence will be looked for."""
+    def __init__(
+        self, problem: str, remedy: str | None = None, *, unless_mended: str | None = None
+    ) -> None:
+        """Say what is wrong.
+
+        Without a remedy the nearest sentence will be looked for; `unless_mended` is what to do
+        where none is near.
+        """
         super().__init__(problem)
         self.problem = problem
         self.remedy = remedy
+        self.unless_mended = unless_mended
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     """One word, number, time or date.
 
-    `value` is a number, an ordinal's number, a time's second of the day, a set of weekdays, a month
-    or a date's ordinal. `is_exact` marks a time that can't be read in two ways, as a bare "9" can.
+    `value` is a number, an ordinal's number, a time's second of the day, a minute of the hour, the
+    place of a part of the day, a set of weekdays, a month or a date's ordinal. `is_exact` marks a
+    time that can't be read in two ways, as a bare "9" can.
     """
 
     kind: TokenKind
@@ -53,6 +73,8 @@ _TOKEN = re.compile(
       (?P<date>\d{4}-\d{2}-\d{2}(?![\w:]))
     | (?P<slashed>\d{1,2}/\d{1,2}/\d{4}(?!\w))
     | (?P<time>\d{1,2}(?:(?:[:.]\d{2}){1,2}(?!\d)(?:\s?[ap]\.?m\b\.?)?|\s?[ap]\.?m\b\.?))
+    | (?P<fraction>\d{1,7}\.\d)
+    | (?P<minute>:\d{2}(?![\d:]))
     | (?P<ordinal>\d{1,3}(?:st|nd|rd|th)\b)
     | (?P<number>\d{1,7})
     | (?P<zone>[a-z_]+(?:/[a-z0-9_+-]+)+)
@@ -91,8 +113,15 @@ def _token(kind: str, text: str) -> Token:  # noqa: PLR0911 - one for each kind
             return Token("ordinal", text, int(text[:-2]))
         case "number":
             return Token("number", text, int(text))
-        case "zone" | "mark":
-            return Token("zone" if kind == "zone" else "mark", text)
+        case "minute":
+            return _minute(text)
+        case "fraction":
+            remedy = "use whole numbers, as in 'every 90 minutes'"
+            raise NotUnderstoodError(f"has a number with a fraction, {text}", remedy)
+        case "zone":
+            return _zone(text)
+        case "mark":
+            return Token("mark", text)
         case _:
             return _word(text)
 
@@ -111,7 +140,27 @@ _TABLES: tuple[tuple[TokenKind, dict[str, int]], ...] = (
     ("number", vocabulary.NUMBERS),
     ("ordinal", vocabulary.ORDINALS),
     ("time", vocabulary.TIMES),
+    ("part", vocabulary.PART_WORDS),
 )
+
+
+def _zone(text: str) -> Token:
+    """Tell "mon/wed/fri" from the name of a zone."""
+    words = text.lower().split("/")
+    if not all(word in vocabulary.WEEKDAY_NAMES for word in words):
+        return Token("zone", text)
+    weekdays = 0
+    for word in words:
+        weekdays |= vocabulary.WEEKDAY_NAMES[word]
+    return Token("weekdays", text, weekdays)
+
+
+def _minute(text: str) -> Token:
+    """Read ":15", a minute of every hour."""
+    minute = int(text[1:])
+    if minute > 59:
+        raise NotUnderstoodError(f"names a minute that no hour has, {text}", "give :00 to :59")
+    return Token("minute", text, minute)
 
 
 def _date(text: str) -> Token:

@@ -14,7 +14,7 @@ from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from duly.domain.business_calendar import BusinessCalendar
+    from duly.domain.timetable.business_calendar import BusinessCalendar
     from duly.domain.timetable.timetable import Timetable
 
 DATES_MAX = 5000

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from duly.domain.instants import from_microseconds, to_microseconds
+from duly.domain.instants import SECOND_US, from_microseconds, to_microseconds
 from duly.domain.timetable.by_day import ExcludingDates
 from duly.domain.timetable.cron import Cron
 from duly.domain.timetable.describe_cron import describe_crons
 from duly.domain.timetable.interval import FIRST_INSTANT
+from duly.domain.timetable.leap import Leap, leap_of
 from duly.domain.timetable.patience import Combined, Patience
 from duly.domain.timetable.phrases import spoken
 from duly.domain.timetable.timetable import Timetable, Zoned
@@ -72,10 +73,13 @@ class Excluding(Combined):
     kind: ClassVar[str] = "excluding"
     timetable: Timetable
     excluded: Timetable
+    leap: Leap | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Bound the size."""
+        """Bound the size, and see whether whole stretches can be passed over."""
         self._measure(self.timetable, self.excluded)
+        parts = self.excluded.parts if isinstance(self.excluded, Union) else (self.excluded,)
+        object.__setattr__(self, "leap", leap_of(self.timetable, parts))
 
     def first_within(self, instant: int, patience: Patience) -> int | None:
         """Step over excluded occurrences, while patience lasts."""
@@ -84,6 +88,8 @@ class Excluding(Combined):
             if found is None or patience.first_from(self.excluded, found) != found:
                 return found
             instant = found + 1
+            if self.leap:
+                instant = self.leap.after(found // SECOND_US, patience) * SECOND_US
 
     def last_within(self, instant: int, patience: Patience) -> int | None:
         """Step back over excluded occurrences, while patience lasts."""
@@ -92,6 +98,8 @@ class Excluding(Combined):
             if found is None or patience.last_until(self.excluded, found) != found:
                 return found
             instant = found - 1
+            if self.leap:
+                instant = self.leap.before(found // SECOND_US, patience) * SECOND_US
 
     def describe(self) -> str:
         """Say what, and what not."""

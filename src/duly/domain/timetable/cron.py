@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CronDialect = Literal["cron", "quartz"]
 DIALECTS: tuple[CronDialect, ...] = ("cron", "quartz")
 SEED_LENGTH_MAX = 200
+WHITE_SPACE = " \t\r\n"
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -243,14 +245,13 @@ def read_cron(expression: str, seed: str | None, dialect: CronDialect) -> CronFi
 
 
 def _split(expression: str, dialect: CronDialect) -> list[str]:
-    text = expression.strip(" \t")
+    text = expression.strip(WHITE_SPACE)
     if text.startswith("@"):
         if not text.isascii() or text.lower() not in MACROS:
             remedy = f"use one of {', '.join(MACROS)}"
             raise UsageError("cron", expression, "is not a known short form", remedy)
         text = MACROS[text.lower()]
-    texts = text.replace("\t", " ").split(" ")
-    texts = [part for part in texts if part]
+    texts = [part for part in re.split(f"[{WHITE_SPACE}]+", text) if part]
     sizes = {"cron": (5, 6), "quartz": (6,)}[dialect]
     has_years = len(texts) == 7 and "?" in (texts[3], texts[5])  # Quartz's form
     if len(texts) not in sizes and not has_years:
@@ -273,7 +274,7 @@ def _allowed(texts: list[str], dialect: CronDialect) -> Dialect:
 
 
 def cron(  # noqa: PLR0913 - an expression, and how to read it
-    expression: str,
+    expr: str,
     tz: str = "UTC",
     gap: Gap = "next",
     fold: Fold = "first",
@@ -289,11 +290,11 @@ def cron(  # noqa: PLR0913 - an expression, and how to read it
     `H` is spread by `seed`. `dialect="quartz"` counts weekdays from Sunday = 1.
     """
     try:
-        return _cron(expression, tz, gap, fold, seed, dialect)
+        return _cron(expr, tz, gap, fold, seed, dialect)
     except (
         TypeError
     ):  # an unhashable argument, which no cache can take, is a mistake like any other
-        return Cron(expression=expression, tz=tz, gap=gap, fold=fold, seed=seed, dialect=dialect)
+        return Cron(expression=expr, tz=tz, gap=gap, fold=fold, seed=seed, dialect=dialect)
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,7 @@ from duly.domain.timetable.phrases import (
     members,
     months,
     ordinal,
+    placed,
     stretches,
     weekdays,
 )
@@ -64,7 +65,7 @@ class DaysPhrase:
 
 def describe_cron(cron: Cron) -> str:
     """Say when a cron expression fires: "every weekday at 09:00 (Europe/Paris)"."""
-    return _sentence(_days(cron.fields), describe_times(_times(cron.fields)), cron.tz)
+    return _sentence(_days(cron.fields), describe_times(_times(cron.fields)), cron)
 
 
 def describe_crons(crons: Sequence[Cron]) -> list[str]:
@@ -73,10 +74,10 @@ def describe_crons(crons: Sequence[Cron]) -> list[str]:
     for cron in crons:
         shared.setdefault((_days(cron.fields), cron.tz), []).append(cron)
     sentences = []
-    for (days, tz), group in shared.items():
+    for (days, _), group in shared.items():
         together = _together([_times(cron.fields) for cron in group]) if len(group) > 1 else None
         if together:
-            sentences.append(_sentence(days, together, tz))
+            sentences.append(_sentence(days, together, group[0]))
         else:
             sentences += [describe_cron(cron) for cron in group]
     return sentences
@@ -88,9 +89,9 @@ def _together(several: list[TimesOfDay]) -> TimesPhrase | None:
     return describe_listed(sorted({time for times in several for time in times.members()}))
 
 
-def _sentence(days: DaysPhrase, times: TimesPhrase, tz: str) -> str:
+def _sentence(days: DaysPhrase, times: TimesPhrase, cron: Cron) -> str:
     words = f"{days.leading} {times.text}" if times.is_list else f"{times.text} {days.trailing}"
-    return f"{words.strip()} ({tz})"
+    return placed(words.strip(), cron)
 
 
 def _times(cron: CronFields) -> TimesOfDay:

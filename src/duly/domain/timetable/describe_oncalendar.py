@@ -15,6 +15,7 @@ from duly.domain.timetable.phrases import (
     members,
     months,
     ordinal,
+    placed,
     stretches,
     weekdays,
 )
@@ -33,7 +34,7 @@ def describe_oncalendar(rule: OnCalendar) -> str:
     times = describe_times(TimesOfDay(event.hours, event.minutes, event.seconds))
     days = _days(event)
     words = f"{days.leading} {times.text}" if times.is_list else f"{times.text} {days.trailing}"
-    return f"{words.strip()} ({rule.tz})"
+    return placed(words.strip(), rule)
 
 
 def _days(event: CalendarEvent) -> DaysPhrase:

@@ -19,6 +19,7 @@ from duly.domain.timetable.phrases import (
     clock,
     join,
     ordinal,
+    placed,
     plural,
     stretches,
     weekdays,
@@ -54,7 +55,7 @@ def describe_rrule(rule: RRule) -> str:
     times = _steps(parts, rule.dtstart) if is_short else _times(parts)
     if not times.startswith(" "):
         days = days.removesuffix(",")
-    sentence = f"{days}{times} ({rule.tz})"
+    sentence = placed(f"{days}{times}", rule)
     return ", ".join([sentence, *_conditions(parts), *_bounds(rule, parts, is_short=is_short)])
 
 

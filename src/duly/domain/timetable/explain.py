@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -31,13 +32,14 @@ class ClockChange:
     kind: Literal["gap", "fold"]
     wall_before: datetime
     wall_after: datetime
+    moved_until: datetime
     affects: bool
     text: str
 
     def touches(self, instant: datetime, local: datetime) -> bool:
         """Say whether an occurrence is one that a policy decided about."""
         if self.kind == "gap":
-            return self.at <= instant < self.at + (self.wall_after - self.wall_before)
+            return self.at <= instant < self.moved_until
         wall = local.replace(tzinfo=None)
         is_near = abs(instant - self.at) <= self.wall_before - self.wall_after
         return is_near and self.wall_after <= wall < self.wall_before
@@ -45,16 +47,14 @@ class ClockChange:
 
 def clock_changes(timetable: Timetable, start: datetime, end: datetime) -> list[ClockChange]:
     """List the clock changes in (start, end] in the zones of a timetable, in order, at most 50."""
-    first, last = (
-        to_microseconds(start, "start") // SECOND_US,
-        to_microseconds(end, "end") // SECOND_US,
-    )
+    first = to_microseconds(start, "start") // SECOND_US
+    last = to_microseconds(end, "end") // SECOND_US
     if last < first:
         raise UsageError("end", end.isoformat(), "lies before the start", "give a later end")
     changes = {}
     for leaf in zoned_leaves(timetable):
         for segment in _changes(leaf, first, last):
-            change = _explained(leaf, segment)
+            change = _explained(timetable, leaf, segment)
             changes[change.at, change.text] = change
     return sorted(changes.values(), key=lambda change: (change.at, change.text))[:CHANGES_MAX]
 
@@ -85,11 +85,11 @@ def _changes(leaf: Zoned, first: int, last: int) -> Iterator[Segment]:
             yield segment
 
 
-def _explained(leaf: Zoned, segment: Segment) -> ClockChange:
+def _explained(timetable: Timetable, leaf: Zoned, segment: Segment) -> ClockChange:
     before, after = segment.start + segment.offset_before, segment.wall_start
     is_gap = after > before
     low, high = min(before, after), max(before, after)
-    walls = _named(leaf, low, high)
+    walls = [wall for wall in _named(leaf, low, high) if _counts(timetable, leaf, segment, wall)]
     day = f"{wall_datetime(low):%a %Y-%m-%d}"
     verb = "jump from" if is_gap else "go back from"
     end = _told_after(before, after)
@@ -107,9 +107,37 @@ def _explained(leaf: Zoned, segment: Segment) -> ClockChange:
         kind="gap" if is_gap else "fold",
         wall_before=wall_datetime(before),
         wall_after=wall_datetime(after),
+        moved_until=_moved_until(leaf, segment),
         affects=bool(walls),
         text=jump + effect,
     )
+
+
+def _counts(timetable: Timetable, leaf: Zoned, segment: Segment, wall: int) -> bool:
+    """Say whether the whole timetable, of which a rule is a part, has what comes of a wall time."""
+    is_gap = segment.wall_start > segment.start + segment.offset_before
+    if is_gap:
+        instants = [segment.start if leaf.local.gap == "next" else wall - segment.offset_before]
+    else:
+        offsets = {"first": [segment.offset_before], "second": [segment.offset]}
+        both = [segment.offset_before, segment.offset]
+        instants = [wall - offset for offset in offsets.get(leaf.local.fold, both)]
+    with suppress(UsageError):  # a timetable that can't be computed is told so elsewhere
+        if is_gap and leaf.local.gap == "skip":
+            edge = segment.start * SECOND_US
+            ends = timetable.last_until(edge - 1), timetable.first_from(edge)
+            return None not in ends
+        found = (timetable.first_from(one * SECOND_US) == one * SECOND_US for one in instants)
+        return any(found)
+    return False
+
+
+def _moved_until(leaf: Zoned, segment: Segment) -> datetime:
+    """Return until when occurrences after a gap are ones that were moved there."""
+    if leaf.local.gap == "next":
+        return from_seconds(segment.start + 1)
+    gap = segment.offset - segment.offset_before if leaf.local.gap == "shift" else 0
+    return from_seconds(segment.start + max(0, gap))
 
 
 def _gap_effect(leaf: Zoned, segment: Segment, walls: list[int]) -> str:

@@ -39,6 +39,11 @@ class ListedTimes(TimesOfDay):
         place = bisect_right(self._times, time)
         return self._times[place - 1] if place else -1
 
+    @property
+    def bitmap(self) -> int:
+        """All of them as a bitmap of the day's seconds."""
+        return sum(1 << time for time in self._times)
+
     def members(self, start: int = 0, end: int = DAY) -> Iterable[int]:
         """Return the members in [start, end), in order."""
         return self._times[bisect_left(self._times, start) : bisect_left(self._times, end)]

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import NoReturn
 
-from duly.domain.business_calendar import WEEKDAYS
+from duly.domain.timetable.business_calendar import WEEKDAYS
 from duly.domain.timetable.phrases import WEEKDAYS as WEEKDAY_NAMES
 from duly.domain.timetable.phrases import ordinal
 from duly.errors import UsageError

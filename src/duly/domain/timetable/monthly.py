@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duly.domain.business_calendar import BusinessCalendar, Roll, read_calendar, read_roll
 from duly.domain.instants import HOUR, MINUTE, YEAR_MAX, YEAR_MIN, first_day_of, is_leap
+from duly.domain.timetable.business_calendar import BusinessCalendar, Roll, read_calendar, read_roll
 from duly.domain.timetable.dates import (
     ALL_WEEKDAYS,
     MONTH_STARTS,

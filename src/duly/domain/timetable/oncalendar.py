@@ -107,7 +107,7 @@ def compile_calendar_event(expression: str) -> DaysAndTimes:
 
 
 def oncalendar(
-    expression: str, tz: str | None = None, gap: Gap = "next", fold: Fold = "first"
+    expr: str, tz: str | None = None, gap: Gap = "next", fold: Fold = "first"
 ) -> OnCalendar:
     """Make a timetable of a systemd calendar event: "Mon..Fri *-*-* 09:00", "*-*~1", "weekly".
 
@@ -115,5 +115,5 @@ def oncalendar(
     Without either the zone is UTC. For what systemd does when clocks change, give `gap="skip"`.
     """
     if tz is None:
-        tz = read_calendar_event(expression).zone or "UTC"
-    return OnCalendar(expression=expression, tz=tz, gap=gap, fold=fold)
+        tz = read_calendar_event(expr).zone or "UTC"
+    return OnCalendar(expression=expr, tz=tz, gap=gap, fold=fold)

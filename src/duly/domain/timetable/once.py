@@ -150,6 +150,8 @@ def at(
         return Once(moment)
     if tz is None:
         raise UsageError("when", when, "has no time zone", _REMEDY)
+    if moment.fold and fold == "first":  # a datetime can say which of the two it means
+        moment, fold = moment.replace(fold=0), "second"
     return OnceLocal(when=moment, tz=tz, gap=gap, fold=fold)
 
 

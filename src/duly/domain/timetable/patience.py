@@ -26,20 +26,21 @@ class Patience:
 
     def first_from(self, part: Timetable, instant: int) -> int | None:
         """Ask a part for its first occurrence not before an instant, and count the question."""
-        self._spend()
+        self.spend()
         if isinstance(part, Combined):
             return part.first_within(instant, self)
         return part.first_from(instant)
 
     def last_until(self, part: Timetable, instant: int) -> int | None:
         """Ask a part for its last occurrence not after an instant, and count the question."""
-        self._spend()
+        self.spend()
         if isinstance(part, Combined):
             return part.last_within(instant, self)
         return part.last_until(instant)
 
-    def _spend(self) -> None:
-        self._left -= 1
+    def spend(self, questions: int = 1) -> None:
+        """Take questions off, and give up when none are left."""
+        self._left -= questions
         if self._left < 0:
             raise UsageError(
                 "timetable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,15 @@ from duly.domain.instants import HOUR, MINUTE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.domain.timetable.timetable import Zoned
+
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
     "",
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
+_REPETITION = re.compile(r"every (?:\d+ )?(?:hour|minute|second)s?")
 WORKDAYS_MASK = 0b0011111
 WEEKEND_MASK = 0b1100000
 
@@ -102,3 +106,12 @@ def spoken(instant: datetime) -> str:
         return f"{text} (UTC)"
     offset = instant.isoformat().removeprefix(instant.replace(tzinfo=None).isoformat())
     return f"{text} ({offset})" if instant.tzinfo else text
+
+
+def placed(words: str, rule: Zoned) -> str:
+    """Add the zone; say "on the wall clock" where a repetition pauses while clocks go back."""
+    is_endless = _REPETITION.fullmatch(words) is not None
+    counts_all = (rule.local.gap, rule.local.fold) == ("skip", "both")
+    if is_endless and not counts_all and rule.local.zone.changes_every_year:
+        words += " on the wall clock"
+    return f"{words} ({rule.tz})"

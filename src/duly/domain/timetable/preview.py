@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.instants import SECOND_US, to_microseconds
+from duly.domain.instants import SECOND_US, from_microseconds, to_microseconds
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.explain import ClockChange, clock_changes
+from duly.domain.timetable.interval import LAST_INSTANT
 from duly.domain.zones.database import ZoneDatabase, default_zones
 
 if TYPE_CHECKING:
     from duly.domain.timetable.timetable import Timetable
+
+A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,9 @@ def preview(  # noqa: PLR0913 - what to show, and where to look it up
     shown_in = zone_of(timetable) or tz
     instants = timetable.upcoming(after, n)
     end = instants[-1] if instants else after
-    # A day more, so that what the last night of the list does to it is told too.
-    changes = clock_changes(timetable, after - timedelta(days=1), end + timedelta(days=1))
+    # A day more, so that what the night after the last of the list does is told too.
+    limit = from_microseconds(LAST_INSTANT)
+    changes = clock_changes(timetable, after, max(after, min(end, limit - A_DAY) + A_DAY))
     occurrences = tuple(_previewed(one, shown_in, zones, changes) for one in instants)
     return Preview(timetable, shown_in, zones.version, after, occurrences, tuple(changes))
 

@@ -165,8 +165,12 @@ def read_dtstart(dtstart: datetime | date | str, tz: str) -> datetime:
     if start.tzinfo is None:
         return start.replace(fold=0)
     second = to_microseconds(start, "dtstart") // SECOND_US
+    segment = default_zones().zone(tz).segment(second)
+    if second + segment.offset < segment.floor:
+        remedy = "give the wall time without a zone, and fold='second'"
+        raise UsageError("dtstart", dtstart, "shows a wall time for the second time", remedy)
     try:
-        return wall_datetime(second + default_zones().zone(tz).segment(second).offset)
+        return wall_datetime(second + segment.offset)
     except OverflowError as error:
         problem = f"lies outside the years 1 to 9999 in {tz}"
         raise UsageError("dtstart", dtstart, problem, "give a wall time without a zone") from error

@@ -101,7 +101,7 @@ class Bounded:
         return self._rule.count(start, end) if start < end else 0
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def compile_rrule(expression: str, dtstart: datetime) -> Bounded | Nothing:
     """Compile a rule; COUNT and an UNTIL in UTC are about instants, and left to the timetable."""
     parts = with_defaults(read_rrule(expression), dtstart)

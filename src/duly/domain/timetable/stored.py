@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
-from duly.domain.business_calendar import read_calendar
+from duly.domain.timetable.business_calendar import read_calendar
 from duly.domain.timetable.by_day import ExcludingDates, OnBusinessDays
 from duly.domain.timetable.combined import Between, Excluding, Limited, Union
 from duly.domain.timetable.cron import cron

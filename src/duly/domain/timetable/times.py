@@ -46,7 +46,6 @@ class TimesOfDay:
         self._second_from = next_table(seconds, 60)
         self._minute, self._second = self._minute_from[0], self._second_from[0]
         self._is_on_the_minute = seconds == 1
-        self._listed: tuple[int, ...] | None = None
         self.size = hours.bit_count() * minutes.bit_count() * seconds.bit_count()
         self.first = self._hour_from[0] * HOUR + self._minute * MINUTE + self._second
         self.last = (hours.bit_length() - 1) * HOUR + (minutes.bit_length() - 1) * MINUTE
@@ -86,15 +85,19 @@ class TimesOfDay:
         hour = hours[hour - 1] if hour else -1
         return hour * HOUR + minutes[59] * MINUTE + seconds[59] if hour >= 0 else -1
 
+    @property
+    def bitmap(self) -> int:
+        """All seconds of the day as a bitmap."""
+        return _repeated(self.hours, _repeated(self.minutes, self.seconds, MINUTE), HOUR)
+
     def members(self, start: int = 0, end: int = DAY) -> Iterable[int]:
         """Return the members in [start, end), in order: from a list if they are few."""
         if self.size > LISTED_MAX:
             return self._stepped(start, end)
-        if self._listed is None:
-            self._listed = tuple(self._stepped(0, DAY))
+        listed = _listed(self.hours, self.minutes, self.seconds)
         if start <= 0 and end >= DAY:
-            return self._listed
-        return self._listed[bisect_left(self._listed, start) : bisect_left(self._listed, end)]
+            return listed
+        return listed[bisect_left(listed, start) : bisect_left(listed, end)]
 
     def _stepped(self, start: int, end: int) -> Iterator[int]:
         time = self.at_or_after(max(start, 0))
@@ -113,3 +116,20 @@ class TimesOfDay:
             if self.minutes >> minute & 1:
                 total += (self.seconds & (1 << second) - 1).bit_count()
         return total
+
+
+@lru_cache(maxsize=256)
+def _listed(hours: int, minutes: int, seconds: int) -> tuple[int, ...]:
+    """List times of day, once for all rules that share them; a list of minutes is large."""
+    times = TimesOfDay(hours, minutes, seconds)
+    return tuple(times._stepped(0, DAY))  # noqa: SLF001 - its own class
+
+
+@lru_cache(maxsize=1024)
+def _repeated(mask: int, pattern: int, distance: int) -> int:
+    """Repeat a pattern of bits at each member of a mask."""
+    bits = 0
+    for number in range(mask.bit_length()):
+        if mask >> number & 1:
+            bits |= pattern << number * distance
+    return bits

@@ -31,7 +31,7 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.domain.business_calendar import BusinessCalendar
+    from duly.domain.timetable.business_calendar import BusinessCalendar
 
     Calendar = BusinessCalendar | str | tuple[str, str] | None
 
@@ -105,7 +105,7 @@ class Timetable(ABC):
 
     def on_business_days(self, calendar: Calendar = None, *, tz: str | None = None) -> Timetable:
         """Keep what falls on a business day of a calendar: None, "US", ("DE", "BY"), one's own."""
-        from duly.domain.business_calendar import read_calendar
+        from duly.domain.timetable.business_calendar import read_calendar
         from duly.domain.timetable.by_day import OnBusinessDays
         from duly.domain.timetable.combined import own_zone
 
@@ -122,6 +122,11 @@ class Timetable(ABC):
         from duly.domain.timetable.combined import Limited
 
         return Limited(self, n, start)
+
+    def __reduce__(self) -> tuple[partial[Self], tuple[()]]:
+        """Copy and pickle the person's words; what was compiled from them is compiled again."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}  # type: ignore[arg-type]
+        return partial(type(self), **given), ()
 
     def __str__(self) -> str:
         """Describe it."""
@@ -215,11 +220,6 @@ class Zoned(Timetable):
     def under(self, zones: ZoneDatabase) -> Self:
         """Return the same timetable, read under another release of the time-zone database."""
         return replace(self, zones=zones)
-
-    def __reduce__(self) -> tuple[partial[Self], tuple[()]]:
-        """Copy and pickle the person's words; what was compiled from them is compiled again."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-        return partial(type(self), **given), ()
 
     def _stored(self, **own: object) -> dict[str, Any]:
         policies = {"tz": self.tz, "gap": self.gap, "fold": self.fold}

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 FOREVER = 1 << 62
 FAR_YEAR = 2040
-"""Up to here every change is listed; beyond, the yearly rule repeats with the calendar's cycle."""
+"""Up to here, or to the last listed change if that is later, changes are laid out at once; beyond,
+the yearly rule repeats with the calendar's cycle."""
 
-_FAR_START = first_day_of(FAR_YEAR) * DAY
 _CYCLE = CYCLE_DAYS * DAY
 
 
@@ -69,10 +69,13 @@ class Zone:
         self.key = key
         self._rule = file.rule
         changes = list(file.changes)
+        far_year = FAR_YEAR
         if self._rule:
             last = changes[-1].at if changes else -FOREVER
-            first_year = max(1970, 1970 + last // (366 * DAY)) if changes else 1970
-            changes += self._ruled(first_year, FAR_YEAR + 1, after=last)
+            first_year = year_of(last // DAY) if changes else 1970
+            far_year = max(FAR_YEAR, first_year + 2)
+            changes += self._ruled(first_year, far_year + 1, after=last)
+        self._far_start = first_day_of(far_year) * DAY
         self._starts, self._segments = _lay_out(file.first, changes)
         self._far: dict[int, tuple[list[int], list[Segment]]] = {}
         # Never the last: under a yearly rule, what lies beyond `FAR_YEAR` is not in this table.
@@ -90,7 +93,7 @@ class Zone:
         recent = self.recent
         if recent.start <= instant < recent.end:
             return recent
-        if instant >= _FAR_START and self._rule:
+        if instant >= self._far_start and self._rule:
             found = self._far_segment(instant)
         else:
             found = self._segments[bisect_right(self._starts, instant)]
@@ -99,7 +102,7 @@ class Zone:
 
     def _far_segment(self, instant: int) -> Segment:
         """Lay out the years around an instant of the first cycle, and move what is found there."""
-        shift = (instant - _FAR_START) // _CYCLE * _CYCLE
+        shift = (instant - self._far_start) // _CYCLE * _CYCLE
         year = year_of((instant - shift) // DAY)
         if year not in self._far:
             first, *changes = self._ruled(year - 2, year + 2, after=-FOREVER)
