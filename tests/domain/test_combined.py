@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from duly import Timetable, UsageError, at, cron, every, timetable_from_json
+from duly import Timetable, UsageError, at, cron, default_zones, every, timetable_from_json
 
 MICROSECOND = timedelta(microseconds=1)
 NINE = cron("0 9 * * *", "Europe/Paris")
@@ -237,8 +237,8 @@ def test_a_validity_of_one_instant_is_possible():
     [
         (NEW_YEAR, NEW_YEAR - MICROSECOND, "end"),
         (datetime(2026, 1, 1), None, "start"),
-        (None, "2026-01-01", "end"),
-        (NEW_YEAR, date(2027, 1, 1), "end"),
+        (None, "someday", "end"),
+        (NEW_YEAR, date(2027, 1, 1), "start"),
     ],
 )
 def test_validity_needs_instants_in_order(start, end, field):
@@ -542,3 +542,28 @@ def test_a_rule_without_all_its_own_occurrences_is_given_up():
 
     with pytest.raises(UsageError, match="too many occurrences in a row"):
         every_second.excluding(every_second).next(NEW_YEAR)
+
+
+def test_a_validity_of_dates_includes_both_days_in_the_zone():
+    """T1, T4: it is stored as the days that were said."""
+    timetable = every("6h").between("2026-03-29", date(2026, 3, 29), tz="Europe/Berlin")
+
+    assert ["03-29"] * 4 == [f"{one:%m-%d}" for one in timetable.upcoming(NEW_YEAR, 9)]
+    assert timetable.next(NEW_YEAR) == moment("2026-03-29T00:00Z")
+    assert "2026-03-29" == timetable.to_json()["start"]
+    assert timetable == timetable_from_json(timetable.to_json())
+
+
+def test_dates_lie_in_the_timetables_own_zone():
+    """T1."""
+    assert ["01-02"] == days(NINE.between("2026-01-02", "2026-01-02"), 9)
+    with pytest.raises(UsageError, match="say in which zone"):
+        every("6h").between("2026-01-02", None)
+
+
+def test_a_day_of_a_validity_begins_when_the_newer_release_says():
+    """T3: bounds that were said as days move with the zone's rules, as everything else does."""
+    timetable = every("1h").between("2026-01-02", None, tz="Europe/Berlin")
+
+    assert timetable == timetable.under(default_zones())
+    assert moment("2026-01-01T23:00Z") == timetable.under(default_zones()).next(NEW_YEAR)

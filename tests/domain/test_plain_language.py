@@ -16,7 +16,7 @@ from duly.domain.language.recognise import kind_of
 from duly.domain.language.suggestions import EXAMPLES, GENERAL, examples_for, mended_sentence
 from duly.domain.language.tokens import TEXT_LENGTH_MAX, NotUnderstoodError, tokenise
 from duly.domain.language.vocabulary import KNOWN
-from duly.domain.timetable.combined import Between, Limited, Union
+from duly.domain.timetable.combined import Limited, Union
 from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.monthly import monthly
@@ -24,6 +24,7 @@ from duly.domain.timetable.once import at
 from duly.domain.timetable.rrule import rrule
 from duly.domain.timetable.stored import timetable_from_json
 from duly.domain.timetable.timetable import Timetable
+from duly.domain.timetable.validity import BetweenDates
 from duly.errors import UsageError
 
 AFTER = datetime(2026, 4, 1, tzinfo=UTC)  # a Wednesday
@@ -496,7 +497,7 @@ def test_from_and_until_include_their_days_in_the_zone():
     """T4"""
     read = read_plain("every 12 hours from 2026-05-01 until 2026-05-01", "America/New_York")
 
-    assert isinstance(read, Between)
+    assert isinstance(read, BetweenDates)
     assert [f"{one:%d %H:%M}" for one in read.upcoming(AFTER, 9)] == ["01 04:00", "01 16:00"]
 
 

@@ -22,13 +22,14 @@ from duly.domain.language.sentence import Window
 from duly.domain.language.tokens import NotUnderstoodError
 from duly.domain.language.zone_names import zone_named
 from duly.domain.timetable.by_day import OnBusinessDays
-from duly.domain.timetable.combined import Between, Limited, Union
+from duly.domain.timetable.combined import Limited, Union
 from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import FIRST_INSTANT, Interval, every
 from duly.domain.timetable.monthly import monthly
 from duly.domain.timetable.once import Once, at
 from duly.domain.timetable.phrases import clock_of, members, ordinal
 from duly.domain.timetable.timetable import Timetable, Zoned
+from duly.domain.timetable.validity import BetweenDates
 from duly.domain.zones.database import default_zones
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def with_words(timetable: Timetable, words: str) -> Timetable:
         return replace(timetable, words=words)
     if isinstance(timetable, Union):
         return Union(tuple(with_words(part, words) for part in timetable.parts))
-    assert isinstance(timetable, Between | Limited | OnBusinessDays)
+    assert isinstance(timetable, BetweenDates | Limited | OnBusinessDays)
     return replace(timetable, timetable=with_words(timetable.timetable, words))
 
 
@@ -257,14 +258,12 @@ def _valid(
 ) -> Timetable:
     """Limit a timetable to the dates and the number of times that were said."""
     start = _instant(said.start, setting.tz) if said.start else None
-    end = _instant(said.end + timedelta(days=1), setting.tz) if said.end else None
     if said.start and said.end and said.end < said.start:
         raise NotUnderstoodError("ends before it starts", "give an end date after the start date")
     # A count says its start itself, as a period does.
-    first = None if is_started or said.count is not None else start
-    if first or end:
-        last = end - timedelta(microseconds=1) if end else None
-        timetable = Between(timetable, first, last)
+    first = None if is_started or said.count is not None else said.start
+    if first or said.end:
+        timetable = BetweenDates(timetable, first, said.end, setting.tz)
     if said.count is None:
         return timetable
     if start is None:

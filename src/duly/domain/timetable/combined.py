@@ -119,64 +119,6 @@ class Excluding(Combined):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(Combined):
-    """A timetable that is valid from one instant until another, both included."""
-
-    kind: ClassVar[str] = "between"
-    timetable: Timetable
-    start: datetime | None
-    end: datetime | None
-    start_us: int | None = field(init=False, compare=False, repr=False)
-    end_us: int | None = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Check that the bounds are instants, in order."""
-        self._measure(self.timetable)
-        start = None if self.start is None else to_microseconds(self.start, "start")
-        end = None if self.end is None else to_microseconds(self.end, "end")
-        if start is not None and end is not None and end < start:
-            value = self.end.isoformat() if self.end else None
-            raise UsageError("end", value, "lies before the start", "give an end after the start")
-        object.__setattr__(self, "start_us", start)
-        object.__setattr__(self, "end_us", end)
-
-    def first_within(self, instant: int, patience: Patience) -> int | None:
-        """Look from the start on, and not beyond the end."""
-        if self.start_us is not None:
-            instant = max(instant, self.start_us)
-        found = patience.first_from(self.timetable, instant)
-        is_over = found is not None and self.end_us is not None and found > self.end_us
-        return None if is_over else found
-
-    def last_within(self, instant: int, patience: Patience) -> int | None:
-        """Look from the end back, and not before the start."""
-        if self.end_us is not None:
-            instant = min(instant, self.end_us)
-        found = patience.last_until(self.timetable, instant)
-        is_early = found is not None and self.start_us is not None and found < self.start_us
-        return None if is_early else found
-
-    def describe(self) -> str:
-        """Say the bounds."""
-        start = f", from {spoken(self.start)}" if self.start else ""
-        end = f", until {spoken(self.end)}" if self.end else ""
-        return f"{self.timetable.describe()}{start}{end}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the timetable and the bounds."""
-        return {
-            "kind": self.kind,
-            "timetable": self.timetable.to_json(),
-            "start": self.start.isoformat() if self.start else None,
-            "end": self.end.isoformat() if self.end else None,
-        }
-
-    def under(self, zones: ZoneDatabase) -> Self:
-        """Read it under another release."""
-        return type(self)(self.timetable.under(zones), self.start, self.end)
-
-
-@dataclass(frozen=True, slots=True)
 class Limited(Combined):
     """The first `n` occurrences from a start on."""
 

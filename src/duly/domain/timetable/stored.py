@@ -13,7 +13,7 @@ from typing import Any
 
 from duly.domain.timetable.business_calendar import read_calendar
 from duly.domain.timetable.by_day import ExcludingDates, OnBusinessDays
-from duly.domain.timetable.combined import Between, Excluding, Limited, Union
+from duly.domain.timetable.combined import Excluding, Limited, Union
 from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import Interval, every
 from duly.domain.timetable.monthly import monthly
@@ -22,6 +22,7 @@ from duly.domain.timetable.once import Once, after, at
 from duly.domain.timetable.patience import DEPTH_MAX
 from duly.domain.timetable.rrule import rrule
 from duly.domain.timetable.timetable import Timetable, Zoned
+from duly.domain.timetable.validity import Between, BetweenDates
 from duly.errors import UsageError, require_text
 
 TEXT_LENGTH_MAX = 200_000
@@ -104,6 +105,13 @@ class _Keys:
             return None
         return self.instant(key)
 
+    def optional_date(self, key: str) -> date | None:
+        value = self._values.pop(key, None)
+        try:
+            return None if value is None else date.fromisoformat(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(key, value, "is not a date", "give an ISO date") from error
+
     def must_be_used_up(self, kind: str) -> None:
         if self._values:
             key = min(self._values, key=str)
@@ -154,6 +162,11 @@ def _excluding_dates(keys: _Keys) -> Timetable:
     return ExcludingDates(timetable, tz, _dates("dates", keys.take("dates")))
 
 
+def _between_dates(keys: _Keys) -> Timetable:
+    timetable, tz = keys.timetable("timetable"), keys.take("tz")
+    return BetweenDates(timetable, keys.optional_date("start"), keys.optional_date("end"), tz)
+
+
 def _on_business_days(keys: _Keys) -> Timetable:
     timetable, tz = keys.timetable("timetable"), keys.take("tz")
     calendar = keys.take("calendar")
@@ -173,6 +186,7 @@ _READERS: dict[str, Callable[[_Keys], Timetable]] = {
     "excluding": lambda keys: Excluding(keys.timetable("timetable"), keys.timetable("excluded")),
     "excluding-dates": _excluding_dates,
     "on-business-days": _on_business_days,
+    "between-dates": _between_dates,
     "between": lambda keys: Between(
         keys.timetable("timetable"), keys.optional_instant("start"), keys.optional_instant("end")
     ),

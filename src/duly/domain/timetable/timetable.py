@@ -111,11 +111,21 @@ class Timetable(ABC):
 
         return OnBusinessDays(self, own_zone(self, tz), read_calendar(calendar))
 
-    def between(self, start: datetime | None, end: datetime | None) -> Timetable:
-        """Limit it to a validity, both ends included; None leaves a side open."""
-        from duly.domain.timetable.combined import Between
+    def between(
+        self,
+        start: datetime | date | str | None,
+        end: datetime | date | str | None,
+        *,
+        tz: str | None = None,
+    ) -> Timetable:
+        """Limit it to a validity, both ends included; None leaves a side open.
 
-        return Between(self, start, end)
+        Bounds are aware datetimes, or dates (of `tz`, or its own zone), which count as whole days.
+        """
+        from duly.domain.timetable.combined import zone_of
+        from duly.domain.timetable.validity import between
+
+        return between(self, start, end, tz or zone_of(self))
 
     def limited(self, n: int, *, start: datetime) -> Timetable:
         """Limit it to the first `n` occurrences that are not before `start`."""
