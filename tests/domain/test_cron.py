@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from duly import Timetable, UsageError, cron
-
-NOON = "2026-01-01T12:00"  # a Thursday
-
-
-def moment(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def upcoming(timetable: Timetable, after: str, n: int) -> list[datetime]:
-    return timetable.upcoming(moment(after), n)
-
-
-def moments(*texts: str) -> list[datetime]:
-    return [moment(text) for text in texts]
+from duly import UsageError, cron
+from tests.domain.moments import NOON, moment, moments, upcoming
 
 
 def days(expression: str, n: int, after: str = NOON, **given: str) -> list[str]:

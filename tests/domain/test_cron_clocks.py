@@ -7,23 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from duly import Timetable, cron
-
-NOON = "2026-01-01T12:00"  # a Thursday
-
-
-def moment(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def upcoming(timetable: Timetable, after: str, n: int) -> list[datetime]:
-    return timetable.upcoming(moment(after), n)
-
-
-def moments(*texts: str) -> list[datetime]:
-    return [moment(text) for text in texts]
-
+from duly import cron
+from tests.domain.moments import NOON, moment, moments, upcoming
 
 GAPS = [
     # zone, expression, the evening before; then: next, shift, skip

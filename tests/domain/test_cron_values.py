@@ -11,22 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from duly import Timetable, UsageError, cron
-
-NOON = "2026-01-01T12:00"  # a Thursday
-
-
-def moment(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def upcoming(timetable: Timetable, after: str, n: int) -> list[datetime]:
-    return timetable.upcoming(moment(after), n)
-
-
-def moments(*texts: str) -> list[datetime]:
-    return [moment(text) for text in texts]
+from duly import UsageError, cron
+from tests.domain.moments import NOON, moment, upcoming
 
 
 def test_next_is_strictly_later_down_to_the_microsecond():

@@ -7,6 +7,7 @@ are computed once, whatever century is asked about; and one that has none in any
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from itertools import accumulate, product
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ MONTH_STARTS = tuple(
 """For common and leap years: the day of the year on which each month starts, and its length."""
 
 
-class Dates:
+class Dates(ABC):
     """A set of days since 1970, asked for its members in order."""
 
     @property
@@ -45,17 +46,17 @@ class Dates:
         """Whether there may be members at all; a set that knows of none need not search."""
         return True
 
+    @abstractmethod
     def at_or_after(self, day: int) -> int | None:
         """Return the first member not before a day, or None if there is none within a cycle."""
-        raise NotImplementedError
 
+    @abstractmethod
     def at_or_before(self, day: int) -> int | None:
         """Return the last member not after a day, or None if there is none within a cycle."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, start: int, end: int) -> int:
         """Return how many members lie in [start, end)."""
-        raise NotImplementedError
 
     def members(self, start: int, end: int) -> Iterator[int]:
         """Yield the members in [start, end), in order."""
@@ -95,9 +96,9 @@ class YearlyDates(Dates):
         """Start with nothing remembered."""
         self._recent = (0, 0, 0)
 
+    @abstractmethod
     def days_of(self, year: int) -> int:
         """Return the members in a year as a bitmap: bit 0 is the first of January."""
-        raise NotImplementedError
 
     def first_year_from(self, year: int) -> int:
         """Return the first year not before `year` that may have members; a chance to leap ahead."""
@@ -188,9 +189,9 @@ class CalendarDates(YearlyDates):
         super().__init__()
         self._kinds: dict[tuple[int, bool], int] = {}
 
+    @abstractmethod
     def days_of_kind(self, first_weekday: int, *, leap: bool) -> int:
         """Return the bitmap of a year that starts on a weekday (Monday is 0)."""
-        raise NotImplementedError
 
     def days_of(self, year: int) -> int:
         """Look the year's kind up."""
