@@ -1,22 +1,28 @@
 """Duly keeps promises about the future: timetables that can be trusted in any zone, on any day."""
 
-from duly.almanac.zone_files import ZoneFolder
-from duly.domain.language.plain import read_plain
-from duly.domain.language.recognise import recognise
-from duly.domain.timetable.business_calendar import BusinessCalendar
-from duly.domain.timetable.cron import cron
-from duly.domain.timetable.explain import ClockChange, clock_changes
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.monthly import monthly
-from duly.domain.timetable.oncalendar import oncalendar
-from duly.domain.timetable.once import after, at
-from duly.domain.timetable.rrule import rrule
-from duly.domain.timetable.stored import timetable_from_json
-from duly.domain.timetable.timetable import Timetable
-from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
-from duly.domain.zones.database import ZoneDatabase, default_zones
-from duly.domain.zones.search import ZoneMatch, search_zones
-from duly.errors import DulyError, UsageError
+from __future__ import annotations
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from duly.almanac.zone_files import ZoneFolder
+    from duly.domain.language.plain import read_plain
+    from duly.domain.language.recognise import recognise
+    from duly.domain.timetable.business_calendar import BusinessCalendar
+    from duly.domain.timetable.cron import cron
+    from duly.domain.timetable.explain import ClockChange, clock_changes
+    from duly.domain.timetable.interval import every
+    from duly.domain.timetable.monthly import monthly
+    from duly.domain.timetable.oncalendar import oncalendar
+    from duly.domain.timetable.once import after, at
+    from duly.domain.timetable.rrule import rrule
+    from duly.domain.timetable.stored import timetable_from_json
+    from duly.domain.timetable.timetable import Timetable
+    from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
+    from duly.domain.zones.database import ZoneDatabase, default_zones
+    from duly.domain.zones.search import ZoneMatch, search_zones
+    from duly.errors import DulyError, UsageError
 
 __version__ = "0.1.0"
 
@@ -48,3 +54,46 @@ __all__ = [
     "timetable_from_json",
     "zone_changes",
 ]
+
+# Names are fetched when they are first used: a command that shows a version has no need of every
+# timetable, and neither has a program that uses one of them.
+_HOMES = {
+    "BusinessCalendar": "duly.domain.timetable.business_calendar",
+    "ClockChange": "duly.domain.timetable.explain",
+    "DulyError": "duly.errors",
+    "Move": "duly.domain.zones.changes",
+    "Timetable": "duly.domain.timetable.timetable",
+    "UsageError": "duly.errors",
+    "ZoneChange": "duly.domain.zones.changes",
+    "ZoneDatabase": "duly.domain.zones.database",
+    "ZoneFolder": "duly.almanac.zone_files",
+    "ZoneMatch": "duly.domain.zones.search",
+    "after": "duly.domain.timetable.once",
+    "at": "duly.domain.timetable.once",
+    "clock_changes": "duly.domain.timetable.explain",
+    "cron": "duly.domain.timetable.cron",
+    "default_zones": "duly.domain.zones.database",
+    "every": "duly.domain.timetable.interval",
+    "monthly": "duly.domain.timetable.monthly",
+    "moved": "duly.domain.zones.changes",
+    "oncalendar": "duly.domain.timetable.oncalendar",
+    "read_plain": "duly.domain.language.plain",
+    "recognise": "duly.domain.language.recognise",
+    "rrule": "duly.domain.timetable.rrule",
+    "search_zones": "duly.domain.zones.search",
+    "timetable_from_json": "duly.domain.timetable.stored",
+    "zone_changes": "duly.domain.zones.changes",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Fetch a public name from where it lives."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, fetched or not."""
+    return sorted({*globals(), *__all__})
