@@ -156,14 +156,22 @@ class YearlyDates(Dates):
 
     def members(self, start: int, end: int) -> Iterator[int]:
         """Yield the members year by year; a year without any leads to a search for the next."""
-        day = self.at_or_after(start)
-        while day is not None and day < end:
-            year = year_of(day)
+        found = self.at_or_after(start)
+        while found is not None and found < end:
+            year = year_of(found)
             first = first_day_of(year)
-            for number in listed_days(self._days_inside(year)):
-                if start <= first + number < end:
-                    yield first + number
-            day = self.at_or_after(first_day_of(year + 1)) if year < YEAR_MAX else None
+            days = [first + number for number in listed_days(self._days_inside(year))]
+            if days[0] < start or days[-1] >= end:
+                days = [day for day in days if start <= day < end]
+            yield from days
+            found = self._first_of_next(year)
+
+    def _first_of_next(self, year: int) -> int | None:
+        """Return the first member after a year; mostly the next year has one."""
+        if year >= YEAR_MAX:
+            return None
+        days, first = self._days_inside(year + 1), first_day_of(year + 1)
+        return first + (days & -days).bit_length() - 1 if days else self.at_or_after(first)
 
     def _load(self, year: int) -> tuple[int, int, int]:
         start = first_day_of(year)
