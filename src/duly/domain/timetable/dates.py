@@ -281,7 +281,12 @@ class DaysAndTimes:
 
     def members(self, start: int, end: int) -> Iterator[int]:
         """Yield the members in [start, end), in order."""
-        for day in self.dates.members(start // DAY, -(-end // DAY)):
+        days = self.dates.members(start // DAY, -(-end // DAY))
+        if self.times.size == 1:
+            walls = (day * DAY + self.times.first for day in days)
+            yield from (wall for wall in walls if start <= wall < end)
+            return
+        for day in days:
             midnight = day * DAY
             for time in self.times.members(start - midnight, end - midnight):
                 yield midnight + time
