@@ -12,8 +12,8 @@ from duly.cli.moments import local_date, read_moment
 from duly.cli.output import print_json, print_line, print_table
 from duly.clock import SystemClock
 from duly.domain.durations import UNITS_US
-from duly.domain.instants import to_microseconds
-from duly.domain.language.recognise import kind_of, recognise
+from duly.domain.instants import iso_utc, to_microseconds
+from duly.domain.language.recognise import KIND_NAMES, Kind, kind_of, recognise
 from duly.domain.local_time import Fold, Gap
 from duly.domain.timetable.business_calendar import read_calendar
 from duly.domain.timetable.combined import zone_of
@@ -29,14 +29,6 @@ from duly.errors import UsageError
 
 NUMBER_DEFAULT = 5
 QUIET_CHANGES_MAX = 3
-READ_AS = {
-    "at": "a date",
-    "cron": "cron",
-    "every": "an interval",
-    "oncalendar": "OnCalendar",
-    "plain": "plain language",
-    "rrule": "RRULE",
-}
 
 
 def next_occurrences(  # noqa: PLR0913 - each option of the command is an argument
@@ -95,13 +87,13 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     if calendar is not None:
         timetable = _with_calendar(timetable, calendar, tz)
     found = preview(timetable, start, number, tz=tz)
-    kind = "cron" if dialect == "quartz" else kind_of(expression)
-    read_as = READ_AS[kind]
+    kind: Kind = "cron" if dialect == "quartz" else kind_of(expression)
+    read_as = KIND_NAMES[kind]
     if json:
         print_json({"expression": expression, "read_as": read_as, **found.to_json()})
     else:
         _print(found, read_as, is_from_now=after == "now")
-        if dtstart is None and isinstance(timetable, RRule) and read_as == READ_AS["rrule"]:
+        if dtstart is None and isinstance(timetable, RRule) and kind == "rrule":
             print_line((f"counted from {timetable.dtstart}; --dtstart says otherwise", "dim"))
 
 
@@ -143,7 +135,7 @@ def _print_occurrences(found: Preview, *, is_from_now: bool) -> None:
     rows = [
         (
             _local(occurrence) + (" *" if occurrence.change else ""),
-            _utc(occurrence.utc),
+            iso_utc(occurrence.utc),
             f"{sign} {_distance(found.after, occurrence.utc)}",
         )
         for occurrence in found.occurrences
@@ -168,10 +160,6 @@ def _local(occurrence: PreviewedOccurrence) -> str:
     name = occurrence.abbreviation
     zone = f"{name} ({offset})" if name.isalpha() else offset
     return f"{local:%a %Y-%m-%d} {clock} {zone}"
-
-
-def _utc(instant: datetime) -> str:
-    return instant.isoformat().replace("+00:00", "Z")
 
 
 def _distance(start: datetime, end: datetime) -> str:

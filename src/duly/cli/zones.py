@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from duly.almanac.zone_files import ZoneFolder
 from duly.cli.moments import read_moment
 from duly.cli.output import console, print_json, print_table
 from duly.clock import SystemClock
+from duly.domain.instants import iso_utc
 from duly.domain.zones.changes import ZoneChange, zone_changes
 from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.domain.zones.search import ZoneMatch, search_zones
@@ -128,7 +129,7 @@ def _change_json(change: ZoneChange) -> dict[str, object]:
     return {
         "zone": change.key,
         "kind": change.kind,
-        "at": _instant(change.at) if change.at else None,
+        "at": iso_utc(change.at) if change.at else None,
         "old_offset": _offset(change.old_offset) if change.old_offset is not None else None,
         "new_offset": _offset(change.new_offset) if change.new_offset is not None else None,
     }
@@ -138,11 +139,7 @@ def _told(change: ZoneChange) -> str:
     if change.at is None or change.old_offset is None or change.new_offset is None:
         return f"{change.key}: {change.kind}"
     offsets = f"{_offset(change.old_offset)} becomes {_offset(change.new_offset)}"
-    return f"{change.key}: from {_instant(change.at)}, {offsets}"
-
-
-def _instant(instant: datetime) -> str:
-    return instant.isoformat().replace("+00:00", "Z")
+    return f"{change.key}: from {iso_utc(change.at)}, {offsets}"
 
 
 def _offset(offset: timedelta) -> str:

@@ -47,6 +47,21 @@ def from_seconds(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC) if seconds > 0 else EPOCH + timedelta(0, seconds)
 
 
+def iso_utc(instant: datetime) -> str:
+    """Write an instant in UTC as programs expect it: 2026-04-03T07:00:00Z."""
+    return instant.isoformat().replace("+00:00", "Z")
+
+
+def as_day(value: object) -> date | None:
+    """Return a date, or an ISO text of one, as a date; None for anything else."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) and len(value) == 10 else None
+    except ValueError:
+        return None
+
+
 def wall_seconds(wall: datetime) -> int:
     """Return a naive wall time as seconds since 1970, as if it were UTC."""
     day = wall.toordinal() - EPOCH_ORDINAL

@@ -29,7 +29,7 @@ Fold = Literal["first", "second", "both"]
 GAPS: tuple[Gap, ...] = ("next", "shift", "skip")
 FOLDS: tuple[Fold, ...] = ("first", "second", "both")
 
-_REACH = 2 * DAY
+REACH = 2 * DAY
 """More than any zone was ever away from UTC: how far a wall time may lie from its instant."""
 
 
@@ -68,8 +68,8 @@ def check_policies(gap: str, fold: str) -> None:
 def resolve(zone: Zone, wall: int) -> Resolution:
     """Find every instant at which a zone's clock shows a wall time."""
     instants = []
-    instant = wall - _REACH
-    while instant <= wall + _REACH:
+    instant = wall - REACH
+    while instant <= wall + REACH:
         segment = zone.segment(instant)
         if segment.wall_start <= wall < segment.wall_end:
             instants.append(wall - segment.offset)
@@ -113,7 +113,7 @@ class LocalRule:
             if segment.ceiling >= low:
                 if wall is None:
                     return None
-                instant = max(instant, wall - _REACH)
+                instant = max(instant, wall - REACH)
 
     def last_until(self, instant: int) -> int | None:
         """Return the last instant of the rule that is not after `instant`."""
@@ -133,7 +133,7 @@ class LocalRule:
             if segment.floor <= high:
                 if wall is None:
                     return None
-                instant = min(instant, wall + _REACH)
+                instant = min(instant, wall + REACH)
 
     def count(self, start: int, end: int) -> int:
         """Return how many instants of the rule lie in [start, end)."""

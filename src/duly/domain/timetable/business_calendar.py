@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, Literal, NoReturn, cast
 
 from duly.almanac.public_holidays import HolidaySource, HolidaysPackage
-from duly.domain.instants import EPOCH_ORDINAL, first_day_of, is_leap
+from duly.domain.instants import EPOCH_ORDINAL, as_day, first_day_of, is_leap
 from duly.domain.timetable.dates import (
     ALL_WEEKDAYS,
     MONTH_STARTS,
@@ -249,14 +249,10 @@ def _holidays(holidays: object) -> frozenset[date]:
 
 
 def _holiday(day: object) -> date:
-    if isinstance(day, date) and not isinstance(day, datetime):
-        return day
-    try:
-        if isinstance(day, str) and len(day) == 10:
-            return date.fromisoformat(day)
-    except ValueError:
-        pass
-    return _refuse(day, "is not a date", "give a date, or text such as '2026-12-24'", "holidays")
+    found = as_day(day)
+    if found is None:
+        _refuse(day, "is not a date", "give a date, or text such as '2026-12-24'", "holidays")
+    return found
 
 
 def _date(day: int) -> date:

@@ -1,15 +1,14 @@
-"""Timetables made of others: union, exclusion, validity, and a limit on how many.
+"""Timetables made of others: union, exclusion, and a limit on how many.
 
-Choosing by day of the calendar is in `by_day.py`.
+Choosing by day of the calendar is in `by_day.py`, how long one is valid in `validity.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from duly.domain.instants import SECOND_US, from_microseconds, to_microseconds
+from duly.domain.instants import SECOND_US, as_day, from_microseconds, to_microseconds
 from duly.domain.timetable.by_day import ExcludingDates
 from duly.domain.timetable.cron import Cron
 from duly.domain.timetable.describe_cron import describe_crons
@@ -21,6 +20,8 @@ from duly.domain.timetable.timetable import Timetable, Zoned
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
+    from datetime import date, datetime
+
     from duly.domain.zones.database import ZoneDatabase
 
 LIMIT_MAX = 1000
@@ -231,11 +232,9 @@ def zone_of(timetable: Timetable) -> str | None:
     return zone_of(inner) if isinstance(inner, Timetable) else None
 
 
-def _day(value: date | str) -> date:
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
-    try:
-        return date.fromisoformat(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
+def _day(value: object) -> date:
+    day = as_day(value)
+    if day is None:
         remedy = "give a timetable, or a date such as '2026-12-25'"
-        raise UsageError("excluding", value, "is not a date", remedy) from error
+        raise UsageError("excluding", value, "is not a date", remedy)
+    return day

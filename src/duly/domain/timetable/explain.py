@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from duly.domain.durations import duration_words
 from duly.domain.instants import SECOND_US, from_seconds, to_microseconds, wall_datetime
-from duly.domain.timetable.combined import Excluding, Union
+from duly.domain.timetable.combined import Union
 from duly.domain.timetable.phrases import join
 from duly.domain.timetable.timetable import Timetable, Zoned
 from duly.errors import UsageError
@@ -66,12 +66,8 @@ def zoned_leaves(timetable: Timetable) -> Iterator[Zoned]:
     elif isinstance(timetable, Union):
         for part in timetable.parts:
             yield from zoned_leaves(part)
-    elif isinstance(timetable, Excluding):
-        yield from zoned_leaves(timetable.timetable)
-    else:
-        inner = getattr(timetable, "timetable", None)
-        if isinstance(inner, Timetable):
-            yield from zoned_leaves(inner)
+    elif isinstance(inner := getattr(timetable, "timetable", None), Timetable):
+        yield from zoned_leaves(inner)
 
 
 def _changes(leaf: Zoned, first: int, last: int) -> Iterator[Segment]:

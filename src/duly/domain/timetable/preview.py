@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.instants import SECOND_US, from_microseconds, to_microseconds
+from duly.domain.instants import SECOND_US, from_microseconds, iso_utc, to_microseconds
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.explain import ClockChange, clock_changes
 from duly.domain.timetable.interval import LAST_INSTANT
@@ -31,7 +31,7 @@ class PreviewedOccurrence:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
-            "utc": self.utc.isoformat().replace("+00:00", "Z"),
+            "utc": iso_utc(self.utc),
             "local": self.local.isoformat(),
             "zone": self.tz,
             "abbreviation": self.abbreviation,
@@ -57,7 +57,7 @@ class Preview:
             "description": self.timetable.describe(),
             "tz": self.tz,
             "tzdata": self.tzdata,
-            "after": self.after.isoformat().replace("+00:00", "Z"),
+            "after": iso_utc(self.after),
             "occurrences": [self._with_distance(one) for one in self.occurrences],
             "clock_changes": [change.text for change in self.changes],
             "timetable": self.timetable.to_json(),

@@ -15,6 +15,7 @@ from duly.domain.instants import (
     wall_datetime,
     wall_seconds,
 )
+from duly.domain.local_time import REACH
 from duly.domain.timetable.rrule_limit import Counting, CountOfInstants, UntilInstant
 from duly.domain.timetable.rrule_rule import compile_rrule
 from duly.domain.timetable.rrule_text import TEXT_LENGTH_MAX, RRuleParts, read_rrule
@@ -31,8 +32,6 @@ COUNTED_YEARS_BY_DAY_MAX = 40
 """COUNT is counted no further from DTSTART where that takes a step for every year, or day."""
 
 _END = (LAST_DAY + 1) * DAY
-_REACH = 2 * DAY
-"""More than any zone was ever away from UTC: how far a wall time may lie from its instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +65,14 @@ class RRule(Zoned):
 
     def last_until(self, instant: int) -> int | None:
         """Return the last occurrence not after an instant, in microseconds since 1970."""
-        second = min(instant // SECOND_US, _END + _REACH)
+        second = min(instant // SECOND_US, _END + REACH)
         second = second if self.limit is None else self.limit.clip(second)
         found = self.local.last_until(second)
         return None if found is None else found * SECOND_US
 
     def count(self, start: int, end: int) -> int:
         """Return how many occurrences lie in [start, end), in microseconds since 1970."""
-        first, last = -(-start // SECOND_US), min(-(-end // SECOND_US) - 1, _END + _REACH)
+        first, last = -(-start // SECOND_US), min(-(-end // SECOND_US) - 1, _END + REACH)
         last = last if self.limit is None else self.limit.clip(last)
         return self.local.count(max(first, self._start), last + 1)
 
@@ -94,7 +93,7 @@ class RRule(Zoned):
     @property
     def _start(self) -> int:
         """An instant before which there is nothing."""
-        return wall_seconds(self.dtstart) - _REACH
+        return wall_seconds(self.dtstart) - REACH
 
     def _first_from(self, second: int) -> int | None:
         found = self.local.first_from(second)
@@ -113,7 +112,7 @@ class RRule(Zoned):
             remedy = "use gap='next' or 'skip', or end the rule by UNTIL"
             raise UsageError("gap", self.gap, "can't be counted with SECONDLY and COUNT", remedy)
         counts_by_day = compile_rrule(self.expression, self.dtstart).counts_by_day
-        horizon = _END + _REACH
+        horizon = _END + REACH
         if counts_by_day:
             horizon = min(horizon, self._start + COUNTED_YEARS_BY_DAY_MAX * 366 * DAY)
         elif self.local.zone.changes_every_year:

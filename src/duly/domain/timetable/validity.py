@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from duly.domain.instants import to_microseconds
+from duly.domain.instants import as_day, to_microseconds
 from duly.domain.timetable.interval import FIRST_INSTANT
 from duly.domain.timetable.once import OnceLocal
 from duly.domain.timetable.patience import Combined, Patience
@@ -133,7 +133,7 @@ def between(
     timetable: Timetable, start: object, end: object, zone: str | None
 ) -> Between | BetweenDates:
     """Limit a timetable to instants or, in a zone, to days; the two kinds do not mix."""
-    first, last = _day(start), _day(end)
+    first, last = as_day(start), as_day(end)
     if first or last:
         for name, value, day in (("start", start, first), ("end", end, last)):
             if value is not None and day is None:
@@ -145,15 +145,6 @@ def between(
         if value is not None and not isinstance(value, datetime):
             raise UsageError(name, value, "is neither an instant nor a date", _REMEDY)
     return Between(timetable, start, end)  # type: ignore[arg-type]
-
-
-def _day(value: object) -> date | None:
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
-    try:
-        return date.fromisoformat(value) if isinstance(value, str) and len(value) == 10 else None
-    except ValueError:
-        return None
 
 
 def _stored(
