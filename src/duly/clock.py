@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -13,6 +14,14 @@ class Clock(Protocol):
         """Return the current instant, aware, in UTC."""
         ...
 
+    def now_us(self) -> int:
+        """Return the current instant in microseconds since 1970."""
+        ...
+
+    def monotonic_us(self) -> int:
+        """Return microseconds of a clock that is never set: for distances, not for dates."""
+        ...
+
 
 class SystemClock:
     """The operating system's clock."""
@@ -20,3 +29,11 @@ class SystemClock:
     def now(self) -> datetime:
         """Return the current instant, aware, in UTC."""
         return datetime.now(UTC)
+
+    def now_us(self) -> int:
+        """Return the current instant in microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    def monotonic_us(self) -> int:
+        """Return microseconds of a clock that is never set: for distances, not for dates."""
+        return time.monotonic_ns() // 1000

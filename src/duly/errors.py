@@ -1,7 +1,13 @@
 """The exception tree, by who must act; a message says what happened, where, and what to do.
 
 DulyError
-└── UsageError (also ValueError)   the caller must change the call
+├── UsageError (also ValueError)   the caller must change the call
+├── NotFound                       the caller may look again: there is no such thing
+├── Conflict                       the caller may look again: it is not as the call assumes
+└── StoreError                     the store could not carry it out
+    ├── StoreUnavailable           retry later: locked, full, unreachable
+    ├── SchemaMismatch             an operator must migrate, or bring the newer program
+    └── LeaseLost                  somebody else owns it now; discard the result
 """
 
 from __future__ import annotations
@@ -23,12 +29,69 @@ class UsageError(DulyError, ValueError):
         self.problem = problem
         self.remedy = remedy
         # Parts may hold what somebody typed, and a message goes to terminals and logs.
-        message = f"{field}: {shown(value)} {problem}; {remedy}"
-        super().__init__(message if message.isprintable() else ascii(message)[1:-1])
+        super().__init__(printable(f"{field}: {shown(value)} {problem}; {remedy}"))
 
     def __reduce__(self) -> tuple[type[UsageError], tuple[str, object, str, str]]:
         """Travel between processes with all four parts, and not as the message alone."""
         return type(self), (self.field, self.value, self.problem, self.remedy)
+
+
+class NotFound(DulyError, LookupError):  # noqa: N818 - the tree reads as what happened
+    """There is no such schedule, run or promise; it names what was looked for and what to do."""
+
+    def __init__(self, what: str, name: object, remedy: str) -> None:
+        """Compose one sentence out of the three parts, which stay readable as attributes."""
+        self.what = what
+        self.name = name
+        self.remedy = remedy
+        super().__init__(printable(f"{what}: {shown(name)} was not found; {remedy}"))
+
+    def __reduce__(self) -> tuple[type[NotFound], tuple[str, object, str]]:
+        """Travel between processes with all three parts."""
+        return type(self), (self.what, self.name, self.remedy)
+
+
+class Conflict(DulyError):  # noqa: N818 - the tree reads as what happened
+    """A thing is not as the call assumes it to be: changed meanwhile, taken, or over."""
+
+    def __init__(self, what: str, name: object, problem: str, remedy: str) -> None:
+        """Compose one sentence out of the four parts, which stay readable as attributes."""
+        self.what = what
+        self.name = name
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(printable(f"{what}: {shown(name)} {problem}; {remedy}"))
+
+    def __reduce__(self) -> tuple[type[Conflict], tuple[str, object, str, str]]:
+        """Travel between processes with all four parts."""
+        return type(self), (self.what, self.name, self.problem, self.remedy)
+
+
+class StoreError(DulyError):
+    """The store could not carry out an order; it names the store, what happened and the remedy."""
+
+    def __init__(self, store: str, problem: str, remedy: str) -> None:
+        """Compose one sentence out of the three parts, which stay readable as attributes."""
+        self.store = store
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(printable(f"{store}: {problem}; {remedy}"))
+
+    def __reduce__(self) -> tuple[type[StoreError], tuple[str, str, str]]:
+        """Travel between processes with all three parts."""
+        return type(self), (self.store, self.problem, self.remedy)
+
+
+class StoreUnavailable(StoreError):  # noqa: N818 - as above
+    """The store can't be reached or can't write just now; nothing was half done, try again."""
+
+
+class SchemaMismatch(StoreError):  # noqa: N818 - as above
+    """Program and store are of different ages; an operator must migrate or upgrade."""
+
+
+class LeaseLost(StoreError):  # noqa: N818 - as above
+    """This process no longer owns what it wrote to; whatever it meant to write is void."""
 
 
 def require_text(field: str, value: object, length_max: int) -> None:
@@ -39,6 +102,11 @@ def require_text(field: str, value: object, length_max: int) -> None:
         raise UsageError(field, value, "is too long", f"give at most {length_max:,} characters")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise UsageError(field, value, "holds half a character", "give text that UTF-8 can write")
+
+
+def printable(message: str) -> str:
+    """Return a message fit for terminals and logs: control characters spelled out."""
+    return message if message.isprintable() else ascii(message)[1:-1]
 
 
 def shown(value: object) -> str:

@@ -1,0 +1,104 @@
+"""The words that are stored, shown and typed: one enumeration for each set of SPEC's literals."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ScheduleStatus(StrEnum):
+    """Whether a schedule owes runs."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ENDED = "ended"
+    DELETED = "deleted"
+
+
+class MisfirePolicy(StrEnum):
+    """What becomes of occurrences that nobody could fire in time."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What happens when an occurrence falls due while an earlier run of its schedule is open."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    QUEUE_ONE = "queue-one"
+    QUEUE_ALL = "queue-all"
+    COALESCE = "coalesce"
+    REPLACE = "replace"
+    SERIALIZE = "serialize"
+
+
+class Origin(StrEnum):
+    """Where a run came from."""
+
+    SCHEDULE = "schedule"
+    DELAY = "delay"
+    NOW = "now"
+    MANUAL = "manual"
+    CATCH_UP = "catch-up"
+    BACKFILL = "backfill"
+    RERUN = "rerun"
+    REPAIR = "repair"
+    VERIFY = "verify"
+
+
+class Lane(StrEnum):
+    """Which stream a run belongs to; each lane of a shard has its own lease."""
+
+    LIVE = "live"
+    CATCH_UP = "catch-up"
+    BACKFILL = "backfill"
+
+
+class RunState(StrEnum):
+    """Where an open run is, or the outcome of a closed one."""
+
+    BLOCKED = "blocked"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    AMBIGUOUS = "ambiguous"
+    DEAD = "dead"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    COALESCED = "coalesced"
+    REPLACED = "replaced"
+    EXPIRED = "expired"
+    DISCARDED = "discarded"
+    HANDED_OVER = "handed-over"
+
+
+class SkipReason(StrEnum):
+    """Why an occurrence was not run."""
+
+    MISFIRE = "misfire"
+    """Later than its grace under `skip`."""
+    COALESCED = "coalesced"
+    """A later occurrence stands for it, under `latest`."""
+    TOO_OLD = "too-old"
+    """Older than the misfire policy's `not_older`."""
+    TOO_MANY = "too-many"
+    """More than the misfire policy's `at_most`."""
+    PAUSED = "paused"
+    """Fell into a pause that was resumed from now."""
+    DELETED = "deleted"
+    """Fell into the time between a deletion and a restoration, or was owed when deleted."""
+    SKIPPED = "skipped"
+    """A person skipped it."""
+
+
+class Missed(StrEnum):
+    """What resuming does with the occurrences of the pause."""
+
+    SKIP = "skip"
+    """From now on only: each missed occurrence is recorded as skipped."""
+    MISFIRE = "misfire"
+    """As after an outage: by the schedule's misfire policy."""

@@ -1,0 +1,152 @@
+"""Schedules: the template that a person wrote, and what the store knows about one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.durations import duration_microseconds, duration_text
+from duly.domain.literals import Missed, Overlap, ScheduleStatus
+from duly.domain.misfire import Misfire, read_misfire
+from duly.domain.timetable.stored import timetable_from_json
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.timetable.timetable import Timetable
+    from duly.domain.zones.database import ZoneDatabase
+
+QUEUE_DEFAULT = "default"
+PRIORITY_DEFAULT = 4
+PRIORITY_MAX = 9
+TENANT_DEFAULT = "default"
+NAME_LENGTH_MAX = 200
+JITTER_MAX_US = 7 * 86_400 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What is to be run: a task by its name, and its arguments as JSON text."""
+
+    task: str
+    arguments: str = "{}"
+    queue: str = QUEUE_DEFAULT
+    priority: int = PRIORITY_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """The template of a schedule: what an edit changes and every run of it refers to."""
+
+    call: Call
+    timetable: Timetable
+    misfire: Misfire = Misfire()  # noqa: RUF009 - an immutable value
+    jitter_us: int = 0
+    overlap: Overlap | None = None
+    """None until somebody chooses."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values that `definition_from_json` reads back."""
+        return {
+            "task": self.call.task,
+            "arguments": json.loads(self.call.arguments),
+            "queue": self.call.queue,
+            "priority": self.call.priority,
+            "timetable": self.timetable.to_json(),
+            "misfire": self.misfire.to_json(),
+            "jitter": duration_text(self.jitter_us),
+            "overlap": None if self.overlap is None else str(self.overlap),
+        }
+
+    def under(self, zones: ZoneDatabase) -> Definition:
+        """Return it with its timetable read under a release of the time-zone database."""
+        return replace(self, timetable=self.timetable.under(zones))
+
+
+def definition_from_json(stored: dict[str, Any]) -> Definition:
+    """Read a definition from what `to_json` returned."""
+    call = Call(
+        task=stored["task"],
+        arguments=canonical_json(stored["arguments"]),
+        queue=stored["queue"],
+        priority=stored["priority"],
+    )
+    overlap = stored.get("overlap")
+    return Definition(
+        call=call,
+        timetable=timetable_from_json(stored["timetable"]),
+        misfire=read_misfire(stored["misfire"]),
+        jitter_us=duration_microseconds(stored["jitter"], "jitter"),
+        overlap=None if overlap is None else Overlap(overlap),
+    )
+
+
+def canonical_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    """Write JSON so that equal values are equal texts."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def jitter_offset_us(schedule: ScheduleId, jitter_us: int) -> int:
+    """Return how much later than its nominal time a schedule falls due: always the same (S8)."""
+    if jitter_us == 0:
+        return 0
+    return (
+        int.from_bytes(blake2b(schedule, digest_size=8, person=b"duly.jitter").digest()) % jitter_us
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The one next instant of a schedule: its nominal time, and when it falls due after jitter."""
+
+    scheduled_for: int
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRecord:
+    """Everything the store knows about a schedule, at one moment."""
+
+    id: ScheduleId
+    tenant: str
+    name: str
+    owner: str | None
+    declared_by: str | None
+    """Where it is declared (`code:app`, `file:schedules.toml`), or None when made by hand."""
+    status: ScheduleStatus
+    version: int
+    """Grows with every change that a person or the system makes; a fire does not change it."""
+    definition_number: int
+    """The version that made the definition in force; a run refers to it."""
+    definition: Definition
+    shard: int
+    pending: Pending | None
+    held_for: int | None
+    """While paused or deleted: the occurrence that was pending; resuming begins there."""
+    last_for: int | None
+    """The last occurrence that was run; the window of the next run begins here."""
+    last_run: RunId | None
+    last_fired_at: int | None
+    fires: int
+    reason: str | None
+    """Why it is paused, ended or deleted."""
+    resume_at: int | None
+    resume_missed: Missed | None
+    status_before: ScheduleStatus | None
+    """While deleted: what a restoration goes back to."""
+    pruned_through: int | None
+    """Up to here a missing occurrence is unknown, because its history was removed."""
+    created_at: int
+    updated_at: int
+    updated_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owed:
+    """A range of occurrences that are still to be made or skipped, under one definition (F8)."""
+
+    schedule_id: ScheduleId
+    first_for: int
+    last_for: int
+    definition_number: int

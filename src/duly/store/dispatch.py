@@ -1,0 +1,406 @@
+"""The dispatch port: owning shards of time, loading what falls due, and firing it.
+
+Every write of a dispatcher carries its membership and the epochs of its leases. The store refuses a
+stale owner in the same transaction (F4), judges lateness and earliness by its own clock (F1), and
+compares each timer with what the dispatcher believed (F6). A refused write changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, NewType, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly.domain.identity import ScheduleId
+    from duly.domain.literals import Lane
+    from duly.domain.schedules import Definition, Owed
+    from duly.domain.settling import Plan, Settlement
+
+MemberId = NewType("MemberId", int)
+"""Never reused: a process that is declared dead comes back under a new one."""
+
+MEMBER_TTL_US = 5 * 1_000_000
+
+
+class MemberKind(StrEnum):
+    """What a process does for the fleet."""
+
+    DISPATCHER = "dispatcher"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Become a member of the fleet."""
+
+    kind: MemberKind
+    host: str
+    process: int
+    ttl_us: int = MEMBER_TTL_US
+    tzdata: str = ""
+    wake_address: str = ""
+    """Where it can be woken, from `Wakeups.address`; empty if nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A process of the fleet, as the store knows it."""
+
+    id: MemberId
+    kind: MemberKind
+    host: str
+    process: int
+    is_alive: bool
+    started_at: int
+    renewed_at: int
+    expires_at: int
+    skew_us: int
+    is_holding: bool
+    """Whether it has stopped firing because its clock disagrees (F7)."""
+    tzdata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renew:
+    """Stay a member; say what one's own clock showed against the store's."""
+
+    member: MemberId
+    ttl_us: int = MEMBER_TTL_US
+    skew_us: int = 0
+    is_holding: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """The store's answer: whether one still is a member, the time, and who else is."""
+
+    is_alive: bool
+    now: int
+    dispatchers: tuple[MemberId, ...]
+    """Living dispatchers that are not holding, oneself included, in order."""
+    shards: int
+    incarnation: int
+    """Grows when an operator restores a backup; everybody must join anew."""
+    tzdata: str
+    """The newest release of time-zone rules that pending instants were computed under."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LeaseKey:
+    """What is leased: one lane of one shard."""
+
+    shard: int
+    lane: Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Ownership of a lane of a shard, with the fence that every write under it carries."""
+
+    key: LeaseKey
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A lease as the store knows it."""
+
+    key: LeaseKey
+    epoch: int
+    owner: MemberId | None
+    acquired_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Who writes, and under which leases."""
+
+    member: MemberId
+    leases: tuple[Lease, ...]
+
+
+TimerKind = Literal["schedule", "delayed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A pending instant as it is loaded: a hint, compared with the store when it fires."""
+
+    kind: TimerKind
+    ref: bytes
+    """The schedule's id, or the delayed run's."""
+    shard: int
+    due_at: int
+    scheduled_for: int
+    generation: int
+    """The schedule's version, or the delayed run's generation."""
+    definition_number: int
+    """Of a schedule; 0 for a delayed run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTimers:
+    """Read what falls due in the shards that one owns."""
+
+    shards: tuple[int, ...]
+    after: int | None
+    """Only what is due later than this; None for everything there is."""
+    until: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTimers:
+    """Timers in order of due; all up to `through` are there."""
+
+    timers: tuple[Timer, ...]
+    through: int
+    """`until`, or less when the limit cut it short: the last instant that is complete."""
+    now: int
+
+
+ArrivalsCursor = NewType("ArrivalsCursor", str)
+"""Where a reader of the arrivals feed stands; its meaning is the store's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Timers written since the cursor, each at least once whatever the order of commits."""
+
+    timers: tuple[Timer, ...]
+    cursor: ArrivalsCursor
+    now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FireSchedule:
+    """Fire a schedule's timer by a plan."""
+
+    timer: Timer
+    plan: Plan
+    late_after: int | None
+    """The plan holds up to this instant; after it the store answers LATE and fires nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FireDelayed:
+    """Fire a delayed run's timer: the pending row becomes a run."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FireTimers:
+    """Fire a batch, in one transaction, under one fence."""
+
+    fence: Fence
+    schedules: tuple[FireSchedule, ...] = ()
+    delayed: tuple[FireDelayed, ...] = ()
+
+
+class FireResult(StrEnum):
+    """What became of one timer of a batch."""
+
+    FIRED = "fired"
+    EARLY = "early"
+    """Not due by the store's clock; it is still pending."""
+    LATE = "late"
+    """Past `late_after`; still pending, plan it again by the misfire policy."""
+    GONE = "gone"
+    """No longer as believed: edited, paused, deleted, moved, or fired before."""
+    FENCED = "fenced"
+    """Its shard is no longer ours."""
+    BUSY = "busy"
+    """Somebody's open transaction holds it; still pending, try again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What became of a batch, in the order it was given: schedules, then delayed runs."""
+
+    now: int
+    results: tuple[FireResult, ...]
+    runs_made: int
+    lost: tuple[LeaseKey, ...]
+    """Leases in the fence that are not ours any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwedRecord:
+    """A range of occurrences to be drained, with what is needed to settle it."""
+
+    owed: Owed
+    shard: int
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainOwed:
+    """Apply a settlement to a range, if it still begins where it did."""
+
+    fence: Fence
+    shard: int
+    owed: Owed
+    settlement: Settlement
+    """Runs to make, skips to record, and what remains owed (None when the range is done)."""
+
+
+class PruneKind(StrEnum):
+    """What retention removes."""
+
+    OUTCOMES = "outcomes"
+    SKIPS = "skips"
+    SCHEDULES = "schedules"
+    MEMBERS = "members"
+    ARRIVALS = "arrivals"
+
+
+class Wakeups(Protocol):
+    """A place to wait at: until a time-out, or until somebody has written something near.
+
+    A hint alone: nothing is lost when a wake-up is.
+    """
+
+    address: str
+
+    def wait(self, timeout_us: int) -> bool:
+        """Wait at most that long; True when woken. Never raises, never waits longer."""
+        ...
+
+    def wake(self) -> None:
+        """Wake whoever waits here, from any thread or signal handler."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class DispatchStore(Protocol):
+    """What dispatchers do."""
+
+    def wakeups(self) -> Wakeups:
+        """Return a new place to wait at; writes that announce an arrival wake living members."""
+        ...
+
+    def join(self, command: Join) -> tuple[MemberId, int]:
+        """Register a member under a fresh id; return it with the store's now."""
+        ...
+
+    def renew(self, command: Renew) -> Renewal:
+        """Extend the membership, if it has not expired and nobody has declared it dead.
+
+        Expiry is by the store's clock. A member that is not alive stays dead.
+        """
+        ...
+
+    def leave(self, member: MemberId) -> None:
+        """End the membership and give up all its leases at once."""
+        ...
+
+    def acquire_leases(self, member: MemberId, wanted: Sequence[LeaseKey]) -> list[Lease]:
+        """Take those leases that nobody alive owns; each gets a higher epoch.
+
+        A caller that is not alive gets none. Owners whose membership has expired are declared dead
+        here, for ever; taking over from one is audited.
+        """
+        ...
+
+    def release_leases(self, fence: Fence) -> None:
+        """Give up leases that are still ours at that epoch; others are left alone."""
+        ...
+
+    def load_timers(self, command: LoadTimers) -> LoadedTimers:
+        """Read timers in order of due; a hint, so it takes no lock and needs no fence."""
+        ...
+
+    def start_of_arrivals(self) -> ArrivalsCursor:
+        """Return a cursor at the present end of the arrivals feed."""
+        ...
+
+    def read_arrivals(self, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
+        """Read timers announced since the cursor, as they are now; never misses a late commit."""
+        ...
+
+    def read_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> Mapping[tuple[ScheduleId, int], Definition]:
+        """Read definitions by schedule and number; those that are gone are left out."""
+        ...
+
+    def fire_timers(self, command: FireTimers) -> Fired:
+        """Make the runs, queue them, advance the timers: all in one transaction (F2).
+
+        left alone, not queued again), skips and owed inserted, the timer replaced, or the
+        alive; GONE unless (ref, generation, due) is what is pending; EARLY unless due by the
+        store's clock; LATE past `late_after`. Then the plan's runs are inserted (one that exists is
+        left alone, and not queued again), skips and owed inserted, the timer replaced, or the
+        schedule ended with its reason. `window_from` of a run is the last occurrence that was run.
+        A batch with a lost lease leaves an audit entry `lease.refused`.
+        """
+        ...
+
+    def load_owed(self, shards: Sequence[int], limit: int) -> list[OwedRecord]:
+        """Read ranges of schedules that are active or ended, oldest first."""
+        ...
+
+    def drain_owed(self, command: DrainOwed) -> FireResult:
+        """Apply a settlement of a range under the catch-up lease: FIRED, GONE, EARLY or FENCED.
+
+        GONE when the range no longer begins there, or the schedule is paused or deleted.
+        """
+        ...
+
+    def due_resumes(self, limit: int) -> list[ScheduleId]:
+        """Read paused schedules whose `resume_at` has come, by the store's clock."""
+        ...
+
+    def note_tzdata(self, release: str) -> bool:
+        """Remember the release that pending instants are computed under; False if older."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long history is kept. Pending promises and the audit trail are never touched by it."""
+
+    outcomes_us: Mapping[str, int]
+    """By final state; a state that is not named is kept."""
+    runs_per_schedule: int | None
+    """Of closed runs, the newest this many of each schedule are kept; None for no such bound."""
+    skips_us: int | None
+    deleted_schedules_us: int | None
+    """How long a deleted schedule can be restored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    """Remove history that is past its retention, at most `limit` rows of each kind."""
+
+    fence: Fence
+    retention: Retention
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many rows of each kind were removed, and whether there is more."""
+
+    counts: Mapping[PruneKind, int]
+    has_more: bool
+
+
+class MaintenanceStore(Protocol):
+    """What keeps a store small."""
+
+    def prune(self, command: Prune) -> Pruned:
+        """Remove closed runs past retention; remember per schedule how far (D6).
+
+        Also old skips, deleted schedules past their retention, dead members that own nothing, and
+        old arrivals. Needs the backfill lease of shard 0 (maintenance): a stale owner removes
+        nothing.
+        """
+        ...

@@ -1,0 +1,200 @@
+"""The planning port: orders of people and programs about schedules and delayed runs.
+
+Each operation is one transaction: durable when it returns, nothing half done when it raises. None
+carries a `now`; the store reads its own clock inside the transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from duly.domain.audit import Actor
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.literals import Lane, Origin
+    from duly.domain.planning import Change
+    from duly.domain.runs import DelayedRecord, RunRecord
+    from duly.domain.schedules import Call, Definition, Pending, ScheduleRecord
+
+NEAR_US = 120 * 1_000_000
+"""What falls due within this time of being written is announced on the arrivals feed, because a
+dispatcher may have loaded its window already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchedule:
+    """Make a schedule with its one pending timer."""
+
+    id: ScheduleId
+    tenant: str
+    name: str
+    definition: Definition
+    pending: Pending
+    owner: str | None
+    declared_by: str | None
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedSchedule:
+    """The schedule as it is now, and whether this call made it."""
+
+    record: ScheduleRecord
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSchedule:
+    """Apply a decided change, if the schedule is still as it was when it was decided."""
+
+    id: ScheduleId
+    expected_version: int
+    expected_pending: Pending | None
+    change: Change
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A decision came too late: the schedule has moved on. Nothing was changed."""
+
+    record: ScheduleRecord
+    now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run that somebody asks for: at once, or at an instant."""
+
+    id: RunId
+    """Made by the caller, so that asking again after a lost answer makes no second one."""
+    tenant: str
+    call: Call
+    origin: Origin
+    lane: Lane
+    due_at: int | None
+    """None for at once. An instant that has passed by the store's clock: see `is_late_ok`."""
+    delay_us: int | None = None
+    """Instead of `due_at`: that long after the store's now."""
+    is_late_ok: bool = False
+    """Whether an instant in the past means at once."""
+    key: str | None = None
+    replaces: bool = False
+    """Whether a pending run with the same key is replaced rather than a conflict."""
+    fingerprint: str = ""
+    schedule_id: ScheduleId | None = None
+    definition_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRuns:
+    """Make runs, all or none."""
+
+    runs: tuple[NewRun, ...]
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRun:
+    """What a new run has become, and whether this call made it."""
+
+    id: RunId
+    due_at: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveDelayed:
+    """Move a pending delayed run, by its key or id, to another instant."""
+
+    tenant: str
+    key: str | None
+    id: RunId | None
+    due_at: int | None
+    delay_us: int | None
+    is_late_ok: bool
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelDelayed:
+    """Cancel a pending delayed run, by its key or id; it keeps a record with outcome cancelled."""
+
+    tenant: str
+    key: str | None
+    id: RunId | None
+    actor: Actor
+
+
+class Transaction(Protocol):
+    """A connection that Duly lends, for the caller's own tables beside ours (D3)."""
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Run one statement of the caller's; the whole commits with ours, or nothing does."""
+        ...
+
+
+class PlanningStore(Protocol):
+    """What clients may order."""
+
+    def create_schedule(
+        self, command: CreateSchedule, within: Transaction | None = None
+    ) -> CreatedSchedule:
+        """Create a schedule, its definition, its timer, an arrival if near, and an audit entry.
+
+        A schedule of that name (in the tenant, not deleted) with an equal definition, owner and
+        declaration is the same one: it is returned, not made again. With another definition:
+        Conflict. A known id is the same request again.
+        """
+        ...
+
+    def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
+        """Compare version and pending, then write the whole change, or nothing (Stale).
+
+        Also stale when the store's clock has reached `change.before`. The version grows by one; a
+        new definition gets that number. Runs of the settlement must be due (never early), and one
+        that exists is left alone. Skips are inserted; what is owed is inserted; an arrival is
+        written if the new pending is near; `drops_owed` turns what is owed into skips (deleted). A
+        name that is taken raises Conflict. One audit entry with before and after.
+        """
+        ...
+
+    def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
+        """Make runs at once (run and queue row) or later (pending row, timer, arrival if near).
+
+        All or none. A known id is the same request again and returns what it has become. A pending
+        key with the same fingerprint is the same request too; with another one it raises Conflict,
+        unless `replaces`: then the old one is cancelled (outcome replaced) in the same transaction.
+        An instant in the past raises UsageError, unless `is_late_ok`.
+        """
+        ...
+
+    def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
+        """Move a pending run: new due, next generation, old timer gone, arrival if near; audited.
+
+        NotFound when nothing is pending under the key or id; Conflict when it has already fired.
+        """
+        ...
+
+    def cancel_delayed(self, command: CancelDelayed) -> RunRecord:
+        """Remove a pending run and its timer, record the run with outcome cancelled; audited.
+
+        NotFound and Conflict as for moving; cancelling what is already cancelled returns it.
+        """
+        ...
+
+    def register_tasks(self, names: Sequence[str]) -> None:
+        """Remember which tasks programs know, so that a call by name can be checked."""
+        ...
+
+    def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
+        """Lend a connection: all that is done with it commits together, or not at all.
+
+        Bounded: after `limit_us` the next use, or the commit, raises StoreUnavailable, and all is
+        undone.
+        """
+        ...

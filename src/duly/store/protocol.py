@@ -1,0 +1,21 @@
+"""The store: all ports together. Memory, SQLite and any later database are one of these."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from duly.store.dispatch import DispatchStore, MaintenanceStore
+from duly.store.planning import PlanningStore
+from duly.store.reading import ReadingStore
+from duly.store.schema import SchemaStore
+
+
+class Store(PlanningStore, DispatchStore, MaintenanceStore, ReadingStore, SchemaStore, Protocol):
+    """A durable store. Its methods may be called from several threads."""
+
+    name: str
+    """How messages call it: `sqlite:///promises.db`, `memory`."""
+
+    def close(self) -> None:
+        """Let go of files and connections; whatever was committed stays."""
+        ...
