@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.instants import from_microseconds, iso_utc
+
+if TYPE_CHECKING:
+    from duly.domain.runs import DelayedRecord
+    from duly.domain.schedules import ScheduleRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +39,34 @@ class AuditEntry:
     subject_id: bytes | None
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+
+
+def schedule_facts(record: ScheduleRecord) -> dict[str, Any]:
+    """Return what an audit entry tells about a schedule before and after a change."""
+    pending = record.pending
+    return {
+        "name": record.name,
+        "owner": record.owner,
+        "status": str(record.status),
+        "version": record.version,
+        "reason": record.reason,
+        "next_for": _moment(pending.scheduled_for if pending else None),
+        "next_due": _moment(pending.due_at if pending else None),
+        "held_for": _moment(record.held_for),
+        "resume_at": _moment(record.resume_at),
+        "definition": record.definition.to_json(),
+    }
+
+
+def delayed_facts(record: DelayedRecord) -> dict[str, Any]:
+    """Return what an audit entry tells about a delayed run before and after a change."""
+    return {
+        "key": record.key,
+        "task": record.call.task,
+        "due_at": _moment(record.due_at),
+        "generation": record.generation,
+    }
+
+
+def _moment(instant: int | None) -> str | None:
+    return None if instant is None else iso_utc(from_microseconds(instant))

@@ -305,7 +305,7 @@ class DispatchStore(Protocol):
         """Take those leases that nobody alive owns; each gets a higher epoch.
 
         A caller that is not alive gets none. Owners whose membership has expired are declared dead
-        here, for ever; taking over from one is audited.
+        here, for ever; for each of them there is one audit entry `member.declared-dead`.
         """
         ...
 
@@ -334,12 +334,15 @@ class DispatchStore(Protocol):
     def fire_timers(self, command: FireTimers) -> Fired:
         """Make the runs, queue them, advance the timers: all in one transaction (F2).
 
-        left alone, not queued again), skips and owed inserted, the timer replaced, or the
+        For each timer in order: FENCED unless its shard's live lease is ours at that epoch and we are
         alive; GONE unless (ref, generation, due) is what is pending; EARLY unless due by the
         store's clock; LATE past `late_after`. Then the plan's runs are inserted (one that exists is
         left alone, and not queued again), skips and owed inserted, the timer replaced, or the
-        schedule ended with its reason. `window_from` of a run is the last occurrence that was run.
-        A batch with a lost lease leaves an audit entry `lease.refused`.
+        schedule ended with its reason (version plus one, audited as `schedule.ended`).
+        `window_from` of a run is the last occurrence before it that was run; `last_for` never goes
+        back; `fires` counts the runs made. EARLY also when a planned run is not due: nothing of
+        that timer is written then. A batch with a lost lease leaves one audit entry
+        `lease.refused`.
         """
         ...
 

@@ -28,15 +28,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFilter:
-    """Which schedules; deleted ones only when asked for. In order of name."""
+    """Which schedules; deleted ones only when asked for. In order of (tenant, name, id)."""
 
-    tenant: str
+    tenant: str | None
+    """None for all tenants, for the system's own walks."""
     statuses: frozenset[ScheduleStatus] | None = None
     task: str | None = None
     owner: str | None = None
     declared_by: str | None = None
     name_prefix: str | None = None
-    after_name: str | None = None
+    after: tuple[str, str, ScheduleId] | None = None
+    """Page on from here: tenant, name and id of the last one seen."""
     limit: int = PAGE_MAX
 
 

@@ -1,0 +1,226 @@
+"""Orders about single runs, at once or later, on the memory store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import delayed_facts
+from duly.domain.identity import RunId, identity_text
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.runs import DelayedRecord
+from duly.errors import Conflict, NotFound, UsageError
+from duly.store.memory.tables import Journal, Outcome, RunRow
+from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+
+if TYPE_CHECKING:
+    from duly.domain.audit import Actor
+
+
+def add_runs(journal: Journal, command: AddRuns, as_of: int) -> list[AddedRun]:
+    """Make runs, all or none; instants are meant as of when the caller asked."""
+    return [_add_run(journal, run, command.actor, as_of) for run in command.runs]
+
+
+def _add_run(journal: Journal, new: NewRun, actor: Actor, as_of: int) -> AddedRun:
+    known = _known(journal, new)
+    if known is not None:
+        return known
+    if new.key is not None and (new.tenant, new.key) in journal.tables.keys:
+        pending = journal.tables.delayed[journal.tables.keys[new.tenant, new.key]]
+        if pending.fingerprint == new.fingerprint and not new.replaces:
+            return AddedRun(pending.id, pending.due_at, is_new=False)
+        if not new.replaces:
+            remedy = "move or cancel it, or give replace=True"
+            raise Conflict("key", new.key, "is pending with another request", remedy)
+        _close(journal, pending, RunState.REPLACED, actor)
+    due_at = due_of(new, as_of)
+    if due_at is None or due_at <= as_of:
+        return _run_at_once(journal, new, due_at, actor)
+    delayed = DelayedRecord(
+        id=new.id,
+        tenant=new.tenant,
+        key=new.key,
+        call=new.call,
+        due_at=due_at,
+        generation=1,
+        fingerprint=new.fingerprint,
+        created_at=journal.now,
+    )
+    _insert_delayed(journal, delayed)
+    return AddedRun(new.id, due_at, is_new=True)
+
+
+def due_of(new: NewRun | MoveDelayed, now: int) -> int | None:
+    """Return the instant that was asked for; None for at once. Refuse one that has passed."""
+    due_at = now + new.delay_us if new.delay_us is not None else new.due_at
+    if due_at is not None and due_at < now and not new.is_late_ok:
+        moment = iso_utc(from_microseconds(due_at))
+        remedy = 'give a later time, or past="run" to run it at once'
+        raise UsageError("at", moment, "is in the past", remedy)
+    return due_at
+
+
+def _known(journal: Journal, new: NewRun) -> AddedRun | None:
+    """Return what a request that was made before has become."""
+    if new.id in journal.tables.delayed:
+        return AddedRun(new.id, journal.tables.delayed[new.id].due_at, is_new=False)
+    if new.id in journal.tables.runs:
+        return AddedRun(new.id, journal.tables.runs[new.id].not_before, is_new=False)
+    return None
+
+
+def _insert_delayed(journal: Journal, delayed: DelayedRecord) -> None:
+    tables = journal.tables
+    journal.insert(tables.delayed, delayed.id, delayed)
+    if delayed.key is not None:
+        journal.insert(tables.keys, (delayed.tenant, delayed.key), delayed.id)
+    journal.announce("delayed", delayed.id, delayed.due_at)
+
+
+def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor) -> AddedRun:
+    now = journal.now
+    instant = now if due_at is None else due_at
+    row = RunRow(
+        id=new.id,
+        tenant=new.tenant,
+        schedule_id=new.schedule_id,
+        definition_number=new.definition_number,
+        key=new.key,
+        call=new.call,
+        origin=new.origin,
+        lane=new.lane,
+        scheduled_for=instant,
+        not_before=instant,
+        window_from=None,
+        created_at=now,
+        fired_at=now,
+    )
+    journal.insert(journal.tables.runs, row.id, row)
+    journal.insert(journal.tables.ready, row.id, row.not_before)
+    if new.origin is Origin.MANUAL:
+        journal.record(
+            actor,
+            "schedule.triggered",
+            new.tenant,
+            subject=identity_text(new.id),
+            subject_id=new.schedule_id,
+            after={"run": identity_text(new.id)},
+        )
+    return AddedRun(new.id, instant, is_new=True)
+
+
+def move_delayed(journal: Journal, command: MoveDelayed) -> DelayedRecord:
+    """Move a pending run to another instant."""
+    old = find(journal, command)
+    if not isinstance(old, DelayedRecord):
+        raise _over(command, old)
+    due_at = due_of(command, journal.now)
+    assert due_at is not None, "a move says where to"
+    new = replace(old, due_at=due_at, generation=old.generation + 1)
+    journal.put(journal.tables.delayed, old.id, new)
+    journal.announce("delayed", new.id, due_at)
+    journal.record(
+        command.actor,
+        "delayed.moved",
+        old.tenant,
+        subject=old.key or identity_text(old.id),
+        subject_id=old.id,
+        before=delayed_facts(old),
+        after=delayed_facts(new),
+    )
+    return new
+
+
+def cancel_delayed(journal: Journal, command: CancelDelayed) -> RunId:
+    """Cancel a pending run; one that is already cancelled stays so."""
+    old = find(journal, command)
+    if isinstance(old, DelayedRecord):
+        _close(journal, old, RunState.CANCELLED, command.actor)
+        return old.id
+    outcome = journal.tables.outcomes.get(old.id)
+    if outcome is not None and outcome.state is RunState.CANCELLED:
+        return old.id
+    raise _over(command, old)
+
+
+def find(journal: Journal, command: MoveDelayed | CancelDelayed) -> DelayedRecord | RunRow:
+    """Return the pending run that an order names, or the run that it has become."""
+    tables = journal.tables
+    if command.id is not None:
+        found = tables.delayed.get(command.id) or tables.runs.get(command.id)
+        if found is not None and found.tenant == command.tenant:
+            return found
+        raise NotFound("run", identity_text(command.id), "list what is pending to see its id")
+    assert command.key is not None, "an order names a key or an id"
+    if (command.tenant, command.key) in tables.keys:
+        return tables.delayed[tables.keys[command.tenant, command.key]]
+    past = [
+        row
+        for row in tables.runs.values()
+        if (row.tenant, row.key) == (command.tenant, command.key)
+    ]
+    if not past:
+        raise NotFound("key", command.key, "list what is pending to see its keys")
+    return max(past, key=lambda row: (row.created_at, row.id))
+
+
+def _over(command: MoveDelayed | CancelDelayed, row: RunRow) -> Conflict:
+    name = command.key or identity_text(row.id)
+    what = "key" if command.key else "run"
+    if row.fired_at is None:
+        return Conflict(what, name, "is no longer pending", "enqueue it again")
+    moment = iso_utc(from_microseconds(row.fired_at))
+    return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
+
+
+def _close(journal: Journal, delayed: DelayedRecord, state: RunState, actor: Actor) -> None:
+    """End a pending run before it fired, on record: the run exists, with its outcome."""
+    tables = journal.tables
+    _remove_delayed(journal, delayed)
+    row = _run_of(delayed, None)
+    journal.insert(tables.runs, row.id, row)
+    journal.insert(tables.outcomes, row.id, Outcome(state, actor.reason, journal.now))
+    journal.record(
+        actor,
+        f"delayed.{state}",
+        delayed.tenant,
+        subject=delayed.key or identity_text(delayed.id),
+        subject_id=delayed.id,
+        before=delayed_facts(delayed),
+    )
+
+
+def fire_delayed(journal: Journal, delayed: DelayedRecord) -> None:
+    """Turn a pending row into a run in the queue."""
+    tables = journal.tables
+    _remove_delayed(journal, delayed)
+    assert delayed.due_at <= journal.now, "never early"
+    row = _run_of(delayed, journal.now)
+    journal.insert(tables.runs, row.id, row)
+    journal.insert(tables.ready, row.id, row.not_before)
+
+
+def _remove_delayed(journal: Journal, delayed: DelayedRecord) -> None:
+    journal.remove(journal.tables.delayed, delayed.id)
+    if delayed.key is not None:
+        journal.remove(journal.tables.keys, (delayed.tenant, delayed.key))
+
+
+def _run_of(delayed: DelayedRecord, fired_at: int | None) -> RunRow:
+    return RunRow(
+        id=delayed.id,
+        tenant=delayed.tenant,
+        schedule_id=None,
+        definition_number=None,
+        key=delayed.key,
+        call=delayed.call,
+        origin=Origin.DELAY,
+        lane=Lane.LIVE,
+        scheduled_for=delayed.due_at,
+        not_before=delayed.due_at,
+        window_from=None,
+        created_at=delayed.created_at,
+        fired_at=fired_at,
+    )

@@ -1,0 +1,158 @@
+"""Members and leases on the memory store: who is alive, and who owns which lane of which shard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import Actor
+from duly.store.dispatch import (
+    Fence,
+    Join,
+    Lease,
+    LeaseKey,
+    LeaseRecord,
+    Member,
+    MemberId,
+    MemberKind,
+    Renew,
+    Renewal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.literals import Lane
+    from duly.store.memory.tables import Journal
+
+SYSTEM = Actor("duly", "store")
+
+
+def join(journal: Journal, command: Join) -> MemberId:
+    """Register a member under a number that was never used."""
+    tables, now = journal.tables, journal.now
+    tables.member_number += 1
+    member = MemberId(tables.member_number)
+    row = Member(
+        id=member,
+        kind=command.kind,
+        host=command.host,
+        process=command.process,
+        is_alive=True,
+        started_at=now,
+        renewed_at=now,
+        expires_at=now + command.ttl_us,
+        skew_us=0,
+        is_holding=False,
+        tzdata=command.tzdata,
+    )
+    journal.insert(tables.members, member, row)
+    journal.put(tables.wake_addresses, member, command.wake_address)
+    return member
+
+
+def is_alive(journal: Journal, member: MemberId | None) -> bool:
+    """Say whether a membership holds, by the store's clock."""
+    row = None if member is None else journal.tables.members.get(member)
+    return row is not None and row.is_alive and row.expires_at > journal.now
+
+
+def renew(journal: Journal, command: Renew) -> Renewal:
+    """Extend a membership that still holds."""
+    tables, now = journal.tables, journal.now
+    alive = is_alive(journal, command.member)
+    if alive:
+        row = replace(
+            tables.members[command.member],
+            renewed_at=now,
+            expires_at=now + command.ttl_us,
+            skew_us=command.skew_us,
+            is_holding=command.is_holding,
+        )
+        journal.put(tables.members, command.member, row)
+    dispatchers = tuple(
+        row.id
+        for row in tables.members.values()
+        if row.kind is MemberKind.DISPATCHER and not row.is_holding and is_alive(journal, row.id)
+    )
+    return Renewal(
+        is_alive=alive,
+        now=now,
+        dispatchers=dispatchers,
+        shards=tables.shards,
+        incarnation=tables.cluster["incarnation"],
+        tzdata=tables.cluster["tzdata"],
+    )
+
+
+def leave(journal: Journal, member: MemberId) -> None:
+    """End a membership and free its leases."""
+    tables = journal.tables
+    if member in tables.members:
+        journal.put(tables.members, member, replace(tables.members[member], is_alive=False))
+    for lease in [row for row in tables.leases.values() if row.owner == member]:
+        journal.put(tables.leases, lease.key, replace(lease, owner=None))
+
+
+def acquire_leases(journal: Journal, member: MemberId, wanted: Sequence[LeaseKey]) -> list[Lease]:
+    """Take what nobody alive owns; each under a higher epoch."""
+    if not is_alive(journal, member):
+        return []
+    taken: list[Lease] = []
+    dead: dict[MemberId, list[str]] = {}
+    for key in wanted:
+        row = journal.tables.leases.get(key)
+        if row is None or is_alive(journal, row.owner):
+            continue
+        if row.owner is not None:
+            dead.setdefault(row.owner, []).append(f"{key.shard}/{key.lane}")
+        epoch = row.epoch + 1
+        journal.put(journal.tables.leases, key, LeaseRecord(key, epoch, member, journal.now))
+        taken.append(Lease(key, epoch))
+    for owner, lanes in dead.items():
+        _declare_dead(journal, owner, member, lanes)
+    return taken
+
+
+def _declare_dead(journal: Journal, owner: MemberId, heir: MemberId, lanes: list[str]) -> None:
+    row = journal.tables.members.get(owner)
+    if row is not None:
+        journal.put(journal.tables.members, owner, replace(row, is_alive=False))
+    journal.record(
+        SYSTEM,
+        "member.declared-dead",
+        "",
+        subject=f"member {owner}",
+        after={"taken_over_by": heir, "leases": lanes},
+    )
+
+
+def release_leases(journal: Journal, fence: Fence) -> None:
+    """Free leases that are still ours at the epoch we know."""
+    for lease in fence.leases:
+        row = journal.tables.leases.get(lease.key)
+        if row is not None and (row.owner, row.epoch) == (fence.member, lease.epoch):
+            journal.put(journal.tables.leases, lease.key, replace(row, owner=None))
+
+
+def held_shards(journal: Journal, fence: Fence, lane: Lane) -> tuple[set[int], list[LeaseKey]]:
+    """Return the shards whose lane is ours, and the leases of the fence that are lost."""
+    alive = is_alive(journal, fence.member)
+    held: set[int] = set()
+    lost: list[LeaseKey] = []
+    for lease in fence.leases:
+        row = journal.tables.leases.get(lease.key)
+        is_ours = row is not None and (row.owner, row.epoch) == (fence.member, lease.epoch)
+        if not (alive and is_ours):
+            lost.append(lease.key)
+        elif lease.key.lane == lane:
+            held.add(lease.key.shard)
+    if lost:
+        journal.record(
+            SYSTEM,
+            "lease.refused",
+            "",
+            subject=f"member {fence.member}",
+            after={"leases": [f"{key.shard}/{key.lane}" for key in lost]},
+        )
+    return held, lost

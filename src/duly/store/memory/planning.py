@@ -1,0 +1,202 @@
+"""Orders about schedules, on the memory store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import schedule_facts
+from duly.domain.identity import ScheduleId, shard_of
+from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.runs import SkipRecord
+from duly.domain.schedules import ScheduleRecord
+from duly.domain.settling import Settlement, Skip, Template, count_between
+from duly.errors import Conflict
+from duly.store.dispatch import OwedRecord
+from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+
+if TYPE_CHECKING:
+    from duly.store.memory.tables import Journal
+
+
+def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedule:
+    """Create a schedule, or recognise the one that is there."""
+    tables = journal.tables
+    known = tables.schedules.get(command.id)
+    if known is None and (command.tenant, command.name) in tables.names:
+        known = tables.schedules[tables.names[command.tenant, command.name]]
+        _refuse_another(known, command)
+    if known is not None:
+        return CreatedSchedule(known, is_new=False)
+    record = _new_record(command, shard_of(command.id, tables.shards), journal.now)
+    journal.insert(tables.schedules, record.id, record)
+    journal.insert(tables.names, (record.tenant, record.name), record.id)
+    journal.insert(tables.definitions, (record.id, 1), command.definition)
+    journal.announce("schedule", record.id, command.pending.due_at)
+    journal.record(
+        command.actor,
+        "schedule.created",
+        record.tenant,
+        subject=record.name,
+        subject_id=record.id,
+        after=schedule_facts(record),
+    )
+    return CreatedSchedule(record, is_new=True)
+
+
+def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord | Stale:
+    """Apply a decided change, or say that it came too late."""
+    tables, change, now = journal.tables, command.change, journal.now
+    old = tables.schedules.get(command.id)
+    assert old is not None, "a schedule that was read does not vanish within its retention"
+    is_same = (old.version, old.pending) == (command.expected_version, command.expected_pending)
+    if not is_same or (change.before is not None and now >= change.before):
+        return Stale(old, now)
+    changed = _changed(old, command, now)
+    _take_name(journal, old, changed)
+    if change.definition is not None:
+        journal.insert(tables.definitions, (old.id, changed.version), change.definition)
+    if change.drops_owed:
+        _give_up_owed(journal, old)
+    changed = write_settlement(journal, changed, change.settlement, old.definition_number)
+    journal.put(tables.schedules, old.id, changed)
+    if changed.pending is not None:
+        journal.announce("schedule", old.id, changed.pending.due_at)
+    journal.record(
+        command.actor,
+        change.action,
+        old.tenant,
+        subject=changed.name,
+        subject_id=old.id,
+        before=schedule_facts(old),
+        after=schedule_facts(changed),
+    )
+    return changed
+
+
+def write_settlement(
+    journal: Journal, record: ScheduleRecord, settlement: Settlement, number: int
+) -> ScheduleRecord:
+    """Write runs, skips and what is owed; return the schedule as that leaves it."""
+    for planned in settlement.runs:
+        if not journal.make_run(record, number, planned):
+            continue
+        is_newest = record.last_for is None or record.last_for < planned.scheduled_for
+        record = replace(
+            record,
+            fires=record.fires + 1,
+            last_for=planned.scheduled_for if is_newest else record.last_for,
+            last_run=planned.run_id if is_newest else record.last_run,
+            last_fired_at=journal.now,
+        )
+    for skip in settlement.skips:
+        write_skip(journal, record.id, skip)
+    if settlement.owed is not None:
+        owed = settlement.owed
+        row = OwedRecord(owed=owed, shard=record.shard, created_at=journal.now)
+        journal.insert(journal.tables.owed, (owed.schedule_id, owed.first_for), row)
+    return record
+
+
+def write_skip(journal: Journal, schedule_id: ScheduleId, skip: Skip) -> None:
+    """Record a range of occurrences that are not run."""
+    row = SkipRecord(
+        schedule_id=schedule_id,
+        first_for=skip.first_for,
+        last_for=skip.last_for,
+        count=skip.count,
+        reason=skip.reason,
+        into=skip.into,
+        at=journal.now,
+    )
+    journal.insert(journal.tables.skips, (schedule_id, skip.first_for), row)
+
+
+def _new_record(command: CreateSchedule, shard: int, now: int) -> ScheduleRecord:
+    return ScheduleRecord(
+        id=command.id,
+        tenant=command.tenant,
+        name=command.name,
+        owner=command.owner,
+        declared_by=command.declared_by,
+        status=ScheduleStatus.ACTIVE,
+        version=1,
+        definition_number=1,
+        definition=command.definition,
+        shard=shard,
+        pending=command.pending,
+        held_for=None,
+        last_for=None,
+        last_run=None,
+        last_fired_at=None,
+        fires=0,
+        reason=None,
+        resume_at=None,
+        resume_missed=None,
+        status_before=None,
+        pruned_through=None,
+        created_at=now,
+        updated_at=now,
+        updated_by=command.actor.name,
+    )
+
+
+def _refuse_another(known: ScheduleRecord, command: CreateSchedule) -> None:
+    """Refuse a name that is taken by something else; the same thing again is no conflict."""
+    same = known.definition.to_json() == command.definition.to_json()
+    same = same and (known.owner, known.declared_by) == (command.owner, command.declared_by)
+    if not same:
+        raise Conflict(
+            "schedule",
+            command.name,
+            "exists with another definition",
+            "edit it, or choose another name",
+        )
+
+
+def _changed(old: ScheduleRecord, command: ChangeSchedule, now: int) -> ScheduleRecord:
+    change, version = command.change, old.version + 1
+    is_new = change.definition is not None
+    return replace(
+        old,
+        name=old.name if change.name is None else change.name,
+        owner=old.owner if change.owner is None else change.owner,
+        declared_by=old.declared_by if change.declared_by is None else change.declared_by,
+        status=change.status,
+        version=version,
+        definition_number=version if is_new else old.definition_number,
+        definition=old.definition if change.definition is None else change.definition,
+        pending=change.pending,
+        held_for=change.held_for,
+        reason=change.reason,
+        resume_at=change.resume_at,
+        resume_missed=change.resume_missed,
+        status_before=change.status_before,
+        updated_at=now,
+        updated_by=command.actor.name,
+    )
+
+
+def _take_name(journal: Journal, old: ScheduleRecord, new: ScheduleRecord) -> None:
+    """Free the old name and take the new one; a deleted schedule holds none."""
+    names = journal.tables.names
+    if names.get((old.tenant, old.name)) == old.id:
+        journal.remove(names, (old.tenant, old.name))
+    if new.status is ScheduleStatus.DELETED:
+        return
+    if (new.tenant, new.name) in names:
+        remedy = "rename the other one, or choose another name"
+        raise Conflict("schedule", new.name, "is the name of another schedule", remedy)
+    journal.insert(names, (new.tenant, new.name), new.id)
+
+
+def _give_up_owed(journal: Journal, record: ScheduleRecord) -> None:
+    tables = journal.tables
+    for key in [key for key in tables.owed if key[0] == record.id]:
+        owed = tables.owed[key].owed
+        definition = tables.definitions[record.id, owed.definition_number]
+        template = Template(record.id, owed.definition_number, definition)
+        count = count_between(template, owed.first_for, owed.last_for)
+        journal.remove(tables.owed, key)
+        skip = Skip(owed.first_for, owed.last_for, count, SkipReason.DELETED)
+        write_skip(journal, record.id, skip)

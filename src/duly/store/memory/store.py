@@ -1,0 +1,344 @@
+"""The memory store as one object: takes the lock, opens a journal, carries an operation out."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from duly.store.memory import (
+    delayed,
+    firing,
+    ownership,
+    planning,
+    reading,
+    retention,
+    soundness,
+)
+from duly.store.memory.tables import Journal, Tables
+from duly.store.memory.transaction import MemoryTransaction
+from duly.store.memory.wakeups import LocalWakeups
+from duly.store.reading import Seen
+from duly.store.schema import Finding, Migration, SchemaStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from duly.clock import Clock
+    from duly.domain.audit import AuditEntry
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store import dispatch as port
+    from duly.store.planning import (
+        AddedRun,
+        AddRuns,
+        CancelDelayed,
+        ChangeSchedule,
+        CreatedSchedule,
+        CreateSchedule,
+        MoveDelayed,
+        Stale,
+        Transaction,
+    )
+    from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
+
+T = TypeVar("T")
+
+
+class MemoryStore:
+    """A store in this process: every operation alone, one after the other."""
+
+    def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:
+        self.name = name
+        self.tables = Tables(shards)
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._places: dict[str, LocalWakeups] = {}
+
+    def close(self) -> None:
+        """Nothing is held outside of this object."""
+
+    def _write(self, operation: Callable[[Journal], T]) -> T:
+        """Carry an operation out: all of it, or nothing."""
+        with self._lock:
+            journal = Journal(self.tables, self._clock.now_us())
+            try:
+                result = operation(journal)
+            except BaseException:
+                journal.undo()
+                raise
+            self._wake(journal.announced)
+        return result
+
+    def _read(self, operation: Callable[[Journal], T]) -> T:
+        with self._lock:
+            return operation(Journal(self.tables, self._clock.now_us()))
+
+    def _within(self, within: Transaction | None, operation: Callable[[Journal], T]) -> T:
+        if within is None:
+            return self._write(operation)
+        assert isinstance(within, MemoryTransaction), "a transaction of this store"
+        with self._lock:
+            return within.run(operation)
+
+    def _wake(self, announced: Sequence[int]) -> None:
+        if not announced:
+            return
+        for address in self.tables.wake_addresses.values():
+            place = self._places.get(address)
+            if place is not None:
+                place.wake()
+
+    # Planning
+
+    def create_schedule(
+        self, command: CreateSchedule, within: Transaction | None = None
+    ) -> CreatedSchedule:
+        """Create a schedule, or recognise the one that is there."""
+        return self._within(within, lambda journal: planning.create_schedule(journal, command))
+
+    def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
+        """Apply a decided change, or say that it came too late."""
+        return self._write(lambda journal: planning.change_schedule(journal, command))
+
+    def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
+        """Make runs, all or none."""
+        # However late a lent transaction commits, an instant is meant as of this call.
+        as_of = self._clock.now_us()
+        return self._within(within, lambda journal: delayed.add_runs(journal, command, as_of))
+
+    def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
+        """Move a pending run to another instant."""
+        return self._write(lambda journal: delayed.move_delayed(journal, command))
+
+    def cancel_delayed(self, command: CancelDelayed) -> RunRecord:
+        """Cancel a pending run, on record."""
+
+        def cancel(journal: Journal) -> RunRecord:
+            run_id = delayed.cancel_delayed(journal, command)
+            return reading.run_record(journal, self.tables.runs[run_id])
+
+        return self._write(cancel)
+
+    def register_tasks(self, names: Sequence[str]) -> None:
+        """Remember the names of tasks."""
+
+        def register(journal: Journal) -> None:
+            for name in names:
+                journal.put(self.tables.tasks, name, journal.now)
+
+        self._write(register)
+
+    @contextmanager
+    def transaction(self, limit_us: int) -> Iterator[MemoryTransaction]:
+        """Lend a transaction: what is done with it is written at its end, or not at all."""
+        lent = MemoryTransaction(self.tables, self._clock, limit_us)
+        announced: list[int] = []
+        try:
+            yield lent
+            with self._lock:
+                announced = lent.commit()
+        finally:
+            with self._lock:
+                lent.close()
+        self._wake(announced)
+
+    # Dispatch
+
+    def wakeups(self) -> LocalWakeups:
+        """Return a new place to wait at."""
+        with self._lock:
+            place = LocalWakeups(f"local:{len(self._places) + 1}")
+            self._places[place.address] = place
+        return place
+
+    def join(self, command: port.Join) -> tuple[port.MemberId, int]:
+        """Register a member under a fresh id."""
+        return self._write(lambda journal: (ownership.join(journal, command), journal.now))
+
+    def renew(self, command: port.Renew) -> port.Renewal:
+        """Extend a membership that still holds."""
+        return self._write(lambda journal: ownership.renew(journal, command))
+
+    def leave(self, member: port.MemberId) -> None:
+        """End a membership."""
+        self._write(lambda journal: ownership.leave(journal, member))
+
+    def acquire_leases(
+        self, member: port.MemberId, wanted: Sequence[port.LeaseKey]
+    ) -> list[port.Lease]:
+        """Take leases that nobody alive owns."""
+        return self._write(lambda journal: ownership.acquire_leases(journal, member, wanted))
+
+    def release_leases(self, fence: port.Fence) -> None:
+        """Give up leases."""
+        self._write(lambda journal: ownership.release_leases(journal, fence))
+
+    def load_timers(self, command: port.LoadTimers) -> port.LoadedTimers:
+        """Read timers in order of due."""
+        return self._read(lambda journal: firing.load_timers(journal, command))
+
+    def start_of_arrivals(self) -> port.ArrivalsCursor:
+        """Return a cursor at the present end of the feed."""
+        return self._read(firing.start_of_arrivals)
+
+    def read_arrivals(self, cursor: port.ArrivalsCursor, shards: Sequence[int]) -> port.Arrivals:
+        """Read what was announced since the cursor."""
+        return self._read(lambda journal: firing.read_arrivals(journal, cursor, shards))
+
+    def read_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> Mapping[tuple[ScheduleId, int], Definition]:
+        """Read definitions."""
+        known = self.tables.definitions
+        return self._read(lambda _: {key: known[key] for key in keys if key in known})
+
+    def fire_timers(self, command: port.FireTimers) -> port.Fired:
+        """Fire a batch under one fence."""
+        return self._write(lambda journal: firing.fire_timers(journal, command))
+
+    def load_owed(self, shards: Sequence[int], limit: int) -> list[port.OwedRecord]:
+        """Read ranges that are owed, oldest first."""
+        return self._read(lambda journal: firing.load_owed(journal, shards, limit))
+
+    def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
+        """Settle a part of a range."""
+        return self._write(lambda journal: firing.drain_owed(journal, command))
+
+    def due_resumes(self, limit: int) -> list[ScheduleId]:
+        """Read paused schedules whose time to resume has come."""
+
+        def read(journal: Journal) -> list[ScheduleId]:
+            due = [
+                record
+                for record in self.tables.schedules.values()
+                if record.status == "paused"
+                and record.resume_at is not None
+                and record.resume_at <= journal.now
+            ]
+            due.sort(key=lambda record: (record.resume_at, record.id))
+            return [record.id for record in due[:limit]]
+
+        return self._read(read)
+
+    def note_tzdata(self, release: str) -> bool:
+        """Remember the release of time-zone rules; False if a newer one is known."""
+
+        def note(journal: Journal) -> bool:
+            if release < self.tables.cluster["tzdata"]:
+                return False
+            journal.put(self.tables.cluster, "tzdata", release)
+            return True
+
+        return self._write(note)
+
+    def prune(self, command: port.Prune) -> port.Pruned:
+        """Remove history that is past its retention."""
+        return self._write(lambda journal: retention.prune(journal, command))
+
+    # Reading
+
+    def now(self) -> int:
+        """Return the store's clock."""
+        return self._clock.now_us()
+
+    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+        """Return a schedule, deleted or not."""
+
+        def read(journal: Journal) -> Seen | None:
+            record = self.tables.schedules.get(schedule_id)
+            return None if record is None else Seen(record, journal.now)
+
+        return self._read(read)
+
+    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+        """Return the schedule of a name."""
+        return self._read(lambda journal: reading.find_schedule(journal, tenant, name))
+
+    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
+        """Return schedules in order."""
+        return self._read(lambda journal: reading.list_schedules(journal, command))
+
+    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        return self._read(lambda _: self.tables.definitions.get((schedule_id, number)))
+
+    def get_run(self, run_id: RunId) -> RunRecord | None:
+        """Return a run."""
+        return self._read(lambda journal: reading.get_run(journal, run_id))
+
+    def list_runs(self, command: RunFilter) -> list[RunRecord]:
+        """Return runs, newest first."""
+        return self._read(lambda journal: reading.list_runs(journal, command))
+
+    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+        """Return a pending delayed run by its id."""
+        return self._read(lambda _: self.tables.delayed.get(run_id))
+
+    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
+        """Return the pending delayed run of a key."""
+
+        def read(_: Journal) -> DelayedRecord | None:
+            run_id = self.tables.keys.get((tenant, key))
+            return None if run_id is None else self.tables.delayed[run_id]
+
+        return self._read(read)
+
+    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due."""
+
+        def read(_: Journal) -> list[DelayedRecord]:
+            found = [row for row in self.tables.delayed.values() if row.tenant == tenant]
+            return sorted(found, key=lambda row: (row.due_at, row.id))[:limit]
+
+        return self._read(read)
+
+    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+        """Return what was skipped, newest first."""
+
+        def read(_: Journal) -> list[SkipRecord]:
+            found = [row for row in self.tables.skips.values() if row.schedule_id == schedule_id]
+            return sorted(found, key=lambda row: row.first_for, reverse=True)[:limit]
+
+        return self._read(read)
+
+    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first."""
+
+        def read(_: Journal) -> list[Owed]:
+            rows = [row.owed for row in self.tables.owed.values()]
+            found = [owed for owed in rows if owed.schedule_id == schedule_id]
+            return sorted(found, key=lambda owed: owed.first_for)
+
+        return self._read(read)
+
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+        """Say what is known about each occurrence."""
+        return self._read(lambda journal: reading.judge(journal, schedule_id, instants))
+
+    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
+        """Return audit entries, newest first."""
+        return self._read(lambda journal: reading.list_audit(journal, command))
+
+    def list_tasks(self) -> list[str]:
+        """Return the names of tasks, sorted."""
+        return self._read(lambda _: sorted(self.tables.tasks))
+
+    def status(self) -> StoreStatus:
+        """Return the state of the store."""
+        return self._read(reading.status)
+
+    # Schema
+
+    def schema_status(self) -> SchemaStatus:
+        """Say that there is nothing to migrate."""
+        return SchemaStatus(self.name, (), (), (), is_usable=True, problem=None)
+
+    def migrate(self, *, phase: str | None = None) -> list[Migration]:
+        """Do nothing: what is in memory is of this version."""
+        return []
+
+    def check(self) -> list[Finding]:
+        """Look for what must never be."""
+        return self._read(soundness.check)

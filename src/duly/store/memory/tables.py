@@ -1,0 +1,247 @@
+"""The memory store's tables, and the journal that undoes what a failed operation has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from duly.domain.audit import Actor, AuditEntry
+from duly.domain.identity import shard_of
+from duly.domain.literals import Lane, Origin
+from duly.store.dispatch import LeaseKey, LeaseRecord, Member, OwedRecord, Timer, TimerKind
+from duly.store.planning import NEAR_US
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.literals import RunState
+    from duly.domain.runs import DelayedRecord, SkipRecord
+    from duly.domain.schedules import Call, Definition, ScheduleRecord
+    from duly.domain.settling import PlannedRun
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ABSENT: Any = object()
+OCCURRENCE_ORIGINS = frozenset((Origin.SCHEDULE, Origin.CATCH_UP, Origin.BACKFILL))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run as it is written, once."""
+
+    id: RunId
+    tenant: str
+    schedule_id: ScheduleId | None
+    definition_number: int | None
+    key: str | None
+    call: Call | None
+    """None for a run of a schedule: its definition has it."""
+    origin: Origin
+    lane: Lane
+    scheduled_for: int
+    not_before: int
+    window_from: int | None
+    created_at: int
+    fired_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a run; one for each, at most."""
+
+    state: RunState
+    reason: str | None
+    finished_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The announcement of a timer that was written near its due."""
+
+    kind: TimerKind
+    ref: bytes
+    at: int
+
+
+@dataclass
+class Tables:
+    """Everything that is stored. Writes go through a journal."""
+
+    shards: int
+    schedules: dict[ScheduleId, ScheduleRecord] = field(default_factory=dict)
+    definitions: dict[tuple[ScheduleId, int], Definition] = field(default_factory=dict)
+    names: dict[tuple[str, str], ScheduleId] = field(default_factory=dict)
+    delayed: dict[RunId, DelayedRecord] = field(default_factory=dict)
+    keys: dict[tuple[str, str], RunId] = field(default_factory=dict)
+    runs: dict[RunId, RunRow] = field(default_factory=dict)
+    ready: dict[RunId, int] = field(default_factory=dict)
+    outcomes: dict[RunId, Outcome] = field(default_factory=dict)
+    skips: dict[tuple[ScheduleId, int], SkipRecord] = field(default_factory=dict)
+    owed: dict[tuple[ScheduleId, int], OwedRecord] = field(default_factory=dict)
+    members: dict[int, Member] = field(default_factory=dict)
+    wake_addresses: dict[int, str] = field(default_factory=dict)
+    leases: dict[LeaseKey, LeaseRecord] = field(default_factory=dict)
+    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    audit: dict[int, AuditEntry] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    cluster: dict[str, Any] = field(default_factory=dict)
+
+    # Numbers are taken and never given back, as a database's sequences are.
+    member_number: int = 0
+    arrival_number: int = 0
+    open_arrivals: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Begin with free leases."""
+        self.cluster |= {"tzdata": "", "incarnation": 1}
+        for shard in range(self.shards):
+            for lane in Lane:
+                key = LeaseKey(shard, lane)
+                self.leases[key] = LeaseRecord(key, 0, None, None)
+
+    def timer(self, kind: TimerKind, ref: bytes) -> Timer | None:
+        """Return what is pending for a schedule or a delayed run, if anything."""
+        if kind == "schedule":
+            record = self.schedules.get(ref)  # type: ignore[call-overload]
+            return None if record is None else schedule_timer(record)
+        delayed = self.delayed.get(ref)  # type: ignore[call-overload]
+        return None if delayed is None else delayed_timer(delayed, self.shards)
+
+
+def schedule_timer(record: ScheduleRecord) -> Timer | None:
+    """Return the one timer of a schedule."""
+    if record.pending is None:
+        return None
+    return Timer(
+        kind="schedule",
+        ref=record.id,
+        shard=record.shard,
+        due_at=record.pending.due_at,
+        scheduled_for=record.pending.scheduled_for,
+        generation=record.version,
+        definition_number=record.definition_number,
+    )
+
+
+def delayed_timer(record: DelayedRecord, shards: int) -> Timer:
+    """Return the timer of a delayed run."""
+    return Timer(
+        kind="delayed",
+        ref=record.id,
+        shard=shard_of(record.id, shards),
+        due_at=record.due_at,
+        scheduled_for=record.due_at,
+        generation=record.generation,
+        definition_number=0,
+    )
+
+
+class Journal:
+    """One transaction: writes what it is told, remembers how to undo it, and knows the time."""
+
+    def __init__(self, tables: Tables, now: int, reserved: list[int] | None = None) -> None:
+        self.tables = tables
+        self.now = now
+        self.announced: list[int] = []
+        self._reserved = reserved or []
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def put(self, table: dict[K, V], key: K, value: V) -> None:
+        """Insert or replace a row."""
+        self._undo.append((table, key, table.get(key, _ABSENT)))
+        table[key] = value
+
+    def insert(self, table: dict[K, V], key: K, value: V) -> None:
+        """Insert a row that must not be there."""
+        assert key not in table, f"{key!r} is there already"
+        self.put(table, key, value)
+
+    def remove(self, table: dict[K, V], key: K) -> None:
+        """Delete a row, if it is there."""
+        if key in table:
+            self._undo.append((table, key, table.pop(key)))
+
+    def undo(self) -> None:
+        """Put everything back as it was."""
+        while self._undo:
+            table, key, before = self._undo.pop()
+            if before is _ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = before
+
+    def announce(self, kind: TimerKind, ref: bytes, due_at: int) -> None:
+        """Put a timer on the arrivals feed, if it falls due soon."""
+        if due_at - self.now > NEAR_US:
+            return
+        if self._reserved:
+            number = self._reserved.pop(0)
+        else:
+            self.tables.arrival_number += 1
+            number = self.tables.arrival_number
+        self.announced.append(number)
+        self.put(self.tables.arrivals, number, Arrival(kind, ref, self.now))
+
+    def record(  # noqa: PLR0913 - the parts of an audit entry
+        self,
+        actor: Actor,
+        action: str,
+        tenant: str,
+        *,
+        subject: str,
+        subject_id: bytes | None = None,
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Write an audit entry, in this transaction."""
+        number = len(self.tables.audit) + 1
+        entry = AuditEntry(
+            number=number,
+            at=self.now,
+            actor=actor,
+            action=action,
+            tenant=tenant,
+            subject=subject,
+            subject_id=subject_id,
+            before=before,
+            after=after,
+        )
+        self.insert(self.tables.audit, number, entry)
+
+    def make_run(self, record: ScheduleRecord, number: int, planned: PlannedRun) -> bool:
+        """Make the run of an occurrence and queue it; False if it exists already."""
+        tables = self.tables
+        assert planned.not_before <= self.now, "never early"
+        assert planned.scheduled_for <= planned.not_before, "jitter only delays"
+        if planned.run_id in tables.runs:
+            return False
+        row = RunRow(
+            id=planned.run_id,
+            tenant=record.tenant,
+            schedule_id=record.id,
+            definition_number=number,
+            key=None,
+            call=None,
+            origin=planned.origin,
+            lane=planned.lane,
+            scheduled_for=planned.scheduled_for,
+            not_before=planned.not_before,
+            window_from=self._ran_before(record, planned.scheduled_for),
+            created_at=self.now,
+            fired_at=self.now,
+        )
+        self.insert(tables.runs, row.id, row)
+        self.insert(tables.ready, row.id, row.not_before)
+        return True
+
+    def _ran_before(self, record: ScheduleRecord, scheduled_for: int) -> int | None:
+        """Return the last occurrence before one that was run."""
+        if record.last_for is None or record.last_for < scheduled_for:
+            return record.last_for
+        earlier = [
+            row.scheduled_for
+            for row in self.tables.runs.values()
+            if row.schedule_id == record.id
+            and row.origin in OCCURRENCE_ORIGINS
+            and row.scheduled_for < scheduled_for
+        ]
+        return max(earlier, default=None)

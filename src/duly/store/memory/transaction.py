@@ -1,0 +1,78 @@
+"""A lent transaction on the memory store: buffered, and written whole when it commits.
+
+Like one on a server, it may stay open while others go on. Its announcements get their numbers when
+they are made and become visible at the commit, which is what makes a high-water mark lose them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from duly.errors import StoreUnavailable, UsageError
+from duly.store.memory.tables import Journal, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly.clock import Clock
+
+T = TypeVar("T")
+
+
+class MemoryTransaction:
+    """Operations to be carried out together at the commit."""
+
+    def __init__(self, tables: Tables, clock: Clock, limit_us: int) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._began_at = clock.now_us()
+        self._deadline_us = clock.monotonic_us() + limit_us
+        self._operations: list[Callable[[Journal], object]] = []
+        self._reserved: list[int] = []
+        self.is_open = True
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Refuse: there are no tables of the caller's in memory."""
+        remedy = "use a sqlite:/// store to keep your own tables beside Duly's"
+        raise UsageError("sql", sql, "can't be run on the memory store", remedy)
+
+    def run(self, operation: Callable[[Journal], T]) -> T:
+        """Try an operation on top of those before it; keep it for the commit, undo the trial."""
+        self._refuse_late()
+        journal = Journal(self._tables, self._clock.now_us(), list(self._reserved))
+        try:
+            for earlier in self._operations:
+                earlier(journal)
+            result = operation(journal)
+        finally:
+            journal.undo()
+        self._operations.append(operation)
+        self._reserved = journal.announced
+        self._tables.open_arrivals.update(self._reserved)
+        return result
+
+    def commit(self) -> list[int]:
+        """Carry everything out, or nothing; return what was announced."""
+        self._refuse_late()
+        journal = Journal(self._tables, self._clock.now_us(), list(self._reserved))
+        try:
+            for operation in self._operations:
+                operation(journal)
+        except BaseException:
+            journal.undo()
+            raise
+        return journal.announced
+
+    def close(self) -> None:
+        """Let go of the numbers that were reserved."""
+        self.is_open = False
+        self._tables.open_arrivals.difference_update(self._reserved)
+
+    def _refuse_late(self) -> None:
+        if self.is_open and self._clock.monotonic_us() <= self._deadline_us:
+            return
+        raise StoreUnavailable(
+            "memory",
+            "the transaction was open for longer than its limit and has been undone",
+            "do the slow part before it, or give a larger limit",
+        )
