@@ -29,6 +29,8 @@ WRONG_IMPORTS = [
     ("almanac/fetches", "import urllib.request", "duly.almanac.fetches -> urllib"),
     ("cli/strays", "import zoneinfo", "duly.cli.strays -> zoneinfo"),
     ("domain/circles", "from duly import UsageError", "duly.domain.circles -> duly ("),
+    ("engine/knows", "import duly.store.sqlite", "duly.engine.knows -> duly.store.sqlite"),
+    ("store/leans", "import duly.testing", "duly.store.leans -> duly.testing"),
     ("unplaced", "NUMBER = 1", "- duly.unplaced"),
 ]
 SECOND_CLOCKS = [
@@ -42,6 +44,7 @@ SECOND_CLOCKS = [
 DRAWS = [
     ("domain/draws", "import random\nDRAW = random.random()", "`random.random` is banned"),
     ("domain/named", "from uuid import uuid4\nNAME = uuid4()", "`uuid.uuid4` is banned"),
+    ("store/rolls", "from os import urandom\nDRAW = urandom(8)", "`os.urandom` is banned"),
 ]
 UNTIDY = [
     ("domain/first", "JobQueue = list", "use task, schedule or run"),
@@ -128,6 +131,8 @@ def test_an_import_in_the_wrong_direction_is_refused(house):
         "The domain performs no IO BROKEN",
         "The almanac reads data and nothing else BROKEN",
         "Only the almanac knows where facts about the world come from BROKEN",
+        "Only the composition root knows a concrete store BROKEN",
+        "Shipped code does without the testing kit BROKEN",
         "Nobody inside comes in by the front door BROKEN",
     ]
 

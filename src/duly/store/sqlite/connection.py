@@ -1,0 +1,242 @@
+"""Connections to one SQLite file: how they are opened, and shared between threads.
+
+One connection writes, under a lock; readers have their own, so that nobody who looks waits for
+somebody who writes. A connection must not be carried across a fork: a child process opens a store
+of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from duly.errors import StoreUnavailable, UsageError
+from duly.store.sqlite.failures import failure, refuse_old_sqlite
+from duly.store.sqlite.schema import create_if_empty, known_migrations, require_usable
+from duly.store.sqlite.work import Look, Work, begin_work, end_work
+from duly.store.wakeups import SECOND_US, wake_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.clock import Clock
+    from duly.store.schema import Migration
+
+BUSY_TIMEOUT_US = 5 * SECOND_US
+READERS_MAX = 8
+CHECKPOINT_PAGES = 10_000
+"""How long the log may grow before it is folded into the file: a longer one is folded less often,
+which is what a busy dispatcher waits for."""
+
+WRITER_CACHE_KIB = 65_536
+READER_CACHE_KIB = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteSettings:
+    """How a file is used; the defaults suit a dispatcher."""
+
+    busy_timeout_us: int = BUSY_TIMEOUT_US
+    """How long to wait for other programs that write."""
+    migrations: tuple[Migration, ...] = field(default_factory=known_migrations)
+    """The schema that this program knows."""
+
+
+class Connections:
+    """The connections of one store object: one that writes, some that read, one that is lent."""
+
+    def __init__(self, path: Path, clock: Clock, settings: SqliteSettings) -> None:
+        # Absolute, because connections are opened later too, wherever the program has gone by then.
+        self.path = path.absolute()
+        self.name = f"sqlite:///{path}"
+        self.clock = clock
+        self.settings = settings
+        self._schema_number = max(migration.number for migration in settings.migrations)
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+        """The thread that has a transaction lent to it."""
+        self._writer: apsw.Connection | None = None
+        self._idle_readers: list[apsw.Connection] = []
+        self._is_usable = False
+        self._is_closed = False
+        self._has_waited = False
+        refuse_old_sqlite(apsw.sqlite_lib_version(), self.name)
+
+    def create(self, shards: int) -> None:
+        """Give an empty file its schema; leave any other alone."""
+        with self.failures(), self._locked():
+            create_if_empty(self._open_writer(), self.settings.migrations, self.clock, shards)
+
+    def close(self) -> None:
+        """Close every connection; whatever was committed stays."""
+        with self._lock:
+            self._is_closed = True
+            writer, self._writer = self._writer, None
+            readers, self._idle_readers = self._idle_readers, []
+        for connection in (*readers, writer):
+            if connection is not None:
+                connection.close()
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Say what an error of SQLite's means."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise failure(error, self.name, self.path) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Work]:
+        """Open a short transaction: it commits, or nothing of it happens."""
+        asked_at = self.clock.monotonic_us()
+        with self.failures(), self._locked():
+            connection = self._open_writer()
+            with self.immediate(connection, asked_at) as work:
+                yield work
+        wake_all(work.wakes)
+
+    @contextmanager
+    def immediate(self, connection: apsw.Connection, asked_at: int) -> Iterator[Work]:
+        """Begin with the write lock, so that what is read stays true until the commit."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            # Others could not renew either while somebody held the lock for so long.
+            self._has_waited = True
+            raise
+        try:
+            self._require_usable(connection)
+            waited_us = self.clock.monotonic_us() - asked_at
+            work = begin_work(connection, self.clock, waited_us, has_failed=self._has_waited)
+            if work.program_min > self._schema_number:
+                # Somebody has migrated it since we looked.
+                require_usable(connection, self.settings.migrations, self.name)
+            yield work
+            end_work(work)
+            connection.execute("COMMIT")
+        except BaseException:
+            roll_back(connection)
+            raise
+        self._has_waited = False
+
+    @contextmanager
+    def raw(self) -> Iterator[apsw.Connection]:
+        """Lend the writing connection without a transaction, for migrations and checks."""
+        with self.failures(), self._locked():
+            connection = self._open_writer()
+            try:
+                yield connection
+            finally:
+                roll_back(connection)
+
+    @contextmanager
+    def read(self, *, is_any_age: bool = False) -> Iterator[Look]:
+        """Open a snapshot; it waits for nobody. Of any schema, when that is what is looked at."""
+        with self.failures():
+            connection = self._borrow_reader()
+            try:
+                connection.execute("BEGIN")
+                if not is_any_age:
+                    self._require_usable(connection)
+                yield Look(connection, self.clock.now_us())
+            except BaseException:
+                connection.close(force=True)
+                raise
+            self._give_back(connection)
+
+    @contextmanager
+    def lend(self) -> Iterator[apsw.Connection]:
+        """Keep other threads of this object from writing, and open a connection to be lent."""
+        with self.failures(), self._locked():
+            connection = self._open()
+            self._holder = threading.get_ident()
+            try:
+                yield connection
+            finally:
+                self._holder = None
+                connection.close(force=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._holder == threading.get_ident():
+            remedy = "pass the transaction along, or leave it first"
+            raise UsageError("within", None, "is missing: this thread is in a transaction", remedy)
+        if not self._lock.acquire(timeout=self.settings.busy_timeout_us / SECOND_US):
+            self._has_waited = True
+            problem = "is kept busy by another thread of this program"
+            raise StoreUnavailable(self.name, problem, "try again, or keep transactions short")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _require_usable(self, connection: apsw.Connection) -> None:
+        if not self._is_usable:
+            require_usable(connection, self.settings.migrations, self.name)
+            self._is_usable = True
+
+    def _borrow_reader(self) -> apsw.Connection:
+        # The list's own operations are atomic; no lock, so that a reader never waits for a writer.
+        with suppress(IndexError):
+            return self._idle_readers.pop()
+        connection = self._open()
+        connection.pragma("query_only", 1)
+        connection.pragma("cache_size", -READER_CACHE_KIB)
+        return connection
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        # What was read stands, even if a damaged file lets its snapshot not end well.
+        roll_back(connection)
+        has_room = len(self._idle_readers) < READERS_MAX
+        if self._is_closed or not has_room or connection.in_transaction:
+            connection.close(force=True)
+        else:
+            self._idle_readers.append(connection)
+
+    def _open_writer(self) -> apsw.Connection:
+        if self._writer is not None and self._writer.readonly("main"):
+            # It was opened while the file could not be written to; that may be over.
+            self._writer.close(True)
+            self._writer = None
+        if self._writer is None:
+            self._writer = self._open()
+        return self._writer
+
+    def _open(self) -> apsw.Connection:
+        if self._is_closed:
+            raise StoreUnavailable(self.name, "has been closed", "open it again")
+        connection = apsw.Connection(str(self.path))
+        try:
+            connection.set_busy_timeout(self.settings.busy_timeout_us // 1000)
+            mode = connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
+            connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+            connection.pragma("cache_size", -WRITER_CACHE_KIB)
+        except BaseException:
+            connection.close(force=True)
+            raise
+        if mode != "wal":
+            connection.close(force=True)
+            problem = "lies on a file system without shared memory"
+            raise StoreUnavailable(self.name, problem, "keep the file on a local disk")
+        return connection
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """Undo whatever is open; some failures have undone it already."""
+    if connection.in_transaction:
+        with suppress(apsw.Error):
+            connection.execute("ROLLBACK")
+
+
+def read_path(path: Path | str) -> Path:
+    """Return the file that is meant; refuse what names none."""
+    if not str(path) or str(path) == ":memory:":
+        remedy = "name a file; to keep nothing, use the memory store"
+        raise UsageError("path", str(path), "is not a file", remedy)
+    return Path(path)

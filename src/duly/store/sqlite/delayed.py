@@ -1,0 +1,243 @@
+"""Orders about single runs: at once or later, moving and cancelling what is pending."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import delayed_facts
+from duly.domain.identity import identity_text, shard_of
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import Origin, RunState
+from duly.domain.runs import DelayedRecord, RunRecord
+from duly.errors import Conflict, NotFound, UsageError
+from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.sqlite import rows
+from duly.store.sqlite.settlements import write_runs
+from duly.store.sqlite.work import Subject
+
+if TYPE_CHECKING:
+    import apsw
+
+    from duly.domain.audit import Actor
+    from duly.domain.identity import RunId
+    from duly.store.sqlite.work import Work
+
+DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?"
+DELAYED_BY_KEY = f"{rows.DELAYED} WHERE tenant = ? AND key = ?"
+RUN_BY_ID = f"{rows.RUN} WHERE r.id = ?"
+NEWEST_RUN_BY_KEY = f"""{rows.RUN} WHERE r.tenant = ? AND r.key = ?
+ORDER BY r.created_at DESC, r.id DESC LIMIT 1"""
+DUE_OF_RUN = "SELECT not_before FROM duly_runs WHERE id = ?"
+INSERT_DELAYED = """
+INSERT INTO duly_delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
+    schedule_id, definition_number, shard, due_at, generation, fingerprint, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)"""
+INSERT_TIMER = "INSERT INTO duly_timers (shard, due_at, ref, generation) VALUES (?, ?, ?, ?)"
+DELETE_TIMER = """
+DELETE FROM duly_timers WHERE shard = ? AND due_at = ? AND ref = ? AND generation = ?"""
+MOVE_DELAYED = "UPDATE duly_delayed SET due_at = ?, generation = ? WHERE id = ? AND generation = ?"
+DELETE_DELAYED = "DELETE FROM duly_delayed WHERE id = ?"
+# A run that never became visible: it was ended while it was pending.
+INSERT_CLOSED = """
+INSERT INTO duly_runs (id, tenant, schedule_id, definition_number, key, task, arguments, queue,
+    priority, origin, lane, scheduled_for, not_before, created_at)
+SELECT id, tenant, schedule_id, definition_number, key, task, arguments, queue, priority, origin,
+    lane, due_at, due_at, created_at
+FROM duly_delayed WHERE id = ?"""
+INSERT_OUTCOME = """
+INSERT INTO duly_outcomes (run_id, state, reason, finished_at) VALUES (?, ?, ?, ?)"""
+
+
+def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
+    """Make runs, all or none."""
+    return [_add_run(work, run, command.actor) for run in command.runs]
+
+
+def move_delayed(work: Work, command: MoveDelayed) -> DelayedRecord:
+    """Move a pending run to another instant."""
+    old = _find(work.connection, command)
+    if isinstance(old, RunRecord):
+        raise _over(command, old)
+    due_at = _due_of(command, work.now)
+    assert due_at is not None, "a move says where to"
+    new = replace(old, due_at=due_at, generation=old.generation + 1)
+    shard = shard_of(old.id, work.shards)
+    connection = work.connection
+    connection.execute(MOVE_DELAYED, (due_at, new.generation, old.id, old.generation))
+    connection.execute(DELETE_TIMER, (shard, old.due_at, old.id, old.generation))
+    connection.execute(INSERT_TIMER, (shard, due_at, old.id, new.generation))
+    work.announce("delayed", old.id, due_at, shard)
+    before, after = delayed_facts(old), delayed_facts(new)
+    work.record(command.actor, "delayed.moved", _subject(old, before, after))
+    return new
+
+
+def cancel_delayed(work: Work, command: CancelDelayed) -> RunRecord:
+    """Cancel a pending run; one that is already cancelled stays so."""
+    old = _find(work.connection, command)
+    if isinstance(old, DelayedRecord):
+        _close(work, old, RunState.CANCELLED, command.actor)
+        closed = read_run(work.connection, old.id)
+        assert closed is not None, "a cancelled run keeps its record"
+        return closed
+    if old.state is RunState.CANCELLED:
+        return old
+    raise _over(command, old)
+
+
+def read_run(connection: apsw.Connection, run_id: RunId) -> RunRecord | None:
+    """Return a run."""
+    row = connection.execute(RUN_BY_ID, (run_id,)).fetchone()
+    return None if row is None else rows.run_record(row)
+
+
+def read_delayed(connection: apsw.Connection, run_id: RunId) -> DelayedRecord | None:
+    """Return a pending delayed run by its id."""
+    row = connection.execute(DELAYED_BY_ID, (run_id,)).fetchone()
+    return None if row is None else rows.delayed_record(row)
+
+
+def find_delayed(connection: apsw.Connection, tenant: str, key: str) -> DelayedRecord | None:
+    """Return the pending delayed run of a key."""
+    row = connection.execute(DELAYED_BY_KEY, (tenant, key)).fetchone()
+    return None if row is None else rows.delayed_record(row)
+
+
+def _add_run(work: Work, new: NewRun, actor: Actor) -> AddedRun:
+    known = _known(work.connection, new)
+    if known is not None:
+        return known
+    if new.key is not None:
+        pending = find_delayed(work.connection, new.tenant, new.key)
+        if pending is not None:
+            if pending.fingerprint == new.fingerprint and not new.replaces:
+                return AddedRun(pending.id, pending.due_at, is_new=False)
+            if not new.replaces:
+                remedy = "move or cancel it, or give replace=True"
+                raise Conflict("key", new.key, "is pending with another request", remedy)
+            _close(work, pending, RunState.REPLACED, actor)
+    due_at = _due_of(new, work.now)
+    if due_at is None or due_at <= work.now:
+        return _run_at_once(work, new, work.now if due_at is None else due_at, actor)
+    _insert_delayed(work, new, due_at)
+    return AddedRun(new.id, due_at, is_new=True)
+
+
+def _known(connection: apsw.Connection, new: NewRun) -> AddedRun | None:
+    """Return what a request that was made before has become."""
+    pending = read_delayed(connection, new.id)
+    if pending is not None:
+        return AddedRun(new.id, pending.due_at, is_new=False)
+    row = connection.execute(DUE_OF_RUN, (new.id,)).fetchone()
+    return None if row is None else AddedRun(new.id, row[0], is_new=False)
+
+
+def _due_of(order: NewRun | MoveDelayed, now: int) -> int | None:
+    """Return the instant that was asked for; None for at once. Refuse one that has passed."""
+    due_at = now + order.delay_us if order.delay_us is not None else order.due_at
+    if due_at is not None and due_at < now and not order.is_late_ok:
+        moment = iso_utc(from_microseconds(due_at))
+        remedy = 'give a later time, or past="run" to run it at once'
+        raise UsageError("at", moment, "is in the past", remedy)
+    return due_at
+
+
+def _run_at_once(work: Work, new: NewRun, instant: int, actor: Actor) -> AddedRun:
+    now, call = work.now, new.call
+    row = (
+        new.id,
+        new.tenant,
+        new.schedule_id,
+        new.definition_number,
+        new.key,
+        call.task,
+        call.arguments,
+        call.queue,
+        call.priority,
+        new.origin,
+        new.lane,
+        instant,
+        instant,
+        None,
+        now,
+        now,
+    )
+    write_runs(work, [row])
+    if new.origin is Origin.MANUAL:
+        name = identity_text(new.id)
+        subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after={"run": name})
+        work.record(actor, "schedule.triggered", subject)
+    return AddedRun(new.id, instant, is_new=True)
+
+
+def _insert_delayed(work: Work, new: NewRun, due_at: int) -> None:
+    call, shard = new.call, shard_of(new.id, work.shards)
+    work.connection.execute(
+        INSERT_DELAYED,
+        (
+            new.id,
+            new.tenant,
+            new.key,
+            call.task,
+            call.arguments,
+            call.queue,
+            call.priority,
+            new.origin,
+            new.lane,
+            new.schedule_id,
+            new.definition_number,
+            shard,
+            due_at,
+            new.fingerprint,
+            work.now,
+        ),
+    )
+    work.connection.execute(INSERT_TIMER, (shard, due_at, new.id, 1))
+    work.count_on("delayed", 1)
+    work.announce("delayed", new.id, due_at, shard)
+
+
+def _find(
+    connection: apsw.Connection, order: MoveDelayed | CancelDelayed
+) -> DelayedRecord | RunRecord:
+    """Return the pending run that an order names, or the run that it has become."""
+    if order.id is not None:
+        found = read_delayed(connection, order.id) or read_run(connection, order.id)
+        if found is not None and found.tenant == order.tenant:
+            return found
+        raise NotFound("run", identity_text(order.id), "list what is pending to see its id")
+    assert order.key is not None, "an order names a key or an id"
+    pending = find_delayed(connection, order.tenant, order.key)
+    if pending is not None:
+        return pending
+    row = connection.execute(NEWEST_RUN_BY_KEY, (order.tenant, order.key)).fetchone()
+    if row is None:
+        raise NotFound("key", order.key, "list what is pending to see its keys")
+    return rows.run_record(row)
+
+
+def _over(order: MoveDelayed | CancelDelayed, run: RunRecord) -> Conflict:
+    what, name = ("key", order.key) if order.key else ("run", identity_text(run.id))
+    if run.fired_at is None:
+        return Conflict(what, name, "is no longer pending", "enqueue it again")
+    moment = iso_utc(from_microseconds(run.fired_at))
+    return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
+
+
+def _close(work: Work, pending: DelayedRecord, state: RunState, actor: Actor) -> None:
+    """End a pending run before it fired, on record: the run exists, with its outcome."""
+    connection, shard = work.connection, shard_of(pending.id, work.shards)
+    connection.execute(INSERT_CLOSED, (pending.id,))
+    connection.execute(INSERT_OUTCOME, (pending.id, state, actor.reason, work.now))
+    connection.execute(DELETE_TIMER, (shard, pending.due_at, pending.id, pending.generation))
+    connection.execute(DELETE_DELAYED, (pending.id,))
+    work.count_on("delayed", -1)
+    work.record(actor, f"delayed.{state}", _subject(pending, delayed_facts(pending), None))
+
+
+def _subject(
+    delayed: DelayedRecord, before: dict[str, object], after: dict[str, object] | None
+) -> Subject:
+    name = delayed.key or identity_text(delayed.id)
+    return Subject(name=name, tenant=delayed.tenant, id=delayed.id, before=before, after=after)

@@ -1,0 +1,175 @@
+"""Firing a batch of timers: runs made, queued, timers advanced, in one transaction under a fence.
+
+What is believed is read under the write lock, so that the comparison holds until the commit; then
+everything is written in a few statements that are each run many times.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import schedule_facts
+from duly.domain.identity import ScheduleId
+from duly.domain.literals import Lane, ScheduleStatus
+from duly.store.dispatch import Fired, FireDelayed, FireResult, FireSchedule, FireTimers
+from duly.store.sqlite.leases import held_shards
+from duly.store.sqlite.planning import read_schedule
+from duly.store.sqlite.settlements import INSERT_READY, LANE_OFFSETS, Ground, Settlements
+from duly.store.sqlite.work import SYSTEM, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.schedules import ScheduleRecord
+    from duly.store.dispatch import Timer
+    from duly.store.sqlite.work import Work
+
+# The first column is the place in the batch: what is missing from the answer is gone.
+READ_BELIEVED = """
+SELECT ?1, schedule_id, tenant, shard, definition_number, task, queue, priority, last_for, last_run,
+    last_fired_at, fires
+FROM duly_schedule_state
+WHERE schedule_id = ?2 AND version = ?3 AND next_due = ?4 AND shard = ?5"""
+READ_BELIEVED_DELAYED = """
+SELECT ?1, queue, priority, lane FROM duly_delayed
+WHERE id = ?2 AND generation = ?3 AND due_at = ?4 AND shard = ?5"""
+ADVANCE = """
+UPDATE duly_schedule_state
+SET next_for = ?, next_due = ?, last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
+WHERE schedule_id = ?"""
+END_STATE = "UPDATE duly_schedule_state SET version = version + 1 WHERE schedule_id = ?"
+END_SCHEDULE = """
+UPDATE duly_schedules SET status = 'ended', reason = ?, updated_at = ?, updated_by = ?
+WHERE id = ?"""
+INSERT_RUN_OF_DELAYED = """
+INSERT INTO duly_runs (id, tenant, schedule_id, definition_number, key, task, arguments, queue,
+    priority, origin, lane, scheduled_for, not_before, created_at, fired_at)
+SELECT id, tenant, schedule_id, definition_number, key, task, arguments, queue, priority, origin,
+    lane, due_at, due_at, created_at, ?2
+FROM duly_delayed WHERE id = ?1"""
+# Deleted with its generation: a timer of a newer one is never touched.
+DELETE_FIRED_TIMER = """
+DELETE FROM duly_timers WHERE shard = ? AND due_at = ? AND ref = ? AND generation = ?"""
+DELETE_FIRED_DELAYED = "DELETE FROM duly_delayed WHERE id = ?"
+
+
+def fire_timers(work: Work, command: FireTimers) -> Fired:
+    """Fire a batch; each timer has its own result."""
+    held, lost = held_shards(work, command.fence, Lane.LIVE)
+    results, made = _fire_schedules(work, command.schedules, held)
+    more, made_later = _fire_delayed(work, command.delayed, held)
+    return Fired(work.now, (*results, *more), made + made_later, tuple(lost))
+
+
+def _believed(
+    timers: Sequence[Timer], held: set[int]
+) -> tuple[list[FireResult], list[tuple[int, bytes, int, int, int]]]:
+    """Return the results to begin with, and what is to be compared with the store."""
+    results = [FireResult.GONE] * len(timers)
+    bindings: list[tuple[int, bytes, int, int, int]] = []
+    seen: set[bytes] = set()
+    for place, timer in enumerate(timers):
+        if timer.shard not in held:
+            results[place] = FireResult.FENCED
+        elif timer.ref not in seen:
+            # Told twice in one batch, a timer is gone the second time.
+            seen.add(timer.ref)
+            bindings.append((place, timer.ref, timer.generation, timer.due_at, timer.shard))
+    return results, bindings
+
+
+def _fire_schedules(
+    work: Work, fires: Sequence[FireSchedule], held: set[int]
+) -> tuple[list[FireResult], int]:
+    results, bindings = _believed([fire.timer for fire in fires], held)
+    settlements = Settlements(work)
+    fired: list[tuple[FireSchedule, Ground]] = []
+    for place, *state in work.connection.executemany(READ_BELIEVED, bindings):
+        fire = fires[place]
+        results[place] = _judge(fire, work.now)
+        if results[place] is FireResult.FIRED:
+            ground = Ground(state[0], state[1], *state[2:])
+            settlements.add(ground, fire.plan.settlement)
+            fired.append((fire, ground))
+    ending = [fire for fire, _ in fired if fire.plan.pending is None]
+    before = [_read(work, fire) for fire in ending]
+    made = settlements.write()
+    work.connection.executemany(ADVANCE, [_advanced(fire, ground) for fire, ground in fired])
+    for fire, record in zip(ending, before, strict=True):
+        _end(work, fire, record)
+    return results, made
+
+
+def _judge(fire: FireSchedule, now: int) -> FireResult:
+    if fire.timer.due_at > now:
+        return FireResult.EARLY
+    if fire.late_after is not None and now > fire.late_after:
+        return FireResult.LATE
+    for run in fire.plan.settlement.runs:
+        if run.not_before > now:
+            return FireResult.EARLY
+    return FireResult.FIRED
+
+
+def _advanced(fire: FireSchedule, ground: Ground) -> tuple[object, ...]:
+    pending = fire.plan.pending
+    return (
+        None if pending is None else pending.scheduled_for,
+        None if pending is None else pending.due_at,
+        ground.last_for,
+        ground.last_run,
+        ground.last_fired_at,
+        ground.fires,
+        ground.schedule_id,
+    )
+
+
+def _read(work: Work, fire: FireSchedule) -> ScheduleRecord:
+    record = read_schedule(work.connection, ScheduleId(fire.timer.ref))
+    assert record is not None, "its state was read a moment ago"
+    return record
+
+
+def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
+    """End a schedule that has no next instant; the reason stays with it (T7)."""
+    row = (fire.plan.end_reason, work.now, SYSTEM.name, before.id)
+    work.connection.execute(END_SCHEDULE, row)
+    work.connection.execute(END_STATE, (before.id,))
+    work.count_on(ScheduleStatus.ACTIVE, -1)
+    work.count_on(ScheduleStatus.ENDED, 1)
+    subject = Subject(
+        name=before.name,
+        tenant=before.tenant,
+        id=before.id,
+        before=schedule_facts(before),
+        after=schedule_facts(_read(work, fire)),
+    )
+    work.record(SYSTEM, "schedule.ended", subject)
+
+
+def _fire_delayed(
+    work: Work, fires: Sequence[FireDelayed], held: set[int]
+) -> tuple[list[FireResult], int]:
+    timers = [fire.timer for fire in fires]
+    results, bindings = _believed(timers, held)
+    connection, now = work.connection, work.now
+    ready: list[tuple[object, ...]] = []
+    fired: list[Timer] = []
+    for place, queue, priority, lane in connection.executemany(READ_BELIEVED_DELAYED, bindings):
+        timer = timers[place]
+        if timer.due_at > now:
+            results[place] = FireResult.EARLY
+            continue
+        results[place] = FireResult.FIRED
+        fired.append(timer)
+        rank = priority + LANE_OFFSETS[Lane(lane)]
+        ready.append((queue, rank, timer.due_at, timer.ref, now, timer.due_at))
+    if fired:
+        connection.executemany(INSERT_RUN_OF_DELAYED, [(timer.ref, now) for timer in fired])
+        connection.executemany(INSERT_READY, ready)
+        connection.executemany(
+            DELETE_FIRED_TIMER, [(one.shard, one.due_at, one.ref, one.generation) for one in fired]
+        )
+        connection.executemany(DELETE_FIRED_DELAYED, [(timer.ref,) for timer in fired])
+        work.count_on("delayed", -len(fired))
+    return results, len(fired)

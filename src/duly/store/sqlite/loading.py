@@ -1,0 +1,103 @@
+"""Loading what falls due, and the arrivals feed: hints, read without a lock.
+
+SQLite has one writer at a time, so numbers of arrivals become visible in their order and a plain
+high-water mark misses nothing.
+"""
+
+from __future__ import annotations
+
+from heapq import merge
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING
+
+from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
+from duly.store.sqlite import rows
+from duly.store.sqlite.shard_lists import shard_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from duly.domain.identity import ScheduleId
+    from duly.domain.schedules import Definition
+    from duly.store.sqlite.work import Look
+
+# One shard at a time, each in the order of its index: what lies behind the limit is never read.
+LOAD_SCHEDULES = """
+SELECT next_due, schedule_id, shard, next_for, version, definition_number
+FROM duly_schedule_state WHERE shard = ? AND next_due > ? AND next_due <= ?
+ORDER BY next_due, schedule_id"""
+LOAD_DELAYED = """
+SELECT due_at, ref, shard, due_at, generation, 0 FROM duly_timers
+WHERE shard = ? AND due_at > ? AND due_at <= ? ORDER BY due_at, ref"""
+END_OF_ARRIVALS = """
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'duly_arrivals'), 0)"""
+READ_SCHEDULE_ARRIVALS = """
+SELECT DISTINCT t.next_due, t.schedule_id, t.shard, t.next_for, t.version, t.definition_number
+FROM duly_arrivals a JOIN duly_schedule_state t ON t.schedule_id = a.ref
+WHERE a.number > ? AND a.kind = 'schedule' AND a.shard IN (SELECT value FROM json_each(?))
+    AND t.next_due IS NOT NULL"""
+READ_DELAYED_ARRIVALS = """
+SELECT DISTINCT d.due_at, d.id, d.shard, d.due_at, d.generation, 0
+FROM duly_arrivals a JOIN duly_delayed d ON d.id = a.ref
+WHERE a.number > ? AND a.kind = 'delayed' AND a.shard IN (SELECT value FROM json_each(?))"""
+READ_DEFINITIONS = """
+SELECT schedule_id, number, definition FROM duly_schedule_definitions
+WHERE schedule_id = ? AND number = ?"""
+
+BEFORE_ALL_TIME = -(1 << 63)
+
+
+def load_timers(look: Look, command: LoadTimers) -> LoadedTimers:
+    """Read timers in order of due, whole instants only."""
+    found = _in_order(look, command)
+    timers = list(islice(found, command.limit + 1))
+    through = command.until
+    if len(timers) > command.limit:
+        cut = timers[-1][0]
+        if timers[0][0] < cut:
+            # The instant at the cut is incomplete: leave it for the next page.
+            through = cut - 1
+            timers = [row for row in timers if row[0] < cut]
+        else:
+            # One instant alone is more than the limit; half of it would be of no use.
+            through = cut
+            timers += takewhile(lambda row: row[0] == cut, found)
+    return LoadedTimers(tuple(map(rows.timer, timers)), through, look.now)
+
+
+def _in_order(look: Look, command: LoadTimers) -> Iterator[rows.Row]:
+    """Merge the streams of all shards; rows begin with due and ref, and so compare by them."""
+    after = BEFORE_ALL_TIME if command.after is None else command.after
+    streams: list[Iterator[rows.Row]] = []
+    for shard in command.shards:
+        span = (shard, after, command.until)
+        streams.append(look.connection.execute(LOAD_SCHEDULES, span))
+        streams.append(look.connection.execute(LOAD_DELAYED, span))
+    return iter(merge(*streams))
+
+
+def start_of_arrivals(look: Look) -> ArrivalsCursor:
+    """Return a cursor at the present end of the feed."""
+    return ArrivalsCursor(str(rows.one(look.connection, END_OF_ARRIVALS)[0]))
+
+
+def read_arrivals(look: Look, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
+    """Read what was announced since the cursor, as it is now."""
+    end = start_of_arrivals(look)
+    # A cursor beyond the end is of a file that has been restored since: begin anew.
+    after = int(cursor) if int(cursor) <= int(end) else 0
+    timers: list[Timer] = []
+    if after < int(end):
+        bindings = (after, shard_list(shards))
+        connection = look.connection
+        timers += map(rows.timer, connection.execute(READ_SCHEDULE_ARRIVALS, bindings))
+        timers += map(rows.timer, connection.execute(READ_DELAYED_ARRIVALS, bindings))
+    return Arrivals(tuple(timers), end, look.now)
+
+
+def read_definitions(
+    look: Look, keys: Sequence[tuple[ScheduleId, int]]
+) -> Mapping[tuple[ScheduleId, int], Definition]:
+    """Read definitions by schedule and number; those that are gone are left out."""
+    found = look.connection.executemany(READ_DEFINITIONS, keys)
+    return {(row[0], row[1]): rows.read_definition(row[2]) for row in found}

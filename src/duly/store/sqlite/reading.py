@@ -1,0 +1,249 @@
+"""Looking at promises: single ones, lists with filters, verdicts, and the state of the store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from duly.domain.identity import ScheduleId, occurrence_run_id
+from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.sqlite import rows
+from duly.store.sqlite.planning import BY_NAME, read_schedule
+from duly.store.sqlite.shard_lists import shard_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from duly.domain.audit import AuditEntry
+    from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
+    from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.store.sqlite.work import Look
+
+LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = ? AND s.name = ?
+ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
+LIST_DELAYED = f"{rows.DELAYED} WHERE tenant = ? ORDER BY due_at, id LIMIT ?"
+LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = ? ORDER BY first_for DESC LIMIT ?"
+LIST_OWED = f"{rows.OWED} WHERE schedule_id = ? ORDER BY first_for"
+LIST_TASKS = "SELECT name FROM duly_tasks ORDER BY name"
+DUE_RESUMES = """
+SELECT id FROM duly_schedules
+WHERE resume_at IS NOT NULL AND resume_at <= ? AND status = 'paused'
+ORDER BY resume_at, id LIMIT ?"""
+HAS_RUN = "SELECT 1 FROM duly_runs WHERE id = ?"
+COVERING_SKIP = """
+SELECT last_for, reason, into_run FROM duly_skips
+WHERE schedule_id = ? AND first_for <= ? ORDER BY first_for DESC LIMIT 1"""
+COVERING_OWED = """
+SELECT last_for FROM duly_owed
+WHERE schedule_id = ? AND first_for <= ? ORDER BY first_for DESC LIMIT 1"""
+READ_TALLIES = "SELECT name, count FROM duly_tallies"
+COUNT_QUEUES = "SELECT queue, count(*) FROM duly_ready GROUP BY queue"
+COUNT_OWED = "SELECT count(*) FROM duly_owed"
+COUNT_EARLY = "SELECT count(*) FROM duly_runs WHERE fired_at < not_before"
+# What is due is at the front of each shard's index; what is pending behind it is not touched.
+OVERDUE = """
+SELECT count(*), min(due) FROM (
+    SELECT next_due AS due FROM duly_schedule_state
+    WHERE shard IN (SELECT value FROM json_each(?1)) AND next_due <= ?2
+    UNION ALL
+    SELECT due_at FROM duly_timers
+    WHERE shard IN (SELECT value FROM json_each(?1)) AND due_at <= ?2)"""
+NEXT_SCHEDULE = "SELECT min(next_due) FROM duly_schedule_state WHERE shard = ? AND next_due > ?"
+NEXT_DELAYED = "SELECT min(due_at) FROM duly_timers WHERE shard = ? AND due_at > ?"
+READ_STORE = "SELECT shards, tzdata, incarnation, judge_after FROM duly_cluster"
+LIST_MEMBERS = f"""{rows.MEMBER}
+WHERE ended_at IS NULL AND (expires_at > ?1 OR ?1 < ?2) ORDER BY id"""
+LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
+
+
+def find_schedule(look: Look, tenant: str, name: str) -> Seen | None:
+    """Return the schedule of a name; of deleted ones the last, if no other has it."""
+    row = look.connection.execute(BY_NAME, (tenant, name)).fetchone()
+    if row is None:
+        row = look.connection.execute(LAST_DELETED_BY_NAME, (tenant, name)).fetchone()
+    return None if row is None else Seen(rows.schedule_record(row), look.now)
+
+
+def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
+    """Return schedules in order of tenant, name and id."""
+    statuses = command.statuses or frozenset(ScheduleStatus) - {ScheduleStatus.DELETED}
+    where = _Where()
+    where.equal("s.tenant", command.tenant)
+    where.one_of("s.status", statuses)
+    where.equal("t.task", command.task)
+    where.equal("s.owner", command.owner)
+    where.equal("s.declared_by", command.declared_by)
+    if command.name_prefix:
+        where.add("substr(s.name, 1, ?) = ?", len(command.name_prefix), command.name_prefix)
+    if command.after is not None:
+        where.add("(s.tenant, s.name, s.id) > (?, ?, ?)", *command.after)
+    order = "ORDER BY s.tenant, s.name, s.id LIMIT ?"
+    found = look.connection.execute(where.sql(rows.SCHEDULE, order), where.bound(command.limit))
+    return [rows.schedule_record(row) for row in found]
+
+
+def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
+    """Return runs, newest first by id."""
+    where = _Where()
+    where.equal("r.tenant", command.tenant)
+    where.equal("r.schedule_id", command.schedule_id)
+    where.equal("r.key", command.key)
+    where.equal("r.task", command.task)
+    where.equal("r.queue", command.queue)
+    where.one_of("coalesce(o.state, 'queued')", command.states)
+    where.one_of("r.origin", command.origins)
+    if command.since is not None:
+        where.add("r.scheduled_for >= ?", command.since)
+    if command.until is not None:
+        where.add("r.scheduled_for < ?", command.until)
+    if command.before_id is not None:
+        where.add("r.id < ?", command.before_id)
+    sql = where.sql(rows.RUN, "ORDER BY r.id DESC LIMIT ?")
+    found = look.connection.execute(sql, where.bound(command.limit))
+    return [rows.run_record(row) for row in found]
+
+
+def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
+    """Return audit entries, newest first."""
+    where = _Where()
+    where.equal("tenant", command.tenant)
+    where.equal("subject_id", command.subject_id)
+    where.equal("subject", command.subject)
+    where.equal("action", command.action)
+    where.equal("actor", command.actor)
+    if command.before_number is not None:
+        where.add("number < ?", command.before_number)
+    sql = where.sql(rows.AUDIT, "ORDER BY number DESC LIMIT ?")
+    found = look.connection.execute(sql, where.bound(command.limit))
+    return [rows.audit_entry(row) for row in found]
+
+
+def list_delayed(look: Look, tenant: str, limit: int) -> list[DelayedRecord]:
+    """Return pending delayed runs in order of due."""
+    found = look.connection.execute(LIST_DELAYED, (tenant, limit))
+    return [rows.delayed_record(row) for row in found]
+
+
+def list_skips(look: Look, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+    """Return what was skipped, newest first."""
+    found = look.connection.execute(LIST_SKIPS, (schedule_id, limit))
+    return [rows.skip_record(row) for row in found]
+
+
+def list_owed(look: Look, schedule_id: ScheduleId) -> list[Owed]:
+    """Return the ranges a schedule still owes, oldest first."""
+    found = look.connection.execute(LIST_OWED, (schedule_id,))
+    return [rows.owed_record(row).owed for row in found]
+
+
+def list_tasks(look: Look) -> list[str]:
+    """Return the names of tasks that programs have registered, sorted."""
+    return [name for (name,) in look.connection.execute(LIST_TASKS)]
+
+
+def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
+    """Read paused schedules whose time to resume has come."""
+    found = look.connection.execute(DUE_RESUMES, (look.now, limit))
+    return [ScheduleId(schedule_id) for (schedule_id,) in found]
+
+
+def judge(look: Look, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    """Say what is known about each occurrence."""
+    record = read_schedule(look.connection, schedule_id)
+    return [
+        _recorded(look, schedule_id, instant) or _unrecorded(record, instant)
+        for instant in instants
+    ]
+
+
+def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceVerdict | None:
+    connection, key = look.connection, (schedule_id, instant)
+    run_id = occurrence_run_id(schedule_id, instant)
+    if connection.execute(HAS_RUN, (run_id,)).fetchone() is not None:
+        return OccurrenceVerdict(instant, VerdictKind.RUN, run_id=run_id)
+    skip = connection.execute(COVERING_SKIP, key).fetchone()
+    if skip is not None and instant <= skip[0]:
+        return OccurrenceVerdict(instant, VerdictKind.SKIPPED, skip[2], SkipReason(skip[1]))
+    owed = connection.execute(COVERING_OWED, key).fetchone()
+    if owed is not None and instant <= owed[0]:
+        return OccurrenceVerdict(instant, VerdictKind.OWED)
+    return None
+
+
+def _unrecorded(record: ScheduleRecord | None, instant: int) -> OccurrenceVerdict:
+    if record is None:
+        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
+    coming = record.pending.scheduled_for if record.pending else record.held_for
+    if coming is not None and instant >= coming:
+        return OccurrenceVerdict(instant, VerdictKind.PENDING)
+    if record.pruned_through is not None and instant <= record.pruned_through:
+        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
+    return OccurrenceVerdict(instant, VerdictKind.MISSING)
+
+
+def status(look: Look) -> StoreStatus:
+    """Return the state of the store."""
+    connection, now = look.connection, look.now
+    shards, tzdata, incarnation, judge_after = rows.one(connection, READ_STORE)
+    tallies = rows.pairs(connection, READ_TALLIES)
+    overdue, oldest = rows.one(connection, OVERDUE, (shard_list(range(shards)), now))
+    queues = rows.pairs(connection, COUNT_QUEUES)
+    counts = {one: tallies[one] for one in ScheduleStatus if tallies[one]}
+    members = connection.execute(LIST_MEMBERS, (now, judge_after))
+    return StoreStatus(
+        now=now,
+        schedules=counts,
+        delayed=tallies["delayed"],
+        queued=sum(queues.values()),
+        owed=rows.one(connection, COUNT_OWED)[0],
+        overdue=overdue,
+        oldest_due_at=oldest,
+        next_due_at=_next_due(look, shards),
+        early_fires=rows.one(connection, COUNT_EARLY)[0],
+        members=tuple(rows.member(row, is_alive=True) for row in members),
+        leases=tuple(map(rows.lease_record, connection.execute(LIST_LEASES))),
+        shards=shards,
+        tzdata=tzdata,
+        incarnation=incarnation,
+        queues=queues,
+    )
+
+
+def _next_due(look: Look, shards: int) -> int | None:
+    found: list[int] = []
+    for shard in range(shards):
+        for statement in (NEXT_SCHEDULE, NEXT_DELAYED):
+            (due,) = rows.one(look.connection, statement, (shard, look.now))
+            if due is not None:
+                found.append(due)
+    return min(found, default=None)
+
+
+class _Where:
+    """The one place that puts a statement together: conditions of ours, values of the caller's."""
+
+    def __init__(self) -> None:
+        self._conditions: list[str] = []
+        self._values: list[str | int | bytes] = []
+
+    def add(self, condition: str, *values: str | int | bytes) -> None:
+        self._conditions.append(condition)
+        self._values += values
+
+    def equal(self, column: str, value: str | bytes | None) -> None:
+        if value is not None:
+            self.add(f"{column} = ?", value)
+
+    def one_of(self, column: str, values: Iterable[str] | None) -> None:
+        if values is not None:
+            listed = json.dumps(sorted(values))
+            self.add(f"{column} IN (SELECT value FROM json_each(?))", listed)  # noqa: S608
+
+    def sql(self, select: str, order: str) -> str:
+        where = f"WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
+        return f"{select} {where} {order}"
+
+    def bound(self, limit: int) -> tuple[str | int | bytes, ...]:
+        return (*self._values, limit)

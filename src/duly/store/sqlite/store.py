@@ -1,0 +1,314 @@
+"""The SQLite store as one object: opens a transaction or a snapshot, hands the order on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.clock import SystemClock
+from duly.errors import UsageError
+from duly.store.reading import Seen
+from duly.store.sqlite import (
+    delayed,
+    firing,
+    leases,
+    loading,
+    owed,
+    planning,
+    reading,
+    retention,
+    schema,
+    soundness,
+)
+from duly.store.sqlite.connection import Connections, SqliteSettings, read_path
+from duly.store.sqlite.transaction import SqliteTransaction, lent
+from duly.store.wakeups import UdpWakeups
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from duly.clock import Clock
+    from duly.domain.audit import AuditEntry
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store import dispatch as port
+    from duly.store.planning import (
+        AddedRun,
+        AddRuns,
+        CancelDelayed,
+        ChangeSchedule,
+        CreatedSchedule,
+        CreateSchedule,
+        MoveDelayed,
+        Stale,
+        Transaction,
+    )
+    from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
+    from duly.store.schema import Finding, Migration, SchemaStatus
+    from duly.store.sqlite.work import Work
+
+SHARDS_DEFAULT = 8
+INSERT_TASK = "INSERT INTO duly_tasks (name) VALUES (?) ON CONFLICT DO NOTHING"
+
+
+class SqliteStore:
+    """Promises in one file; for several threads, and several processes of one host.
+
+    An empty file gets its schema at once. A store object must not be used on the other side of a
+    fork: SQLite's locks do not survive it. Open a store of its own in the child.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        clock: Clock | None = None,
+        *,
+        shards: int = SHARDS_DEFAULT,
+        settings: SqliteSettings | None = None,
+    ) -> None:
+        """Open a file; `shards` counts only when it is made, since it never changes after."""
+        self._connections = Connections(
+            read_path(path), clock or SystemClock(), settings or SqliteSettings()
+        )
+        self.name = self._connections.name
+        self._connections.create(shards)
+
+    def close(self) -> None:
+        """Let go of the file; whatever was committed stays."""
+        self._connections.close()
+
+    def _within(self, within: Transaction | None) -> AbstractContextManager[Work]:
+        if within is None:
+            return self._connections.write()
+        if not isinstance(within, SqliteTransaction):
+            problem = "is not a transaction that this store has lent"
+            raise UsageError("within", within, problem, "use store.transaction()")
+        return within.operation(self._connections)
+
+    # Planning
+
+    def create_schedule(
+        self, command: CreateSchedule, within: Transaction | None = None
+    ) -> CreatedSchedule:
+        """Create a schedule, or recognise the one that is there."""
+        with self._within(within) as work:
+            return planning.create_schedule(work, command)
+
+    def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
+        """Apply a decided change, or say that it came too late."""
+        with self._connections.write() as work:
+            return planning.change_schedule(work, command)
+
+    def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
+        """Make runs, all or none."""
+        with self._within(within) as work:
+            return delayed.add_runs(work, command)
+
+    def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
+        """Move a pending run to another instant."""
+        with self._connections.write() as work:
+            return delayed.move_delayed(work, command)
+
+    def cancel_delayed(self, command: CancelDelayed) -> RunRecord:
+        """Cancel a pending run; one that is already cancelled stays so."""
+        with self._connections.write() as work:
+            return delayed.cancel_delayed(work, command)
+
+    def register_tasks(self, names: Sequence[str]) -> None:
+        """Remember which tasks programs know; write only what is new."""
+        new = set(names).difference(self.list_tasks())
+        if new:
+            with self._connections.write() as work:
+                work.connection.executemany(INSERT_TASK, [(name,) for name in sorted(new)])
+
+    def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
+        """Lend a connection: all that is done with it commits together, or not at all."""
+        return lent(self._connections, limit_us)
+
+    # Dispatch
+
+    def wakeups(self) -> port.Wakeups:
+        """Return a new place to wait at, known by an address on this host."""
+        return UdpWakeups()
+
+    def join(self, command: port.Join) -> tuple[port.MemberId, int]:
+        """Register a member under a fresh id; return it with the store's now."""
+        with self._connections.write() as work:
+            return leases.join(work, command), work.now
+
+    def renew(self, command: port.Renew) -> port.Renewal:
+        """Extend a membership that still holds."""
+        with self._connections.write() as work:
+            return leases.renew(work, command)
+
+    def leave(self, member: port.MemberId) -> None:
+        """End a membership and give up its leases."""
+        with self._connections.write() as work:
+            leases.leave(work, member)
+
+    def acquire_leases(
+        self, member: port.MemberId, wanted: Sequence[port.LeaseKey]
+    ) -> list[port.Lease]:
+        """Take those leases that nobody alive owns."""
+        with self._connections.write() as work:
+            return leases.acquire_leases(work, member, wanted)
+
+    def release_leases(self, fence: port.Fence) -> None:
+        """Give up leases that are still ours."""
+        with self._connections.write() as work:
+            leases.release_leases(work, fence)
+
+    def load_timers(self, command: port.LoadTimers) -> port.LoadedTimers:
+        """Read timers in order of due."""
+        with self._connections.read() as look:
+            return loading.load_timers(look, command)
+
+    def start_of_arrivals(self) -> port.ArrivalsCursor:
+        """Return a cursor at the present end of the arrivals feed."""
+        with self._connections.read() as look:
+            return loading.start_of_arrivals(look)
+
+    def read_arrivals(self, cursor: port.ArrivalsCursor, shards: Sequence[int]) -> port.Arrivals:
+        """Read timers announced since the cursor, as they are now."""
+        with self._connections.read() as look:
+            return loading.read_arrivals(look, cursor, shards)
+
+    def read_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> Mapping[tuple[ScheduleId, int], Definition]:
+        """Read definitions by schedule and number."""
+        with self._connections.read() as look:
+            return loading.read_definitions(look, keys)
+
+    def fire_timers(self, command: port.FireTimers) -> port.Fired:
+        """Make the runs, queue them, advance the timers: all in one transaction."""
+        with self._connections.write() as work:
+            return firing.fire_timers(work, command)
+
+    def load_owed(self, shards: Sequence[int], limit: int) -> list[port.OwedRecord]:
+        """Read ranges of schedules that still run, oldest first."""
+        with self._connections.read() as look:
+            return owed.load_owed(look, shards, limit)
+
+    def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
+        """Apply a settlement of a range under the catch-up lease."""
+        with self._connections.write() as work:
+            return owed.drain_owed(work, command)
+
+    def due_resumes(self, limit: int) -> list[ScheduleId]:
+        """Read paused schedules whose time to resume has come."""
+        with self._connections.read() as look:
+            return reading.due_resumes(look, limit)
+
+    def note_tzdata(self, release: str) -> bool:
+        """Remember the newest release of time-zone rules; False if this one is older."""
+        with self._connections.write() as work:
+            return leases.note_tzdata(work, release)
+
+    def prune(self, command: port.Prune) -> port.Pruned:
+        """Remove history past its retention."""
+        with self._connections.write() as work:
+            return retention.prune(work, command)
+
+    # Reading
+
+    def now(self) -> int:
+        """Return the store's clock."""
+        return self._connections.clock.now_us()
+
+    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+        """Return a schedule, deleted or not."""
+        with self._connections.read() as look:
+            record = planning.read_schedule(look.connection, schedule_id)
+            return None if record is None else Seen(record, look.now)
+
+    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+        """Return the schedule of a name."""
+        with self._connections.read() as look:
+            return reading.find_schedule(look, tenant, name)
+
+    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
+        """Return schedules in order of name."""
+        with self._connections.read() as look:
+            return reading.list_schedules(look, command)
+
+    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        with self._connections.read() as look:
+            return planning.read_definition(look.connection, schedule_id, number)
+
+    def get_run(self, run_id: RunId) -> RunRecord | None:
+        """Return a run."""
+        with self._connections.read() as look:
+            return delayed.read_run(look.connection, run_id)
+
+    def list_runs(self, command: RunFilter) -> list[RunRecord]:
+        """Return runs, newest first."""
+        with self._connections.read() as look:
+            return reading.list_runs(look, command)
+
+    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+        """Return a pending delayed run by its id."""
+        with self._connections.read() as look:
+            return delayed.read_delayed(look.connection, run_id)
+
+    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
+        """Return the pending delayed run of a key."""
+        with self._connections.read() as look:
+            return delayed.find_delayed(look.connection, tenant, key)
+
+    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due."""
+        with self._connections.read() as look:
+            return reading.list_delayed(look, tenant, limit)
+
+    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+        """Return what was skipped, newest first."""
+        with self._connections.read() as look:
+            return reading.list_skips(look, schedule_id, limit)
+
+    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first."""
+        with self._connections.read() as look:
+            return reading.list_owed(look, schedule_id)
+
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+        """Say what is known about each expected occurrence."""
+        with self._connections.read() as look:
+            return reading.judge(look, schedule_id, instants)
+
+    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
+        """Return audit entries, newest first."""
+        with self._connections.read() as look:
+            return reading.list_audit(look, command)
+
+    def list_tasks(self) -> list[str]:
+        """Return the names of registered tasks, sorted."""
+        with self._connections.read() as look:
+            return reading.list_tasks(look)
+
+    def status(self) -> StoreStatus:
+        """Return the state of the store."""
+        with self._connections.read() as look:
+            return reading.status(look)
+
+    # Schema
+
+    def schema_status(self) -> SchemaStatus:
+        """Say which migrations are applied and which are missing."""
+        with self._connections.read(is_any_age=True) as look:
+            known = self._connections.settings.migrations
+            return schema.read_status(look.connection, known, self.name)
+
+    def migrate(self, *, phase: str | None = None) -> list[Migration]:
+        """Apply what is missing, in order, each in its own transaction."""
+        with self._connections.raw() as connection:
+            known, clock = self._connections.settings.migrations, self._connections.clock
+            return schema.apply_missing(connection, known, clock, phase)
+
+    def check(self) -> list[Finding]:
+        """Look for damage, broken invariants and changed migrations."""
+        with self._connections.read(is_any_age=True) as look:
+            return soundness.check(look, self._connections.settings.migrations, self.name)

@@ -1,0 +1,150 @@
+"""A lent transaction: the caller's own statements beside ours, committed together (D3)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import apsw
+
+from duly.errors import Conflict, StoreUnavailable, UsageError
+from duly.store.wakeups import wake_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from duly.store.sqlite.connection import Connections
+    from duly.store.sqlite.work import Work
+
+PROGRESS_STEPS = 1000
+"""How many steps of SQLite's machine pass between two looks at the clock."""
+
+_PREFIX = "duly_"
+_PUBLIC = "duly_public_"
+_FORBIDDEN = frozenset(
+    (
+        apsw.SQLITE_TRANSACTION,
+        apsw.SQLITE_SAVEPOINT,
+        apsw.SQLITE_ATTACH,
+        apsw.SQLITE_DETACH,
+        apsw.SQLITE_PRAGMA,
+    )
+)
+_COLUMN_SECOND = frozenset((apsw.SQLITE_READ, apsw.SQLITE_UPDATE))
+_WRITES = frozenset((apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE))
+
+
+class SqliteTransaction:
+    """A connection that is lent for a bounded time; it never begins or ends a transaction."""
+
+    def __init__(self, connections: Connections, work: Work, limit_us: int) -> None:
+        self._connections = connections
+        self._work = work
+        self._deadline_us = work.began_at + limit_us
+        self._is_open = True
+        self._is_callers = False
+        work.connection.authorizer = self._authorize
+        work.connection.set_progress_handler(self._is_late, PROGRESS_STEPS)
+
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Run one statement of the caller's; the whole commits with ours, or nothing does."""
+        self._refuse_late()
+        self._is_callers = True
+        try:
+            # Not from the cache: a statement of ours was prepared without being asked about.
+            cursor = self._work.connection.execute(sql, tuple(parameters), can_cache=False)
+            return [tuple(row) for row in cursor]
+        except apsw.InterruptError as error:
+            raise self._too_late() from error
+        except apsw.AuthError as error:
+            remedy = "use your own tables, or read duly_public_schedules and duly_public_runs"
+            raise UsageError("sql", sql, "touches what is not the caller's", remedy) from error
+        except apsw.ConstraintError as error:
+            problem = f"was refused by a constraint ({error})"
+            raise Conflict("statement", sql, problem, "look at the rows that are there") from error
+        except (apsw.SQLError, apsw.BindingsError, apsw.MismatchError, TypeError) as error:
+            raise UsageError("sql", sql, f"can't be run ({error})", "correct it") from error
+        finally:
+            self._is_callers = False
+
+    @contextmanager
+    def operation(self, connections: Connections) -> Iterator[Work]:
+        """Carry out one of our operations in it: all of the operation, or none."""
+        if connections is not self._connections:
+            raise UsageError("within", self, "is a transaction of another store", "use its own")
+        self._refuse_late()
+        connection = self._work.connection
+        connection.execute("SAVEPOINT duly_operation")
+        try:
+            yield self._work
+        except apsw.InterruptError as error:
+            raise self._too_late() from error
+        except BaseException:
+            connection.execute("ROLLBACK TO duly_operation")
+            raise
+        finally:
+            if connection.in_transaction:
+                connection.execute("RELEASE duly_operation")
+
+    def finish(self) -> None:
+        """Refuse to commit what took too long."""
+        self._refuse_late()
+        self._work.connection.set_progress_handler(None)
+
+    def close(self) -> None:
+        """Take it back."""
+        self._is_open = False
+        self._work.connection.set_progress_handler(None)
+        self._work.connection.authorizer = None
+
+    def _is_late(self) -> bool:
+        return self._work.clock.monotonic_us() > self._deadline_us
+
+    def _refuse_late(self) -> None:
+        if not self._is_open:
+            raise UsageError("within", self, "is a transaction that is over", "begin another")
+        if self._is_late() or not self._work.connection.in_transaction:
+            raise self._too_late()
+
+    def _too_late(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            self._connections.name,
+            "the transaction was open for longer than its limit and has been undone",
+            "do the slow part before it, or give a larger limit",
+        )
+
+    def _authorize(
+        self,
+        operation: int,
+        first: str | None,
+        second: str | None,
+        _database: str | None,
+        inside: str | None,
+    ) -> int:
+        """Keep the caller's statements away from the transaction itself and from our tables."""
+        if not self._is_callers:
+            return apsw.SQLITE_OK
+        if operation in _FORBIDDEN:
+            return apsw.SQLITE_DENY
+        if operation in _WRITES and first == "sqlite_sequence":
+            return apsw.SQLITE_DENY
+        is_read = operation == apsw.SQLITE_READ
+        if is_read and any((name or "").startswith(_PUBLIC) for name in (first, inside)):
+            return apsw.SQLITE_OK
+        names = (first,) if operation in _COLUMN_SECOND else (first, second)
+        is_ours = any((name or "").lower().startswith(_PREFIX) for name in names)
+        return apsw.SQLITE_DENY if is_ours else apsw.SQLITE_OK
+
+
+@contextmanager
+def lent(connections: Connections, limit_us: int) -> Iterator[SqliteTransaction]:
+    """Lend a connection until the block ends: it commits then, or all is undone."""
+    asked_at = connections.clock.monotonic_us()
+    with connections.lend() as connection, connections.immediate(connection, asked_at) as work:
+        transaction = SqliteTransaction(connections, work, limit_us)
+        try:
+            yield transaction
+            transaction.finish()
+        finally:
+            transaction.close()
+    wake_all(work.wakes)

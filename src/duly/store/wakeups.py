@@ -1,0 +1,109 @@
+"""Places to wait at: between processes of one host, and within one process.
+
+A wake-up is a hint alone, so nothing here is ever an error: a datagram that is lost, or sent to a
+process that is gone, costs a little time and no promise.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SECOND_US = 1_000_000
+WAIT_MAX_US = 86_400 * SECOND_US
+LOOPBACK = "127.0.0.1"
+_SCHEME = f"udp:{LOOPBACK}:"
+
+
+class UdpWakeups:
+    """A place that other processes of this host can wake, by a datagram to its address."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((LOOPBACK, 0))
+        self._socket.settimeout(0)
+        self.address = f"{_SCHEME}{self._socket.getsockname()[1]}"
+
+    def wait(self, timeout_us: int) -> bool:
+        """Wait at most that long; True when woken. Never raises, never waits longer."""
+        bounded_us = min(max(timeout_us, 0), WAIT_MAX_US)
+        try:
+            self._wait_readable(bounded_us)
+        except (OSError, ValueError):
+            return False  # closed meanwhile
+        return self._drain()
+
+    def wake(self) -> None:
+        """Wake whoever waits here, from any thread or signal handler."""
+        wake_all((self.address,))
+
+    def close(self) -> None:
+        """Wake whoever still waits, and let go of the address."""
+        self.wake()
+        self._socket.close()
+
+    def _wait_readable(self, timeout_us: int) -> None:
+        # select counts in microseconds, poll in milliseconds; but select knows only low numbers.
+        try:
+            select.select([self._socket], [], [], timeout_us / SECOND_US)
+        except ValueError:
+            if self._socket.fileno() < 0:
+                raise
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            poll.poll(timeout_us // 1000)
+
+    def _drain(self) -> bool:
+        is_woken = False
+        with suppress(OSError):
+            while self._socket.recv(16) is not None:
+                is_woken = True
+        return is_woken
+
+
+class LocalWakeups:
+    """A place for threads of one process."""
+
+    def __init__(self, address: str = "") -> None:
+        self.address = address
+        # Putting into this queue is safe at any moment, also in a signal handler that interrupts
+        # a wait; an Event's lock is not.
+        self._calls: SimpleQueue[None] = SimpleQueue()
+
+    def wait(self, timeout_us: int) -> bool:
+        """Wait at most that long; True when woken."""
+        bounded_us = min(max(timeout_us, 0), WAIT_MAX_US)
+        try:
+            self._calls.get(timeout=bounded_us / SECOND_US)
+        except Empty:
+            return False
+        with suppress(Empty):
+            while True:
+                self._calls.get_nowait()
+        return True
+
+    def wake(self) -> None:
+        """Wake whoever waits here, from any thread or signal handler."""
+        self._calls.put(None)
+
+    def close(self) -> None:
+        """Wake whoever still waits."""
+        self.wake()
+
+
+def wake_all(addresses: Iterable[str]) -> None:
+    """Send a wake-up to every address of this host; others, and whatever fails, are ignored."""
+    ports = [address.removeprefix(_SCHEME) for address in addresses if address.startswith(_SCHEME)]
+    if not ports:
+        return
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(0)
+        for port in ports:
+            with suppress(OSError, ValueError, OverflowError):
+                sender.sendto(b"!", (LOOPBACK, int(port)))

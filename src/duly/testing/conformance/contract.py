@@ -1,0 +1,57 @@
+"""The contract as one class, and the clock that its tests turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
+from duly.testing.conformance.fencing import Fencing
+from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
+from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
+from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
+from duly.testing.conformance.owed import DrainingOwed
+from duly.testing.conformance.ownership import Leases, Membership
+from duly.testing.conformance.reading import (
+    ReadingRuns,
+    ReadingSchedules,
+    StatusOnOneScreen,
+    Verdicts,
+)
+from duly.testing.conformance.retention import Retaining
+from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
+from duly.testing.conformance.transactions import LentTransactions
+from duly.testing.conformance.upkeep import Upkeep
+from duly.testing.manual_clock import ManualClock
+
+
+class StoreContract(
+    CreatingSchedules,
+    ChangingSchedules,
+    AddingRuns,
+    MovingAndCancelling,
+    Membership,
+    Leases,
+    Loading,
+    ArrivalsFeed,
+    Waking,
+    OnTimeAndLate,
+    NoLongerAsBelieved,
+    MixedBatches,
+    Fencing,
+    FiringSchedules,
+    FiringLate,
+    DrainingOwed,
+    ReadingSchedules,
+    ReadingRuns,
+    Verdicts,
+    StatusOnOneScreen,
+    Retaining,
+    LentTransactions,
+    Upkeep,
+):
+    """What every store must do. A backend passes all of it, or is not a backend."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        """Return the clock that the backend builds its store on."""
+        return ManualClock()

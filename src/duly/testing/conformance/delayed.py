@@ -1,0 +1,389 @@
+"""Runs that somebody asks for, at once or later: the part of the contract about their orders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.domain.identity import identity_text
+from duly.domain.literals import Origin, RunState
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.errors import Conflict, NotFound, UsageError
+from duly.testing.conformance import steps
+from duly.testing.factories import (
+    ADA,
+    HOUR_US,
+    add_runs,
+    cancel,
+    delayed_fire,
+    move,
+    new_run,
+    run_id,
+    timer_of_delayed,
+)
+from duly.testing.snapshot import snapshot
+
+if TYPE_CHECKING:
+    from duly.domain.runs import DelayedRecord
+    from duly.store.protocol import Store
+    from duly.testing.manual_clock import ManualClock
+
+
+class AddingRuns:
+    """What `add_runs` promises."""
+
+    def test_a_run_at_once_is_queued(self, store: Store, clock: ManualClock) -> None:
+        """S1, D1."""
+        asked = new_run(None, key="class:42")
+        (added,) = store.add_runs(add_runs(asked))
+
+        run = store.get_run(asked.id)
+        assert run is not None
+        assert (asked.id, clock.now_us(), True) == (added.id, added.due_at, added.is_new)
+        assert (RunState.QUEUED, Origin.NOW, "class:42") == (run.state, run.origin, run.key)
+        assert (asked.call, asked.id, None) == (run.call, run.root, run.schedule_id)
+        assert (clock.now_us(), clock.now_us()) == (run.created_at, run.fired_at)
+        assert 1 == steps.queued(store)
+        assert store.get_delayed(asked.id) is None
+
+    def test_a_run_later_is_pending_with_a_timer(self, store: Store, clock: ManualClock) -> None:
+        """S1, S2: it is no run before it fires."""
+        due_at = clock.now_us() + HOUR_US
+        asked = new_run(due_at, key="class:42")
+        (added,) = store.add_runs(add_runs(asked))
+
+        pending = store.get_delayed(asked.id)
+        assert pending is not None
+        assert (asked.id, due_at, True) == (added.id, added.due_at, added.is_new)
+        assert (asked.id, "class:42", asked.call, due_at, asked.fingerprint, clock.now_us()) == (
+            pending.id,
+            pending.key,
+            pending.call,
+            pending.due_at,
+            pending.fingerprint,
+            pending.created_at,
+        )
+        assert pending == store.find_delayed(TENANT_DEFAULT, "class:42")
+        assert (timer_of_delayed(pending, store.status().shards),) == steps.load(store, due_at)
+        assert store.get_run(asked.id) is None
+        assert 0 == steps.queued(store)
+
+    def test_a_delay_counts_from_the_clock_of_the_store(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F1: the caller's clock has no say."""
+        (added,) = store.add_runs(add_runs(new_run(None, delay_us=HOUR_US)))
+
+        assert clock.now_us() + HOUR_US == added.due_at
+        assert store.get_delayed(added.id) is not None
+
+    def test_a_known_id_is_the_same_request_again(self, store: Store, clock: ManualClock) -> None:
+        """INV-17: whether it is pending, or at once."""
+        order = add_runs(new_run(clock.now_us() + HOUR_US, key="class:42"), new_run(None, "now"))
+        first = store.add_runs(order)
+        clock.advance(1000)
+        before = snapshot(store)
+
+        again = store.add_runs(order)
+
+        assert [(one.id, one.due_at, False) for one in first] == [
+            (one.id, one.due_at, one.is_new) for one in again
+        ]
+        assert before == snapshot(store)
+
+    def test_a_known_id_is_known_after_it_has_fired(self, store: Store, clock: ManualClock) -> None:
+        """INV-17: asking again once it is over makes no second one."""
+        due_at = clock.now_us() + HOUR_US
+        asked = new_run(due_at, key="class:42")
+        store.add_runs(add_runs(asked))
+        fire_it(store, clock, asked.id)
+        before = snapshot(store)
+
+        (again,) = store.add_runs(add_runs(asked))
+
+        assert (asked.id, due_at, False) == (again.id, again.due_at, again.is_new)
+        assert before == snapshot(store)
+
+    def test_a_pending_key_with_the_same_request_is_the_same(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """INV-17: the same request, under another id."""
+        due_at = clock.now_us() + HOUR_US
+        first = steps.delay(store, due_at, key="class:42", fingerprint="same")
+        before = snapshot(store)
+
+        (again,) = store.add_runs(
+            add_runs(new_run(due_at, "another", key="class:42", fingerprint="same"))
+        )
+
+        assert (first.id, due_at, False) == (again.id, again.due_at, again.is_new)
+        assert before == snapshot(store)
+
+    def test_a_pending_key_with_another_request_is_a_conflict(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """S2, INV-17."""
+        due_at = clock.now_us() + HOUR_US
+        steps.delay(store, due_at, key="class:42")
+        before = snapshot(store)
+
+        with pytest.raises(Conflict, match="class:42"):
+            store.add_runs(add_runs(new_run(due_at, "another", key="class:42")))
+
+        assert before == snapshot(store)
+
+    def test_one_tenant_knows_nothing_of_the_keys_of_another(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """L2, INV-20."""
+        due_at = clock.now_us() + HOUR_US
+        ours = steps.delay(store, due_at, key="class:42")
+        theirs = steps.delay(store, due_at, "theirs", key="class:42", tenant="theirs")
+
+        assert ours == store.find_delayed(TENANT_DEFAULT, "class:42")
+        assert theirs == store.find_delayed("theirs", "class:42")
+
+    def test_a_key_is_free_once_its_run_has_fired(self, store: Store, clock: ManualClock) -> None:
+        """S2: a key is unique while it is pending."""
+        first = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        fire_it(store, clock, first.id)
+
+        second = steps.delay(store, clock.now_us() + HOUR_US, "another", key="class:42")
+
+        assert second == store.find_delayed(TENANT_DEFAULT, "class:42")
+
+    def test_replacing_ends_the_old_one_on_record(self, store: Store, clock: ManualClock) -> None:
+        """S2, S1: the old one is closed as replaced, and only the new one has a timer."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        clock.advance(1000)
+        new = steps.delay(
+            store, clock.now_us() + 2 * HOUR_US, "another", key="class:42", replaces=True
+        )
+
+        assert store.get_delayed(old.id) is None
+        closed = store.get_run(old.id)
+        assert closed is not None
+        assert (RunState.REPLACED, clock.now_us(), None) == (
+            closed.state,
+            closed.finished_at,
+            closed.fired_at,
+        )
+        assert new == store.find_delayed(TENANT_DEFAULT, "class:42")
+        assert [new.id] == [timer.ref for timer in steps.load(store, new.due_at)]
+        assert 0 == steps.queued(store)
+
+    def test_replacing_is_audited(self, store: Store, clock: ManualClock) -> None:
+        """A2, INV-19."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        steps.delay(store, clock.now_us() + 2 * HOUR_US, "new", key="class:42", replaces=True)
+
+        (entry,) = steps.audit(store, subject_id=old.id)
+        assert ("delayed.replaced", "class:42", ADA) == (entry.action, entry.subject, entry.actor)
+
+    def test_an_instant_in_the_past_is_refused(self, store: Store, clock: ManualClock) -> None:
+        """L6: by the store's clock, a microsecond is enough."""
+        before = snapshot(store)
+
+        with pytest.raises(UsageError):
+            store.add_runs(add_runs(new_run(clock.now_us() - 1)))
+
+        assert before == snapshot(store)
+
+    def test_an_instant_in_the_past_may_mean_at_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """S1: it says when it was asked for, and when it became visible."""
+        due_at = clock.now_us() - HOUR_US
+        asked = new_run(due_at, is_late_ok=True)
+        (added,) = store.add_runs(add_runs(asked))
+
+        run = store.get_run(asked.id)
+        assert run is not None
+        assert (asked.id, due_at, True) == (added.id, added.due_at, added.is_new)
+        assert (due_at, clock.now_us()) == (run.scheduled_for, run.fired_at)
+        assert 1 == steps.queued(store)
+
+    def test_runs_are_made_all_or_none(self, store: Store, clock: ManualClock) -> None:
+        """D1: the last one is refused, so the first is not there."""
+        good, late, bad = (
+            new_run(None, "good"),
+            new_run(clock.now_us() + HOUR_US, "late"),
+            new_run(clock.now_us() - 1, "bad"),
+        )
+        before = snapshot(store)
+
+        with pytest.raises(UsageError):
+            store.add_runs(add_runs(good, late, bad))
+
+        assert before == snapshot(store)
+
+    def test_answers_come_in_the_order_of_the_request(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """D1."""
+        asked = [new_run(clock.now_us() + number, f"{number}") for number in (5, 3, 9, 1)]
+
+        added = store.add_runs(add_runs(*asked))
+
+        assert [(one.id, one.due_at) for one in asked] == [(one.id, one.due_at) for one in added]
+
+
+class MovingAndCancelling:
+    """What `move_delayed` and `cancel_delayed` promise."""
+
+    @pytest.mark.parametrize("by_key", [True, False], ids=["by key", "by id"])
+    def test_moving_gives_a_new_due_under_the_next_generation(
+        self, store: Store, clock: ManualClock, *, by_key: bool
+    ) -> None:
+        """S2: the old timer is gone."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        due_at = clock.now_us() + 3 * HOUR_US
+
+        moved = store.move_delayed(move("class:42" if by_key else old.id, due_at))
+
+        assert (old.id, due_at, True) == (
+            moved.id,
+            moved.due_at,
+            moved.generation > old.generation,
+        )
+        assert moved == store.get_delayed(old.id)
+        assert moved == store.find_delayed(TENANT_DEFAULT, "class:42")
+        assert (timer_of_delayed(moved, store.status().shards),) == steps.load(store, due_at)
+
+    def test_a_move_can_be_a_delay_from_now(self, store: Store, clock: ManualClock) -> None:
+        """S2."""
+        steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        clock.advance("10m")
+
+        moved = store.move_delayed(move("class:42", None, delay_us=2 * HOUR_US))
+
+        assert clock.now_us() + 2 * HOUR_US == moved.due_at
+
+    def test_moving_into_the_past_is_refused_unless_it_means_at_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """L6."""
+        steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        before = snapshot(store)
+
+        with pytest.raises(UsageError):
+            store.move_delayed(move("class:42", clock.now_us() - 1))
+
+        assert before == snapshot(store)
+        moved = store.move_delayed(move("class:42", clock.now_us() - 1, is_late_ok=True))
+        assert moved.due_at <= clock.now_us()
+
+    def test_moving_is_audited(self, store: Store, clock: ManualClock) -> None:
+        """A2, INV-19."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        store.move_delayed(move("class:42", clock.now_us() + 2 * HOUR_US))
+
+        (entry,) = steps.audit(store, action="delayed.moved")
+        assert ("class:42", old.id, ADA) == (entry.subject, entry.subject_id, entry.actor)
+        assert entry.before
+        assert entry.after
+        assert entry.before != entry.after
+
+    @pytest.mark.parametrize("by_key", [True, False], ids=["by key", "by id"])
+    def test_cancelling_closes_the_run_on_record(
+        self, store: Store, clock: ManualClock, *, by_key: bool
+    ) -> None:
+        """S2: it has an outcome, no timer, and never fired."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        clock.advance(1000)
+
+        run = store.cancel_delayed(cancel("class:42" if by_key else old.id))
+
+        assert run == store.get_run(old.id)
+        assert (RunState.CANCELLED, ADA.reason, clock.now_us(), None) == (
+            run.state,
+            run.state_reason,
+            run.finished_at,
+            run.fired_at,
+        )
+        assert (old.due_at, old.created_at, Origin.DELAY) == (
+            run.scheduled_for,
+            run.created_at,
+            run.origin,
+        )
+        assert store.get_delayed(old.id) is None
+        assert store.find_delayed(TENANT_DEFAULT, "class:42") is None
+        assert () == steps.load(store, old.due_at)
+
+    def test_cancelling_is_audited_once(self, store: Store, clock: ManualClock) -> None:
+        """A2, INV-19."""
+        old = steps.delay(store, clock.now_us() + HOUR_US)
+        store.cancel_delayed(cancel(old.id))
+
+        (entry,) = steps.audit(store, subject_id=old.id)
+        assert ("delayed.cancelled", identity_text(old.id), ADA) == (
+            entry.action,
+            entry.subject,
+            entry.actor,
+        )
+
+    @pytest.mark.parametrize("by_key", [True, False], ids=["by key", "by id"])
+    def test_cancelling_again_returns_what_is_cancelled(
+        self, store: Store, clock: ManualClock, *, by_key: bool
+    ) -> None:
+        """INV-17."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        order = cancel("class:42" if by_key else old.id)
+        first = store.cancel_delayed(order)
+        clock.advance(1000)
+        before = snapshot(store)
+
+        assert first == store.cancel_delayed(order)
+        assert before == snapshot(store)
+
+    def test_what_was_never_there_is_not_found(self, store: Store, clock: ManualClock) -> None:
+        """L6."""
+        nobody = run_id("nobody")
+        for target in ("nobody", nobody):
+            with pytest.raises(NotFound):
+                store.move_delayed(move(target, clock.now_us() + 1))
+            with pytest.raises(NotFound):
+                store.cancel_delayed(cancel(target))
+
+    def test_what_belongs_to_another_tenant_is_not_found(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """L2, INV-20: neither by its key nor by its id."""
+        theirs = steps.delay(store, clock.now_us() + HOUR_US, key="class:42", tenant="theirs")
+        before = snapshot(store, ("theirs",))
+
+        for target in ("class:42", theirs.id):
+            with pytest.raises(NotFound):
+                store.move_delayed(move(target, clock.now_us() + 1))
+            with pytest.raises(NotFound):
+                store.cancel_delayed(cancel(target))
+        assert before == snapshot(store, ("theirs",))
+
+    @pytest.mark.parametrize("by_key", [True, False], ids=["by key", "by id"])
+    def test_what_has_fired_can_be_neither_moved_nor_cancelled(
+        self, store: Store, clock: ManualClock, *, by_key: bool
+    ) -> None:
+        """INV-6: the order came too late, and is told so."""
+        old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
+        fire_it(store, clock, old.id)
+        target = "class:42" if by_key else old.id
+        before = snapshot(store)
+
+        with pytest.raises(Conflict):
+            store.move_delayed(move(target, clock.now_us() + HOUR_US))
+        with pytest.raises(Conflict):
+            store.cancel_delayed(cancel(target))
+
+        assert before == snapshot(store)
+
+
+def fire_it(store: Store, clock: ManualClock, identity: bytes) -> None:
+    """Let a delayed run fall due, and fire it."""
+    pending: DelayedRecord | None = store.get_delayed(identity)  # type: ignore[arg-type]
+    assert pending is not None
+    clock.set(pending.due_at)
+    fence = steps.own(store)
+    fired = steps.fire(store, fence, delayed_fire(pending, store.status().shards))
+    assert ["fired"] == list(fired.results)
+    store.leave(fence.member)

@@ -1,0 +1,209 @@
+"""Commands with defaults, so that a test says only what it is about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.audit import Actor
+from duly.domain.identity import (
+    RunId,
+    ScheduleId,
+    ordered_run_id,
+    schedule_id,
+    shard_of,
+)
+from duly.domain.literals import Lane, Origin
+from duly.domain.planning import Change, first_pending
+from duly.domain.schedules import TENANT_DEFAULT, Call, Definition
+from duly.domain.settling import Template, plan_on_time
+from duly.domain.timetable.interval import every
+from duly.store.dispatch import FireDelayed, FireSchedule, Join, MemberKind, Timer
+from duly.store.planning import (
+    AddRuns,
+    CancelDelayed,
+    ChangeSchedule,
+    CreateSchedule,
+    MoveDelayed,
+    NewRun,
+)
+
+if TYPE_CHECKING:
+    from duly.domain.runs import DelayedRecord
+    from duly.domain.schedules import ScheduleRecord
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+
+ADA = Actor("ada", "test", "because")
+"""Who gives orders in tests."""
+
+
+def definition(**parts: Any) -> Definition:
+    """Return a template: hourly, of the task `report`, unless told otherwise."""
+    call = Call(task=parts.pop("task", "report"), arguments=parts.pop("arguments", "{}"))
+    given: dict[str, Any] = {"call": call, "timetable": every("1h")} | parts
+    return Definition(**given)
+
+
+def drawn(text: str) -> bytes:
+    """Return ten bytes that stand for a text: what a draw would have been."""
+    return blake2b(text.encode(), digest_size=10).digest()
+
+
+def id_in_shard(now: int, text: str, shard: int, shards: int) -> ScheduleId:
+    """Return an id for a schedule that lies in a shard."""
+    found = schedule_id(now, drawn(text))
+    number = 0
+    while shard_of(found, shards) != shard:
+        number += 1
+        found = schedule_id(now, drawn(f"{text}{number}"))
+    return found
+
+
+def new_schedule(now: int, name: str = "nightly", **parts: Any) -> CreateSchedule:
+    """Return the order to make a schedule; `parts` are those of the order or of its definition."""
+    own = {key: parts.pop(key) for key in tuple(parts) if key in CreateSchedule.__slots__}
+    template = own.pop("definition", None) or definition(**parts)
+    tenant = own.get("tenant", TENANT_DEFAULT)
+    identity = own.pop("id", None) or schedule_id(now, drawn(f"{tenant}/{name}"))
+    order = CreateSchedule(
+        id=identity,
+        tenant=TENANT_DEFAULT,
+        name=name,
+        definition=template,
+        pending=own.pop("pending", None) or first_pending(identity, template, now),
+        owner=None,
+        declared_by=None,
+        actor=ADA,
+    )
+    return replace(order, **own)
+
+
+def change_of(record: ScheduleRecord, change: Change, actor: Actor = ADA) -> ChangeSchedule:
+    """Return the order to apply a change to a schedule as it was seen."""
+    return ChangeSchedule(
+        id=record.id,
+        expected_version=record.version,
+        expected_pending=record.pending,
+        change=change,
+        actor=actor,
+    )
+
+
+def staying(record: ScheduleRecord, **parts: Any) -> Change:
+    """Return a change that leaves a schedule as it is, but for what is given."""
+    change = Change(
+        action="schedule.edited",
+        status=record.status,
+        pending=record.pending,
+        held_for=record.held_for,
+        reason=record.reason,
+    )
+    return replace(change, **parts)
+
+
+def run_id(text: str, at: int = 0) -> RunId:
+    """Return the id that a caller would make for a run it asks for."""
+    return ordered_run_id("once", at, drawn(text))
+
+
+def new_run(due_at: int | None, text: str = "reminder", **parts: Any) -> NewRun:
+    """Return a run to ask for: at an instant, or at once when that is None."""
+    at_once = due_at is None and parts.get("delay_us") is None
+    asked = NewRun(
+        id=run_id(text, due_at or 0),
+        tenant=TENANT_DEFAULT,
+        call=Call(task="remind", arguments='{"class":42}'),
+        origin=Origin.NOW if at_once else Origin.DELAY,
+        lane=Lane.LIVE,
+        due_at=due_at,
+        fingerprint=f"{text}@{due_at}",
+    )
+    return replace(asked, **parts)
+
+
+def add_runs(*runs: NewRun) -> AddRuns:
+    """Return the order to make runs."""
+    return AddRuns(runs=runs, actor=ADA)
+
+
+def move(target: str | RunId, due_at: int | None, **parts: Any) -> MoveDelayed:
+    """Return the order to move a delayed run, by its key (a text) or its id (bytes)."""
+    order = MoveDelayed(
+        tenant=TENANT_DEFAULT,
+        key=target if isinstance(target, str) else None,
+        id=None if isinstance(target, str) else target,
+        due_at=due_at,
+        delay_us=None,
+        is_late_ok=False,
+        actor=ADA,
+    )
+    return replace(order, **parts)
+
+
+def cancel(target: str | RunId, **parts: Any) -> CancelDelayed:
+    """Return the order to cancel a delayed run, by its key (a text) or its id (bytes)."""
+    order = CancelDelayed(
+        tenant=TENANT_DEFAULT,
+        key=target if isinstance(target, str) else None,
+        id=None if isinstance(target, str) else target,
+        actor=ADA,
+    )
+    return replace(order, **parts)
+
+
+def dispatcher(**parts: Any) -> Join:
+    """Return the order by which a dispatcher joins."""
+    return replace(Join(kind=MemberKind.DISPATCHER, host="here", process=1), **parts)
+
+
+def timer_of(record: ScheduleRecord) -> Timer:
+    """Return a schedule's timer, as loading gives it."""
+    assert record.pending is not None, "only a pending occurrence has a timer"
+    return Timer(
+        kind="schedule",
+        ref=record.id,
+        shard=record.shard,
+        due_at=record.pending.due_at,
+        scheduled_for=record.pending.scheduled_for,
+        generation=record.version,
+        definition_number=record.definition_number,
+    )
+
+
+def timer_of_delayed(record: DelayedRecord, shards: int) -> Timer:
+    """Return a delayed run's timer, as loading gives it."""
+    return Timer(
+        kind="delayed",
+        ref=record.id,
+        shard=shard_of(record.id, shards),
+        due_at=record.due_at,
+        scheduled_for=record.due_at,
+        generation=record.generation,
+        definition_number=0,
+    )
+
+
+def template_of(record: ScheduleRecord) -> Template:
+    """Return what planning asks for about a schedule."""
+    return Template(record.id, record.definition_number, record.definition)
+
+
+def on_time(record: ScheduleRecord, **parts: Any) -> FireSchedule:
+    """Return the fire of a schedule's pending occurrence, as planned ahead of time."""
+    assert record.pending is not None, "only a pending occurrence can be fired"
+    fire = FireSchedule(
+        timer=timer_of(record),
+        plan=plan_on_time(template_of(record), record.pending),
+        late_after=record.pending.due_at + record.definition.misfire.grace_us,
+    )
+    return replace(fire, **parts)
+
+
+def delayed_fire(record: DelayedRecord, shards: int) -> FireDelayed:
+    """Return the fire of a delayed run."""
+    return FireDelayed(timer_of_delayed(record, shards))
