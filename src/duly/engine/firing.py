@@ -1,0 +1,315 @@
+"""Firing: hands due timers to the store in batches, and draws the conclusions from its answers.
+
+What is sent is a belief: the store compares each timer with what is pending, judges it by its own
+clock, and refuses the whole of a shard that is not ours. Fresh timers go first; the backlog gets
+what they leave, and a share of its own. After a lost answer nothing is believed: the shards are
+read anew, and what is still there has not fired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from duly.domain.identity import ScheduleId, identity_text
+from duly.domain.literals import Lane
+from duly.domain.schedules import Pending
+from duly.domain.settling import plan_late, plan_on_time
+from duly.errors import StoreError
+from duly.store.dispatch import (
+    Fired,
+    FireDelayed,
+    FireResult,
+    FireSchedule,
+    FireTimers,
+    LeaseKey,
+)
+from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, SetAside, WriteFenced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.settling import Plan
+    from duly.engine.clock_sync import ClockSync
+    from duly.engine.loader import Loader
+    from duly.engine.membership import Membership
+    from duly.engine.ownership import Ownership
+    from duly.engine.surroundings import Surroundings
+    from duly.engine.templates import TemplateKey, Templates
+    from duly.engine.wheel import Entry, Wheel
+    from duly.store.dispatch import Timer
+
+PLAN_BATCH_US = 50_000
+"""How long planning may hold up one batch; what is not planned by then comes with the next."""
+EARLY_RETRY_US = 200
+
+
+class Firing:
+    """Fires what is due, one batch at a time."""
+
+    def __init__(  # noqa: PLR0913 - the parts that firing brings together
+        self,
+        around: Surroundings,
+        sync: ClockSync,
+        loader: Loader,
+        templates: Templates,
+        *,
+        membership: Membership,
+        ownership: Ownership,
+    ) -> None:
+        self._around = around
+        self._sync = sync
+        self._loader = loader
+        self._templates = templates
+        self._membership = membership
+        self._ownership = ownership
+        self.owed_noticed: Callable[[], None] = lambda: None
+        """Told when a fire has made something owed."""
+
+    def fire(self) -> bool:
+        """Fire a batch of fresh timers and one of the backlog; say whether any was sent."""
+        settings, loader = self._around.settings, self._loader
+        fresh = self._fire_from(loader.wheel, settings.batch_max)
+        room = settings.batch_backlog_min if fresh else settings.batch_max
+        return bool(self._fire_from(loader.backlog, room) or fresh)
+
+    def next_at(self, monotonic: int) -> int | None:
+        """Return when the first entry is surely due, on the monotonic clock."""
+        times = [
+            self._sync.reached_at(at, monotonic)
+            for at in (self._loader.wheel.next_at(), self._loader.backlog.next_at())
+            if at is not None
+        ]
+        return min(times, default=None)
+
+    def plan_ahead(self) -> bool:
+        """Work out plans before they are needed, for a short while; say whether some are left."""
+        loader, settings = self._loader, self._around.settings
+        if not loader.unplanned:
+            return False
+        slice_ends = self._around.clock.monotonic_us() + settings.plan_slice_us
+        chosen = loader.unplanned[: settings.plans_per_tick]
+        self._fetch([entry.timer for entry in chosen])
+        done = 0
+        for entry in chosen:
+            if self._around.clock.monotonic_us() > slice_ends:
+                break
+            done += 1
+            if entry.plan is None and loader.wheel.holds(entry):
+                self._plan(entry)  # should it fail, that is said when it is due
+        del loader.unplanned[: max(done, 1)]
+        return bool(loader.unplanned)
+
+    def _fire_from(self, wheel: Wheel, limit: int) -> int:
+        """Take, plan and send one batch; return how many timers were sent."""
+        if not self._membership.may_write():
+            return 0
+        monotonic = self._around.clock.monotonic_us()
+        batch = wheel.take(self._sync.floor_now(monotonic), limit)
+        if not batch:
+            return 0
+        try:
+            ready = self._planned(batch)
+        except StoreError:
+            for entry in batch:
+                self._loader.put_back(entry)
+            raise
+        if not self._membership.may_write():
+            for entry in ready:
+                self._loader.put_back(entry)
+            return 0
+        self._send(ready)
+        self._loader.note_busy(monotonic)
+        return len(batch)
+
+    def _planned(self, batch: list[Entry]) -> list[Entry]:
+        """Return the entries that have their plan; the others are put back or set aside."""
+        clock, seen_now = self._around.clock, self._loader.seen_now
+        for entry in batch:
+            if entry.late_after is not None and entry.late_after < seen_now:
+                entry.plan = entry.late_after = None
+        self._fetch([entry.timer for entry in batch if entry.plan is None])
+        ends = clock.monotonic_us() + PLAN_BATCH_US
+        ready: list[Entry] = []
+        for entry in batch:
+            if entry.timer.kind == "schedule" and entry.plan is None:
+                if ready and clock.monotonic_us() > ends:
+                    self._loader.put_back(entry)
+                    continue
+                problem = self._plan(entry)
+                if problem is not None:
+                    self._set_aside(entry, problem)
+                    continue
+            ready.append(entry)
+        return ready
+
+    def _plan(self, entry: Entry) -> str | None:
+        """Work out what firing an entry does; return the problem if that can't be done."""
+        timer = entry.timer
+        template = self._templates.find(_key(timer))
+        if template is None:
+            return "its definition can't be read"
+        pending = Pending(timer.scheduled_for, timer.due_at)
+        late_after = timer.due_at + template.definition.misfire.grace_us
+        seen_now = self._loader.seen_now
+        try:
+            if late_after < seen_now:
+                entry.plan, entry.late_after = plan_late(template, pending, seen_now), None
+            else:
+                entry.plan, entry.late_after = plan_on_time(template, pending), late_after
+        except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
+            return f"its timetable can't be computed: {error!r}"
+        return None
+
+    def _fetch(self, timers: list[Timer]) -> None:
+        self._templates.fetch(_key(timer) for timer in timers if timer.kind == "schedule")
+
+    def _send(self, batch: list[Entry]) -> None:
+        """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
+        batch = [one for one in batch if self._ownership.owns(_live(one.timer.shard))]
+        if not batch:
+            return
+        batch.sort(key=lambda entry: entry.timer.kind == "delayed")
+        before = self._around.clock.monotonic_us()
+        try:
+            fired = self._around.store.fire_timers(self._command(batch))
+        except StoreError:
+            # Whether it happened is not known: look, and never assume.
+            self._loader.reload({entry.timer.shard for entry in batch})
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad row must not stop the others
+            if len(batch) == 1:
+                self._set_aside(batch[0], f"it can't be fired: {error!r}")
+                return
+            middle = len(batch) // 2
+            self._send(batch[:middle])
+            self._send(batch[middle:])
+            return
+        self._loader.see(fired.now)
+        self._conclude(batch, fired, before)
+
+    def _command(self, batch: list[Entry]) -> FireTimers:
+        schedules, delayed = [], []
+        for entry in batch:
+            if entry.timer.kind == "delayed":
+                delayed.append(FireDelayed(entry.timer))
+            else:
+                assert entry.plan is not None, "what is sent has been planned"
+                late_after = entry.late_after
+                schedules.append(
+                    FireSchedule(timer=entry.timer, plan=entry.plan, late_after=late_after)
+                )
+        shards = {entry.timer.shard for entry in batch}
+        fence = self._ownership.fence(Lane.LIVE, shards)
+        return FireTimers(fence=fence, schedules=tuple(schedules), delayed=tuple(delayed))
+
+    def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
+        """Learn from the answer to each timer."""
+        assert len(batch) == len(fired.results), "every timer has its answer"
+        counted, late, fenced, lateness_max = 0, 0, 0, 0
+        is_early = False
+        for entry, result in zip(batch, fired.results, strict=True):
+            if result is FireResult.FIRED:
+                counted += 1
+                late += entry.plan is not None and entry.late_after is None
+                lateness_max = max(lateness_max, self._after_fire(entry, fired.now))
+            else:
+                is_early |= result is FireResult.EARLY
+                fenced += result is FireResult.FENCED
+                self._after_refusal(entry, result, fired.now)
+        if is_early:
+            self._sync.hear(before, fired.now)
+        self._report(fired, counted, lateness_max)
+        member = self._membership.number()
+        if late:
+            self._around.statistics.late_planned += late
+            self._around.telemetry.emit(LatePlanned(member=member, count=late))
+        if fenced:
+            self._around.statistics.fenced += fenced
+            self._around.telemetry.emit(WriteFenced(member=member, count=fenced))
+        self._ownership.lose(fired.lost)
+
+    def _after_fire(self, entry: Entry, now: int) -> int:
+        """Put the next instant straight into the wheel; return how late this one was."""
+        timer, plan = entry.timer, entry.plan
+        lateness_us = 0
+        if plan is None or entry.late_after is not None:
+            # What was settled by its misfire policy had no due moment to be measured by.
+            lateness_us = now - timer.due_at
+            self._around.statistics.note_lateness(lateness_us)
+        if plan is not None:
+            self._go_on(timer, plan)
+        return lateness_us
+
+    def _go_on(self, timer: Timer, plan: Plan) -> None:
+        if plan.settlement.owed is not None:
+            self.owed_noticed()
+        following = plan.pending
+        if following is not None:
+            self._loader.hand_over(
+                replace(timer, due_at=following.due_at, scheduled_for=following.scheduled_for)
+            )
+            return
+        ended = ScheduleEnded(
+            member=self._membership.number(),
+            schedule_id=identity_text(timer.ref),
+            reason=plan.end_reason or "",
+        )
+        self._around.telemetry.emit(ended)
+
+    def _after_refusal(self, entry: Entry, result: FireResult, now: int) -> None:
+        statistics, settings = self._around.statistics, self._around.settings
+        match result:
+            case FireResult.EARLY:
+                statistics.early_answers += 1
+                entry.fire_at = max(entry.timer.due_at, now + EARLY_RETRY_US)
+                entry.plan = entry.late_after = None
+                self._loader.put_back(entry)
+            case FireResult.LATE:
+                entry.plan = entry.late_after = None
+                self._loader.put_late(entry)
+            case FireResult.BUSY:
+                statistics.busy += 1
+                entry.fire_at = now + settings.busy_retry_us
+                self._loader.put_back(entry)
+            case FireResult.GONE:
+                statistics.gone += 1
+            case FireResult.FENCED | FireResult.FIRED:
+                pass  # counted by the caller; its shard is dropped with the lease
+            case _:
+                assert_never(result)
+
+    def _report(self, fired: Fired, counted: int, lateness_max: int) -> None:
+        statistics = self._around.statistics
+        statistics.batches += 1
+        statistics.fired += counted
+        statistics.runs += fired.runs_made
+        event = BatchFired(
+            member=self._membership.number(),
+            fired=counted,
+            runs=fired.runs_made,
+            lateness_max_us=lateness_max,
+        )
+        self._around.telemetry.emit(event)
+
+    def _set_aside(self, entry: Entry, problem: str) -> None:
+        """Leave one alone for a while, and say so; it stays pending."""
+        self._around.statistics.set_aside += 1
+        entry.fire_at = self._loader.seen_now + self._around.settings.set_aside_us
+        entry.plan = entry.late_after = None
+        self._loader.put_back(entry)
+        event = SetAside(
+            member=self._membership.number(),
+            what=entry.timer.kind,
+            subject_id=identity_text(entry.timer.ref),
+            problem=problem,
+        )
+        self._around.telemetry.emit(event)
+
+
+def _key(timer: Timer) -> TemplateKey:
+    return ScheduleId(timer.ref), timer.definition_number
+
+
+def _live(shard: int) -> LeaseKey:
+    return LeaseKey(shard, Lane.LIVE)

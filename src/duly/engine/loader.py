@@ -1,0 +1,215 @@
+"""The loader: brings timers of our shards into memory before they fall due.
+
+Four ways lead into the wheel, each complete on its own terms: the window (what falls due in the
+next half minute is read ahead), the hand-over (what we fire puts its own next instant in), the
+arrivals feed (what others write for a window that is loaded already), and the sweep (whatever is
+overdue and still there, whoever forgot it). A timer that exists has not fired, so taking over a
+shard is nothing but loading it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.engine.wheel import Entry, Wheel
+from duly.store.dispatch import ArrivalsCursor, LoadedTimers, LoadTimers, Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from duly.engine.clock_sync import ClockSync
+    from duly.engine.surroundings import Surroundings
+
+
+class Loader:
+    """The wheel of fresh timers, the backlog of overdue ones, and what fills both."""
+
+    def __init__(self, around: Surroundings, sync: ClockSync) -> None:
+        self._around = around
+        self._sync = sync
+        self.wheel = Wheel()
+        self.backlog = Wheel()
+        self.unplanned: list[Entry] = []
+        """Fresh entries whose plan is still to be made, in the order they came."""
+        self.seen_now = 0
+        """The store's clock in its last answer."""
+        self._through: dict[int, int] = {}
+        """Up to which instant each shard is loaded."""
+        self._cursor: ArrivalsCursor | None = None
+        self._limit = around.settings.load_page
+        self._load_from = 0
+        self._feed_at = 0
+        self._sweep_at = 0
+        self._sweep_after: int | None = None
+        self._has_more_overdue = False
+        self._busy_until = 0
+
+    def begin(self) -> None:
+        """Start as a new member: nothing loaded, and the feed read from here on."""
+        self.drop(set(self._through))
+        self._cursor = self._around.store.start_of_arrivals()
+
+    def own(self, shards: Collection[int]) -> None:
+        """Load shards that are new to us, from the beginning of time."""
+        new = set(shards) - self._through.keys()
+        if new:
+            self.reload(new)
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget everything of shards that are not ours any more."""
+        if not shards:
+            return
+        for shard in shards:
+            self._through.pop(shard, None)
+        self.wheel.drop_shards(shards)
+        self.backlog.drop_shards(shards)
+        self.unplanned = [entry for entry in self.unplanned if self.wheel.holds(entry)]
+
+    def reload(self, shards: Collection[int]) -> None:
+        """Believe nothing about shards and read them anew: the near future first, then the rest."""
+        monotonic = self._around.clock.monotonic_us()
+        start = self._sync.floor_now(monotonic) - self._around.settings.live_grace_us
+        for shard in shards:
+            self._through[shard] = start
+        self._load_from = self._sweep_at = monotonic
+        self._sweep_after = None
+
+    def wake(self) -> None:
+        """Read the feed at the next tick: somebody has written something near."""
+        self._feed_at = 0
+
+    def note_busy(self, monotonic: int) -> None:
+        """Look at the feed more often for a while: where something happens, more may."""
+        self._busy_until = monotonic + self._around.settings.busy_for_us
+
+    def read(self) -> None:
+        """Do what is due of reading: a page of the window, the feed, a page of the sweep."""
+        if not self._through:
+            return
+        monotonic = self._around.clock.monotonic_us()
+        if monotonic >= self._feed_at:
+            self._read_feed(monotonic)
+        if monotonic >= self._window_at(monotonic):
+            self._load_window(monotonic)
+        if monotonic >= self._sweep_at or self._is_ready_for_overdue():
+            self._sweep(monotonic)
+
+    def next_at(self, monotonic: int) -> int | None:
+        """Return when to read again; None when nothing is ours."""
+        if not self._through:
+            return None
+        if self._is_ready_for_overdue():
+            return monotonic
+        return min(self._feed_at, self._sweep_at, self._window_at(monotonic))
+
+    def hand_over(self, timer: Timer) -> None:
+        """Take the next instant of what we have just fired, if its window is loaded."""
+        self._offer_near(timer)
+
+    def put_back(self, entry: Entry) -> None:
+        """Keep an entry that has not fired; later than its grace it belongs to the backlog."""
+        self._wheel_for(entry.timer.due_at).insert(entry)
+
+    def put_late(self, entry: Entry) -> None:
+        """Keep an entry that the store called late, behind fresh work."""
+        self.backlog.insert(entry)
+
+    def see(self, now: int) -> None:
+        """Remember what the store's clock showed."""
+        self.seen_now = now
+
+    def _window_at(self, monotonic: int) -> int:
+        if self._room() < self._around.settings.load_page // 2:
+            return monotonic + self._around.settings.feed_idle_us  # not worth a page
+        behind = min(self._through.values()) - self._around.settings.horizon_us // 2
+        return max(self._load_from, self._sync.reached_at(behind, monotonic))
+
+    def _load_window(self, monotonic: int) -> None:
+        settings = self._around.settings
+        after = min(self._through.values())
+        shards = tuple(sorted(one for one, through in self._through.items() if through == after))
+        room = self._room()
+        limit = min(self._limit, room)
+        until = self._sync.floor_now(monotonic) + settings.horizon_us
+        loaded = self._load(LoadTimers(shards=shards, after=after, until=until, limit=limit))
+        for timer in loaded.timers:
+            self._offer(timer)
+        if loaded.through > after:
+            self._limit = settings.load_page
+            for shard in shards:
+                self._through[shard] = loaded.through
+        elif limit < room:
+            self._limit = 2 * limit  # a crowd at one instant: it is read as a whole
+        else:
+            # More than memory holds, at one instant: the sweep takes the rest once it is due.
+            self._load_from = monotonic + settings.horizon_us // 4
+
+    def _read_feed(self, monotonic: int) -> None:
+        settings = self._around.settings
+        store, cursor = self._around.store, self._cursor
+        assert cursor is not None, "one begins before one reads"
+        shards = tuple(sorted(self._through))
+        arrivals = self._sync.ask(lambda: store.read_arrivals(cursor, shards))
+        self.see(arrivals.now)
+        self._cursor = arrivals.cursor
+        if arrivals.timers:
+            self.note_busy(monotonic)
+        for timer in arrivals.timers:
+            self._around.statistics.arrivals += self._offer_near(timer)
+        is_busy = monotonic < self._busy_until
+        self._feed_at = monotonic + (settings.feed_busy_us if is_busy else settings.feed_idle_us)
+
+    def _is_ready_for_overdue(self) -> bool:
+        """Say whether the last sweep left some, and what it found has been dealt with."""
+        return self._has_more_overdue and len(self.backlog) < self._around.settings.batch_max
+
+    def _sweep(self, monotonic: int) -> None:
+        settings = self._around.settings
+        order = LoadTimers(
+            shards=tuple(sorted(self._through)),
+            after=self._sweep_after,
+            until=self._sync.floor_now(monotonic) - settings.sweep_behind_us,
+            limit=settings.sweep_page,
+        )
+        loaded = self._load(order)
+        for timer in loaded.timers:
+            self._around.statistics.swept += self._offer(timer)
+        # A page that was cut short is followed by the next; then it starts from the beginning.
+        self._has_more_overdue = loaded.through < order.until
+        self._sweep_after = loaded.through if self._has_more_overdue else None
+        self._sweep_at = monotonic + settings.sweep_every_us
+
+    def _load(self, order: LoadTimers) -> LoadedTimers:
+        store = self._around.store
+        loaded = self._sync.ask(lambda: store.load_timers(order))
+        self.see(loaded.now)
+        return loaded
+
+    def _offer_near(self, timer: Timer) -> bool:
+        """Take a timer if its window is loaded; otherwise loading the window will find it."""
+        through = self._through.get(timer.shard)
+        return through is not None and timer.due_at <= through and self._offer(timer)
+
+    def _offer(self, timer: Timer) -> bool:
+        """Put a timer into memory; False if it is there, is not ours, or there is no room."""
+        through = self._through.get(timer.shard)
+        if through is None:
+            return False
+        if self._room() <= 0:
+            # Loading begins there again when there is room; what is overdue the sweep finds.
+            self._through[timer.shard] = min(through, timer.due_at - 1)
+            return False
+        entry = Entry(timer, timer.due_at)
+        wheel = self._wheel_for(timer.due_at)
+        if not wheel.insert(entry):
+            return False
+        if timer.kind == "schedule" and wheel is self.wheel:
+            self.unplanned.append(entry)
+        return True
+
+    def _room(self) -> int:
+        return self._around.settings.entries_max - len(self.wheel) - len(self.backlog)
+
+    def _wheel_for(self, due_at: int) -> Wheel:
+        is_old = due_at < self.seen_now - self._around.settings.live_grace_us
+        return self.backlog if is_old else self.wheel

@@ -1,0 +1,119 @@
+"""Maintenance: ends pauses whose time has come, and removes history past its retention.
+
+Both belong to whoever holds the maintenance lease. Ending a pause is a compare-and-set like every
+change of a schedule; pruning is fenced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import Actor
+from duly.domain.identity import ScheduleId, identity_text
+from duly.domain.literals import Lane, Missed, ScheduleStatus
+from duly.domain.planning import decide_resume
+from duly.engine.ownership import MAINTENANCE
+from duly.errors import LeaseLost, StoreError
+from duly.store.dispatch import Prune
+from duly.store.planning import ChangeSchedule, Stale
+from duly.telemetry import HistoryPruned, ScheduleResumed, SetAside
+
+if TYPE_CHECKING:
+    from duly.engine.membership import Membership
+    from duly.engine.ownership import Ownership
+    from duly.engine.surroundings import Surroundings
+
+PAUSE_OVER = "the time it was paused until has come"
+
+
+class Maintenance:
+    """What one dispatcher does for all."""
+
+    def __init__(self, around: Surroundings, membership: Membership, ownership: Ownership) -> None:
+        self._around = around
+        self._membership = membership
+        self._ownership = ownership
+        self._resume_at = 0
+        self._prune_at: int | None = None
+
+    def tend(self) -> None:
+        """Do what is due of both, if the maintenance lease is ours."""
+        if not self._ownership.owns(MAINTENANCE) or not self._membership.may_write():
+            return
+        monotonic = self._around.clock.monotonic_us()
+        settings = self._around.settings
+        if monotonic >= self._resume_at:
+            self._resume_at = monotonic + settings.resume_every_us
+            self._resume()
+        if self._prune_at is None:
+            # Not at once: a fleet that has just come up has better things to do.
+            self._prune_at = monotonic + settings.prune_every_us
+        elif monotonic >= self._prune_at:
+            self._prune_at = monotonic + settings.prune_every_us
+            self._prune(monotonic)
+
+    def next_at(self) -> int | None:
+        """Return when something is to be done; None while somebody else does it."""
+        if not self._ownership.owns(MAINTENANCE):
+            return None
+        return self._resume_at if self._prune_at is None else min(self._resume_at, self._prune_at)
+
+    def _resume(self) -> None:
+        for schedule_id in self._around.store.due_resumes(self._around.settings.resumes_max):
+            try:
+                self._resume_one(schedule_id)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
+                event = SetAside(
+                    member=self._membership.number(),
+                    what="schedule",
+                    subject_id=identity_text(schedule_id),
+                    problem=f"it can't be resumed: {error!r}",
+                )
+                self._around.telemetry.emit(event)
+
+    def _resume_one(self, schedule_id: ScheduleId) -> None:
+        seen = self._around.store.get_schedule(schedule_id)
+        if seen is None or seen.record.status is not ScheduleStatus.PAUSED:
+            return
+        record = seen.record
+        if record.resume_at is None or record.resume_at > seen.now:
+            return
+        # As of the moment that the pause ends, however late we are: what falls due at that moment
+        # or after it was not paused, and is late at most.
+        paused_through = record.resume_at - 1
+        missed = record.resume_missed or Missed.SKIP
+        order = ChangeSchedule(
+            id=record.id,
+            expected_version=record.version,
+            expected_pending=record.pending,
+            change=decide_resume(record, paused_through, missed, PAUSE_OVER),
+            actor=Actor("duly", "dispatcher", PAUSE_OVER),
+        )
+        if isinstance(self._around.store.change_schedule(order), Stale):
+            return  # somebody was quicker; if it is still to be done, the next look finds it
+        event = ScheduleResumed(
+            member=self._membership.number(),
+            schedule=record.name,
+            schedule_id=identity_text(record.id),
+        )
+        self._around.telemetry.emit(event)
+
+    def _prune(self, monotonic: int) -> None:
+        settings = self._around.settings
+        order = Prune(
+            fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
+            retention=settings.retention,
+            limit=settings.prune_limit,
+        )
+        try:
+            pruned = self._around.store.prune(order)
+        except LeaseLost:
+            self._ownership.lose([MAINTENANCE])
+            return
+        if pruned.has_more:
+            self._prune_at = monotonic + settings.prune_more_us
+        rows = sum(pruned.counts.values())
+        if rows:
+            self._around.telemetry.emit(HistoryPruned(member=self._membership.number(), rows=rows))

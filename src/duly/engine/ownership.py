@@ -1,0 +1,202 @@
+"""Ownership: which lanes of which shards are ours, and moving them when the fleet changes (F5).
+
+Every dispatcher sees the same living members with its renewal and computes the same assignment, so
+nobody leads. It gives up what is another's, a part at a time, and asks for what is to be its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import Lane
+from duly.errors import StoreError
+from duly.store.dispatch import Fence, Lease, LeaseKey, MemberId
+from duly.telemetry import LeasesAcquired, LeasesLost, LeasesReleased
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from duly.engine.membership import Membership
+    from duly.engine.surroundings import Surroundings
+
+MAINTENANCE = LeaseKey(0, Lane.BACKFILL)
+"""Whoever holds this looks after the store: one owner, fenced as every other."""
+
+_ORDER = {Lane.LIVE: 0, Lane.CATCH_UP: 1, Lane.BACKFILL: 2}
+
+
+def assign(dispatchers: Sequence[MemberId], shards: int) -> dict[LeaseKey, MemberId]:
+    """Return who is to own what: the same answer wherever it is computed.
+
+    By rendezvous hashing, so that a member that comes or goes moves little; with a bound on what
+    each gets, so that few shards are spread evenly, too.
+    """
+    owners: dict[LeaseKey, MemberId] = {}
+    if not dispatchers:
+        return owners
+    share_max = -(-shards // len(dispatchers))
+    for lane in (Lane.LIVE, Lane.CATCH_UP):
+        loads: Counter[MemberId] = Counter()
+        for shard in range(shards):
+            key = LeaseKey(shard, lane)
+            owner = next(one for one in _ranked(key, dispatchers) if loads[one] < share_max)
+            loads[owner] += 1
+            owners[key] = owner
+    owners[MAINTENANCE] = _ranked(MAINTENANCE, dispatchers)[0]
+    return owners
+
+
+def _ranked(key: LeaseKey, dispatchers: Sequence[MemberId]) -> list[MemberId]:
+    def score(member: MemberId) -> bytes:
+        text = f"{member}/{key.shard}/{key.lane}"
+        return blake2b(text.encode(), digest_size=8).digest()
+
+    return sorted(dispatchers, key=score, reverse=True)
+
+
+class Ownership:
+    """The leases that we hold, with their epochs."""
+
+    def __init__(
+        self, around: Surroundings, membership: Membership, dropped: Callable[[set[int]], None]
+    ) -> None:
+        self._around = around
+        self._membership = membership
+        self._dropped = dropped
+        """Told which live shards are not ours any more."""
+        self.leases: dict[LeaseKey, Lease] = {}
+        self._wanted: set[LeaseKey] = set()
+        self._assigned_for: tuple[tuple[MemberId, ...], int] | None = None
+        self._is_sure = True
+        """False after an answer was lost: the store may think otherwise about what we own."""
+        self._move_at = 0
+        self._ask_at = 0
+
+    def shards(self, lane: Lane) -> tuple[int, ...]:
+        """Return the shards whose lane we own."""
+        return tuple(sorted(key.shard for key in self.leases if key.lane is lane))
+
+    def fence(self, lane: Lane, shards: Iterable[int]) -> Fence:
+        """Return the fence for writing to shards of a lane that we own."""
+        member = self._membership.id
+        assert member is not None, "only a member writes"
+        keys = (LeaseKey(shard, lane) for shard in sorted(set(shards)))
+        return Fence(member, tuple(self.leases[key] for key in keys))
+
+    def owns(self, key: LeaseKey) -> bool:
+        """Say whether a lease is ours, as far as we know."""
+        return key in self.leases
+
+    def balance(self, *, is_holding: bool) -> None:
+        """Give up what is not to be ours, ask for what is; at most one order of each."""
+        self._assign(is_holding=is_holding)
+        if not self._is_sure:
+            self._take_stock()
+        monotonic = self._around.clock.monotonic_us()
+        surplus = _by_lane(self.leases.keys() - self._wanted)
+        if surplus and (is_holding or monotonic >= self._move_at):
+            share = max(1, int(len(self.leases) * self._around.settings.move_share))
+            self._move_at = monotonic + self._around.settings.move_every_us
+            self._release(surplus if is_holding else surplus[:share])
+        missing = _by_lane(self._wanted - self.leases.keys())
+        if missing and monotonic >= self._ask_at:
+            self._ask_at = monotonic + self._around.settings.acquire_every_us
+            self._acquire(missing)
+
+    def next_at(self) -> int | None:
+        """Return when there is something to give up or to ask for; None while all is settled."""
+        times = [self._move_at] if self.leases.keys() - self._wanted else []
+        times += [self._ask_at] if self._wanted - self.leases.keys() else []
+        return min(times, default=None)
+
+    def lose(self, keys: Iterable[LeaseKey]) -> None:
+        """Forget leases that the store says are not ours."""
+        lost = [key for key in keys if key in self.leases]
+        if not lost:
+            return
+        names = tuple(_name(key) for key in lost)
+        member = self._membership.number()
+        self._around.telemetry.emit(LeasesLost(member=member, leases=names))
+        self._forget(lost)
+        self._membership.renew_soon()
+
+    def clear(self) -> None:
+        """Forget everything, as one does who is declared dead."""
+        self._forget(list(self.leases))
+        self._wanted, self._assigned_for, self._is_sure = set(), None, True
+        self._move_at = self._ask_at = 0
+
+    def _assign(self, *, is_holding: bool) -> None:
+        renewal, member = self._membership.renewal, self._membership.id
+        assert renewal is not None, "one renews before one owns"
+        if is_holding:
+            self._wanted, self._assigned_for = set(), None
+            return
+        seen = (renewal.dispatchers, renewal.shards)
+        if seen == self._assigned_for:
+            return
+        self._assigned_for = seen
+        owners = assign(*seen)
+        self._wanted = {key for key, owner in owners.items() if owner == member}
+
+    def _acquire(self, missing: list[LeaseKey]) -> None:
+        member = self._membership.id
+        assert member is not None, "only a member acquires"
+        try:
+            acquired = self._around.store.acquire_leases(member, missing)
+        except StoreError:
+            self._is_sure = False
+            raise
+        self._adopt(acquired)
+
+    def _adopt(self, acquired: Iterable[Lease]) -> None:
+        new = {lease.key: lease for lease in acquired}
+        self.leases |= new
+        if new:
+            names = tuple(_name(key) for key in _by_lane(new))
+            member = self._membership.number()
+            self._around.telemetry.emit(LeasesAcquired(member=member, leases=names))
+
+    def _release(self, surplus: list[LeaseKey]) -> None:
+        member = self._membership.id
+        assert member is not None, "only a member releases"
+        fence = Fence(member, tuple(self.leases[key] for key in surplus))
+        # Whatever becomes of the order, we do not write under these any more.
+        self._forget(surplus)
+        try:
+            self._around.store.release_leases(fence)
+        except StoreError:
+            self._is_sure = False
+            raise
+        names = tuple(_name(key) for key in surplus)
+        self._around.telemetry.emit(LeasesReleased(member=member, leases=names))
+
+    def _take_stock(self) -> None:
+        """Ask the store what is ours, after an answer was lost."""
+        member = self._membership.id
+        records = self._around.store.status().leases
+        ours = {one.key: Lease(one.key, one.epoch) for one in records if one.owner == member}
+        gone = [key for key, lease in self.leases.items() if ours.get(key) != lease]
+        self._forget(gone)
+        self._adopt(lease for key, lease in ours.items() if key not in self.leases)
+        self._is_sure = True
+
+    def _forget(self, keys: Iterable[LeaseKey]) -> None:
+        shards = set()
+        for key in keys:
+            del self.leases[key]
+            if key.lane is Lane.LIVE:
+                shards.add(key.shard)
+        if shards:
+            self._dropped(shards)
+
+
+def _by_lane(keys: Iterable[LeaseKey]) -> list[LeaseKey]:
+    """Put live lanes before catch-up before maintenance."""
+    return sorted(keys, key=lambda key: (_ORDER[key.lane], key.shard))
+
+
+def _name(key: LeaseKey) -> str:
+    return f"{key.shard}/{key.lane}"

@@ -1,0 +1,129 @@
+"""The dispatcher's settings: every limit and interval by its name, with the reason for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+from duly.domain.instants import DAY, SECOND_US
+from duly.domain.literals import RunState
+from duly.errors import UsageError
+from duly.store.dispatch import MEMBER_TTL_US, Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MILLISECOND_US = 1000
+_DAY_US = DAY * SECOND_US
+_KEPT_US: Mapping[str, int] = {
+    RunState.SUCCEEDED: 30 * _DAY_US,
+    RunState.CANCELLED: 30 * _DAY_US,
+    RunState.SKIPPED: 30 * _DAY_US,
+    RunState.COALESCED: 30 * _DAY_US,
+    RunState.REPLACED: 30 * _DAY_US,
+    RunState.EXPIRED: 30 * _DAY_US,
+    RunState.HANDED_OVER: 30 * _DAY_US,
+    # What went wrong is asked about for longer than what went well.
+    RunState.FAILED: 90 * _DAY_US,
+    RunState.DISCARDED: 90 * _DAY_US,
+}
+
+RETENTION_DEFAULT = Retention(
+    outcomes_us=_KEPT_US,
+    runs_per_schedule=None,
+    skips_us=90 * _DAY_US,
+    deleted_schedules_us=30 * _DAY_US,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherSettings:
+    """How a dispatcher goes about its work; the defaults are right for most."""
+
+    ttl_us: int = MEMBER_TTL_US
+    """After this long without a renewal others take our shards."""
+    renew_every_us: int = 1500 * _MILLISECOND_US
+    """Three renewals fit into a lease, so that one lost answer costs nothing."""
+    lease_margin_us: int = 500 * _MILLISECOND_US
+    """We stop writing this long before our lease ends by our own count. Courtesy: the fence is what
+    keeps a stale owner out."""
+    move_every_us: int = 2 * SECOND_US
+    move_share: float = 0.25
+    """How many of our leases we give up at once when the fleet changes: never all at a blow."""
+    acquire_every_us: int = 250 * _MILLISECOND_US
+    """How soon we ask again for a lease that is to be ours: until then nobody fires its shard."""
+
+    horizon_us: int = 30 * SECOND_US
+    """How far ahead timers are loaded; recurrence arithmetic is done in that time."""
+    entries_max: int = 50_000
+    """How many timers are held in memory, about 15 MB."""
+    load_page: int = 5000
+    feed_busy_us: int = 250 * _MILLISECOND_US
+    feed_idle_us: int = 1 * SECOND_US
+    busy_for_us: int = 2 * SECOND_US
+    """How long after something happened a dispatcher counts as busy."""
+    sweep_every_us: int = 1 * SECOND_US
+    sweep_behind_us: int = 50 * _MILLISECOND_US
+    """A sweep looks for what is overdue by this much, whatever else went wrong."""
+    sweep_page: int = 2000
+    live_grace_us: int = 60 * SECOND_US
+    """What is overdue by more is backlog: it gets what fresh work leaves, and a reserved share."""
+
+    batch_max: int = 1000
+    """How many timers one transaction fires: more would hold others up, fewer would cost more."""
+    batch_backlog_min: int = 100
+    """How many of a batch are kept for the backlog while there is fresh work, too."""
+    batches_per_tick: int = 4
+    busy_retry_us: int = 100 * _MILLISECOND_US
+    """When to ask again for a timer that somebody's open transaction holds."""
+    set_aside_us: int = 60 * SECOND_US
+    """When to try again what failed for a reason of its own."""
+    plans_per_tick: int = 200
+    plan_slice_us: int = 5 * _MILLISECOND_US
+    """How long a tick may do recurrence arithmetic ahead of time."""
+    definitions_max: int = 50_000
+    definitions_page: int = 500
+
+    skew_max_us: int = 100 * _MILLISECOND_US
+    skew_samples: int = 3
+    """One slow answer proves nothing about a clock; so many in a row do."""
+    step_max_us: int = 100 * _MILLISECOND_US
+    step_hold_us: int = 2 * SECOND_US
+    clock_samples: int = 8
+    drift_ppm: int = 100
+    """How fast a good quartz may drift; a sample is trusted less the older it is."""
+
+    backoff_min_us: int = 50 * _MILLISECOND_US
+    backoff_max_us: int = 1 * SECOND_US
+
+    catch_up_per_second: int = 100
+    """How many missed occurrences a dispatcher makes runs of, so that no queue is flooded."""
+    catch_up_per_range: int = 20
+    """How many of one range at a time, so that no schedule waits for another's long backlog."""
+    catch_up_ranges_per_tick: int = 8
+    catch_up_every_us: int = 2 * SECOND_US
+    """How often we look for ranges that others have made owed."""
+    catch_up_page: int = 100
+    catch_up_reserve_us: int = 1 * SECOND_US
+    """At least one range gets its turn in this time, however much fresh work there is (M3)."""
+
+    resume_every_us: int = 2 * SECOND_US
+    resumes_max: int = 50
+    retime_page: int = 500
+    retime_every_us: int = 50 * _MILLISECOND_US
+    """Between pages of a recomputation, so that firing goes on beside it."""
+    prune_every_us: int = 60 * SECOND_US
+    prune_more_us: int = 1 * SECOND_US
+    prune_limit: int = 1000
+    retention: Retention = field(default=RETENTION_DEFAULT)
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that is no number or limits everything, and a lease nobody can keep."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if one.name != "retention" and not (is_number and value > 0):
+                raise UsageError(one.name, value, "is not a limit", "give a number above 0")
+        if self.renew_every_us + self.lease_margin_us >= self.ttl_us:
+            remedy = "give at least a renewal and the margin, better three renewals"
+            raise UsageError("ttl_us", self.ttl_us, "is too short a lease", remedy)

@@ -1,0 +1,51 @@
+"""Statistics of a dispatcher: counters that status pages and benchmarks read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_BUCKETS = 48
+"""Powers of two of a microsecond; the last holds more than four years."""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a dispatcher has done since it was made."""
+
+    fired: int = 0
+    """Timers that fired."""
+    runs: int = 0
+    """Runs made on the live lane."""
+    early_answers: int = 0
+    """How often we asked before the store's clock had reached a due. Nothing fired (F1)."""
+    late_planned: int = 0
+    gone: int = 0
+    fenced: int = 0
+    busy: int = 0
+    set_aside: int = 0
+    caught_up: int = 0
+    """Runs made on the catch-up lane."""
+    batches: int = 0
+    arrivals: int = 0
+    swept: int = 0
+    """Overdue timers that only the sweep found."""
+    store_losses: int = 0
+    lateness_max_us: int = 0
+    lateness_total_us: int = 0
+    lateness_counts: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
+
+    def note_lateness(self, lateness_us: int) -> None:
+        """Count how long after its due a timer fired."""
+        assert lateness_us >= 0, "never early"
+        self.lateness_counts[min(lateness_us.bit_length(), _BUCKETS - 1)] += 1
+        self.lateness_total_us += lateness_us
+        self.lateness_max_us = max(self.lateness_max_us, lateness_us)
+
+    def lateness_us(self, share: float) -> int:
+        """Return a lateness that this share of fires did not exceed; a power of two."""
+        wanted, seen = share * sum(self.lateness_counts), 0
+        for bits, count in enumerate(self.lateness_counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(1 << bits, self.lateness_max_us)
+        return 0

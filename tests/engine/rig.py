@@ -1,0 +1,191 @@
+"""A fleet on virtual time: dispatchers on a memory store, ticked when they want to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from duly.domain.durations import duration_microseconds
+from duly.domain.literals import Lane
+from duly.engine.dispatcher import Dispatcher
+from duly.engine.settings import DispatcherSettings
+from duly.engine.surroundings import Node
+from duly.errors import StoreUnavailable
+from duly.store.memory import MemoryStore
+from duly.store.planning import Stale
+from duly.store.reading import RunFilter
+from duly.testing.factories import add_runs, change_of, new_run, new_schedule
+from duly.testing.manual_clock import START_US, ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.planning import Change
+    from duly.domain.runs import RunRecord
+    from duly.domain.schedules import ScheduleRecord
+    from duly.telemetry import Event
+
+EventT = TypeVar("EventT", bound="Event")
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+TICKS_MAX = 20_000
+"""More ticks without any time passing would be spinning."""
+
+
+class Recorder:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[EventT]) -> list[EventT]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Line:
+    """The line between one dispatcher and the store: it can be cut, or lose an answer."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.is_cut = False
+        self.loses: set[str] = set()
+        """Operations whose next answer is lost after they were carried out."""
+        self.breaks: dict[str, Callable[[Any], bool]] = {}
+        """Operations that fail, for a reason of their own, on a command that matches."""
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._store, name)
+        if not callable(operation):
+            return operation
+
+        def call(*arguments: Any) -> Any:
+            self.calls.append(name)
+            if self.is_cut:
+                raise StoreUnavailable("memory", "is cut off", "try again")
+            if name in self.breaks and self.breaks[name](arguments[0]):
+                raise ValueError("a row that nobody can read")
+            answer = operation(*arguments)
+            if name in self.loses:
+                self.loses.discard(name)
+                raise StoreUnavailable("memory", "lost the answer", "look again")
+            return answer
+
+        return call
+
+
+class Rig:
+    """A store, its clock, and the dispatchers that work on it."""
+
+    def __init__(self, shards: int = 4) -> None:
+        self.store_clock = ManualClock()
+        self.store = MemoryStore(self.store_clock, shards=shards)
+        self.clocks = [self.store_clock]
+        self.fleet: list[Dispatcher] = []
+        self.lines: list[Line] = []
+        self.recorder = Recorder()
+
+    def dispatcher(self, *, own_clock: bool = False, **parts: Any) -> Dispatcher:
+        """Add a dispatcher; with a clock of its own if that is to go wrong."""
+        node = Node(**{key: parts.pop(key) for key in ("zones",) if key in parts})
+        clock = self.store_clock
+        if own_clock:
+            clock = ManualClock(self.now)
+            self.clocks.append(clock)
+        line = Line(self.store)
+        made = Dispatcher(
+            line,
+            clock,
+            DispatcherSettings(**parts),
+            telemetry=self.recorder,
+            node=node,
+        )
+        self.fleet.append(made)
+        self.lines.append(line)
+        return made
+
+    def kill(self, dispatcher: Dispatcher) -> None:
+        """End a dispatcher without a word, as SIGKILL does."""
+        self.fleet.remove(dispatcher)
+
+    @property
+    def now(self) -> int:
+        return self.store_clock.now_us()
+
+    def at(self, duration: str) -> int:
+        """Return the instant that lies a duration after the start."""
+        return START_US + duration_microseconds(duration, "duration")
+
+    def advance(self, microseconds: int) -> None:
+        """Let time pass without anybody ticking."""
+        for clock in self.clocks:
+            clock.advance(microseconds)
+
+    def run(self, duration: int | str) -> None:
+        """Tick every dispatcher whenever it wants to be, for a while."""
+        length = duration if isinstance(duration, int) else duration_microseconds(duration, "for")
+        end = self.now + length
+        ticks, last = 0, self.now
+        while True:
+            waits = [max(0, one.tick() - self._monotonic(one)) for one in self.fleet]
+            step = min([*waits, end - self.now])
+            ticks = ticks + 1 if self.now == last else 0
+            last = self.now
+
+            assert ticks < TICKS_MAX, "it spins"
+            if self.now >= end and step == 0 and min(waits, default=1) > 0:
+                return
+            if step:
+                self.advance(step)
+
+    def run_until(self, instant: int) -> None:
+        """Tick until the store's clock shows an instant."""
+        self.run(instant - self.now)
+
+    def schedule(self, name: str = "nightly", **parts: Any) -> ScheduleRecord:
+        """Make a schedule."""
+        return self.store.create_schedule(new_schedule(self.now, name, **parts)).record
+
+    def delay(self, microseconds: int, text: str = "reminder", **parts: Any) -> bytes:
+        """Ask for a run after a while."""
+        order = add_runs(new_run(self.now + microseconds, text, **parts))
+        return self.store.add_runs(order)[0].id
+
+    def change(self, record: ScheduleRecord, change: Change) -> ScheduleRecord:
+        """Apply a change."""
+        answer = self.store.change_schedule(change_of(record, change))
+
+        assert not isinstance(answer, Stale)
+        return answer
+
+    def see(self, record: ScheduleRecord) -> ScheduleRecord:
+        """Return a schedule as it is now."""
+        seen = self.store.get_schedule(record.id)
+
+        assert seen is not None
+        return seen.record
+
+    def runs(self, record: ScheduleRecord | None = None) -> list[RunRecord]:
+        """Return runs in order of the occurrence they stand for."""
+        schedule_id = None if record is None else record.id
+        wanted = RunFilter(tenant="default", schedule_id=schedule_id, limit=100_000)
+        found = self.store.list_runs(wanted)
+        return sorted(found, key=lambda run: run.scheduled_for)
+
+    def instants(self, record: ScheduleRecord) -> list[int]:
+        """Return what a schedule's runs were scheduled for, in seconds after the start."""
+        return [(run.scheduled_for - START_US) // SECOND for run in self.runs(record)]
+
+    def lateness(self) -> list[int]:
+        """Return how long after its due each run became visible, in microseconds."""
+        return [run.fired_at - run.not_before for run in self.runs() if run.fired_at is not None]
+
+    def owners(self, lane: Lane = Lane.LIVE) -> list[tuple[int, ...]]:
+        """Return the shards of each dispatcher."""
+        return [one.shards(lane) for one in self.fleet]
+
+    def _monotonic(self, dispatcher: Dispatcher) -> int:
+        return dispatcher._around.clock.monotonic_us()  # noqa: SLF001 - the clock it was given

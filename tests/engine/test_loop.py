@@ -1,0 +1,138 @@
+"""The loop: ticks a service when it wants to be, wakes it, and stops in good order."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.clock import SystemClock
+from duly.engine.dispatcher import Dispatcher
+from duly.engine.loop import Loop
+from duly.engine.surroundings import Node
+from duly.errors import SchemaMismatch
+from duly.store.memory import MemoryStore
+from duly.store.reading import RunFilter
+from duly.telemetry import TickFailed
+from duly.testing.factories import add_runs, new_run
+from duly.testing.manual_clock import ManualClock
+from tests.engine.rig import SECOND, Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.runs import RunRecord
+
+
+class Waiting:
+    """A place to wait at, on a manual clock."""
+
+    address = "here"
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.waits: list[int] = []
+        self.wakes = 0
+
+    def wait(self, timeout_us: int) -> bool:
+        self.waits.append(timeout_us)
+        self.clock.advance(timeout_us)
+        return len(self.waits) == 2
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def close(self) -> None:
+        pass
+
+
+class Counting:
+    """A service that wants to be called every second, and ends the loop at its fifth tick."""
+
+    def __init__(self, clock: ManualClock, error: Exception | None = None) -> None:
+        self.clock = clock
+        self.error = error
+        self.ticks = self.wakes = self.stops = 0
+        self.loop: Loop | None = None
+
+    def tick(self) -> int:
+        self.ticks += 1
+        if self.ticks == 5 and self.loop is not None:
+            self.loop.stop()
+        if self.error is not None and self.ticks == 2:
+            raise self.error
+        return self.clock.monotonic_us() + SECOND
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+def run(error: Exception | None = None) -> tuple[Counting, Waiting, Recorder]:
+    clock = ManualClock()
+    service, waiting, recorder = Counting(clock, error), Waiting(clock), Recorder()
+    service.loop = Loop(service, waiting, clock, recorder)
+    service.loop.run()
+    return service, waiting, recorder
+
+
+def test_it_waits_as_long_as_the_service_wants_and_stops_in_good_order():
+    """R9, P3."""
+    service, waiting, _ = run()
+
+    assert [SECOND] * 4 == waiting.waits
+    assert (5, 1, 1) == (service.ticks, service.wakes, service.stops)
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_service():
+    """R10: it is told, and the service goes on after a moment."""
+    service, _, recorder = run(ValueError("a defect"))
+
+    assert (5, 1) == (service.ticks, service.stops)
+    assert ["ValueError('a defect')"] == [one.problem for one in recorder.of(TickFailed)]
+
+
+def test_a_store_of_another_age_ends_it_in_good_order():
+    """D5: trying again changes nothing."""
+    clock = ManualClock()
+    service = Counting(clock, SchemaMismatch("memory", "is older", "migrate it"))
+    loop = Loop(service, Waiting(clock), clock)
+    with pytest.raises(SchemaMismatch):
+        loop.run()
+
+    assert 1 == service.stops
+
+
+def wait_for(look: Callable[[], list[RunRecord]]) -> list[RunRecord]:
+    """Look until there is something to see; at most half a minute."""
+    pause = threading.Event()
+    for _ in range(1500):
+        if seen := look():
+            return seen
+        pause.wait(0.02)
+    return []
+
+
+def test_on_the_real_clock_a_wake_up_makes_a_near_run_punctual():
+    """F6: written by another thread for the near future; and the end is an orderly one (R9)."""
+    clock = SystemClock()
+    store = MemoryStore(clock)
+    wakeups = store.wakeups()
+    dispatcher = Dispatcher(store, clock, node=Node(wake_address=wakeups.address))
+    loop = Loop(dispatcher, wakeups, clock)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    try:
+        due_at = clock.now_us() + 200_000
+        store.add_runs(add_runs(new_run(due_at)))
+        runs = wait_for(lambda: store.list_runs(RunFilter(tenant="default")))
+    finally:
+        loop.stop()
+        thread.join(10)
+
+    assert not thread.is_alive()
+    assert [True] == [run.fired_at is not None and run.fired_at >= due_at for run in runs]
+    assert not any(member.is_alive for member in store.status().members)

@@ -1,0 +1,171 @@
+"""After an outage: each policy is honoured, nothing has a hole, and fresh work stays punctual."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from duly.domain.literals import Lane, Origin, SkipReason
+from duly.domain.misfire import Misfire
+from duly.domain.runs import VerdictKind
+from duly.domain.timetable.interval import every
+from duly.testing.manual_clock import START_US
+from tests.engine.rig import HOUR, MINUTE, SECOND, Rig
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def verdicts(rig, record, minutes):
+    instants = [START_US + minute * MINUTE for minute in minutes]
+    return [one.kind for one in rig.store.judge(record.id, instants)]
+
+
+def outage(rig, policy, length="10m30s", **parts):
+    """Make a schedule for every minute, and let nobody be there for a while."""
+    record = rig.schedule(timetable=every("1m"), misfire=policy, **parts)
+    rig.dispatcher()
+    rig.run("90s")
+    before = rig.fleet.pop()
+    before.stop()
+    rig.advance(rig.at(length) - rig.now)
+    rig.dispatcher()
+    rig.run("5s")
+    return record
+
+
+def test_skip_runs_nothing_that_was_missed(rig):
+    """M1, INV-9: the one within its grace is on time; the others are skipped, on record."""
+    record = outage(rig, Misfire("skip", grace="60s"))
+
+    assert [60, 600] == rig.instants(record)
+    assert [(120, 540, 8, SkipReason.MISFIRE)] == [
+        (
+            (one.first_for - START_US) // SECOND,
+            (one.last_for - START_US) // SECOND,
+            one.count,
+            one.reason,
+        )
+        for one in rig.store.list_skips(record.id, 10)
+    ]
+
+
+def test_latest_runs_the_newest_for_all_that_was_missed(rig):
+    """M1, INV-9."""
+    record = outage(rig, Misfire("latest", grace="5s"))
+    runs = rig.runs(record)
+
+    assert [60, 600] == rig.instants(record)
+    assert (Origin.CATCH_UP, Lane.CATCH_UP) == (runs[-1].origin, runs[-1].lane)
+    assert [SkipReason.COALESCED] == [one.reason for one in rig.store.list_skips(record.id, 10)]
+
+
+def test_all_runs_everything_that_was_missed(rig):
+    """M1, INV-9."""
+    record = outage(rig, Misfire("all", grace="5s"))
+
+    assert [60 * minute for minute in range(1, 11)] == rig.instants(record)
+    assert [] == rig.store.list_owed(record.id)
+
+
+def test_the_bounds_of_all_are_honoured(rig):
+    """M1: at most so many, the newest; the others are skipped with the reason."""
+    record = outage(rig, Misfire("all", grace="5s", at_most=3))
+
+    assert [60, 480, 540, 600] == rig.instants(record)
+    assert [SkipReason.TOO_MANY] == [one.reason for one in rig.store.list_skips(record.id, 10)]
+
+
+def test_what_is_too_old_is_skipped(rig):
+    """M1."""
+    record = outage(rig, Misfire("latest", grace="5s", not_older="10s"))
+
+    assert [60] == rig.instants(record)
+    assert [SkipReason.TOO_OLD] == [one.reason for one in rig.store.list_skips(record.id, 10)]
+
+
+@pytest.mark.parametrize("policy", ["skip", "latest", "all"])
+@pytest.mark.parametrize("missed", [0, 1, 2, 101])
+def test_every_occurrence_of_an_outage_has_a_verdict(rig, policy, missed):
+    """M1, FAULT-17: run, skipped or owed, with no holes; and the live timer goes on."""
+    record = outage(rig, Misfire(policy, grace="5s"), length=f"{missed + 1}m30s")
+    kinds = verdicts(rig, record, range(1, missed + 2))
+
+    assert VerdictKind.MISSING not in kinds
+    assert VerdictKind.PENDING not in kinds
+
+    rig.run("5m")
+
+    assert [VerdictKind.RUN] * 5 == verdicts(rig, record, range(missed + 2, missed + 7))
+
+
+def test_catch_up_drains_at_its_rate(rig):
+    """F8, INV-9: a backlog does not flood the queue."""
+    record = rig.schedule(timetable=every("1s"), misfire=Misfire("all", grace="5s"))
+    rig.advance(2000 * SECOND)
+    dispatcher = rig.dispatcher(catch_up_per_second=50)
+    rig.run("1s")
+    counts = []
+    for _ in range(20):
+        rig.run("1s")
+        counts.append(dispatcher.statistics.caught_up)
+    grown = [after - before for before, after in pairwise(counts)]
+
+    assert all(45 <= one <= 55 for one in grown)
+
+    rig.run("30s")
+
+    assert [*range(1, 2052)] == rig.instants(record)
+    assert [] == rig.store.list_owed(record.id)
+
+
+def test_live_work_is_punctual_while_catch_up_drains(rig):
+    """F8, M3: the live timer jumps ahead at once and never queues behind its backlog."""
+    old = [
+        rig.schedule(f"old{number}", timetable=every("1s"), misfire=Misfire("all", grace="5s"))
+        for number in range(5)
+    ]
+    rig.advance(HOUR)
+    rig.dispatcher(catch_up_per_second=50)
+    rig.run("5s")
+    since = rig.now
+    fresh = rig.schedule("fresh", timetable=every("1s"))
+    rig.run("20s")
+    live = [
+        run.fired_at - run.not_before
+        for run in rig.runs()
+        if run.lane is Lane.LIVE and run.not_before > since + SECOND
+    ]
+
+    assert 20 == len(rig.runs(fresh))
+    assert 100 <= len(live)
+    assert max(live) <= 1000
+    assert all(rig.store.list_owed(one.id) for one in old)
+
+
+def test_ranges_take_turns(rig):
+    """M3: a long backlog of one schedule does not hold up another's short one."""
+    rig.schedule("long", timetable=every("1s"), misfire=Misfire("all", grace="5s"))
+    short = rig.schedule("short", timetable=every("10m"), misfire=Misfire("all", grace="5s"))
+    rig.advance(HOUR)
+    rig.dispatcher(catch_up_per_second=20)
+    rig.run("4s")
+
+    assert [600, 1200, 1800, 2400, 3000, 3600] == rig.instants(short)
+
+
+def test_a_large_backlog_does_not_keep_fresh_work_waiting(rig):
+    """F8: the near future is loaded first, and goes first."""
+    for number in range(3000):
+        rig.delay((1 + number % 60) * SECOND, f"r{number}")
+    fresh = rig.schedule("fresh", timetable=every("1h"))
+    rig.advance(HOUR - 2 * SECOND)
+    rig.dispatcher(batch_max=100, batch_backlog_min=10, batches_per_tick=1, sweep_page=500)
+    rig.run("3s")
+
+    assert [3600] == rig.instants(fresh)
+    assert max(run.fired_at - run.not_before for run in rig.runs(fresh)) <= 1000
+    assert 3001 == len(rig.runs())

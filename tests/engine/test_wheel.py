@@ -1,0 +1,103 @@
+"""The wheel: hands out what is due, in order, once, and only the last that was heard of a promise."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duly.engine.wheel import Entry, Wheel
+from duly.store.dispatch import Timer
+
+
+def entry(ref: int, due_at: int, generation: int = 1, shard: int = 0) -> Entry:
+    timer = Timer("schedule", ref.to_bytes(16), shard, due_at, due_at, generation, 1)
+    return Entry(timer, due_at)
+
+
+def dues(entries: list[Entry]) -> list[int]:
+    return [one.timer.due_at for one in entries]
+
+
+def test_an_entry_is_handed_out_when_it_is_due_and_not_before():
+    """F1: to the microsecond, though slots are coarser."""
+    wheel = Wheel()
+    wheel.insert(entry(1, 5_500))
+    wheel.insert(entry(2, 5_900))
+
+    assert [] == dues(wheel.take(5_499, 10))
+    assert [5_500] == dues(wheel.take(5_500, 10))
+    assert [] == dues(wheel.take(5_899, 10))
+    assert [5_900] == dues(wheel.take(5_900, 10))
+    assert 0 == len(wheel)
+
+
+def test_the_same_timer_is_held_once():
+    """Loaded twice, announced twice: it is one promise."""
+    wheel = Wheel()
+
+    assert wheel.insert(entry(1, 5_000))
+    assert not wheel.insert(entry(1, 5_000))
+    assert [5_000] == dues(wheel.take(9_000, 10))
+
+
+def test_what_was_heard_last_of_a_promise_is_what_counts():
+    """F6: an edit that arrives replaces what was loaded."""
+    wheel = Wheel()
+    wheel.insert(entry(1, 5_000))
+    wheel.insert(entry(1, 8_000, generation=2))
+
+    assert 1 == len(wheel)
+    assert 8_000 == wheel.next_at()
+    assert [8_000] == dues(wheel.take(9_000, 10))
+
+
+def test_a_limit_leaves_the_rest_for_the_next_time():
+    wheel = Wheel()
+    for number in range(10):
+        wheel.insert(entry(number, 5_000))
+
+    assert 4 == len(wheel.take(5_000, 4))
+    assert 6 == len(wheel.take(5_000, 10))
+
+
+def test_the_entries_of_a_lost_shard_are_dropped():
+    """F4."""
+    wheel = Wheel()
+    wheel.insert(entry(1, 5_000, shard=1))
+    wheel.insert(entry(2, 6_000, shard=2))
+    wheel.drop_shards({1})
+
+    assert [6_000] == dues(wheel.take(9_000, 10))
+    assert wheel.next_at() is None
+
+
+def test_outdated_entries_do_not_pile_up():
+    """A promise that is edited a hundred thousand times takes no more room than others."""
+    wheel = Wheel()
+    for generation in range(100_000):
+        wheel.insert(entry(1, 5_000 + generation, generation))
+    held = sum(len(entries) for entries in wheel._slots.values())  # noqa: SLF001
+
+    assert held <= 1100
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5_000)), max_size=60),
+    st.lists(st.integers(0, 6_000), max_size=10),
+    st.integers(1, 7),
+)
+def test_it_agrees_with_a_sorted_list(inserted, instants, limit):
+    wheel, model = Wheel(), {}
+    for generation, (ref, due_at) in enumerate(inserted):
+        wheel.insert(entry(ref, due_at, generation))
+        model[ref.to_bytes(16)] = due_at
+    for now in sorted(instants):
+        taken = wheel.take(now, limit)
+        due = sorted(due_at for due_at in model.values() if due_at <= now)
+
+        assert [one // 1000 for one in due[:limit]] == [one // 1000 for one in dues(taken)]
+        for one in taken:
+            del model[one.timer.ref]
+
+        assert len(model) == len(wheel)
+        assert min(model.values(), default=None) == wheel.next_at()
