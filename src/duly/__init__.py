@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from duly.almanac.zone_files import ZoneFolder
+    from duly.app import App
+    from duly.client.reconciling import Reconciliation
+    from duly.client.run_view import DelayedRun, EnqueuedRun, Run
+    from duly.client.schedule_view import Schedule
+    from duly.client.tasks import BoundCall, Task
+    from duly.config import Settings
     from duly.domain.language.plain import read_plain
     from duly.domain.language.recognise import recognise
+    from duly.domain.misfire import Misfire
     from duly.domain.timetable.business_calendar import BusinessCalendar
     from duly.domain.timetable.cron import cron
     from duly.domain.timetable.explain import ClockChange, clock_changes
@@ -22,15 +29,40 @@ if _TYPE_CHECKING:
     from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
     from duly.domain.zones.database import ZoneDatabase, default_zones
     from duly.domain.zones.search import ZoneMatch, search_zones
-    from duly.errors import DulyError, UsageError
+    from duly.errors import (
+        Conflict,
+        DulyError,
+        LeaseLost,
+        NotFound,
+        SchemaMismatch,
+        StoreError,
+        StoreUnavailable,
+        UsageError,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "App",
+    "BoundCall",
     "BusinessCalendar",
     "ClockChange",
+    "Conflict",
+    "DelayedRun",
     "DulyError",
+    "EnqueuedRun",
+    "LeaseLost",
+    "Misfire",
     "Move",
+    "NotFound",
+    "Reconciliation",
+    "Run",
+    "Schedule",
+    "SchemaMismatch",
+    "Settings",
+    "StoreError",
+    "StoreUnavailable",
+    "Task",
     "Timetable",
     "UsageError",
     "ZoneChange",
@@ -58,10 +90,26 @@ __all__ = [
 # Names are fetched when they are first used: a command that shows a version has no need of every
 # timetable, and neither has a program that uses one of them.
 _HOMES = {
+    "App": "duly.app",
+    "BoundCall": "duly.client.tasks",
     "BusinessCalendar": "duly.domain.timetable.business_calendar",
     "ClockChange": "duly.domain.timetable.explain",
+    "Conflict": "duly.errors",
+    "DelayedRun": "duly.client.run_view",
     "DulyError": "duly.errors",
+    "EnqueuedRun": "duly.client.run_view",
+    "LeaseLost": "duly.errors",
+    "Misfire": "duly.domain.misfire",
     "Move": "duly.domain.zones.changes",
+    "NotFound": "duly.errors",
+    "Reconciliation": "duly.client.reconciling",
+    "Run": "duly.client.run_view",
+    "Schedule": "duly.client.schedule_view",
+    "SchemaMismatch": "duly.errors",
+    "Settings": "duly.config",
+    "StoreError": "duly.errors",
+    "StoreUnavailable": "duly.errors",
+    "Task": "duly.client.tasks",
     "Timetable": "duly.domain.timetable.timetable",
     "UsageError": "duly.errors",
     "ZoneChange": "duly.domain.zones.changes",

@@ -1,0 +1,358 @@
+"""The application in a program's hands: its tasks, its store, and everything it can order."""
+
+from __future__ import annotations
+
+import getpass
+from copy import copy
+from dataclasses import replace as replace_parts
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+
+from duly.app.stores import LazyStore, chosen_url, opener
+from duly.client import ordering
+from duly.client.arguments import Payload
+from duly.client.awaited import Awaited
+from duly.client.caller import Caller
+from duly.client.declarations import Declarations, code_declaration
+from duly.client.lending import Lending
+from duly.client.ordering import Terms, read_when
+from duly.client.reading import (
+    read_actor,
+    read_key,
+    read_name,
+    read_tenant,
+    refuse_unhonoured,
+)
+from duly.client.reconciling import Reconciliation, reconcile
+from duly.client.runs import DelayedRuns, Runs
+from duly.client.schedules import Schedules
+from duly.client.status_view import Status, status_view
+from duly.client.tasks import AnyTask, BoundCall, Task, Tasks, named_call, new_call
+from duly.clock import SystemClock
+from duly.config import Settings
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.draws import SystemDraws
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from types import TracebackType
+    from uuid import UUID
+
+    from duly.client.reading import Delay, Instant
+    from duly.client.run_view import DelayedRun, EnqueuedRun, Run
+    from duly.clock import Clock
+    from duly.domain.timetable.timetable import Timetable
+    from duly.draws import Draws
+    from duly.engine.dispatcher import Dispatcher
+    from duly.engine.settings import DispatcherSettings
+    from duly.store.planning import Transaction
+    from duly.store.protocol import Store
+    from duly.store.schema import Finding, Migration, SchemaStatus
+    from duly.telemetry import Telemetry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyTaskType = TypeVar("AnyTaskType", bound=AnyTask)
+
+_TASK_OPTIONS = ("name", "queue", "priority")
+_LATER_OPTIONS = ("retry", "timeout", "effects")
+
+
+class App:
+    """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
+
+    def __init__(  # noqa: PLR0913 - each has a default that is right for most
+        self,
+        url: str | None = None,
+        *,
+        name: str = "app",
+        store: Store | None = None,
+        clock: Clock | None = None,
+        draws: Draws | None = None,
+        tenant: str = TENANT_DEFAULT,
+        actor: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Take the store's URL ($DULY_URL, else sqlite:///duly.db), or a store; open nothing.
+
+        `name` says which application declares a schedule; `actor` who gives its orders. Closing the
+        application closes its store.
+        """
+        clock = clock or SystemClock()
+        self.name = read_name(name)
+        self.url = chosen_url(url) if store is None else store.name
+        self.settings = settings or Settings()
+        self.declarations = Declarations(name)
+        self.tasks = Tasks(Payload.of(self.settings))
+        self._clock = clock
+        self._store = LazyStore(opener(self.url, clock) if store is None else lambda: store)
+        self._lending = Lending()
+        self._caller = Caller(
+            open_store=self._store.get,
+            clock=clock,
+            draws=draws or SystemDraws(),
+            tasks=self.tasks,
+            settings=self.settings,
+            lending=self._lending,
+            tenant=read_tenant(tenant),
+            actor=read_actor(f"{name} ({_user()})" if actor is None else actor),
+        )
+        self._speak_as(self._caller)
+
+    def _speak_as(self, caller: Caller) -> None:
+        self._caller = caller
+        self.schedules = Schedules(self._caller)
+        self.runs = Runs(self._caller)
+        self.delayed = DelayedRuns(self._caller)
+
+    def acting_as(self, actor: str, source: str) -> Self:
+        """Return this application, giving its orders under another name and from elsewhere."""
+        other = copy(self)
+        App._speak_as(other, replace_parts(self._caller, actor=actor, source=source))
+        return other
+
+    @property
+    def store(self) -> Store:
+        """The store, opened if it was not."""
+        return self._store.get()
+
+    @property
+    def aio(self) -> Any:  # noqa: ANN401 - this very surface, awaited
+        """The same surface, awaited: `await app.aio.enqueue(…)`."""
+        return Awaited(self)
+
+    def close(self) -> None:
+        """Let go of the store; what was promised stays promised."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Run, P], R], /
+    ) -> Task[Concatenate[Run, P], P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> TaskMaker: ...
+
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(name=…, queue=…, priority=…)`."""
+        for option, value in options.items():
+            if option in _LATER_OPTIONS:
+                refuse_unhonoured(option, value, "leave it out: there are no workers yet")
+            remedy = f"use {', '.join(_TASK_OPTIONS)}"
+            raise UsageError(option, value, "is not an option of a task", remedy)
+        maker = TaskMaker(self.tasks, {"name": name, "queue": queue, "priority": priority})
+        return maker if function is None else maker(function)
+
+    def call(self, task: str, arguments: Mapping[str, Any] | None = None) -> BoundCall:
+        """Return a call of a task by its name, with JSON values, as commands and files have it.
+
+        The task is one of this application, or one that another program has registered.
+        """
+        known = [] if self.tasks.find(task) else self.store.list_tasks()
+        return named_call(self.tasks, task, {} if arguments is None else arguments, known)
+
+    def schedule(
+        self,
+        timetable: Timetable,
+        *,
+        name: str | None = None,
+        **policies: Any,  # noqa: ANN401 - as `create` has them
+    ) -> Callable[[AnyTaskType], AnyTaskType]:
+        """Declare a schedule of the task below: `@app.schedule(…)` above `@app.task`.
+
+        Policies are those of `app.schedules.create`; `arguments` or `call` gives a task what it
+        takes. Nothing is stored before `app.reconcile()`.
+        """
+
+        def declare(task: AnyTaskType) -> AnyTaskType:
+            call = _declared_call(task, policies)
+            options = {key: policies[key] for key in policies if key not in ("call", "arguments")}
+            said = timetable, options
+            chosen = call.task if name is None else name
+            self.declarations.add(code_declaration(self.declarations.code, chosen, call, said))
+            return task
+
+        return declare
+
+    def declare(self, path: str | Path) -> list[str]:
+        """Declare the schedules of a TOML file; return their names.
+
+        Nothing is stored before `app.reconcile()`.
+        """
+        return self.declarations.add_file(path)
+
+    def reconcile(self, *, prune: bool = False) -> Reconciliation:
+        """Make what is stored agree with what is declared, and say what changed.
+
+        What is no longer declared goes on, and is reported; with `prune` it is deleted.
+        """
+        return reconcile(self._caller, self.declarations, prune=prune)
+
+    def enqueue(  # noqa: PLR0913 - each term of a promise is an argument
+        self,
+        call: BoundCall | AnyTask,
+        *,
+        at: Instant | None = None,
+        delay: Delay | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        connection: Transaction | None = None,
+        past: str | None = None,
+        replace: bool = False,
+        id: UUID | None = None,  # noqa: A002 - the promised name
+    ) -> EnqueuedRun:
+        """Promise a run: at once, `at` an instant, or after a `delay`; durable when this returns.
+
+        By its `key` a pending one can be moved, cancelled or, with `replace`, replaced. The same
+        `id` given again is the same order. An instant in the past is refused, unless past="run".
+        """
+        terms = Terms(
+            when=read_when(at, delay, past),
+            key=read_key(key),
+            queue=queue,
+            priority=priority,
+            replaces=replace,
+            id=id,
+            connection=connection,
+        )
+        return ordering.enqueue(self._caller, [call], terms)[0]
+
+    def enqueue_many(  # noqa: PLR0913 - as above
+        self,
+        calls: Iterable[BoundCall | AnyTask],
+        *,
+        at: Instant | None = None,
+        delay: Delay | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        connection: Transaction | None = None,
+        past: str | None = None,
+    ) -> list[EnqueuedRun]:
+        """Promise a run of each call, all or none, in one transaction."""
+        terms = Terms(
+            when=read_when(at, delay, past), queue=queue, priority=priority, connection=connection
+        )
+        return ordering.enqueue(self._caller, calls, terms)
+
+    def move(  # noqa: PLR0913 - as above
+        self,
+        key_or_id: str | UUID,
+        *,
+        at: Instant | None = None,
+        delay: Delay | None = None,
+        past: str | None = None,
+        reason: str | None = None,
+    ) -> DelayedRun:
+        """Move a pending delayed run, by its key (a text) or its id (a UUID)."""
+        return ordering.move(self._caller, key_or_id, read_when(at, delay, past), reason)
+
+    def cancel(self, key_or_id: str | UUID, *, reason: str | None = None) -> Run:
+        """Cancel a pending delayed run, by its key (a text) or its id (a UUID)."""
+        return ordering.cancel(self._caller, key_or_id, reason)
+
+    def transaction(self, limit: Delay | None = None) -> AbstractContextManager[Transaction]:
+        """Lend a connection for your own tables: with `connection=` both commit, or neither.
+
+        It is short (one second unless told): a store may have one writer only.
+        """
+        return self._lending.lend(self.store, limit or self.settings.transaction_limit)
+
+    def status(self) -> Status:
+        """Return the state of the store on one screen."""
+        store = self.store
+        return status_view(store.name, store.status())
+
+    def dispatcher(
+        self, settings: DispatcherSettings | None = None, telemetry: Telemetry | None = None
+    ) -> Dispatcher:
+        """Return a dispatcher on this application's store, not yet started."""
+        from duly.engine.dispatcher import Dispatcher
+
+        return Dispatcher(self.store, self._clock, settings, telemetry=telemetry)
+
+    def migrate(self, *, phase: str | None = None) -> list[Migration]:
+        """Bring the store's schema up to date; return what was applied."""
+        return self.store.migrate(phase=phase)
+
+    def schema_status(self) -> SchemaStatus:
+        """Say which migrations the store has and lacks."""
+        return self.store.schema_status()
+
+    def check(self) -> list[Finding]:
+        """Look for what must never be in the store."""
+        return self.store.check()
+
+
+class TaskMaker:
+    """What `@app.task(…)` with options gives: it makes a task of the function below it."""
+
+    def __init__(self, tasks: Tasks, options: Mapping[str, Any]) -> None:
+        self._tasks = tasks
+        self._options = options
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Run, P], R], /
+    ) -> Task[Concatenate[Run, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
+
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        """Make the task."""
+        return self._tasks.add(function, new_call(function, self._options))
+
+
+def _declared_call(task: object, policies: Mapping[str, Any]) -> BoundCall:
+    """Return what a declaration runs: the task below it, with the arguments it is given."""
+    if not isinstance(task, Task):
+        remedy = "put @app.schedule(…) above @app.task"
+        raise UsageError("schedule", task, "is not a task", remedy)
+    call, arguments = policies.get("call"), policies.get("arguments")
+    if call is not None and arguments is not None:
+        raise UsageError("arguments", arguments, "contradicts `call`", "give one of the two")
+    if call is None:
+        return task.bind(**(arguments or {}))
+    if not isinstance(call, BoundCall) or call.task != task.name:
+        remedy = f"give {task.name}.bind(…)"
+        raise UsageError("call", call, "is not a call of the task below", remedy)
+    return call
+
+
+def _user() -> str:
+    """Return who runs this program, as far as the system says."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,96 @@
+"""Which store a URL names. A store is opened when it is first used, not when it is named."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.errors import StoreUnavailable, UsageError, require_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.clock import Clock
+    from duly.store.protocol import Store
+
+URL_VARIABLE = "DULY_URL"
+URL_DEFAULT = "sqlite:///duly.db"
+URL_LENGTH_MAX = 2000
+_SQLITE = "sqlite:///"
+_MEMORY = frozenset({"memory:", "memory://"})
+_POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
+_REMEDY = "use sqlite:///promises.db, sqlite:////absolute/path.db or memory:"
+
+
+def chosen_url(url: str | None) -> str:
+    """Return the URL that is given, else that of $DULY_URL, else a file beside the program."""
+    return os.environ.get(URL_VARIABLE) or URL_DEFAULT if url is None else url
+
+
+def opener(url: str, clock: Clock) -> Callable[[], Store]:
+    """Return what opens the store of a URL; refuse a URL that names none."""
+    require_text("url", url, URL_LENGTH_MAX)
+    if url in _MEMORY:
+        return lambda: _open_memory(clock)
+    if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
+        path = _sqlite_path(url)
+        return lambda: _open_sqlite(path, clock)
+    if url.startswith(_POSTGRESQL):
+        raise UsageError("url", _safe(url), "names PostgreSQL, which has no store yet", _REMEDY)
+    raise UsageError("url", _safe(url), "names no store that is known", _REMEDY)
+
+
+class LazyStore:
+    """A store that is opened once, by whoever first needs it, on any thread."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._is_closed = False
+
+    def get(self) -> Store:
+        """Return the store, opened if it was not."""
+        with self._lock:
+            if self._is_closed:
+                raise StoreUnavailable(
+                    "app", "the application has been closed", "make a new duly.App"
+                )
+            if self._store is None:
+                self._store = self._open_store()
+            return self._store
+
+    def close(self) -> None:
+        """Close the store if it was opened; it is not opened again."""
+        with self._lock:
+            store, self._store, self._is_closed = self._store, None, True
+        if store is not None:
+            store.close()
+
+
+def _sqlite_path(url: str) -> Path:
+    text = url.removeprefix(_SQLITE)
+    if "?" in text or "#" in text or text.startswith(":memory:"):
+        raise UsageError("url", url, "is more than a path", _REMEDY)
+    return Path(text)
+
+
+def _open_memory(clock: Clock) -> Store:
+    from duly.store.memory import MemoryStore
+
+    return MemoryStore(clock)
+
+
+def _open_sqlite(path: Path, clock: Clock) -> Store:
+    from duly.store.sqlite import SqliteStore
+
+    return SqliteStore(path, clock)
+
+
+def _safe(url: str) -> str:
+    """Leave a password out of a message."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}{separator}{'…' if credentials else ''}{at}{place}"

@@ -1,0 +1,268 @@
+"""A task's arguments: checked against its signature and types, and written as canonical JSON.
+
+What is stored is what a worker will be able to read back into the annotated types; it is tried
+here, so that a payload which no worker could read is refused before it is promised.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
+
+from duly.client.run_view import Run
+from duly.domain.schedules import canonical_json
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from duly.config import Settings
+
+_RUN_NAMES = frozenset({"Run", "duly.Run"})
+_RUN_TYPES: tuple[object, ...] = (Run, Run | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """How large and how deep arguments may be."""
+
+    bytes_max: int
+    depth_max: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Payload:
+        """Take the limits out of the settings."""
+        return cls(settings.payload_bytes_max, settings.payload_depth_max)
+
+
+class Signature:
+    """What a task takes: its parameters by name, without those that receive the run."""
+
+    def __init__(self, task: str, function: Callable[..., object]) -> None:
+        """Look at the shape now, so that a task nobody could call is refused at once."""
+        self.task = task
+        self._function = function
+        self._signature = _signature(function)
+        self._types: dict[str, Any] | None = None
+        for parameter in self._signature.parameters.values():
+            _refuse_shape(task, parameter)
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The type of each parameter, the run's left out; read late, when all names exist."""
+        if self._types is not None:
+            return self._types
+        hints, is_complete = _hints(self._function)
+        taken = {name: _checkable(hints.get(name, Any)) for name in self._signature.parameters}
+        types = {name: kind for name, kind in taken.items() if kind not in _RUN_TYPES}
+        # A class may be defined further down in its module: what can't be read yet is read again.
+        self._types = types if is_complete else None
+        return types
+
+    @property
+    def required(self) -> list[str]:
+        """The names of parameters that must be given."""
+        parameters = self._signature.parameters
+        return [name for name in self.types if parameters[name].default is inspect.Parameter.empty]
+
+    def bind(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Give each argument its parameter's name; refuse one too many, twice, or too few."""
+        parameters = self._signature.parameters
+        by_position = [
+            name
+            for name in self.types
+            if parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY
+        ]
+        if len(positional) > len(by_position):
+            self._refuse(positional[len(by_position)], "is one argument too many")
+        bound = dict(zip(by_position, positional, strict=False))
+        for name, value in named.items():
+            if name not in self.types:
+                self._refuse(name, "is not one of its parameters")
+            if name in bound:
+                self._refuse(name, "is given twice")
+            bound[name] = value
+        missing = [name for name in self.required if name not in bound]
+        if missing:
+            self._refuse(missing[0], "is missing")
+        return {name: bound[name] for name in self.types if name in bound}
+
+    def _refuse(self, what: object, problem: str) -> None:
+        takes = ", ".join(self.types) or "no arguments"
+        raise UsageError(self.task, what, problem, f"it takes {takes}")
+
+
+def write_arguments(
+    signature: Signature, arguments: Mapping[str, Any], payload: Payload, *, is_json: bool = False
+) -> str:
+    """Check each argument and write all as canonical JSON.
+
+    Arguments are Python values of the annotated types, or with `is_json` JSON values that stand for
+    them.
+    """
+    written = {}
+    for name, value in arguments.items():
+        kind = signature.types[name]
+        if not is_json:
+            _check(f"{signature.task}({name})", value, value, kind)
+        plain = _plain(f"{signature.task}({name})", value, payload.depth_max)
+        _check(f"{signature.task}({name})", value, plain, kind)
+        written[name] = plain
+    return write_payload(signature.task, written, payload)
+
+
+def write_payload(task: str, arguments: Mapping[str, Any], payload: Payload) -> str:
+    """Write JSON values as canonical text of bounded size."""
+    remedy = "pass a reference (an id, a path) and let the task read the rest"
+    try:
+        text = canonical_json(arguments)
+        size = len(text.encode())
+    except (ValueError, TypeError, RecursionError) as error:
+        problem = f"can't be written as JSON ({error})"
+        raise UsageError(task, dict(arguments), problem, "give JSON values") from error
+    if size > payload.bytes_max:
+        problem = f"is given {size:,} bytes, and {payload.bytes_max:,} is the most"
+        raise UsageError("arguments", task, problem, remedy)
+    return text
+
+
+def check_plain(field: str, value: object, depth_max: int) -> Any:  # noqa: ANN401 - JSON values
+    """Return arguments of a task that only its name is known of, as JSON values."""
+    return _plain(field, value, depth_max)
+
+
+def _plain(field: str, value: object, depth_max: int) -> Any:  # noqa: ANN401 - JSON values
+    remedy = "give what JSON can hold: texts, numbers, truth values, lists, maps, dataclasses"
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(field, value, f"is not JSON ({_lower(error)})", remedy) from error
+    _check_json(field, plain, depth_max)
+    return plain
+
+
+def _check_json(field: str, value: object, depth: int) -> None:
+    if depth < 0:
+        raise UsageError(field, value, "is nested too deeply", "give flatter arguments")
+    if isinstance(value, float) and not isfinite(value):
+        raise UsageError(field, value, "is no number that JSON can hold", "give a finite number")
+    if isinstance(value, str) and not value.isascii():
+        _check_text(field, value)
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _check_json(field, key, depth)
+            _check_json(field, one, depth - 1)
+    if isinstance(value, list | tuple):
+        for one in value:
+            _check_json(field, one, depth - 1)
+
+
+def _check_text(field: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        remedy = "give text that UTF-8 can write"
+        raise UsageError(field, value, "holds half a character", remedy) from error
+
+
+def _check(field: str, given: object, value: object, kind: Any) -> None:  # noqa: ANN401 - a type
+    """Refuse a value that its parameter's type does not take."""
+    if kind is Any:
+        return
+    try:
+        msgspec.convert(value, kind, strict=True, str_keys=value is not given)
+    except msgspec.ValidationError as error:
+        name = getattr(kind, "__name__", str(kind))
+        problem = f"is not what it takes ({_lower(error)})"
+        raise UsageError(field, given, problem, f"give {name}") from error
+
+
+def read_json_text(field: str, text: str) -> Any:  # noqa: ANN401 - JSON values
+    """Read JSON text that a person typed."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        remedy = 'give JSON such as {"class_id": 42}'
+        raise UsageError(field, text, f"is not JSON ({error})", remedy) from error
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _refuse_shape(task: str, parameter: inspect.Parameter) -> None:
+    shapes: dict[object, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments",
+        inspect.Parameter.VAR_KEYWORD: "takes arguments of any name",
+        inspect.Parameter.POSITIONAL_ONLY: "is an argument without a name",
+    }
+    shape = shapes.get(parameter.kind)
+    if shape:
+        remedy = "arguments are stored by name: give the task named parameters"
+        raise UsageError(f"task {task}", str(parameter.name), shape, remedy)
+
+
+def _lower(error: Exception) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _hints(function: Callable[..., object]) -> tuple[dict[str, Any], bool]:
+    """Return the types of a function's parameters, any where unknown, and whether all are known."""
+    try:
+        return get_type_hints(function, include_extras=True), True
+    except Exception:  # noqa: BLE001 - whatever an annotation raises when it is read
+        found = _annotations(function).items()
+        return {name: _hint(function, annotation) for name, annotation in found}, False
+
+
+def _checkable(kind: Any) -> Any:  # noqa: ANN401 - a type
+    """Return a type if msgspec can read it out of JSON, and any value's otherwise."""
+    if kind in _RUN_TYPES:
+        return kind
+    try:
+        return Any if _has_custom(msgspec.inspect.type_info(kind), set()) else kind
+    except (TypeError, ValueError, NotImplementedError, NameError):
+        return Any
+
+
+def _has_custom(info: object, seen: set[int]) -> bool:
+    """Say whether a type holds one, at any depth, that msgspec knows nothing about."""
+    if id(info) in seen:
+        return False
+    seen.add(id(info))
+    if isinstance(info, msgspec.inspect.CustomType):
+        return True
+    if isinstance(info, msgspec.Struct):
+        return any(_has_custom(getattr(info, name), seen) for name in info.__struct_fields__)
+    return isinstance(info, tuple) and any(_has_custom(one, seen) for one in info)
+
+
+def _annotations(function: Callable[..., object]) -> dict[str, Any]:
+    parameters = _signature(function).parameters.values()
+    return {one.name: one.annotation for one in parameters if one.annotation is not one.empty}
+
+
+def _hint(function: Callable[..., object], annotation: object) -> Any:  # noqa: ANN401 - a type
+    """Read one annotation; a name that exists for type checkers alone can't be read."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
+    if text.strip("'\"") in _RUN_NAMES:
+        return Run
+    if not text:
+        return annotation
+    holder = type("Holder", (), {"__annotations__": {"value": text}})
+    try:
+        names = getattr(function, "__globals__", {})
+        return get_type_hints(holder, globalns=names, include_extras=True)["value"]
+    except Exception:  # noqa: BLE001 - as above
+        return Any

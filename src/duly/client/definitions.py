@@ -1,0 +1,73 @@
+"""A schedule's template out of what callers give: a call, a timetable and policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duly.client.reading import (
+    read_jitter,
+    read_overlap,
+    read_priority,
+    read_queue,
+    refuse_unhonoured,
+)
+from duly.client.tasks import read_call
+from duly.domain.misfire import read_misfire
+from duly.domain.schedules import Definition
+from duly.domain.timetable.timetable import Timetable
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+POLICIES = ("misfire", "jitter", "overlap", "queue", "priority")
+EDITABLE = ("call", "timetable", *POLICIES, "name", "owner")
+
+
+def read_definition(call: object, timetable: object, policies: Mapping[str, Any]) -> Definition:
+    """Read the template of a new schedule; refuse what is not known or not honoured."""
+    if policies.get("serialize_by") is not None:
+        remedy = "leave it out: runs may overlap until workers exist"
+        refuse_unhonoured("serialize_by", policies["serialize_by"], remedy)
+    unknown = [name for name in policies if name not in (*POLICIES, "serialize_by")]
+    if unknown:
+        remedy = f"use {', '.join(POLICIES)}"
+        raise UsageError(unknown[0], policies[unknown[0]], "is not a policy", remedy)
+    misfire = policies.get("misfire")
+    return Definition(
+        call=read_call(call, policies.get("queue"), policies.get("priority")),
+        timetable=read_timetable(timetable),
+        misfire=read_misfire("latest" if misfire is None else misfire),
+        jitter_us=read_jitter(policies.get("jitter")),
+        overlap=read_overlap(policies.get("overlap")),
+    )
+
+
+def edited_definition(old: Definition, changes: Mapping[str, Any]) -> Definition:
+    """Return a template with some of its parts changed."""
+    new = old
+    if "call" in changes:
+        called = read_call(changes["call"])
+        new = replace(new, call=called)
+    if "queue" in changes:
+        new = replace(new, call=replace(new.call, queue=read_queue(changes["queue"])))
+    if "priority" in changes:
+        new = replace(new, call=replace(new.call, priority=read_priority(changes["priority"])))
+    if "timetable" in changes:
+        new = replace(new, timetable=read_timetable(changes["timetable"]))
+    if "misfire" in changes:
+        new = replace(new, misfire=read_misfire(changes["misfire"]))
+    if "jitter" in changes:
+        new = replace(new, jitter_us=read_jitter(changes["jitter"]))
+    if "overlap" in changes:
+        new = replace(new, overlap=read_overlap(changes["overlap"]))
+    return new
+
+
+def read_timetable(value: object) -> Timetable:
+    """Read a timetable; a text is not one, because it would leave its zone to chance."""
+    if isinstance(value, Timetable):
+        return value
+    remedy = "give cron(…), every(…), monthly(…) or duly.recognise(text, tz=…)"
+    raise UsageError("timetable", value, "is not a timetable", remedy)

@@ -1,0 +1,192 @@
+"""Looking back at a schedule: who did what to it, and what became of each expected occurrence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.client.labels import run_label
+from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
+from duly.domain.schedules import definition_from_json
+from duly.domain.timetable.combined import zone_of
+from duly.errors import UsageError
+from duly.store.reading import PAGE_MAX, AuditFilter, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.client.caller import Caller
+    from duly.domain.audit import AuditEntry
+    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.schedules import ScheduleRecord
+    from duly.domain.timetable.timetable import Timetable
+
+_EPOCH_END = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One order or decision about a schedule, as it was recorded when it was carried out."""
+
+    number: int
+    at: datetime
+    actor: str
+    source: str
+    reason: str | None
+    action: str
+    subject: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "number": self.number,
+            "at": iso_utc(self.at),
+            "actor": self.actor,
+            "source": self.source,
+            "reason": self.reason,
+            "action": self.action,
+            "subject": self.subject,
+            "before": self.before,
+            "after": self.after,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One expected occurrence of a schedule, and what became of it (M1)."""
+
+    scheduled_for: datetime
+    label: str
+    verdict: str
+    """`run`, `skipped`, `owed`, `pending`; `unknown` if pruned; `missing` must never be."""
+    run: UUID | None
+    """The run it became, or the one that stands for it."""
+    reason: str | None
+    """Why it was skipped."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "scheduled_for": iso_utc(self.scheduled_for),
+            "label": self.label,
+            "verdict": self.verdict,
+            "run": None if self.run is None else str(self.run),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """From when until when, both included, a timetable decided what is expected."""
+
+    timetable: Timetable
+    first: int
+    last: int
+
+
+def read_history(caller: Caller, record: ScheduleRecord, limit: int) -> list[HistoryEntry]:
+    """Return the audit entries of a schedule, newest first."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise UsageError("limit", limit, "is not a limit", "give a whole number from 1 on")
+    found: list[HistoryEntry] = []
+    for entry in _entries(caller, record):
+        found.append(entry_view(entry))
+        if len(found) == limit:
+            break
+    return found
+
+
+def read_occurrences(caller: Caller, seen: Seen, span: tuple[int, int]) -> list[Occurrence]:
+    """Judge each occurrence that was expected in a span, under the timetable then in force."""
+    record = seen.record
+    start, end = span
+    most = caller.settings.occurrences_max
+    expected: dict[int, Timetable] = {}
+    for one in _spans(caller, record):
+        cursor = max(start, one.first)
+        while (found := one.timetable.first_from(cursor)) is not None:
+            if found >= end or found > one.last:
+                break
+            expected[found] = one.timetable
+            cursor = found + 1
+            if len(expected) > most:
+                remedy = f"ask for a shorter time: at most {most:,} occurrences"
+                raise UsageError("end", _iso(end), "is too far from start", remedy)
+    instants = sorted(expected)
+    verdicts = caller.store.judge(record.id, instants)
+    return [_occurrence(record.name, one, expected[one.scheduled_for]) for one in verdicts]
+
+
+def _spans(caller: Caller, record: ScheduleRecord) -> list[_Span]:
+    """Return which timetable was in force when: an edit's old one up to the edit, then the new."""
+    changes = [entry for entry in _entries(caller, record) if _is_new_definition(entry)]
+    spans: list[_Span] = []
+    last = _EPOCH_END
+    for entry in changes:
+        assert entry.after is not None, "a definition was written"
+        definition = definition_from_json(entry.after["definition"])
+        begin = entry.after["next_for"] or entry.after["held_for"]
+        first = entry.at + 1 if begin is None else _instant(begin)
+        spans.append(_Span(definition.timetable, first, last))
+        last = entry.at
+    return spans
+
+
+def _is_new_definition(entry: AuditEntry) -> bool:
+    """Say whether an entry wrote a definition: at the creation, or by an edit."""
+    if entry.after is None or "definition" not in entry.after:
+        return False
+    return entry.before is None or (
+        entry.before["definition"]["timetable"] != entry.after["definition"]["timetable"]
+    )
+
+
+def _entries(caller: Caller, record: ScheduleRecord) -> Iterator[AuditEntry]:
+    """Yield the audit entries of a schedule, newest first, page by page."""
+    before: int | None = None
+    while True:
+        command = AuditFilter(
+            tenant=record.tenant, subject_id=record.id, before_number=before, limit=PAGE_MAX
+        )
+        page = caller.store.list_audit(command)
+        yield from page
+        if len(page) < PAGE_MAX:
+            return
+        before = page[-1].number
+
+
+def entry_view(entry: AuditEntry) -> HistoryEntry:
+    """Show an audit entry."""
+    return HistoryEntry(
+        number=entry.number,
+        at=from_microseconds(entry.at),
+        actor=entry.actor.name,
+        source=entry.actor.source,
+        reason=entry.actor.reason,
+        action=entry.action,
+        subject=entry.subject,
+        before=entry.before,
+        after=entry.after,
+    )
+
+
+def _occurrence(name: str, verdict: OccurrenceVerdict, timetable: Timetable) -> Occurrence:
+    return Occurrence(
+        scheduled_for=from_microseconds(verdict.scheduled_for),
+        label=run_label(name, verdict.scheduled_for, zone_of(timetable)),
+        verdict=str(verdict.kind),
+        run=None if verdict.run_id is None else UUID(bytes=verdict.run_id),
+        reason=None if verdict.reason is None else str(verdict.reason),
+    )
+
+
+def _instant(text: str) -> int:
+    return to_microseconds(datetime.fromisoformat(text))
+
+
+def _iso(instant: int) -> str:
+    return iso_utc(from_microseconds(instant))

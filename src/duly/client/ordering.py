@@ -1,0 +1,182 @@
+"""Orders about delayed runs: make them, at once or later; move and cancel what is pending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from duly.client.labels import run_label
+from duly.client.reading import Delay, Instant, read_delay, read_instant, read_key
+from duly.client.run_view import (
+    DelayedRun,
+    EnqueuedRun,
+    Run,
+    delayed_view,
+    run_view,
+)
+from duly.client.tasks import AnyTask, BoundCall, read_call
+from duly.domain.identity import RunId, ordered_run_id, read_identity
+from duly.domain.instants import from_microseconds
+from duly.domain.literals import Lane, Origin
+from duly.errors import UsageError
+from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from duly.client.caller import Caller
+    from duly.domain.schedules import Call
+    from duly.store.planning import Transaction
+
+RUN_IN_PAST = "run"
+_NONCE_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """When a run is wanted: at an instant, after a delay by the store's clock, or at once."""
+
+    due_at: int | None
+    delay_us: int | None
+    is_late_ok: bool
+
+    @property
+    def is_now(self) -> bool:
+        """Whether it is wanted at once."""
+        return self.due_at is None and self.delay_us is None
+
+
+def read_when(at: Instant | None, delay: Delay | None, past: str | None) -> When:
+    """Read when a run is wanted; one way of saying it at a time."""
+    if past not in (None, RUN_IN_PAST):
+        remedy = "give past='run' to run at once what lies in the past, or leave it out"
+        raise UsageError("past", past, "is not a choice", remedy)
+    if at is not None and delay is not None:
+        raise UsageError("delay", delay, "contradicts `at`", "give one of the two")
+    return When(
+        due_at=None if at is None else read_instant("at", at),
+        delay_us=None if delay is None else read_delay("delay", delay),
+        is_late_ok=past == RUN_IN_PAST,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On which terms runs are ordered: all but the call itself."""
+
+    when: When
+    key: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    replaces: bool = False
+    id: UUID | None = None
+    connection: Transaction | None = None
+
+
+def enqueue(
+    caller: Caller, calls: Iterable[BoundCall | AnyTask], terms: Terms
+) -> list[EnqueuedRun]:
+    """Make a run of each call in one transaction; more than it can hold is refused."""
+    most = caller.settings.runs_per_order_max
+    taken = list(islice(calls, most + 1))
+    if len(taken) > most:
+        problem = "are more calls than one transaction takes"
+        raise UsageError("calls", f"{most:,} and more", problem, f"split them: {most:,} at a time")
+    called = [read_call(call, terms.queue, terms.priority) for call in taken]
+    return add_runs(caller, [_new_run(caller, call, terms) for call in called], terms.connection)
+
+
+def add_runs(
+    caller: Caller,
+    runs: Sequence[NewRun],
+    within: Transaction | None = None,
+    reason: str | None = None,
+) -> list[EnqueuedRun]:
+    """Make runs, all or none, and say what was promised."""
+    if not runs:
+        return []
+    caller.lending.check(within)
+    actor = caller.ordering(reason)
+    added = caller.store.add_runs(AddRuns(runs=tuple(runs), actor=actor), within)
+    return [_enqueued(run, one) for run, one in zip(runs, added, strict=True)]
+
+
+def _new_run(caller: Caller, call: Call, terms: Terms) -> NewRun:
+    when = terms.when
+    return NewRun(
+        id=_order_id(caller, terms),
+        tenant=caller.tenant,
+        call=call,
+        origin=Origin.NOW if when.is_now else Origin.DELAY,
+        lane=Lane.LIVE,
+        due_at=when.due_at,
+        delay_us=when.delay_us,
+        is_late_ok=when.is_late_ok,
+        key=terms.key,
+        replaces=terms.replaces,
+        fingerprint=_fingerprint(call, when),
+    )
+
+
+def move(caller: Caller, key_or_id: str | UUID, when: When, reason: str | None) -> DelayedRun:
+    """Move a pending delayed run to another instant."""
+    if when.is_now:
+        remedy = "give `at` or `delay`"
+        raise UsageError("at", None, "says no instant to move to", remedy)
+    key, run_id = _reference(key_or_id)
+    command = MoveDelayed(
+        tenant=caller.tenant,
+        key=key,
+        id=run_id,
+        due_at=when.due_at,
+        delay_us=when.delay_us,
+        is_late_ok=when.is_late_ok,
+        actor=caller.ordering(reason),
+    )
+    return delayed_view(caller.store.move_delayed(command))
+
+
+def cancel(caller: Caller, key_or_id: str | UUID, reason: str | None) -> Run:
+    """Cancel a pending delayed run; what is left is its record, with the reason."""
+    key, run_id = _reference(key_or_id)
+    actor = caller.ordering(reason)
+    command = CancelDelayed(tenant=caller.tenant, key=key, id=run_id, actor=actor)
+    return run_view(caller.store.cancel_delayed(command), None)
+
+
+def _fingerprint(call: Call, when: When) -> str:
+    """Hash what is asked for, so that the same request made again is recognised."""
+    parts = (call.task, call.arguments, call.queue, call.priority, when.due_at, when.delay_us)
+    return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def _order_id(caller: Caller, terms: Terms) -> RunId:
+    if terms.id is not None:
+        return RunId(read_identity(terms.id, "id"))
+    at = terms.when.due_at
+    if at is None:
+        at = caller.clock.now_us() + (terms.when.delay_us or 0)
+    return ordered_run_id("once", at, caller.draws.draw(_NONCE_BYTES))
+
+
+def _enqueued(run: NewRun, added: AddedRun) -> EnqueuedRun:
+    return EnqueuedRun(
+        id=UUID(bytes=added.id),
+        due_at=from_microseconds(added.due_at),
+        is_new=added.is_new,
+        key=run.key,
+        label=run_label(run.key or run.call.task, added.due_at, None),
+    )
+
+
+def _reference(key_or_id: str | UUID) -> tuple[str | None, RunId | None]:
+    """Tell a key (a text) from an id (a UUID)."""
+    if isinstance(key_or_id, UUID):
+        return None, RunId(key_or_id.bytes)
+    if key_or_id is None:
+        remedy = "give the key (a text) or the id (a UUID) of a delayed run"
+        raise UsageError("key", key_or_id, "names no delayed run", remedy)
+    return read_key(key_or_id), None

@@ -1,0 +1,157 @@
+"""What callers hand in, read and checked: names, keys, instants, delays, queues, priorities."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import NoReturn, TypeVar
+
+from duly.domain.durations import duration_microseconds
+from duly.domain.instants import to_microseconds
+from duly.domain.literals import Overlap
+from duly.domain.runs import KEY_LENGTH_MAX
+from duly.domain.schedules import JITTER_MAX_US, NAME_LENGTH_MAX, PRIORITY_MAX
+from duly.errors import UsageError, require_text
+
+QUEUE_LENGTH_MAX = 100
+REASON_LENGTH_MAX = 1000
+OWNER_LENGTH_MAX = 200
+ACTOR_LENGTH_MAX = 200
+_INSTANT_LENGTH_MAX = 40
+
+Instant = datetime | str
+Delay = timedelta | str
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def read_instant(field: str, value: object) -> int:
+    """Read an aware datetime, or an ISO text with an offset, as microseconds since 1970."""
+    remedy = "give an aware datetime, or a text such as '2026-04-03T02:00+02:00'"
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise UsageError(field, value, "has no time zone", remedy)
+        return to_microseconds(value, field)
+    if not isinstance(value, str) or len(value) > _INSTANT_LENGTH_MAX:
+        raise UsageError(field, value, "is not an instant", remedy)
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError as error:
+        raise UsageError(field, value, "is not an instant", remedy) from error
+    if moment.utcoffset() is None:
+        raise UsageError(field, value, "has no offset, so it names no instant", remedy)
+    return to_microseconds(moment.astimezone(UTC), field)
+
+
+def read_delay(field: str, value: object) -> int:
+    """Read a duration that lies ahead, in microseconds."""
+    if not isinstance(value, str | timedelta):
+        raise UsageError(field, value, "is not a duration", "give '15m', '24h' or a timedelta")
+    length = duration_microseconds(value, field)
+    if length < 0:
+        raise UsageError(field, value, "is negative", "give a duration such as '15m' or '24h'")
+    return length
+
+
+def read_jitter(value: object) -> int:
+    """Read a jitter: none, or a window of at most a week."""
+    if value is None:
+        return 0
+    length = read_delay("jitter", value)
+    if length > JITTER_MAX_US:
+        raise UsageError("jitter", value, "is longer than a week", "give at most '7d'")
+    return length
+
+
+def read_name(value: object) -> str:
+    """Read a schedule's name: what a label, an address and a command line can hold."""
+    require_text("name", value, NAME_LENGTH_MAX)
+    assert isinstance(value, str), "just checked"
+    remedy = "give 1 to 200 printable characters, without '@' and without spaces around them"
+    if not value:
+        raise UsageError("name", value, "is empty", remedy)
+    if value != value.strip() or not value.isprintable():
+        raise UsageError("name", value, "can't be a name", remedy)
+    if "@" in value:
+        raise UsageError("name", value, "holds an '@', which labels put before a time", remedy)
+    return value
+
+
+def read_key(value: object) -> str | None:
+    """Read a business key, if there is one."""
+    return _optional_text("key", value, KEY_LENGTH_MAX)
+
+
+def read_owner(value: object) -> str | None:
+    """Read the name of whoever a schedule belongs to, if there is one."""
+    return _optional_text("owner", value, OWNER_LENGTH_MAX)
+
+
+def read_actor(value: object) -> str:
+    """Read the name of whoever gives orders."""
+    name = _optional_text("actor", value, ACTOR_LENGTH_MAX)
+    assert name is not None, "somebody gives an order"
+    return name
+
+
+def read_tenant(value: object) -> str:
+    """Read the name of a tenant."""
+    name = _optional_text("tenant", value, NAME_LENGTH_MAX)
+    if name is None:
+        raise UsageError("tenant", value, "is not a text", "give a name, or leave it out")
+    return name
+
+
+def read_reason(value: object) -> str | None:
+    """Read the reason that a person gives, if they do."""
+    return _optional_text("reason", value, REASON_LENGTH_MAX)
+
+
+def read_queue(value: object) -> str:
+    """Read the name of a queue."""
+    require_text("queue", value, QUEUE_LENGTH_MAX)
+    assert isinstance(value, str), "just checked"
+    if not value or not value.isprintable() or " " in value:
+        remedy = "give printable characters without spaces, such as 'mail'"
+        raise UsageError("queue", value, "can't be the name of a queue", remedy)
+    return value
+
+
+def read_priority(value: object) -> int:
+    """Read a priority: 0 goes first, 9 last."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= PRIORITY_MAX:
+        remedy = f"give 0 (first) to {PRIORITY_MAX} (last)"
+        raise UsageError("priority", value, "is not a priority", remedy)
+    return value
+
+
+def read_overlap(value: object) -> Overlap | None:
+    """Read an overlap policy; those that no worker honours yet are refused, not forgotten."""
+    if value is None or value == Overlap.ALLOW:
+        return None if value is None else Overlap.ALLOW
+    if value in list(Overlap):
+        refuse_unhonoured("overlap", value, "use overlap='allow', or leave it out")
+    choices = ", ".join(Overlap)
+    raise UsageError("overlap", value, "is not an overlap policy", f"use one of {choices}")
+
+
+def refuse_unhonoured(field: str, value: object, remedy: str) -> NoReturn:
+    """Refuse an option that would be promised and not kept."""
+    raise UsageError(field, value, "is not honoured by this version", remedy)
+
+
+def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
+    """Read one of a set of words."""
+    if isinstance(value, str) and value in list(choices):
+        return choices(value)
+    raise UsageError(field, value, "is not one of its words", f"use one of {', '.join(choices)}")
+
+
+def _optional_text(field: str, value: object, length_max: int) -> str | None:
+    if value is None:
+        return None
+    require_text(field, value, length_max)
+    assert isinstance(value, str), "just checked"
+    if not value.strip() or not value.isprintable():
+        remedy = "give printable characters, or leave it out"
+        raise UsageError(field, value, "is empty or not printable", remedy)
+    return value

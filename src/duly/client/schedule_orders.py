@@ -1,0 +1,182 @@
+"""How orders about schedules are carried out: look, decide, apply if nothing moved, else again.
+
+The decisions are in domain/planning.py; the store applies one by compare-and-set (S4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.domain.identity import ScheduleId, schedule_id
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import ScheduleStatus
+from duly.domain.planning import Change, decide_edit, first_pending
+from duly.errors import Conflict, NotFound, UsageError
+from duly.store.planning import ChangeSchedule, CreateSchedule, Stale
+from duly.store.reading import ScheduleFilter, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.client.caller import Caller
+    from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.store.planning import CreatedSchedule, Transaction
+
+    Decide = Callable[[ScheduleRecord, int], Change | None]
+
+Reference = UUID | str
+_ID_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSchedule:
+    """A schedule to be made, read and checked."""
+
+    name: str
+    definition: Definition
+    owner: str | None = None
+    declared_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an order says besides what it wants: the version it was based on, and the reason."""
+
+    version: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an edit wants a schedule to be; None keeps what there is."""
+
+    definition: Definition
+    name: str | None = None
+    owner: str | None = None
+    declared_by: str | None = None
+
+
+def decide_new(
+    record: ScheduleRecord, wanted: Wanted, now: int, reason: str | None
+) -> Change | None:
+    """Decide an edit of template, name, owner and origin; None when nothing would change."""
+    labels: dict[str, Any] = {
+        field: value
+        for field in ("name", "owner", "declared_by")
+        if (value := getattr(wanted, field)) not in (None, getattr(record, field))
+    }
+    is_same = wanted.definition.to_json() == record.definition.to_json()
+    if is_same and record.status is not ScheduleStatus.DELETED:
+        return _relabelled(record, labels) if labels else None
+    return replace(decide_edit(record, wanted.definition, now, reason), **labels)
+
+
+def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> Change:
+    """Keep the whole state of a schedule and change how it is called."""
+    return Change(
+        action="schedule.edited",
+        status=record.status,
+        pending=record.pending,
+        held_for=record.held_for,
+        reason=record.reason,
+        resume_at=record.resume_at,
+        resume_missed=record.resume_missed,
+        **labels,
+    )
+
+
+def create_schedule(
+    caller: Caller, new: NewSchedule, connection: Transaction | None = None
+) -> CreatedSchedule:
+    """Make a schedule with its first instant, by the store's clock."""
+    caller.lending.check(connection)
+    now = caller.store.now()
+    identity = schedule_id(now, caller.draws.draw(_ID_BYTES))
+    command = CreateSchedule(
+        id=identity,
+        tenant=caller.tenant,
+        name=new.name,
+        definition=new.definition,
+        pending=first_pending(identity, new.definition, now),
+        owner=new.owner,
+        declared_by=new.declared_by,
+        actor=caller.ordering(),
+    )
+    return caller.store.create_schedule(command, connection)
+
+
+def find_schedule(caller: Caller, schedule: Reference) -> Seen:
+    """Return a schedule of this tenant by its id or name, with the store's now."""
+    seen = None
+    if isinstance(schedule, UUID):
+        seen = caller.store.get_schedule(ScheduleId(schedule.bytes))
+    elif isinstance(schedule, str):
+        seen = caller.store.find_schedule(caller.tenant, schedule)
+        if seen is None:
+            seen = _by_id_text(caller, schedule)
+    else:
+        remedy = "give its name (a text) or its id (a UUID)"
+        raise UsageError("schedule", schedule, "names no schedule", remedy)
+    if seen is None or seen.record.tenant != caller.tenant:
+        raise NotFound("schedule", schedule, "list them with app.schedules.list()")
+    return seen
+
+
+def list_records(caller: Caller, command: ScheduleFilter) -> list[ScheduleRecord]:
+    """Return all schedules that a filter lets through, page by page."""
+    found: list[ScheduleRecord] = []
+    most = caller.settings.listed_max
+    while page := caller.store.list_schedules(command):
+        found += page
+        if len(found) > most:
+            remedy = "ask for fewer: by status, task, owner or name_prefix"
+            raise UsageError("list", f"more than {most:,}", "are too many for one list", remedy)
+        if len(page) < command.limit:
+            break
+        last = page[-1]
+        command = replace(command, after=(last.tenant, last.name, last.id))
+    return found
+
+
+def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> ScheduleRecord:
+    """Decide and apply; when the schedule moved meanwhile, look again and decide anew."""
+    actor = caller.ordering(order.reason)
+    for _ in range(caller.settings.decisions_max):
+        record = seen.record
+        if order.version is not None:
+            _require_version(record, order.version)
+        change = decide(record, seen.now)
+        if change is None:
+            return record
+        command = ChangeSchedule(
+            id=record.id,
+            expected_version=record.version,
+            expected_pending=record.pending,
+            change=change,
+            actor=actor,
+        )
+        answer = caller.store.change_schedule(command)
+        if not isinstance(answer, Stale):
+            return answer
+        seen = Seen(answer.record, answer.now)
+    problem = "kept changing while this order was decided"
+    raise Conflict("schedule", seen.record.name, problem, "look at it, then try again")
+
+
+def _require_version(record: ScheduleRecord, version: int) -> None:
+    if record.version == version:
+        return
+    when = iso_utc(from_microseconds(record.updated_at))
+    problem = f"is at version {record.version}, changed by {record.updated_by} at {when}"
+    remedy = f"look at it again: you saw version {version}"
+    raise Conflict("schedule", record.name, problem, remedy)
+
+
+def _by_id_text(caller: Caller, text: str) -> Seen | None:
+    try:
+        identity = UUID(text)
+    except ValueError:
+        return None
+    return caller.store.get_schedule(ScheduleId(identity.bytes))

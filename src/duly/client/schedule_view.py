@@ -1,0 +1,140 @@
+"""A schedule as people and programs see it: a frozen picture, with what comes next in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.domain.durations import duration_text, duration_words
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.timetable.preview import PreviewedOccurrence, preview
+
+if TYPE_CHECKING:
+    from duly.domain.misfire import Misfire
+    from duly.domain.schedules import ScheduleRecord
+    from duly.domain.timetable.timetable import Timetable
+
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One schedule, as it was when it was looked at."""
+
+    id: UUID
+    name: str
+    status: str
+    version: int
+    """Give it back to an edit, and the edit is refused if somebody else was faster."""
+    timetable: Timetable
+    task: str
+    arguments: dict[str, Any]
+    queue: str
+    priority: int
+    misfire: Misfire
+    jitter: timedelta
+    overlap: str | None
+    owner: str | None
+    declared_by: str | None
+    """Where it is declared (`code:app`, `file:schedules.toml`); None when it was made by hand."""
+    next_for: datetime | None
+    """The nominal time of its next occurrence; None while nothing is pending."""
+    next_due: datetime | None
+    """When that falls due: its nominal time and its jitter."""
+    last_for: datetime | None
+    last_run: UUID | None
+    fires: int
+    reason: str | None
+    """Why it is paused, has ended or is deleted."""
+    resume_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    updated_by: str
+
+    def describe(self) -> str:
+        """Say in words when it runs what, and whether it does."""
+        text = f"{self.task}: {self.timetable.describe()}"
+        if self.jitter:
+            text += f", spread over {duration_words(self.jitter // MICROSECOND)}"
+        if self.status != "active":
+            text += f" ({self.status}{f': {self.reason}' if self.reason else ''})"
+        return text
+
+    def upcoming(self, n: int = 3) -> tuple[PreviewedOccurrence, ...]:
+        """Return its next occurrences in local time and UTC; none unless it is active (T5)."""
+        if self.next_for is None:
+            return ()
+        after = self.next_for - MICROSECOND
+        return preview(self.timetable, after, n).occurrences
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": str(self.id),
+            "name": self.name,
+            "status": self.status,
+            "version": self.version,
+            "description": self.timetable.describe(),
+            "timetable": self.timetable.to_json(),
+            "task": self.task,
+            "arguments": self.arguments,
+            "queue": self.queue,
+            "priority": self.priority,
+            "misfire": self.misfire.to_json(),
+            "jitter": duration_text(self.jitter // MICROSECOND),
+            "overlap": self.overlap,
+            "owner": self.owner,
+            "declared_by": self.declared_by,
+            "next_for": _iso(self.next_for),
+            "next_due": _iso(self.next_due),
+            "last_for": _iso(self.last_for),
+            "last_run": None if self.last_run is None else str(self.last_run),
+            "fires": self.fires,
+            "reason": self.reason,
+            "resume_at": _iso(self.resume_at),
+            "created_at": iso_utc(self.created_at),
+            "updated_at": iso_utc(self.updated_at),
+            "updated_by": self.updated_by,
+        }
+
+
+def schedule_view(record: ScheduleRecord) -> Schedule:
+    """Show a schedule."""
+    definition, pending = record.definition, record.pending
+    return Schedule(
+        id=UUID(bytes=record.id),
+        name=record.name,
+        status=str(record.status),
+        version=record.version,
+        timetable=definition.timetable,
+        task=definition.call.task,
+        arguments=json.loads(definition.call.arguments),
+        queue=definition.call.queue,
+        priority=definition.call.priority,
+        misfire=definition.misfire,
+        jitter=timedelta(microseconds=definition.jitter_us),
+        overlap=None if definition.overlap is None else str(definition.overlap),
+        owner=record.owner,
+        declared_by=record.declared_by,
+        next_for=None if pending is None else from_microseconds(pending.scheduled_for),
+        next_due=None if pending is None else from_microseconds(pending.due_at),
+        last_for=_moment(record.last_for),
+        last_run=None if record.last_run is None else UUID(bytes=record.last_run),
+        fires=record.fires,
+        reason=record.reason,
+        resume_at=_moment(record.resume_at),
+        created_at=from_microseconds(record.created_at),
+        updated_at=from_microseconds(record.updated_at),
+        updated_by=record.updated_by,
+    )
+
+
+def _moment(instant: int | None) -> datetime | None:
+    return None if instant is None else from_microseconds(instant)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else iso_utc(moment)

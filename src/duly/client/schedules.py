@@ -1,0 +1,290 @@
+"""Schedules in a program's hands: make, look at, change, stop and bring them back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.client.definitions import EDITABLE, edited_definition, read_definition
+from duly.client.history import HistoryEntry, Occurrence, read_history, read_occurrences
+from duly.client.labels import run_label
+from duly.client.ordering import add_runs
+from duly.client.reading import (
+    read_choice,
+    read_instant,
+    read_key,
+    read_name,
+    read_owner,
+    read_reason,
+)
+from duly.client.schedule_orders import (
+    NewSchedule,
+    Order,
+    Wanted,
+    apply_order,
+    create_schedule,
+    decide_new,
+    find_schedule,
+    list_records,
+)
+from duly.client.schedule_view import Schedule, schedule_view
+from duly.domain.identity import ordered_run_id
+from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
+from duly.domain.literals import Lane, Missed, Origin, ScheduleStatus
+from duly.domain.planning import (
+    Change,
+    decide_delete,
+    decide_pause,
+    decide_restore,
+    decide_resume,
+    decide_skip_next,
+)
+from duly.domain.timetable.combined import zone_of
+from duly.domain.timetable.preview import Preview, preview
+from duly.errors import Conflict, UsageError
+from duly.store.planning import NewRun
+from duly.store.reading import PAGE_MAX, ScheduleFilter, Seen
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from duly.client.caller import Caller
+    from duly.client.reading import Delay, Instant
+    from duly.client.run_view import EnqueuedRun
+    from duly.client.schedule_orders import Decide, Reference
+    from duly.client.tasks import AnyTask, BoundCall
+    from duly.domain.misfire import Misfire
+    from duly.domain.schedules import ScheduleRecord
+    from duly.domain.timetable.timetable import Timetable
+    from duly.store.planning import Transaction
+
+_NONCE_BYTES = 16
+# A class that has a method `list` can't name the type below it.
+ListedSchedules = list[Schedule]
+Entries = list[HistoryEntry]
+Occurrences = list[Occurrence]
+_ID_BYTES = 10
+_NONCE_BYTES = 16
+
+
+class Schedules:
+    """The schedules of an application: make, look at, change, stop and bring them back."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def create(  # noqa: PLR0913 - a schedule has that many choices, each with its default
+        self,
+        name: str,
+        call: BoundCall | AnyTask,
+        timetable: Timetable,
+        *,
+        misfire: str | Misfire = "latest",
+        jitter: Delay | None = None,
+        overlap: str | None = None,
+        serialize_by: str | None = None,
+        owner: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        connection: Transaction | None = None,
+    ) -> Schedule:
+        """Make a schedule; durable, with its first instant pending, when this returns.
+
+        The same schedule made again is the same one. Another one of that name is a Conflict.
+        """
+        policies = {
+            "misfire": misfire,
+            "jitter": jitter,
+            "overlap": overlap,
+            "serialize_by": serialize_by,
+            "queue": queue,
+            "priority": priority,
+        }
+        new = NewSchedule(
+            name=read_name(name),
+            definition=read_definition(call, timetable, policies),
+            owner=read_owner(owner),
+        )
+        return schedule_view(create_schedule(self._caller, new, connection).record)
+
+    def edit(  # noqa: PLR0913 - as above
+        self,
+        schedule: Reference,
+        *,
+        version: int | None = None,
+        call: BoundCall | AnyTask | None = None,
+        timetable: Timetable | None = None,
+        misfire: str | Misfire | None = None,
+        jitter: str | timedelta | None = None,
+        overlap: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        reason: str | None = None,
+    ) -> Schedule:
+        """Change what is given and keep the rest; with `version`, only if nobody was faster.
+
+        What fell due before the edit stays owed by the old definition.
+        """
+        given = {
+            "call": call,
+            "timetable": timetable,
+            "misfire": misfire,
+            "jitter": jitter,
+            "overlap": overlap,
+            "queue": queue,
+            "priority": priority,
+        }
+        changes = {key: value for key, value in given.items() if value is not None}
+        if not changes and name is None and owner is None:
+            remedy = f"give one of {', '.join(EDITABLE)}"
+            raise UsageError("edit", str(schedule), "is asked to change nothing", remedy)
+        new_name = None if name is None else read_name(name)
+        new_owner = read_owner(owner)
+
+        def decide(record: ScheduleRecord, now: int) -> Change | None:
+            definition = edited_definition(record.definition, changes)
+            return decide_new(
+                record, Wanted(definition, new_name, new_owner), now, read_reason(reason)
+            )
+
+        return self._order(schedule, decide, version=version, reason=reason)
+
+    def pause(
+        self,
+        schedule: Reference,
+        *,
+        reason: str | None = None,
+        until: Instant | None = None,
+        missed: str = "skip",
+    ) -> Schedule:
+        """Stop it and keep everything; with `until` it resumes by itself.
+
+        `missed` says what becomes of its occurrences then: `skip`, or by the `misfire` policy.
+        """
+        until_at = None if until is None else read_instant("until", until)
+        choice = read_choice("missed", missed, Missed)
+
+        def decide(record: ScheduleRecord, now: int) -> Change:
+            if until_at is not None and until_at <= now:
+                remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
+                raise UsageError("until", until, "lies in the past", remedy)
+            return decide_pause(record, reason=read_reason(reason), until=until_at, missed=choice)
+
+        return self._order(schedule, decide, reason=reason)
+
+    def resume(
+        self, schedule: Reference, *, missed: str = "skip", reason: str | None = None
+    ) -> Schedule:
+        """Go on: `skip` what fell into the pause, or treat it by the `misfire` policy."""
+        choice = read_choice("missed", missed, Missed)
+        return self._order(
+            schedule,
+            lambda record, now: decide_resume(record, now, choice, read_reason(reason)),
+            reason=reason,
+        )
+
+    def delete(self, schedule: Reference, *, reason: str | None = None) -> Schedule:
+        """Stop it at once and give up what it owes; it can be restored for a while."""
+        return self._order(
+            schedule, lambda record, _now: decide_delete(record, read_reason(reason)), reason=reason
+        )
+
+    def restore(self, schedule: Reference, *, reason: str | None = None) -> Schedule:
+        """Bring back a deleted one; what fell in between is recorded as skipped."""
+        return self._order(
+            schedule,
+            lambda record, now: decide_restore(record, now, read_reason(reason)),
+            reason=reason,
+        )
+
+    def skip_next(self, schedule: Reference, *, reason: str | None = None) -> Schedule:
+        """Skip the one pending occurrence, on record."""
+        return self._order(
+            schedule,
+            lambda record, _now: decide_skip_next(record, read_reason(reason)),
+            reason=reason,
+        )
+
+    def trigger(
+        self, schedule: Reference, *, reason: str | None = None, key: str | None = None
+    ) -> EnqueuedRun:
+        """Run it now, besides its timetable: also while it is paused, not when it is deleted."""
+        seen = self._seen(schedule)
+        record = seen.record
+        if record.status is ScheduleStatus.DELETED:
+            raise Conflict("schedule", record.name, "is deleted", "restore it first")
+        nonce = self._caller.draws.draw(_NONCE_BYTES)
+        run = NewRun(
+            id=ordered_run_id("manual", seen.now, nonce, record.id),
+            tenant=self._caller.tenant,
+            call=record.definition.call,
+            origin=Origin.MANUAL,
+            lane=Lane.LIVE,
+            due_at=None,
+            key=read_key(key),
+            schedule_id=record.id,
+            definition_number=record.definition_number,
+        )
+        made = add_runs(self._caller, [run], reason=reason)[0]
+        due_at = to_microseconds(made.due_at)
+        label = run_label(record.name, due_at, zone_of(record.definition.timetable))
+        return replace(made, label=label)
+
+    def get(self, schedule: Reference) -> Schedule:
+        """Return a schedule by its id or name; a deleted one too, as long as it is kept."""
+        return schedule_view(self._seen(schedule).record)
+
+    def list(  # noqa: PLR0913 - each filter is an argument
+        self,
+        *,
+        status: str | None = None,
+        task: str | None = None,
+        owner: str | None = None,
+        declared_by: str | None = None,
+        name_prefix: str | None = None,
+        include_deleted: bool = False,
+    ) -> ListedSchedules:
+        """Return schedules in order of name; deleted ones when asked for."""
+        statuses = frozenset(ScheduleStatus) if include_deleted else None
+        if status is not None:
+            statuses = frozenset({read_choice("status", status, ScheduleStatus)})
+        command = ScheduleFilter(
+            tenant=self._caller.tenant,
+            statuses=statuses,
+            task=task,
+            owner=owner,
+            declared_by=declared_by,
+            name_prefix=name_prefix,
+        )
+        return [schedule_view(one) for one in list_records(self._caller, command)]
+
+    def history(self, schedule: Reference, *, limit: int = PAGE_MAX) -> Entries:
+        """Return who did what to it, newest first."""
+        return read_history(self._caller, self._seen(schedule).record, limit)
+
+    def occurrences(self, schedule: Reference, start: Instant, end: Instant) -> Occurrences:
+        """Return what became of each expected occurrence from `start` on, before `end`."""
+        span = read_instant("start", start), read_instant("end", end)
+        return read_occurrences(self._caller, self._seen(schedule), span)
+
+    def preview(self, timetable: Timetable, after: datetime | None = None, n: int = 3) -> Preview:
+        """Show what a timetable would do next: local time, zone and UTC (T5)."""
+        if after is None:
+            after = from_microseconds(self._caller.store.now())
+        return preview(timetable, after, n)
+
+    def _seen(self, schedule: Reference) -> Seen:
+        return find_schedule(self._caller, schedule)
+
+    def _order(
+        self,
+        schedule: Reference,
+        decide: Decide,
+        *,
+        version: int | None = None,
+        reason: str | None = None,
+    ) -> Schedule:
+        seen = self._seen(schedule)
+        return schedule_view(apply_order(self._caller, seen, decide, Order(version, reason)))

@@ -1,0 +1,176 @@
+"""Tasks: functions with a name, and calls of them that are checked before they are promised."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from duly.client.arguments import (
+    Payload,
+    Signature,
+    check_plain,
+    write_arguments,
+    write_payload,
+)
+from duly.client.reading import read_priority, read_queue
+from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Call
+from duly.errors import Conflict, NotFound, UsageError, require_text
+
+TASK_NAME_LENGTH_MAX = 200
+_NAMES_SHOWN_MAX = 10
+
+Called = ParamSpec("Called")
+Bound = ParamSpec("Bound")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundCall:
+    """A task with its arguments, checked: what can be enqueued or put on a schedule."""
+
+    task: str
+    payload: str
+    """The arguments by name, as canonical JSON."""
+    queue: str = QUEUE_DEFAULT
+    priority: int = PRIORITY_DEFAULT
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, as JSON values."""
+        stored: dict[str, Any] = json.loads(self.payload)
+        return stored
+
+
+class Task(Generic[Called, Bound, Result]):
+    """A function that can be run by its name; called directly, it is the function it was.
+
+    `Called` is what a direct call takes, `Bound` what `bind` takes: the same, but for the run.
+    """
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(
+        self, function: Callable[Called, Result], call: BoundCall, payload: Payload
+    ) -> None:
+        """Wrap a function; `call` brings the name, the queue and the priority."""
+        self.name = call.task
+        self.queue = call.queue
+        self.priority = call.priority
+        self.signature = Signature(call.task, function)
+        self._function = function
+        self._payload = payload
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Called.args, **kwargs: Called.kwargs) -> Result:
+        """Call the function here and now; nothing is promised."""
+        return self._function(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling it gives something to await."""
+        return inspect.iscoroutinefunction(self._function)
+
+    def bind(self, *args: Bound.args, **kwargs: Bound.kwargs) -> BoundCall:
+        """Return a call with these arguments; refuse what the signature or a type does not take."""
+        arguments = self.signature.bind(args, kwargs)
+        return self._call(write_arguments(self.signature, arguments, self._payload))
+
+    def bind_json(self, arguments: Mapping[str, Any]) -> BoundCall:
+        """Return a call with arguments given as JSON values, as a command or a file has them."""
+        bound = self.signature.bind((), arguments)
+        return self._call(write_arguments(self.signature, bound, self._payload, is_json=True))
+
+    def _call(self, payload: str) -> BoundCall:
+        return BoundCall(task=self.name, payload=payload, queue=self.queue, priority=self.priority)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+AnyTask = Task[..., ..., Any]
+
+
+class Tasks:
+    """The tasks of one application, by name."""
+
+    def __init__(self, payload: Payload) -> None:
+        self.payload = payload
+        self._by_name: dict[str, AnyTask] = {}
+
+    def add(self, function: Callable[..., Any], call: BoundCall) -> AnyTask:
+        """Make a task of a function; a name belongs to one task only."""
+        if not callable(function):
+            remedy = "put @app.task above a function"
+            raise UsageError("task", function, "is not a function", remedy)
+        if call.task in self._by_name:
+            remedy = "give one of them another name: @app.task(name=…)"
+            raise Conflict("task", call.task, "exists already in this application", remedy)
+        task: AnyTask = Task(function, call, self.payload)
+        self._by_name[task.name] = task
+        return task
+
+    def find(self, name: str) -> AnyTask | None:
+        """Return a task of this application."""
+        return self._by_name.get(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all tasks, sorted."""
+        return sorted(self._by_name)
+
+
+def read_call(call: object, queue: str | None = None, priority: int | None = None) -> Call:
+    """Read what is to be run: a bound call, or a task that needs no arguments."""
+    if isinstance(call, Task):
+        call = call.bind()
+    if not isinstance(call, BoundCall):
+        remedy = "give task.bind(…), or a task that needs no arguments"
+        raise UsageError("call", call, "is not a call of a task", remedy)
+    return Call(
+        task=call.task,
+        arguments=call.payload,
+        queue=call.queue if queue is None else read_queue(queue),
+        priority=call.priority if priority is None else read_priority(priority),
+    )
+
+
+def named_call(tasks: Tasks, name: str, arguments: object, known: list[str]) -> BoundCall:
+    """Return a call of a task by its name, as a command line or a file gives it.
+
+    Of a task that only other programs know, its name is all that can be checked.
+    """
+    require_text("task", name, TASK_NAME_LENGTH_MAX)
+    if not isinstance(arguments, Mapping):
+        remedy = 'give a map of names to values, such as {"class_id": 42}'
+        raise UsageError("arguments", arguments, "is not a map", remedy)
+    task = tasks.find(name)
+    if task is not None:
+        return task.bind_json(arguments)
+    if name not in known:
+        names = ", ".join(sorted({*tasks.names(), *known})[:_NAMES_SHOWN_MAX])
+        remedy = f"known are: {names}" if names else "no program has registered a task yet"
+        raise NotFound("task", name, remedy)
+    plain = check_plain("arguments", dict(arguments), tasks.payload.depth_max)
+    return BoundCall(task=name, payload=write_payload(name, plain, tasks.payload))
+
+
+def new_call(function: object, options: Mapping[str, Any]) -> BoundCall:
+    """Read the options of a task: its name, queue and priority."""
+    name = options.get("name")
+    if name is None:
+        name = getattr(function, "__name__", None)
+    require_text("task", name, TASK_NAME_LENGTH_MAX)
+    assert isinstance(name, str), "just checked"
+    if not name or not name.isprintable() or name != name.strip() or "@" in name:
+        remedy = "give printable characters without '@', such as 'send_reminder'"
+        raise UsageError("task", name, "can't be the name of a task", remedy)
+    call = BoundCall(task=name, payload="{}")
+    if options.get("queue") is not None:
+        call = replace(call, queue=read_queue(options["queue"]))
+    if options.get("priority") is not None:
+        call = replace(call, priority=read_priority(options["priority"]))
+    return call

@@ -1,0 +1,95 @@
+"""An application on each store, on a clock that is set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly.domain.instants import to_microseconds
+from duly.store.memory import MemoryStore
+from duly.store.reading import AuditFilter
+from duly.testing.manual_clock import ManualClock
+from duly.testing.seeded_draws import SeededDraws
+from tests.domain.moments import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOON = moment("2026-04-02T12:00Z")
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(to_microseconds(NOON))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, clock, tmp_path):
+    kept: Any = MemoryStore(clock)
+    if request.param == "sqlite":
+        from duly.store.sqlite import SqliteStore
+
+        kept = SqliteStore(tmp_path / "duly.db", clock)
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def app(store, clock):
+    return duly.App(store=store, clock=clock, draws=SeededDraws(), actor="ada")
+
+
+@dataclass(frozen=True)
+class KnownTasks:
+    """The tasks that most tests use."""
+
+    remind: Any
+    report: Any
+
+
+@pytest.fixture
+def tasks(app):
+    @app.task(queue="mail")
+    def remind(class_id: int, note: str = "") -> None:
+        """Remind somebody of a class."""
+
+    @app.task
+    def report(run: duly.Run) -> None:
+        """Write a report."""
+
+    return KnownTasks(remind, report)
+
+
+def everything(app: duly.App) -> dict[str, Any]:
+    """Return all that a store holds, so that a test can show that nothing was written."""
+    return {
+        "schedules": [one.to_json() for one in app.schedules.list(include_deleted=True)],
+        "delayed": [one.to_json() for one in app.delayed.list()],
+        "runs": [one.to_json() for one in app.runs.list()],
+        "audit": app.store.list_audit(AuditFilter()),
+        "tasks": app.store.list_tasks(),
+    }
+
+
+def refused(app: duly.App, kind: type[Exception], order: Callable[[], object]) -> str:
+    """Carry out an order that must be refused; return what it says. Nothing may be half made."""
+    before = everything(app)
+    with pytest.raises(kind) as caught:
+        order()
+
+    assert before == everything(app)
+    return str(caught.value)
+
+
+def fire(app: duly.App, clock: ManualClock) -> None:
+    """Let a dispatcher fire all that is due by now."""
+    dispatcher = app.dispatcher()
+    for _ in range(50):
+        wanted_us = dispatcher.tick()
+        if app.status().overdue == 0 and app.status().owed == 0:
+            break
+        clock.advance(max(0, min(wanted_us - clock.monotonic_us(), 1_000_000)))
+    dispatcher.stop()
