@@ -334,8 +334,8 @@ class DispatchStore(Protocol):
     def fire_timers(self, command: FireTimers) -> Fired:
         """Make the runs, queue them, advance the timers: all in one transaction (F2).
 
-        For each timer in order: FENCED unless its shard's live lease is ours at that epoch and we are
-        alive; GONE unless (ref, generation, due) is what is pending; EARLY unless due by the
+        For each timer in order: FENCED unless its shard's live lease is ours at that epoch and we
+        are alive; GONE unless (ref, generation, due) is what is pending; EARLY unless due by the
         store's clock; LATE past `late_after`. Then the plan's runs are inserted (one that exists is
         left alone, and not queued again), skips and owed inserted, the timer replaced, or the
         schedule ended with its reason (version plus one, audited as `schedule.ended`).

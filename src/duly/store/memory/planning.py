@@ -99,7 +99,14 @@ def write_settlement(
 
 
 def write_skip(journal: Journal, schedule_id: ScheduleId, skip: Skip) -> None:
-    """Record a range of occurrences that are not run."""
+    """Record a range of occurrences that are not run; of two that begin alike the longer holds."""
+    key, skips = (schedule_id, skip.first_for), journal.tables.skips
+    if key in skips:
+        # A person skipped an occurrence to come, and an edit has promised it anew.
+        if skips[key].last_for < skip.last_for:
+            longer = replace(skips[key], last_for=skip.last_for, count=skip.count)
+            journal.put(skips, key, longer)
+        return
     row = SkipRecord(
         schedule_id=schedule_id,
         first_for=skip.first_for,
@@ -109,7 +116,7 @@ def write_skip(journal: Journal, schedule_id: ScheduleId, skip: Skip) -> None:
         into=skip.into,
         at=journal.now,
     )
-    journal.insert(journal.tables.skips, (schedule_id, skip.first_for), row)
+    journal.insert(skips, key, row)
 
 
 def _new_record(command: CreateSchedule, shard: int, now: int) -> ScheduleRecord:

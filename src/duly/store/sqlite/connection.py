@@ -200,8 +200,11 @@ class Connections:
 
     def _open_writer(self) -> apsw.Connection:
         if self._writer is not None and self._writer.readonly("main"):
-            # It was opened while the file could not be written to; that may be over.
-            self._writer.close(True)
+            # It was opened while the file could not be written to; that may be over. Connections of
+            # one process share what they know of the file, so the readers go too.
+            readers, self._idle_readers = self._idle_readers, []
+            for connection in (*readers, self._writer):
+                connection.close(force=True)
             self._writer = None
         if self._writer is None:
             self._writer = self._open()

@@ -1,0 +1,28 @@
+"""A store on a fresh file, with a clock that is set by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.store.sqlite import SqliteSettings, SqliteStore
+from duly.testing.manual_clock import ManualClock
+
+AT_ONCE = SqliteSettings(busy_timeout_us=0)
+"""Give up at once when the file is locked: no test waits."""
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "duly.db"
+
+
+@pytest.fixture
+def store(path, clock):
+    opened = SqliteStore(path, clock, settings=AT_ONCE)
+    yield opened
+    opened.close()

@@ -1,0 +1,95 @@
+"""Hot statements search by an index: their cost follows what is due, not what is pending (F3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.store.sqlite import (
+    delayed,
+    firing,
+    leases,
+    loading,
+    owed,
+    planning,
+    reading,
+    retention,
+    settlements,
+)
+
+HOT = {
+    "load schedules": loading.LOAD_SCHEDULES,
+    "load delayed": loading.LOAD_DELAYED,
+    "arrivals of schedules": loading.READ_SCHEDULE_ARRIVALS,
+    "arrivals of delayed runs": loading.READ_DELAYED_ARRIVALS,
+    "definitions": loading.READ_DEFINITIONS,
+    "believed": firing.READ_BELIEVED,
+    "believed delayed": firing.READ_BELIEVED_DELAYED,
+    "advance": firing.ADVANCE,
+    "run of delayed": firing.INSERT_RUN_OF_DELAYED,
+    "delete timer": firing.DELETE_FIRED_TIMER,
+    "delete delayed": firing.DELETE_FIRED_DELAYED,
+    "insert run": settlements.INSERT_RUN,
+    "last run before": settlements.LAST_RUN_BEFORE,
+    "owed": owed.LOAD_OWED,
+    "read owed": owed.READ_OWED,
+    "resumes": reading.DUE_RESUMES,
+    "overdue": reading.OVERDUE,
+    "next schedule": reading.NEXT_SCHEDULE,
+    "next delayed": reading.NEXT_DELAYED,
+    "early": reading.COUNT_EARLY,
+    "covering skip": reading.COVERING_SKIP,
+    "covering owed": reading.COVERING_OWED,
+    "by id": planning.BY_ID,
+    "by name": planning.BY_NAME,
+    "delayed by id": delayed.DELAYED_BY_ID,
+    "delayed by key": delayed.DELAYED_BY_KEY,
+    "run by id": delayed.RUN_BY_ID,
+    "run by key": delayed.NEWEST_RUN_BY_KEY,
+    "membership": leases.READ_MEMBERSHIP,
+    "lease": leases.READ_LEASE,
+    "old outcomes": retention.OLD_OUTCOMES,
+    "old skips": retention.OLD_SKIPS,
+    "old schedules": retention.OLD_SCHEDULES,
+    "surplus runs": retention.SURPLUS_RUNS,
+}
+WALKED = (
+    "SCAN value",
+    "SCAN json_each",
+    "SCAN (subquery",
+    "SCAN duly_runs USING INDEX duly_runs_early",
+)
+"""Lists of shards, what an inner search has found, and the empty index of early fires."""
+SORTED_FEW = frozenset(("arrivals of schedules", "arrivals of delayed runs", "overdue"))
+"""These gather what is near or due, and see each timer once."""
+
+
+def plan_of(store, statement):
+    with store._connections.read() as look:  # noqa: SLF001 - how it is read is private
+        explained = look.connection.execute(f"EXPLAIN QUERY PLAN {statement}", _nothing(statement))
+        return [line for *_, line in explained]
+
+
+def _nothing(statement):
+    numbered = [number for number in range(1, 10) if f"?{number}" in statement]
+    return (None,) * (len(numbered) or statement.count("?"))
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_statement_searches_by_an_index(store, name):
+    plan = plan_of(store, HOT[name])
+
+    scans = [line for line in plan if line.startswith("SCAN") and not line.startswith(WALKED)]
+    assert [] == scans
+    if name not in SORTED_FEW:
+        assert [] == [line for line in plan if "TEMP B-TREE" in line]
+
+
+def test_a_statement_that_scans_would_be_noticed(store):
+    assert ["SCAN duly_schedule_state"] == plan_of(store, "SELECT * FROM duly_schedule_state")
+
+
+def test_early_fires_are_counted_in_an_index_that_is_empty(store):
+    """F1."""
+    (line,) = plan_of(store, reading.COUNT_EARLY)
+
+    assert "duly_runs_early" in line

@@ -1,0 +1,65 @@
+"""`check` finds what must never be: each broken by hand, on a file that was sound (D5)."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+
+from duly.testing.conformance import steps
+from duly.testing.factories import HOUR_US, add_runs, cancel, new_run
+
+
+@pytest.fixture
+def full(store, clock):
+    """A store with some of everything."""
+    steps.fire_due(store, clock, steps.create(store))
+    steps.pause(store, steps.create(store, "paused"))
+    steps.delay(store, clock.now_us() + HOUR_US, "pending")
+    cancelled = steps.delay(store, clock.now_us() + HOUR_US, "cancelled")
+    store.cancel_delayed(cancel(cancelled.id))
+    store.add_runs(add_runs(new_run(None, "at once")))
+    steps.own(store)
+    return store
+
+
+def test_a_sound_file_has_no_findings(full):
+    assert [] == full.check()
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        ("UPDATE duly_schedule_state SET next_for = NULL, next_due = NULL", "timer"),
+        ("UPDATE duly_schedule_state SET next_for = 1, next_due = 1", "timer"),
+        ("DELETE FROM duly_schedule_definitions", "schedule"),
+        ("DELETE FROM duly_schedule_state", "schedule"),
+        ("INSERT INTO duly_owed VALUES (zeroblob(16), 1, 2, 1, 0, 0)", "schedule"),
+        ("DELETE FROM duly_timers", "timer"),
+        ("UPDATE duly_timers SET generation = 7", "timer"),
+        ("DELETE FROM duly_delayed", "timer"),
+        ("DELETE FROM duly_ready", "place"),
+        ("DELETE FROM duly_runs", "place"),
+        ("INSERT INTO duly_outcomes SELECT run_id, 'succeeded', NULL, 1 FROM duly_ready", "place"),
+        ("UPDATE duly_leases SET owner = 999", "lease"),
+        ("UPDATE duly_tallies SET count = count + 1 WHERE name = 'delayed'", "tally"),
+        ("UPDATE duly_runs SET fired_at = not_before - 1 WHERE fired_at IS NOT NULL", "early"),
+    ],
+)
+def test_a_broken_invariant_is_found(full, path, damage, what):
+    vandal = apsw.Connection(str(path))
+    vandal.pragma("ignore_check_constraints", 1)
+    vandal.execute(damage)
+    vandal.close()
+
+    assert what in {finding.what for finding in full.check()}
+
+
+def test_a_run_can_not_be_made_early(full, path):
+    """F1: whatever wrote it, the file refuses."""
+    vandal = apsw.Connection(str(path))
+
+    with pytest.raises(apsw.ConstraintError, match="never_early"):
+        vandal.execute("UPDATE duly_runs SET fired_at = not_before - 1 WHERE fired_at IS NOT NULL")
+    with pytest.raises(apsw.ConstraintError, match="never_early"):
+        vandal.execute("UPDATE duly_ready SET fired_at = not_before - 1")
+    vandal.close()

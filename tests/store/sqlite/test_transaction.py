@@ -1,0 +1,225 @@
+"""Lent transactions on SQLite: what the caller's statements may touch, and for how long (D3)."""
+# ruff: noqa: PT012 - a lent transaction is a block, and it is the block that fails
+
+from __future__ import annotations
+
+import threading
+
+import apsw
+import pytest
+
+from duly.errors import Conflict, StoreUnavailable, UsageError
+from duly.store.sqlite import SqliteStore
+from duly.store.sqlite.reading import LIST_TASKS
+from duly.testing.conformance import steps
+from duly.testing.factories import SECOND_US, add_runs, new_run, new_schedule
+from duly.testing.manual_clock import ManualClock
+from duly.testing.snapshot import snapshot
+from tests.store.sqlite.conftest import AT_ONCE
+
+MAKE_ORDERS = "CREATE TABLE orders (number INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT UNIQUE)"
+COUNT_FOR_LONG = """
+WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted)
+SELECT max(n) FROM (SELECT n FROM counted LIMIT 1000000000)"""
+
+
+@pytest.fixture
+def orders(store):
+    with store.transaction(SECOND_US) as lent:
+        lent.execute(MAKE_ORDERS)
+    return store
+
+
+def test_the_callers_rows_and_ours_commit_together(orders, clock):
+    """INV-18."""
+    with orders.transaction(SECOND_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES (?)", ("tea",))
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+
+    with orders.transaction(SECOND_US) as lent:
+        assert [(1, "tea")] == lent.execute("SELECT number, what FROM orders")
+    assert 1 == orders.status().queued
+
+
+def test_the_callers_rows_go_with_ours(orders):
+    """INV-18: a refusal of ours that nobody catches undoes the caller's rows too."""
+    steps.create(orders, "taken")
+
+    with pytest.raises(Conflict), orders.transaction(SECOND_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        orders.create_schedule(
+            new_schedule(orders.now() + 1000, "taken", task="other"), within=lent
+        )
+
+    with orders.transaction(SECOND_US) as lent:
+        assert [] == lent.execute("SELECT * FROM orders")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COMMIT",
+        "ROLLBACK",
+        "BEGIN",
+        "SAVEPOINT mine",
+        "RELEASE duly_operation",
+        "ATTACH 'other.db' AS other",
+        "PRAGMA journal_mode = delete",
+        "PRAGMA writable_schema = 1",
+        "INSERT INTO duly_tasks VALUES ('x')",
+        "UPDATE duly_schedule_state SET next_due = 0",
+        "UPDATE DULY_schedule_state SET next_due = 0",
+        "DELETE FROM duly_audit",
+        "SELECT * FROM duly_audit",
+        "SELECT number FROM orders UNION SELECT count(*) FROM duly_runs",
+        "INSERT INTO orders (what) SELECT name FROM duly_schedules",
+        "DROP TABLE duly_runs",
+        "DROP VIEW duly_public_runs",
+        "DROP INDEX duly_runs_schedule",
+        "ALTER TABLE duly_runs ADD COLUMN mine TEXT",
+        "CREATE TABLE duly_mine (x)",
+        "CREATE VIEW duly_public_mine AS SELECT * FROM duly_audit",
+        "CREATE INDEX mine ON duly_runs (task)",
+        "CREATE TRIGGER mine AFTER INSERT ON duly_runs BEGIN SELECT 1; END",
+        "UPDATE sqlite_sequence SET seq = 0",
+        "DELETE FROM sqlite_sequence",
+        "INSERT INTO orders (what) VALUES ('tea'); COMMIT",
+    ],
+)
+def test_the_callers_statements_are_kept_from_what_is_ours(orders, sql):
+    before = snapshot(orders)
+
+    with pytest.raises(UsageError), orders.transaction(SECOND_US) as lent:
+        lent.execute(sql)
+
+    assert before == snapshot(orders)
+    with orders.transaction(SECOND_US) as lent:
+        assert [(0,)] == lent.execute("SELECT count(*) FROM orders")
+
+
+def test_a_trigger_of_the_callers_does_not_reach_our_tables(orders):
+    trigger = """CREATE TRIGGER sneaky AFTER INSERT ON orders
+    BEGIN DELETE FROM duly_tasks; END"""
+    orders.register_tasks(["report"])
+
+    with pytest.raises(UsageError), orders.transaction(SECOND_US) as lent:
+        lent.execute(trigger)
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+
+    assert ["report"] == orders.list_tasks()
+
+
+def test_a_statement_of_ours_is_refused_to_the_caller_word_by_word(orders):
+    """One that is prepared already must not slip through."""
+    with orders.transaction(SECOND_US) as lent:
+        with lent.operation(orders._connections) as work:  # noqa: SLF001 - as our operations do
+            assert [] == work.connection.execute(LIST_TASKS).fetchall()
+        with pytest.raises(UsageError):
+            lent.execute(LIST_TASKS)
+
+
+def test_the_views_may_be_read(orders, clock):
+    """Tables are private; the views are the contract."""
+    record = steps.create(orders)
+    steps.fire_due(orders, clock, record)
+    with orders.transaction(SECOND_US) as lent:
+        schedules = lent.execute("SELECT name, status, fires FROM duly_public_schedules")
+        runs = lent.execute("SELECT task, state FROM duly_public_runs")
+
+    assert [("nightly", "active", 1)] == schedules
+    assert [("report", "queued")] == runs
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        ("SELECT nonsense", ()),
+        ("SELEKT 1", ()),
+        ("SELECT ?", ()),
+        ("SELECT ?", (object(),)),
+    ],
+)
+def test_a_statement_that_can_not_run_is_the_callers_mistake(orders, sql, parameters):
+    with orders.transaction(SECOND_US) as lent, pytest.raises(UsageError, match="can't be run"):
+        lent.execute(sql, parameters)
+
+
+def test_a_broken_constraint_of_the_callers_is_a_conflict_that_it_may_catch(orders):
+    with orders.transaction(SECOND_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        with pytest.raises(Conflict, match="refused by a constraint"):
+            lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        lent.execute("INSERT INTO orders (what) VALUES ('cake')")
+
+    with orders.transaction(SECOND_US) as lent:
+        assert [(2,)] == lent.execute("SELECT count(*) FROM orders")
+
+
+def test_a_statement_that_runs_for_longer_than_the_limit_is_stopped(path):
+    """Nobody holds the one writer's lock for long."""
+
+    class Hurrying(ManualClock):
+        def monotonic_us(self):
+            self.advance(1000)
+            return super().monotonic_us()
+
+    store = SqliteStore(path, Hurrying(), settings=AT_ONCE)
+
+    with (
+        pytest.raises(StoreUnavailable, match="longer than its limit"),
+        store.transaction(SECOND_US) as lent,
+    ):
+        lent.execute("CREATE TABLE mine (x)")
+        lent.execute(COUNT_FOR_LONG)
+    with store.transaction(SECOND_US) as lent:
+        assert [] == lent.execute("SELECT 1 FROM sqlite_schema WHERE name = 'mine'")
+    store.close()
+
+
+def test_an_order_that_forgets_the_transaction_is_told_so(orders):
+    """It would wait for itself."""
+    with (
+        orders.transaction(SECOND_US),
+        pytest.raises(UsageError, match="this thread is in a transaction; pass"),
+    ):
+        steps.create(orders)
+
+
+def test_another_thread_waits_and_then_goes_on(path, clock):
+    store = SqliteStore(path, clock)
+    with store.transaction(SECOND_US) as lent:
+        thread = threading.Thread(target=steps.create, args=(store, "other"))
+        thread.start()
+        store.create_schedule(new_schedule(store.now()), within=lent)
+    thread.join()
+
+    assert {"nightly", "other"} == {record.name for record in snapshot(store).schedules}
+    store.close()
+
+
+def test_another_program_is_shut_out_while_it_is_open(orders, path):
+    other = apsw.Connection(str(path))
+    with orders.transaction(SECOND_US), pytest.raises(apsw.BusyError):
+        other.execute("BEGIN IMMEDIATE")
+
+    other.execute("BEGIN IMMEDIATE")
+    other.close()
+
+
+def test_a_transaction_that_is_over_is_refused(orders):
+    with orders.transaction(SECOND_US) as lent:
+        pass
+
+    with pytest.raises(UsageError, match="is over"):
+        lent.execute("SELECT 1")
+    with pytest.raises(UsageError, match="is over"):
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+
+
+def test_a_transaction_of_another_store_is_refused(orders, tmp_path, clock):
+    other = SqliteStore(tmp_path / "other.db", clock)
+    with other.transaction(SECOND_US) as lent, pytest.raises(UsageError, match="another store"):
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+    with pytest.raises(UsageError, match="has lent"):
+        orders.add_runs(add_runs(new_run(None)), within=object())
+    other.close()
