@@ -222,6 +222,8 @@ class TickFailed(Event):
     name: ClassVar[str] = "tick-failed"
     level: ClassVar[int] = logging.ERROR
     problem: str
+    where: str
+    """File and line at which it was raised."""
 
 
 class Telemetry(Protocol):

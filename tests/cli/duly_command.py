@@ -7,7 +7,22 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASKS = """
+from duly.app import App
+
+app = App()
+
+@app.task
+def nightly_report() -> None: ...
+
+@app.task(queue="mail")
+def send_reminder(class_id: int, note: str = "") -> None: ...
+"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +38,50 @@ class Answer:
         return json.loads(self.out)
 
 
-def duly(*arguments: str, **environment: str) -> Answer:
+@dataclass(frozen=True)
+class Workplace:
+    """A folder with a program, tasks.py, and a store, promises.db; commands are run in it."""
+
+    folder: Path
+
+    @classmethod
+    def made_in(cls, folder: Path) -> Workplace:
+        (folder / "tasks.py").write_text(TASKS)
+        return cls(folder)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        variables = {"DULY_APP": "tasks:app", "DULY_URL": "sqlite:///promises.db"}
+        return {**os.environ, **variables, "LOGNAME": "ada", "COLUMNS": "200"}
+
+    def duly(self, *arguments: str, **environment: str) -> Answer:
+        return duly(*arguments, folder=self.folder, **{**self.environment, **environment})
+
+    def python(self, program: str) -> None:
+        """Run a program of the folder's owner."""
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=self.folder,
+            env=self.environment,
+            timeout=50,
+            check=True,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command that goes on until it is told to stop."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "duly", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+
+def duly(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:
     ended = subprocess.run(
         [sys.executable, "-m", "duly", *arguments],
         capture_output=True,
@@ -33,5 +91,6 @@ def duly(*arguments: str, **environment: str) -> Answer:
         check=False,
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
+        cwd=folder,
     )
     return Answer(ended.returncode, ended.stdout, ended.stderr)

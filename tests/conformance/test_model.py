@@ -179,8 +179,12 @@ class SameAnswers(RuleBasedStateMachine):
         template=definitions(),
         choice=st.sampled_from(Missed),
         is_fresh=st.booleans(),
+        step=st.sampled_from([0, 0, HOUR_US]),
     )
-    def change(self, place: int, verb: str, template: Any, choice: Missed, is_fresh: bool) -> None:
+    def change(
+        self, place: int, verb: str, template: Any, choice: Missed, is_fresh: bool, step: int
+    ) -> None:
+        """Decide by what was seen, now or long ago, and apply it now or a while later."""
         record = self.seen[place % len(self.seen)]
         if is_fresh:
             found = self.both(lambda store: store.get_schedule(record.id))
@@ -193,6 +197,7 @@ class SameAnswers(RuleBasedStateMachine):
             return
         if self.memory.get_schedule(record.id) is None:
             return
+        self.clock.advance(step)
         changed = self.both(lambda store: store.change_schedule(change_of(record, change)))
         if changed is not None and not hasattr(changed, "now"):
             self.seen.append(changed)
@@ -317,8 +322,10 @@ class SameAnswers(RuleBasedStateMachine):
     @precondition(lambda self: self.fires)
     @rule(place=places)
     def fire_again(self, place: int) -> None:
-        """Fire something that was fired or loaded before: a stale wheel."""
-        self._fire_batch(self.owner(place), [self.fires[place % len(self.fires)]])
+        """Fire what was fired or loaded before, once it is due: a stale wheel."""
+        fire = self.fires[-1 - place % min(6, len(self.fires))]
+        self.clock.set(max(self.clock.now_us(), fire.timer.due_at))
+        self._fire_batch(self.owner(place), [fire])
 
     def _fire(self, timer: Any) -> FireSchedule | FireDelayed:
         if timer.kind == "delayed":
@@ -384,7 +391,8 @@ class SameAnswers(RuleBasedStateMachine):
         until = self.clock.now_us() + HOUR_US
         shards = tuple(range(SHARDS))
         command = LoadTimers(shards=shards, after=None, until=until, limit=limit)
-        self.both(methodcaller("load_timers", command))
+        loaded = self.both(methodcaller("load_timers", command))
+        self.fires += [self._fire(timer) for timer in loaded.timers]
         self.both(methodcaller("due_resumes", limit))
         for tenant in TENANTS:
             for name in ("a", "b", "c", "n0"):

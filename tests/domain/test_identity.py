@@ -132,7 +132,7 @@ def test_anything_else_is_no_id(wrong):
     assert "run" == caught.value.field
 
 
-@given(schedule_ids, st.integers(0, 7 * 24 * HOUR))
+@given(schedule_ids, st.integers(0, 3) | st.integers(0, 7 * 24 * HOUR))
 def test_jitter_is_stable_and_within_its_window(identity, window):
     """S8: always the same moment, never earlier, and the end is not in it."""
     offset = jitter_offset_us(identity, window)

@@ -194,7 +194,9 @@ class TestPausing:
         assert {SkipReason.PAUSED} >= {skip.reason for skip in change.settlement.skips}
         assert ((), None) == (change.settlement.runs, change.settlement.owed)
         assert change.pending is not None
-        assert one.definition.timetable.first_from(now + 1) == change.pending.scheduled_for
+        assert (
+            one.definition.timetable.first_from(max(now + 1, first)) == change.pending.scheduled_for
+        )
 
     @given(records(), elapsed)
     def test_resuming_by_the_misfire_policy_is_as_after_an_outage(self, one, after):
@@ -206,6 +208,17 @@ class TestPausing:
 
         must_go_on_from(one, change, first)
         assert all(run.not_before <= now for run in change.settlement.runs)
+
+    def test_resuming_does_not_bring_back_what_a_person_skipped(self):
+        """M1, INV-3: one verdict for each occurrence; neither does restoring."""
+        one = applied(record(), decide_skip_next(record(), None))
+        now = START - HOUR
+        resumed = decide_resume(paused(one), now, Missed.SKIP, None)
+        restored = decide_restore(deleted(one), now, None)
+
+        assert [START + HOUR] * 2 == [
+            pending_of(applied(one, change)).scheduled_for for change in (resumed, restored)
+        ]
 
     def test_a_pause_within_the_grace_is_no_misfire(self):
         """M1: the held occurrence is on time, at the edge too."""
@@ -272,7 +285,9 @@ class TestDeleting:
         )
         assert {SkipReason.DELETED} >= {skip.reason for skip in change.settlement.skips}
         assert change.pending is not None
-        assert one.definition.timetable.first_from(now + 1) == change.pending.scheduled_for
+        assert (
+            one.definition.timetable.first_from(max(now + 1, first)) == change.pending.scheduled_for
+        )
 
     @given(records(), elapsed)
     def test_what_was_paused_comes_back_paused(self, one, after):
@@ -283,7 +298,7 @@ class TestDeleting:
         change = decide_restore(deleted(paused(one)), now, None)
 
         assert (ScheduleStatus.PAUSED, None) == (change.status, change.pending)
-        assert one.definition.timetable.first_from(now + 1) == change.held_for
+        assert one.definition.timetable.first_from(max(now + 1, first)) == change.held_for
         must_cover(
             change.settlement,
             occurrences(one.definition.timetable, first, now) if first <= now else [],
@@ -547,5 +562,7 @@ def _must_account(
         expected = occurrences(one.definition.timetable, cursor, end) if cursor <= end else []
     else:
         assert goes_on is not None
+        # Before what was pending all is settled: going back there would do it twice.
+        assert goes_on >= cursor
         expected = occurrences(one.definition.timetable, cursor, goes_on - 1)
     must_cover(change.settlement, expected)

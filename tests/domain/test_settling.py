@@ -485,6 +485,14 @@ def test_counting_tells_how_many_or_that_they_are_too_many(one, number):
     assert count_between(replace(one, definition=template().definition), 0, START) is None
 
 
+@pytest.mark.parametrize(("number", "counted"), [(COUNT_MAX, COUNT_MAX), (COUNT_MAX + 1, None)])
+def test_a_span_is_counted_as_far_as_can_be_walked(number, counted):
+    """M1, T7."""
+    one = template(timetable=every("1m"))
+
+    assert counted == count_between(one, START, START + (number - 1) * MINUTE)
+
+
 @given(templates(), slots, st.integers(-HOUR, DAY))
 def test_skipping_a_span_covers_it(one, number, after):
     """M1: up to an instant that need not be an occurrence."""

@@ -55,6 +55,12 @@ class Line:
         """Operations whose next answer is lost after they were carried out."""
         self.breaks: dict[str, Callable[[Any], bool]] = {}
         """Operations that fail, for a reason of their own, on a command that matches."""
+        self.fails_at: int | None = None
+        """Which call fails; after it was carried out if `is_done`."""
+        self.is_done = False
+        self.count = 0
+        self.pauses: dict[str, Callable[[], None]] = {}
+        """What happens, once, before the answer of an operation is seen."""
         self.calls: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -64,12 +70,15 @@ class Line:
 
         def call(*arguments: Any) -> Any:
             self.calls.append(name)
-            if self.is_cut:
+            self.count += 1
+            is_failing = self.count == self.fails_at
+            if self.is_cut or (is_failing and not self.is_done):
                 raise StoreUnavailable("memory", "is cut off", "try again")
             if name in self.breaks and self.breaks[name](arguments[0]):
                 raise ValueError("a row that nobody can read")
             answer = operation(*arguments)
-            if name in self.loses:
+            self.pauses.pop(name, lambda: None)()
+            if name in self.loses or is_failing:
                 self.loses.discard(name)
                 raise StoreUnavailable("memory", "lost the answer", "look again")
             return answer
@@ -131,7 +140,7 @@ class Rig:
         ticks, last = 0, self.now
         while True:
             waits = [max(0, one.tick() - self._monotonic(one)) for one in self.fleet]
-            step = min([*waits, end - self.now])
+            step = max(0, min([*waits, end - self.now]))
             ticks = ticks + 1 if self.now == last else 0
             last = self.now
 

@@ -158,6 +158,20 @@ def test_the_best_sample_is_used_and_trusted_less_with_age():
     assert 100 == clock.now_us() - sync.floor_now(clock.monotonic_us())
 
 
+def test_a_sample_that_can_not_be_true_any_more_is_given_up():
+    """F1: a store's clock that runs slow is followed, however good the earlier sample was."""
+    clock = ManualClock()
+    sync = ClockSync(clock, DispatcherSettings())
+    sync.hear(clock.monotonic_us(), clock.now_us())
+    clock.advance(SECOND)
+    before = clock.monotonic_us()
+    clock.advance(10_000)
+    slow_now = clock.now_us() - 50_000
+    sync.hear(before, slow_now)
+
+    assert sync.floor_now(clock.monotonic_us()) <= slow_now
+
+
 def test_an_answer_too_slow_to_tell_says_nothing_about_skew():
     """F7: an uncertain sample neither begins a hold nor ends one."""
     clock = ManualClock()

@@ -47,17 +47,33 @@ def test_two_dispatchers_share_the_shards_once_the_second_has_come(rig):
     assert [list(range(1, 31))] * 16 == [rig.instants(one) for one in schedules]
 
 
+def test_what_is_loaded_goes_with_the_lease(rig):
+    """F4: of a shard that is not ours nothing is kept in memory."""
+    schedules = [rig.schedule(f"s{number}", timetable=every("1m")) for number in range(64)]
+    first = rig.dispatcher()
+    rig.run("40s")
+    second = rig.dispatcher()
+    before = first.loaded
+    rig.run("12s")
+    shards = [one.shard for one in schedules]
+
+    assert 64 == before
+    assert sum(shard in first.shards() for shard in shards) == first.loaded
+    assert sum(shard in second.shards() for shard in shards) == second.loaded
+
+
 def test_leases_move_a_part_at_a_time(rig):
     """F5: never all at a blow."""
     first = rig.dispatcher()
     rig.run("3s")
     rig.dispatcher()
     counts = []
-    for _ in range(40):
+    for _ in range(100):
         rig.run("100ms")
-        counts.append(len(first.shards(Lane.LIVE)))
+        counts.append(len(first.shards(Lane.LIVE) + first.shards(Lane.CATCH_UP)))
     steps = [before - after for before, after in pairwise(counts)]
 
+    assert 8 == counts[-1]
     assert max(steps) <= 4
 
 
@@ -105,6 +121,20 @@ def test_a_dispatcher_that_was_stopped_longer_than_its_lease_changes_nothing(rig
     assert [before] == [event.member for event in rig.recorder.of(DeclaredDead)]
     assert [list(range(5, 31, 5))] * 16 == [rig.instants(one) for one in schedules]
     assert {*range(8)} == {*first.shards(), *second.shards()}
+
+
+def test_past_its_own_count_of_the_lease_a_dispatcher_asks_before_it_writes(rig):
+    """F4: stopped in the midst of a tick, it renews first; the fence is never needed."""
+    rig.schedule(timetable=every("10s"))
+    rig.dispatcher()
+    rig.run("9s")
+    line = rig.lines[0]
+    line.pauses["read_arrivals"] = lambda: (rig.advance(10 * SECOND), line.calls.clear())
+    rig.run("2s")
+
+    assert "renew" in line.calls
+    assert "fire_timers" not in line.calls[: line.calls.index("renew")]
+    assert [] == rig.recorder.of(WriteFenced)
 
 
 def test_a_stale_owner_that_still_writes_is_fenced(rig):

@@ -92,7 +92,10 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_service():
     service, _, recorder = run(ValueError("a defect"))
 
     assert (5, 1) == (service.ticks, service.stops)
-    assert ["ValueError('a defect')"] == [one.problem for one in recorder.of(TickFailed)]
+    failures = recorder.of(TickFailed)
+
+    assert ["ValueError('a defect')"] == [one.problem for one in failures]
+    assert "test_loop.py:" in failures[0].where
 
 
 def test_a_store_of_another_age_ends_it_in_good_order():

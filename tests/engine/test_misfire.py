@@ -157,6 +157,18 @@ def test_ranges_take_turns(rig):
     assert [600, 1200, 1800, 2400, 3000, 3600] == rig.instants(short)
 
 
+def test_the_near_future_is_loaded_before_the_backlog(rig):
+    """F8: after an outage the first page that is read is what falls due next."""
+    for number in range(300):
+        rig.delay((1 + number) * SECOND, f"r{number}")
+    rig.schedule("fresh", timetable=every("1h"))
+    rig.advance(HOUR - 2 * SECOND)
+    dispatcher = rig.dispatcher(load_page=50, sweep_page=50, batch_max=10, batches_per_tick=1)
+    dispatcher.tick()
+
+    assert rig.at("1h") == dispatcher._loader.wheel.next_at()  # noqa: SLF001
+
+
 def test_a_large_backlog_does_not_keep_fresh_work_waiting(rig):
     """F8: the near future is loaded first, and goes first."""
     for number in range(3000):

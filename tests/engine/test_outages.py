@@ -88,6 +88,46 @@ def test_a_lost_answer_loses_and_doubles_nothing(rig, operation, moment):
     assert tuple(range(4)) == dispatcher.shards(Lane.CATCH_UP)
 
 
+def test_after_a_lost_answer_the_shards_are_read_at_once(rig):
+    """FAULT-8, F6: the next instants of what did fire are not left to the sweep."""
+    schedules = [rig.schedule(f"s{number}", timetable=every("300ms")) for number in range(8)]
+    rig.dispatcher()
+    rig.run("5s")
+    rig.lines[0].loses.add("fire_timers")
+    rig.run("5s")
+
+    assert {10_000 // 300} == {len(rig.runs(one)) for one in schedules}
+    assert max(rig.lateness()) <= 100_000
+
+
+def test_what_could_not_be_planned_is_tried_again_at_once(rig):
+    """F6: what was taken to be fired is not left to the sweep when its definition did not come."""
+    rig.dispatcher()
+    rig.run("10500ms")
+    record = rig.schedule(timetable=every("100ms"))
+    rig.lines[0].loses.add("read_definitions")
+    rig.run("1s")
+
+    assert rig.runs(record)
+    assert max(rig.lateness()) <= 600_000
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_any_call_may_fail(is_done):
+    """FAULT-1, INV-2, INV-3: the n-th call fails, before or after it was carried out."""
+    for number in range(1, 45):
+        rig = Rig()
+        missed = rig.schedule("missed", timetable=every("1s"), misfire=Misfire("all", grace="1s"))
+        rig.advance(5 * SECOND)
+        record = rig.schedule(timetable=every("1s"))
+        rig.dispatcher()
+        rig.lines[0].fails_at, rig.lines[0].is_done = number, is_done
+        rig.run_until(rig.at("18500ms"))
+
+        assert [*range(6, 19)] == rig.instants(record)
+        assert [*range(1, 19)] == rig.instants(missed)
+
+
 def test_leases_whose_release_was_not_answered_do_not_stay_without_an_owner(rig):
     """F5: a dispatcher that is not sure asks the store what it owns."""
     rig.dispatcher()

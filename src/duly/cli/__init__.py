@@ -1,1 +1,1 @@
-"""The command line: parse, ask the domain, print. Each command has its own file, loaded on use."""
+"""The command line: parse, ask the application or the domain, print. Each command has its file."""

@@ -9,9 +9,26 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from duly.cli.output import print_error
-from duly.errors import UsageError
+from duly.errors import (
+    Conflict,
+    DulyError,
+    NotFound,
+    SchemaMismatch,
+    StoreUnavailable,
+    UsageError,
+)
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, AMBIGUOUS = range(7)
+INTERRUPTED = 130
+"""What shells report for a command that Ctrl-C has ended."""
+
+_OPTIONS = {
+    'past="run"': "--past",
+    "replace=True": "--replace",
+    "app.schedules.list()": "duly schedule list",
+    "app.runs.list()": "duly run list",
+    "app.delayed.list()": "duly delayed list",
+}
 
 app = App(
     name="duly",
@@ -22,6 +39,16 @@ app = App(
 )
 # Named by text, so that a command's file is only loaded when it is asked for.
 for name, place, purpose in (
+    ("schedule", "duly.cli.schedule.commands:app", "Make, look at and change schedules."),
+    ("enqueue", "duly.cli.enqueue:enqueue", "Run a task once: now, later, or at an instant."),
+    ("move", "duly.cli.enqueue:move", "Move a delayed run to another instant."),
+    ("cancel", "duly.cli.enqueue:cancel", "Cancel a delayed run."),
+    ("delayed", "duly.cli.delayed:app", "Look at delayed runs that are pending."),
+    ("run", "duly.cli.run:app", "Look at runs."),
+    ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
+    ("status", "duly.cli.status:status", "Show the health of everything on one screen."),
+    ("audit", "duly.cli.audit:audit", "Show who did what, when and why."),
+    ("db", "duly.cli.db:app", "Migrate and check the store."),
     ("next", "duly.cli.next:next_occurrences", "Show when a rule fires next, and why then."),
     ("zones", "duly.cli.zones:app", "Find time zones; compare releases of their rules."),
     ("demo", "duly.cli.demo:demo", "Take a guided tour of what works."),
@@ -31,14 +58,17 @@ for name, place, purpose in (
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command and exit: 0 is success, 1 failure, 2 a call that can't be carried out."""
-    words = sys.argv[1:] if arguments is None else arguments
+    """Run a command and exit: 0 is success; the other codes say who must act (see _exit_code)."""
+    words = _with_surroundings(sys.argv[1:] if arguments is None else arguments)
     try:
         status = app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
-    except UsageError as error:
-        print_error(str(error), as_json="--json" in words, field=error.field, remedy=error.remedy)
-        sys.exit(USAGE)
+    except DulyError as error:
+        parts = {name: _as_options(part) for name, part in _parts(error).items()}
+        print_error(_as_options(str(error)), as_json="--json" in words, **parts)
+        sys.exit(_exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except CycloptsError as error:
         message, remedy = _told(error)
         print_error(f"{message}; {remedy}", as_json="--json" in words, remedy=remedy)
@@ -53,12 +83,55 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(status if isinstance(status, int) else OK)
 
 
+def _with_surroundings(words: list[str]) -> list[str]:
+    """Let `duly --app tasks:app …` mean the same as $DULY_APP, for every command."""
+    variables = {"--app": "DULY_APP", "--url": "DULY_URL"}
+    rest = list(words)
+    while rest and (option := rest[0].partition("="))[0] in variables:
+        name, separator, value = option
+        if not separator and len(rest) == 1:
+            break
+        os.environ[variables[name]] = value if separator else rest[1]
+        rest = rest[1:] if separator else rest[2:]
+    return rest
+
+
+def _exit_code(error: DulyError) -> int:
+    """Say by a number who must act, so that a script can tell."""
+    match error:
+        case UsageError():
+            return USAGE
+        case NotFound():
+            return NOT_FOUND
+        case Conflict():
+            return CONFLICT
+        case StoreUnavailable() | SchemaMismatch():
+            return UNAVAILABLE
+        case _:
+            return FAILED
+
+
+def _as_options(text: str) -> str:
+    """Say a remedy in the words of the command line: the library's are those of a program."""
+    for said, option in _OPTIONS.items():
+        text = text.replace(said, option)
+    return text
+
+
+def _parts(error: DulyError) -> dict[str, str]:
+    """Return what a program may want of an error beside its sentence."""
+    names = ("field", "what", "name", "store", "problem", "remedy")
+    parts = {name: str(getattr(error, name)) for name in names if hasattr(error, name)}
+    return {"kind": type(error).__name__, **parts}
+
+
 def _told(error: CycloptsError) -> tuple[str, str]:
     """Say what is wrong with the words of a call, and what to do."""
     if isinstance(error, UnusedCliTokensError):
         tokens = error.unused_tokens or []
         return f"{tokens[0]!r} is one word too many", "put an expression with spaces in quotes"
-    return " ".join(str(error).split()).rstrip("."), "see duly --help"
+    said = " ".join(str(error).split()).partition(" Available commands:")[0]
+    return said.rstrip("."), "see duly --help"
 
 
 def _leave_output() -> None:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from duly.cli.moments import local_date, read_moment
-from duly.cli.output import print_json, print_line, print_table
+from duly.cli.output import print_json, print_line
+from duly.cli.previews import print_changes, print_occurrences
+from duly.cli.rules import refuse_idle, with_calendar
 from duly.clock import SystemClock
-from duly.domain.durations import UNITS_US
-from duly.domain.instants import iso_utc, to_microseconds
 from duly.domain.language.recognise import KIND_NAMES, Kind, kind_of, recognise
 from duly.domain.local_time import Fold, Gap
-from duly.domain.timetable.business_calendar import read_calendar
-from duly.domain.timetable.combined import zone_of
-from duly.domain.timetable.cron import Cron, CronDialect, cron
-from duly.domain.timetable.explain import zoned_leaves
-from duly.domain.timetable.month_days import BUSINESS_DAY
-from duly.domain.timetable.monthly import Monthly
-from duly.domain.timetable.preview import Preview, PreviewedOccurrence, preview
+from duly.domain.timetable.cron import CronDialect, cron
+from duly.domain.timetable.preview import Preview, preview
 from duly.domain.timetable.rrule import RRule
 from duly.domain.timetable.timetable import Timetable
 from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
 
 NUMBER_DEFAULT = 5
-QUIET_CHANGES_MAX = 3
 
 
 def next_occurrences(  # noqa: PLR0913 - each option of the command is an argument
@@ -83,9 +75,9 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
         timetable: Timetable = cron(expression, tz, seed=seed, dialect=dialect, **policies)
     else:
         timetable = recognise(expression, tz=tz, dtstart=first, seed=seed, **policies)
-    _refuse_idle({"gap": gap, "fold": fold, "dtstart": dtstart, "seed": seed}, timetable)
+    refuse_idle({"gap": gap, "fold": fold, "dtstart": dtstart, "seed": seed}, timetable)
     if calendar is not None:
-        timetable = _with_calendar(timetable, calendar, tz)
+        timetable = with_calendar(timetable, calendar, tz)
     found = preview(timetable, start, number, tz=tz)
     kind: Kind = "cron" if dialect == "quartz" else kind_of(expression)
     read_as = KIND_NAMES[kind]
@@ -97,77 +89,11 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
             print_line((f"counted from {timetable.dtstart}; --dtstart says otherwise", "dim"))
 
 
-def _refuse_idle(options: dict[str, str | None], timetable: Timetable) -> None:
-    """Refuse an option that says something about another kind of rule: it would be ignored."""
-    leaves = list(zoned_leaves(timetable))
-    uses = {
-        "gap": bool(leaves),
-        "fold": bool(leaves),
-        "dtstart": any(isinstance(leaf, RRule) for leaf in leaves),
-        "seed": any(isinstance(leaf, Cron) and "H" in leaf.expression.upper() for leaf in leaves),
-    }
-    for option, value in options.items():
-        if value is not None and not uses[option]:
-            remedy = f"leave --{option} out"
-            raise UsageError(option, value, f"says nothing about {timetable.describe()!r}", remedy)
-
-
-def _with_calendar(timetable: Timetable, calendar: str, tz: str) -> Timetable:
-    """Let business days be those of a calendar; a rule that names none keeps to them."""
-    business_days = read_calendar(calendar)
-    if isinstance(timetable, Monthly) and timetable.month_day.unit == BUSINESS_DAY:
-        return replace(timetable, calendar=business_days)
-    return timetable.on_business_days(business_days, tz=zone_of(timetable) or tz)
-
-
 def _print(found: Preview, read_as: str, *, is_from_now: bool) -> None:
     print_line((found.timetable.describe(), "bold"))
     if found.occurrences:
-        _print_occurrences(found, is_from_now=is_from_now)
+        print_occurrences(found, is_from_now=is_from_now)
     else:
         print_line(f"No further occurrence after {found.after.isoformat(' ', 'seconds')}.")
-    _print_changes(found)
+    print_changes(found)
     print_line((f"read as {read_as}, in {found.tz}, tzdata {found.tzdata}", "dim"))
-
-
-def _print_occurrences(found: Preview, *, is_from_now: bool) -> None:
-    sign = "in" if is_from_now else "+"
-    rows = [
-        (
-            _local(occurrence) + (" *" if occurrence.change else ""),
-            iso_utc(occurrence.utc),
-            f"{sign} {_distance(found.after, occurrence.utc)}",
-        )
-        for occurrence in found.occurrences
-    ]
-    print_table((f"local time ({found.tz})", "UTC", "distance"), rows)
-
-
-def _print_changes(found: Preview) -> None:
-    for change in found.changes:
-        if change.affects:
-            print_line(("* ", "bold yellow"), change.text)
-    quiet = [change for change in found.changes if not change.affects]
-    for change in quiet[:QUIET_CHANGES_MAX]:
-        print_line((f"  {change.text}", "dim"))
-
-
-def _local(occurrence: PreviewedOccurrence) -> str:
-    local = occurrence.local
-    seconds = local.second or local.microsecond
-    clock = f"{local:%H:%M:%S}" if seconds else f"{local:%H:%M}"
-    offset = local.isoformat()[-6:]
-    name = occurrence.abbreviation
-    zone = f"{name} ({offset})" if name.isalpha() else offset
-    return f"{local:%a %Y-%m-%d} {clock} {zone}"
-
-
-def _distance(start: datetime, end: datetime) -> str:
-    """Say a distance in its two largest units: "2 d 3 h"."""
-    rest = to_microseconds(end) - to_microseconds(start)
-    parts: list[tuple[int, str]] = []
-    for unit, name in (("d", "d"), ("h", "h"), ("m", "min"), ("s", "s")):
-        number, rest = divmod(rest, UNITS_US[unit])
-        if number or parts:
-            parts.append((number, name))
-    return " ".join(f"{number:,} {name}" for number, name in parts[:2] if number) or "less than 1 s"

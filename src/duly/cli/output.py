@@ -14,6 +14,7 @@ PIPE_WIDTH = 400
 """Wide enough that nothing is cut or folded when a program reads along."""
 
 COLUMN_DISTANCE = 3
+FACT_WIDTH_MIN = 30
 
 
 class _Console(Console):
@@ -35,14 +36,28 @@ def print_line(*parts: str | tuple[str, str]) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as wide as they need to be, and not a space more: programs read along."""
+    """Print columns as wide as they need to be; a terminal gets lines cut, a pipe whole."""
     table = [headings, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
     out = console()
     for number, row in enumerate(table):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        style = "" if number else "dim"
-        out.print(Text((" " * COLUMN_DISTANCE).join(cells).rstrip(), style=style), soft_wrap=True)
+        line = Text((" " * COLUMN_DISTANCE).join(cells).rstrip(), style="" if number else "dim")
+        if sys.stdout.isatty():
+            line.truncate(out.width, overflow="ellipsis")  # what is folded can't be read as a table
+        out.print(line, soft_wrap=True)
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Print what is known about one thing: names, and facts that fold beside them."""
+    width = max((len(name) for name, _ in facts), default=0) + COLUMN_DISTANCE
+    out = console()
+    room = max(out.width - width, FACT_WIDTH_MIN)
+    for name, fact in facts:
+        lines = Text(fact).wrap(out, room) if sys.stdout.isatty() else [Text(fact)]
+        for number, line in enumerate(lines):
+            label = "" if number else name
+            out.print(Text.assemble((label.ljust(width), "dim"), line), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
@@ -50,10 +65,15 @@ def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+def json_line(value: Any) -> str:  # noqa: ANN401 - as above
+    """Return one JSON document on a line of its own: for streams."""
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
 def print_error(message: str, *, as_json: bool, **details: str) -> None:
     """Print one error to standard error, as a line or as JSON."""
     if as_json:
-        sys.stderr.write(json.dumps({"error": message, **details}, ensure_ascii=False) + "\n")
+        sys.stderr.write(json_line({"error": message, **details}))
         return
     line = Text.assemble(("error: ", "bold red"), message)
     console(error=True).print(line, soft_wrap=not sys.stderr.isatty())

@@ -98,7 +98,8 @@ def decide_resume(record: ScheduleRecord, now: int, missed: Missed, reason: str 
         plan = plan_late(template, held, now)
         return _going_on(action, plan.pending, plan.settlement, reason)
     skips = _skipped(template, record.held_for, now, SkipReason.PAUSED)
-    return _going_on(action, template.next_after(now), Settlement((), skips), reason)
+    following = _going_on_from(template, record.held_for, now)
+    return _going_on(action, following, Settlement((), skips), reason)
 
 
 def decide_delete(record: ScheduleRecord, reason: str | None) -> Change:
@@ -122,7 +123,7 @@ def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Chan
         raise Conflict("schedule", record.name, "is not deleted", "there is nothing to restore")
     template = _template(record)
     skips = _skipped(template, record.held_for, now, SkipReason.DELETED)
-    following = template.next_after(now)
+    following = _going_on_from(template, record.held_for, now)
     if record.status_before is ScheduleStatus.PAUSED and following is not None:
         return Change(
             action="schedule.restored",
@@ -249,6 +250,14 @@ def _going_on(
         settlement=settlement,
         reason=reason if following else NO_FURTHER,
     )
+
+
+def _going_on_from(template: Template, held_for: int | None, now: int) -> Pending | None:
+    """Return the first occurrence after now, and never one before what was held.
+
+    What lies between is settled: a person skipped it, or it was run before a clock went back.
+    """
+    return template.next_after(now if held_for is None else max(now, held_for - 1))
 
 
 def _skipped(

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
+PLAN_BACKLOG_US = 20_000
+"""The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
 EARLY_RETRY_US = 200
 
 
@@ -109,7 +111,8 @@ class Firing:
         if not batch:
             return 0
         try:
-            ready = self._planned(batch)
+            is_fresh = wheel is self._loader.wheel
+            ready = self._planned(batch, PLAN_BATCH_US if is_fresh else PLAN_BACKLOG_US)
         except StoreError:
             for entry in batch:
                 self._loader.put_back(entry)
@@ -122,14 +125,14 @@ class Firing:
         self._loader.note_busy(monotonic)
         return len(batch)
 
-    def _planned(self, batch: list[Entry]) -> list[Entry]:
+    def _planned(self, batch: list[Entry], slice_us: int) -> list[Entry]:
         """Return the entries that have their plan; the others are put back or set aside."""
         clock, seen_now = self._around.clock, self._loader.seen_now
         for entry in batch:
             if entry.late_after is not None and entry.late_after < seen_now:
                 entry.plan = entry.late_after = None
         self._fetch([entry.timer for entry in batch if entry.plan is None])
-        ends = clock.monotonic_us() + PLAN_BATCH_US
+        ends = clock.monotonic_us() + slice_us
         ready: list[Entry] = []
         for entry in batch:
             if entry.timer.kind == "schedule" and entry.plan is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Protocol
 
 from duly.errors import SchemaMismatch
@@ -69,5 +70,11 @@ class Loop:
         except SchemaMismatch:
             raise  # an operator must act; trying again changes nothing
         except Exception as error:  # noqa: BLE001 - a fleet must outlive a defect in one tick
-            self._telemetry.emit(TickFailed(member=0, problem=repr(error)))
+            event = TickFailed(member=0, problem=repr(error), where=_raised_at(error))
+            self._telemetry.emit(event)
             return self._clock.monotonic_us() + FAILED_WAIT_US
+
+
+def _raised_at(error: Exception) -> str:
+    frames = extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown"

@@ -150,6 +150,8 @@ class Ownership:
             self._is_sure = False
             raise
         self._adopt(acquired)
+        # What we did not get may be ours: an order that we took for lost can arrive afterwards.
+        self._is_sure = len(acquired) == len(missing)
 
     def _adopt(self, acquired: Iterable[Lease]) -> None:
         new = {lease.key: lease for lease in acquired}

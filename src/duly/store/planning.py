@@ -166,10 +166,11 @@ class PlanningStore(Protocol):
     def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
         """Make runs at once (run and queue row) or later (pending row, timer, arrival if near).
 
-        All or none. A known id is the same request again and returns what it has become. A pending
-        key with the same fingerprint is the same request too; with another one it raises Conflict,
-        unless `replaces`: then the old one is cancelled (outcome replaced) in the same transaction.
-        An instant in the past raises UsageError, unless `is_late_ok`.
+        All or none. A known id is the same request again and returns what it has become. With
+        `replaces`, what is pending under the key ends (outcome replaced) in the same transaction.
+        Without it, a pending key with the same fingerprint is the same request, and with another
+        one it raises Conflict. An instant in the past raises UsageError, unless `is_late_ok`. A run
+        of a deleted schedule raises Conflict (S3).
         """
         ...
 

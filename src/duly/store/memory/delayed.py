@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 
 from duly.domain.audit import delayed_facts
 from duly.domain.identity import RunId, identity_text
-from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.runs import DelayedRecord
-from duly.errors import Conflict, NotFound, UsageError
 from duly.store.memory.tables import Journal, Outcome, RunRow
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.rulings import (
+    due_of,
+    key_taken,
+    no_longer_pending,
+    refuse_deleted,
+    unknown_delayed,
+    unknown_schedule,
+)
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
@@ -27,13 +33,17 @@ def _add_run(journal: Journal, new: NewRun, actor: Actor, as_of: int) -> AddedRu
     known = _known(journal, new)
     if known is not None:
         return known
+    if new.schedule_id is not None:
+        schedule = journal.tables.schedules.get(new.schedule_id)
+        if schedule is None:
+            raise unknown_schedule(new.schedule_id)
+        refuse_deleted(schedule.name, schedule.status)
     if new.key is not None and (new.tenant, new.key) in journal.tables.keys:
         pending = journal.tables.delayed[journal.tables.keys[new.tenant, new.key]]
         if pending.fingerprint == new.fingerprint and not new.replaces:
             return AddedRun(pending.id, pending.due_at, is_new=False)
         if not new.replaces:
-            remedy = "move or cancel it, or give replace=True"
-            raise Conflict("key", new.key, "is pending with another request", remedy)
+            raise key_taken(new.key)
         _close(journal, pending, RunState.REPLACED, actor)
     due_at = due_of(new, as_of)
     if due_at is None or due_at <= as_of:
@@ -50,16 +60,6 @@ def _add_run(journal: Journal, new: NewRun, actor: Actor, as_of: int) -> AddedRu
     )
     _insert_delayed(journal, delayed)
     return AddedRun(new.id, due_at, is_new=True)
-
-
-def due_of(new: NewRun | MoveDelayed, now: int) -> int | None:
-    """Return the instant that was asked for; None for at once. Refuse one that has passed."""
-    due_at = now + new.delay_us if new.delay_us is not None else new.due_at
-    if due_at is not None and due_at < now and not new.is_late_ok:
-        moment = iso_utc(from_microseconds(due_at))
-        remedy = 'give a later time, or past="run" to run it at once'
-        raise UsageError("at", moment, "is in the past", remedy)
-    return due_at
 
 
 def _known(journal: Journal, new: NewRun) -> AddedRun | None:
@@ -115,7 +115,7 @@ def move_delayed(journal: Journal, command: MoveDelayed) -> DelayedRecord:
     """Move a pending run to another instant."""
     old = find(journal, command)
     if not isinstance(old, DelayedRecord):
-        raise _over(command, old)
+        raise no_longer_pending(command, old)
     due_at = due_of(command, journal.now)
     assert due_at is not None, "a move says where to"
     new = replace(old, due_at=due_at, generation=old.generation + 1)
@@ -142,7 +142,7 @@ def cancel_delayed(journal: Journal, command: CancelDelayed) -> RunId:
     outcome = journal.tables.outcomes.get(old.id)
     if outcome is not None and outcome.state is RunState.CANCELLED:
         return old.id
-    raise _over(command, old)
+    raise no_longer_pending(command, old)
 
 
 def find(journal: Journal, command: MoveDelayed | CancelDelayed) -> DelayedRecord | RunRow:
@@ -152,7 +152,7 @@ def find(journal: Journal, command: MoveDelayed | CancelDelayed) -> DelayedRecor
         found = tables.delayed.get(command.id) or tables.runs.get(command.id)
         if found is not None and found.tenant == command.tenant:
             return found
-        raise NotFound("run", identity_text(command.id), "list what is pending to see its id")
+        raise unknown_delayed(command)
     assert command.key is not None, "an order names a key or an id"
     if (command.tenant, command.key) in tables.keys:
         return tables.delayed[tables.keys[command.tenant, command.key]]
@@ -162,17 +162,8 @@ def find(journal: Journal, command: MoveDelayed | CancelDelayed) -> DelayedRecor
         if (row.tenant, row.key) == (command.tenant, command.key)
     ]
     if not past:
-        raise NotFound("key", command.key, "list what is pending to see its keys")
+        raise unknown_delayed(command)
     return max(past, key=lambda row: (row.created_at, row.id))
-
-
-def _over(command: MoveDelayed | CancelDelayed, row: RunRow) -> Conflict:
-    name = command.key or identity_text(row.id)
-    what = "key" if command.key else "run"
-    if row.fired_at is None:
-        return Conflict(what, name, "is no longer pending", "enqueue it again")
-    moment = iso_utc(from_microseconds(row.fired_at))
-    return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
 
 
 def _close(journal: Journal, delayed: DelayedRecord, state: RunState, actor: Actor) -> None:

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING
 
 from duly.domain.audit import schedule_facts
 from duly.domain.identity import ScheduleId, shard_of
-from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.literals import ScheduleStatus
 from duly.domain.runs import SkipRecord
 from duly.domain.schedules import ScheduleRecord
-from duly.domain.settling import Settlement, Skip, Template, count_between
-from duly.errors import Conflict
 from duly.store.dispatch import OwedRecord
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+from duly.store.rulings import (
+    changed_record,
+    given_up,
+    is_outdated,
+    name_taken,
+    refuse_another,
+    unknown_schedule,
+)
 
 if TYPE_CHECKING:
+    from duly.domain.settling import Settlement, Skip
     from duly.store.memory.tables import Journal
 
 
@@ -25,7 +32,7 @@ def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedul
     known = tables.schedules.get(command.id)
     if known is None and (command.tenant, command.name) in tables.names:
         known = tables.schedules[tables.names[command.tenant, command.name]]
-        _refuse_another(known, command)
+        refuse_another(known, command)
     if known is not None:
         return CreatedSchedule(known, is_new=False)
     record = _new_record(command, shard_of(command.id, tables.shards), journal.now)
@@ -48,11 +55,11 @@ def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord
     """Apply a decided change, or say that it came too late."""
     tables, change, now = journal.tables, command.change, journal.now
     old = tables.schedules.get(command.id)
-    assert old is not None, "a schedule that was read does not vanish within its retention"
-    is_same = (old.version, old.pending) == (command.expected_version, command.expected_pending)
-    if not is_same or (change.before is not None and now >= change.before):
+    if old is None:
+        raise unknown_schedule(command.id)
+    if is_outdated(command, old, now):
         return Stale(old, now)
-    changed = _changed(old, command, now)
+    changed = changed_record(old, command, now)
     _take_name(journal, old, changed)
     if change.definition is not None:
         journal.insert(tables.definitions, (old.id, changed.version), change.definition)
@@ -148,42 +155,6 @@ def _new_record(command: CreateSchedule, shard: int, now: int) -> ScheduleRecord
     )
 
 
-def _refuse_another(known: ScheduleRecord, command: CreateSchedule) -> None:
-    """Refuse a name that is taken by something else; the same thing again is no conflict."""
-    same = known.definition.to_json() == command.definition.to_json()
-    same = same and (known.owner, known.declared_by) == (command.owner, command.declared_by)
-    if not same:
-        raise Conflict(
-            "schedule",
-            command.name,
-            "exists with another definition",
-            "edit it, or choose another name",
-        )
-
-
-def _changed(old: ScheduleRecord, command: ChangeSchedule, now: int) -> ScheduleRecord:
-    change, version = command.change, old.version + 1
-    is_new = change.definition is not None
-    return replace(
-        old,
-        name=old.name if change.name is None else change.name,
-        owner=old.owner if change.owner is None else change.owner,
-        declared_by=old.declared_by if change.declared_by is None else change.declared_by,
-        status=change.status,
-        version=version,
-        definition_number=version if is_new else old.definition_number,
-        definition=old.definition if change.definition is None else change.definition,
-        pending=change.pending,
-        held_for=change.held_for,
-        reason=change.reason,
-        resume_at=change.resume_at,
-        resume_missed=change.resume_missed,
-        status_before=change.status_before,
-        updated_at=now,
-        updated_by=command.actor.name,
-    )
-
-
 def _take_name(journal: Journal, old: ScheduleRecord, new: ScheduleRecord) -> None:
     """Free the old name and take the new one; a deleted schedule holds none."""
     names = journal.tables.names
@@ -192,8 +163,7 @@ def _take_name(journal: Journal, old: ScheduleRecord, new: ScheduleRecord) -> No
     if new.status is ScheduleStatus.DELETED:
         return
     if (new.tenant, new.name) in names:
-        remedy = "rename the other one, or choose another name"
-        raise Conflict("schedule", new.name, "is the name of another schedule", remedy)
+        raise name_taken(new.name)
     journal.insert(names, (new.tenant, new.name), new.id)
 
 
@@ -202,8 +172,6 @@ def _give_up_owed(journal: Journal, record: ScheduleRecord) -> None:
     for key in [key for key in tables.owed if key[0] == record.id]:
         owed = tables.owed[key].owed
         definition = tables.definitions[record.id, owed.definition_number]
-        template = Template(record.id, owed.definition_number, definition)
-        count = count_between(template, owed.first_for, owed.last_for)
+        skip = given_up(record.id, owed, definition)
         journal.remove(tables.owed, key)
-        skip = Skip(owed.first_for, owed.last_for, count, SkipReason.DELETED)
         write_skip(journal, record.id, skip)

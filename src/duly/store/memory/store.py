@@ -17,9 +17,9 @@ from duly.store.memory import (
 )
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
-from duly.store.memory.wakeups import LocalWakeups
 from duly.store.reading import Seen
 from duly.store.schema import Finding, Migration, SchemaStatus
+from duly.store.wakeups import LocalWakeups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 from duly.domain.audit import delayed_facts
 from duly.domain.identity import identity_text, shard_of
-from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Origin, RunState
 from duly.domain.runs import DelayedRecord, RunRecord
-from duly.errors import Conflict, NotFound, UsageError
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.rulings import (
+    due_of,
+    key_taken,
+    no_longer_pending,
+    refuse_deleted,
+    unknown_delayed,
+    unknown_schedule,
+)
 from duly.store.sqlite import rows
 from duly.store.sqlite.settlements import write_runs
 from duly.store.sqlite.work import Subject
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.identity import RunId, ScheduleId
     from duly.store.sqlite.work import Work
 
 DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?"
@@ -28,6 +34,7 @@ DELAYED_BY_KEY = f"{rows.DELAYED} WHERE tenant = ? AND key = ?"
 RUN_BY_ID = f"{rows.RUN} WHERE r.id = ?"
 NEWEST_RUN_BY_KEY = f"""{rows.RUN} WHERE r.tenant = ? AND r.key = ?
 ORDER BY r.created_at DESC, r.id DESC LIMIT 1"""
+STATUS_OF_SCHEDULE = "SELECT name, status FROM duly_schedules WHERE id = ?"
 DUE_OF_RUN = "SELECT not_before FROM duly_runs WHERE id = ?"
 INSERT_DELAYED = """
 INSERT INTO duly_delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
@@ -58,8 +65,8 @@ def move_delayed(work: Work, command: MoveDelayed) -> DelayedRecord:
     """Move a pending run to another instant."""
     old = _find(work.connection, command)
     if isinstance(old, RunRecord):
-        raise _over(command, old)
-    due_at = _due_of(command, work.now)
+        raise no_longer_pending(command, old)
+    due_at = due_of(command, work.now)
     assert due_at is not None, "a move says where to"
     new = replace(old, due_at=due_at, generation=old.generation + 1)
     shard = shard_of(old.id, work.shards)
@@ -83,7 +90,7 @@ def cancel_delayed(work: Work, command: CancelDelayed) -> RunRecord:
         return closed
     if old.state is RunState.CANCELLED:
         return old
-    raise _over(command, old)
+    raise no_longer_pending(command, old)
 
 
 def read_run(connection: apsw.Connection, run_id: RunId) -> RunRecord | None:
@@ -108,16 +115,17 @@ def _add_run(work: Work, new: NewRun, actor: Actor) -> AddedRun:
     known = _known(work.connection, new)
     if known is not None:
         return known
+    if new.schedule_id is not None:
+        _refuse_deleted(work, new.schedule_id)
     if new.key is not None:
         pending = find_delayed(work.connection, new.tenant, new.key)
         if pending is not None:
             if pending.fingerprint == new.fingerprint and not new.replaces:
                 return AddedRun(pending.id, pending.due_at, is_new=False)
             if not new.replaces:
-                remedy = "move or cancel it, or give replace=True"
-                raise Conflict("key", new.key, "is pending with another request", remedy)
+                raise key_taken(new.key)
             _close(work, pending, RunState.REPLACED, actor)
-    due_at = _due_of(new, work.now)
+    due_at = due_of(new, work.now)
     if due_at is None or due_at <= work.now:
         return _run_at_once(work, new, work.now if due_at is None else due_at, actor)
     _insert_delayed(work, new, due_at)
@@ -133,14 +141,11 @@ def _known(connection: apsw.Connection, new: NewRun) -> AddedRun | None:
     return None if row is None else AddedRun(new.id, row[0], is_new=False)
 
 
-def _due_of(order: NewRun | MoveDelayed, now: int) -> int | None:
-    """Return the instant that was asked for; None for at once. Refuse one that has passed."""
-    due_at = now + order.delay_us if order.delay_us is not None else order.due_at
-    if due_at is not None and due_at < now and not order.is_late_ok:
-        moment = iso_utc(from_microseconds(due_at))
-        remedy = 'give a later time, or past="run" to run it at once'
-        raise UsageError("at", moment, "is in the past", remedy)
-    return due_at
+def _refuse_deleted(work: Work, schedule_id: ScheduleId) -> None:
+    row = work.connection.execute(STATUS_OF_SCHEDULE, (schedule_id,)).fetchone()
+    if row is None:
+        raise unknown_schedule(schedule_id)
+    refuse_deleted(*row)
 
 
 def _run_at_once(work: Work, new: NewRun, instant: int, actor: Actor) -> AddedRun:
@@ -206,23 +211,15 @@ def _find(
         found = read_delayed(connection, order.id) or read_run(connection, order.id)
         if found is not None and found.tenant == order.tenant:
             return found
-        raise NotFound("run", identity_text(order.id), "list what is pending to see its id")
+        raise unknown_delayed(order)
     assert order.key is not None, "an order names a key or an id"
     pending = find_delayed(connection, order.tenant, order.key)
     if pending is not None:
         return pending
     row = connection.execute(NEWEST_RUN_BY_KEY, (order.tenant, order.key)).fetchone()
     if row is None:
-        raise NotFound("key", order.key, "list what is pending to see its keys")
+        raise unknown_delayed(order)
     return rows.run_record(row)
-
-
-def _over(order: MoveDelayed | CancelDelayed, run: RunRecord) -> Conflict:
-    what, name = ("key", order.key) if order.key else ("run", identity_text(run.id))
-    if run.fired_at is None:
-        return Conflict(what, name, "is no longer pending", "enqueue it again")
-    moment = iso_utc(from_microseconds(run.fired_at))
-    return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
 
 
 def _close(work: Work, pending: DelayedRecord, state: RunState, actor: Actor) -> None:

@@ -6,11 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import schedule_facts
-from duly.domain.identity import identity_text, shard_of
-from duly.domain.literals import ScheduleStatus, SkipReason
-from duly.domain.settling import Skip, Template, count_between
-from duly.errors import Conflict, NotFound
+from duly.domain.identity import shard_of
+from duly.domain.literals import ScheduleStatus
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+from duly.store.rulings import (
+    changed_record,
+    given_up,
+    is_outdated,
+    name_taken,
+    refuse_another,
+    unknown_schedule,
+)
 from duly.store.sqlite import rows
 from duly.store.sqlite.settlements import INSERT_SKIP, Ground, Settlements
 from duly.store.sqlite.work import Subject
@@ -57,7 +63,7 @@ def create_schedule(work: Work, command: CreateSchedule) -> CreatedSchedule:
         row = work.connection.execute(BY_NAME, (command.tenant, command.name)).fetchone()
         if row is not None:
             known = rows.schedule_record(row)
-            _refuse_another(known, command)
+            refuse_another(known, command)
     if known is not None:
         return CreatedSchedule(known, is_new=False)
     record = _insert(work, command)
@@ -73,13 +79,10 @@ def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Sta
     change, now = command.change, work.now
     old = read_schedule(work.connection, command.id)
     if old is None:
-        raise NotFound("schedule", identity_text(command.id), "list the schedules to see their ids")
-    is_same = (old.version, old.pending) == (command.expected_version, command.expected_pending)
-    is_late = change.before is not None and now >= change.before
-    is_early = any(run.not_before > now for run in change.settlement.runs)
-    if not is_same or is_late or is_early:
+        raise unknown_schedule(command.id)
+    if is_outdated(command, old, now):
         return Stale(old, now)
-    changed = _changed(old, command, now)
+    changed = changed_record(old, command, now)
     _refuse_taken_name(work, changed)
     if change.definition is not None:
         _insert_definition(work, changed, change.definition)
@@ -161,45 +164,12 @@ def _insert(work: Work, command: CreateSchedule) -> ScheduleRecord:
     return record
 
 
-def _refuse_another(known: ScheduleRecord, command: CreateSchedule) -> None:
-    """Refuse a name that is taken by something else; the same thing again is no conflict."""
-    same = known.definition.to_json() == command.definition.to_json()
-    same = same and (known.owner, known.declared_by) == (command.owner, command.declared_by)
-    if not same:
-        remedy = "edit it, or choose another name"
-        raise Conflict("schedule", command.name, "exists with another definition", remedy)
-
-
-def _changed(old: ScheduleRecord, command: ChangeSchedule, now: int) -> ScheduleRecord:
-    change, version = command.change, old.version + 1
-    is_new = change.definition is not None
-    return replace(
-        old,
-        name=old.name if change.name is None else change.name,
-        owner=old.owner if change.owner is None else change.owner,
-        declared_by=old.declared_by if change.declared_by is None else change.declared_by,
-        status=change.status,
-        version=version,
-        definition_number=version if is_new else old.definition_number,
-        definition=old.definition if change.definition is None else change.definition,
-        pending=change.pending,
-        held_for=change.held_for,
-        reason=change.reason,
-        resume_at=change.resume_at,
-        resume_missed=change.resume_missed,
-        status_before=change.status_before,
-        updated_at=now,
-        updated_by=command.actor.name,
-    )
-
-
 def _refuse_taken_name(work: Work, changed: ScheduleRecord) -> None:
     if changed.status is ScheduleStatus.DELETED:
         return
     row = work.connection.execute(BY_NAME, (changed.tenant, changed.name)).fetchone()
     if row is not None and row[0] != changed.id:
-        remedy = "rename the other one, or choose another name"
-        raise Conflict("schedule", changed.name, "is the name of another schedule", remedy)
+        raise name_taken(changed.name)
 
 
 def _insert_definition(work: Work, changed: ScheduleRecord, definition: Definition) -> None:
@@ -272,8 +242,6 @@ def _give_up_owed(work: Work, record: ScheduleRecord) -> None:
         owed = rows.owed_record(row).owed
         definition = read_definition(work.connection, record.id, owed.definition_number)
         assert definition is not None, "a definition stays as long as something refers to it"
-        template = Template(record.id, owed.definition_number, definition)
-        count = count_between(template, owed.first_for, owed.last_for)
-        skip = Skip(owed.first_for, owed.last_for, count, SkipReason.DELETED)
+        skip = given_up(record.id, owed, definition)
         ends = (record.id, skip.first_for, skip.last_for)
         work.connection.execute(INSERT_SKIP, (*ends, skip.count, skip.reason, None, work.now))

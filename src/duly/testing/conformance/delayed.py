@@ -47,6 +47,17 @@ class AddingRuns:
         assert 1 == steps.queued(store)
         assert store.get_delayed(asked.id) is None
 
+    def test_a_deleted_schedule_is_not_triggered(self, store: Store) -> None:
+        """S3, INV-13: whoever read it a moment before it was deleted."""
+        record = steps.create(store, "gone")
+        asked = new_run(None, origin=Origin.MANUAL, schedule_id=record.id, definition_number=1)
+        steps.delete(store, record)
+        before = snapshot(store)
+
+        with pytest.raises(Conflict, match="is deleted; restore it first"):
+            store.add_runs(add_runs(asked))
+        assert before == snapshot(store)
+
     def test_a_run_later_is_pending_with_a_timer(self, store: Store, clock: ManualClock) -> None:
         """S1, S2: it is no run before it fires."""
         due_at = clock.now_us() + HOUR_US

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import occurrence_run_id
 from duly.domain.literals import Lane, Origin, RunState, ScheduleStatus, SkipReason
 from duly.domain.misfire import Misfire
+from duly.domain.planning import decide_skip_next
 from duly.domain.settling import NO_FURTHER, Plan, Settlement, plan_late
+from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
 from duly.store.dispatch import FireResult
 from duly.testing.conformance import steps
@@ -262,6 +264,23 @@ class FiringLate:
         assert fired.pending is not None
         assert start + 6 * HOUR_US == fired.pending.scheduled_for
         assert 0 == steps.queued(store)
+
+    def test_what_a_person_skipped_and_an_edit_promised_anew_can_be_missed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """M1, INV-14: two skips that begin alike are no obstacle, and leave no hole."""
+        skip = Misfire("skip")
+        record = steps.create(store, misfire=skip)
+        record = steps.apply(store, record, decide_skip_next(record, None))
+        record = steps.edit(store, record, definition(timetable=every("30m"), misfire=skip))
+        record = steps.fire_due(store, clock, record)
+        clock.advance("2h")
+
+        fire_late(store, clock, record)
+
+        instants = [record.created_at + hours * HOUR_US for hours in (1, 2)]
+        assert ["skipped"] * 2 == [one.kind for one in store.judge(record.id, instants)]
+        assert [] == store.check()
 
     def test_every_occurrence_of_an_outage_has_one_verdict(
         self, store: Store, clock: ManualClock

@@ -1,0 +1,70 @@
+"""The audit trail as a table: when, who, from where, what, why, and what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from duly.cli.output import print_line, print_table
+from duly.cli.times import utc_text
+from duly.client.history import HistoryEntry
+
+CHANGES_SHOWN_MAX = 4
+VALUE_SHOWN_MAX = 40
+_LEFT_OUT = frozenset({"version", "generation", "next_due", "held_for", "reason"})
+"""Changes with every order, or is told in a column of its own."""
+
+
+def print_entries(entries: Sequence[HistoryEntry], *, has_subject: bool) -> None:
+    """Print audit entries, in the order given."""
+    headings = ["when (UTC)", "who", "from", "action", "reason", "change"]
+    if has_subject:
+        headings.insert(4, "subject")
+    rows = []
+    for entry in entries:
+        row = [
+            utc_text(entry.at),
+            entry.actor,
+            entry.source,
+            entry.action,
+            entry.reason or "-",
+            change_text(entry.before, entry.after),
+        ]
+        if has_subject:
+            row.insert(4, entry.subject)
+        rows.append(row)
+    if not rows:
+        print_line("Nothing is recorded.")
+        return
+    print_table(headings, rows)
+
+
+def change_text(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    """Say what an order changed: "status: active → paused"."""
+    if before is None or after is None:
+        return "-"
+    old, new = _flat(before), _flat(after)
+    changed = [
+        f"{key}: {_shown(old.get(key))} → {_shown(new.get(key))}"
+        for key in dict.fromkeys((*old, *new))
+        if old.get(key) != new.get(key) and key not in _LEFT_OUT
+    ]
+    more = ", …" if len(changed) > CHANGES_SHOWN_MAX else ""
+    return ", ".join(changed[:CHANGES_SHOWN_MAX]) + more if changed else "-"
+
+
+def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return facts without nesting; a definition's parts are called by their own names."""
+    flat: dict[str, Any] = {}
+    for key, value in facts.items():
+        name = key if key != "definition" else ""
+        if isinstance(value, dict) and key != "arguments":
+            flat |= _flat(value, f"{name}." if name else "")
+        elif prefix != "timetable." or key != "words":
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _shown(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}…"

@@ -1,0 +1,114 @@
+"""`duly dispatcher`: fires what falls due, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from duly.app import App
+from duly.cli.event_lines import LineTelemetry
+from duly.cli.target import Target, opened
+from duly.client.reconciling import Reconciliation
+from duly.clock import SystemClock
+from duly.engine.dispatcher import Dispatcher
+from duly.engine.loop import Loop
+from duly.engine.surroundings import Node
+from duly.errors import UsageError
+
+TARGET = Target()
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
+    *,
+    declare: tuple[Path, ...] = (),
+    prune: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    target: Target = TARGET,
+) -> None:
+    """Fire what falls due, until SIGTERM or Ctrl-C; a second one ends it at once.
+
+    First, schedules that the application and files declare are made as they are declared.
+    Several dispatchers may run on one store: they share the work, and take over from each other.
+    With --json, each event is a JSON document on a line of standard output.
+
+    Parameters
+    ----------
+    declare
+        A TOML file that declares schedules; may be given several times.
+    prune
+        Delete schedules that the same sources declared earlier and no longer do.
+    quiet
+        Tell warnings and errors only.
+    verbose
+        Tell every batch that is fired too.
+    """
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    clock = SystemClock()
+    telling = LineTelemetry(clock, level=level, as_json=target.json)
+    with opened(target) as app:
+        for path in declare:
+            app.declare(path)
+        _reconcile(app, telling, prune=prune)
+        wakeups = app.store.wakeups()
+        node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wakeups.address)
+        service = Dispatcher(app.store, clock, telemetry=telling, node=node)
+        loop = Loop(service, wakeups, clock, telling)
+        telling.tell(f"dispatching {app.url}; Ctrl-C ends it", facts=_started(app))
+        with _ended_by_signal(loop, telling):
+            loop.run()
+        wakeups.close()
+        counts = service.statistics
+        runs = counts.runs + counts.caught_up
+        facts = {"event": "stopped", "fired": counts.fired, "runs": runs}
+        done = f"timers fired: {counts.fired:,}, runs made: {runs:,}"
+        telling.tell(f"stopped in good order; {done}", facts=facts)
+
+
+def _started(app: App) -> dict[str, object]:
+    return {"event": "started", "store": app.url}
+
+
+def _reconcile(app: App, telling: LineTelemetry, *, prune: bool) -> None:
+    """Make what is declared so, and tell what changed."""
+    if not app.declarations.sources:
+        if prune:
+            remedy = "give --app or --declare, whose earlier declarations are to be pruned"
+            raise UsageError("prune", prune, "has nothing to compare with", remedy)
+        return
+    report = app.reconcile(prune=prune)
+    _tell(report, telling)
+
+
+def _tell(report: Reconciliation, telling: LineTelemetry) -> None:
+    if report == Reconciliation():
+        return
+    level = logging.INFO if report.is_clean else logging.WARNING
+    text = "; ".join(report.lines())
+    facts = {"event": "reconciled", **report.to_json()}
+    telling.tell(f"declared schedules: {text}", level=level, facts=facts)
+
+
+@contextmanager
+def _ended_by_signal(loop: Loop, telling: LineTelemetry) -> Iterator[None]:
+    """Let the first signal end the loop in good order, and a second one the process."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for one in _SIGNALS:
+            signal.signal(one, signal.SIG_DFL)
+        telling.tell_between("stopping; a second signal ends it at once", {"event": "stopping"})
+        loop.stop()
+
+    before = [(one, signal.signal(one, stop)) for one in _SIGNALS]
+    try:
+        yield
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)

@@ -1,0 +1,177 @@
+"""`duly enqueue`, `duly move`, `duly cancel`: runs that are ordered once, now or later."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from duly.cli.calls import ArgumentOptions, read_call
+from duly.cli.moments import read_moment
+from duly.cli.output import print_json, print_line
+from duly.cli.references import find_delayed
+from duly.cli.target import Target, opened
+from duly.cli.times import relative_text, zoned_text
+from duly.clock import SystemClock
+from duly.domain.zones.database import default_zones
+from duly.errors import UsageError
+
+ARGUMENTS, TARGET = ArgumentOptions(), Target()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhenOptions:
+    """When a run is wanted."""
+
+    in_: Annotated[str | None, Parameter(name="--in")] = None
+    """After this long, by the store's clock: 10m, 24h."""
+    at: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
+    """At this moment: an ISO time (in --tz if it has no offset), tomorrow, +10m."""
+    tz: str = "UTC"
+    """The zone that --at is meant in, and that times are shown in."""
+    past: bool = False
+    """Run at once what lies in the past, instead of refusing it."""
+
+    def terms(self) -> dict[str, Any]:
+        """Return what an order takes."""
+        default_zones().zone(self.tz)
+        if self.in_ is not None and self.at is not None:
+            raise UsageError("in", self.in_, "contradicts --at", "give one of the two")
+        moment = None
+        if self.at is not None:
+            moment = read_moment(self.at, self.tz, SystemClock(), "at")
+        return {"at": moment, "delay": self.in_, "past": "run" if self.past else None}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOptions:
+    """By which key a run can be found again, and where it waits."""
+
+    key: str | None = None
+    """A business key: by it the run can be moved or cancelled while it is pending."""
+    replace: bool = False
+    """Replace a pending run that has the same key."""
+    queue: str | None = None
+    """The queue that it waits in."""
+    priority: int | None = None
+    """0 goes first, 9 last."""
+
+
+WHEN, ORDER = WhenOptions(), OrderOptions()
+
+
+def enqueue(  # noqa: PLR0913 - each group of options is an argument
+    task: str,
+    /,
+    *,
+    when: WhenOptions = WHEN,
+    arguments: ArgumentOptions = ARGUMENTS,
+    order: OrderOptions = ORDER,
+    target: Target = TARGET,
+) -> None:
+    """Promise a run of a task: at once, after a while, or at a moment.
+
+    Parameters
+    ----------
+    task
+        The task to run: one of --app, or one that a program has made known to the store.
+    """
+    terms = when.terms()
+    with opened(target) as app:
+        call = read_call(app, task, arguments)
+        run = app.enqueue(
+            call,
+            key=order.key,
+            replace=order.replace,
+            queue=order.queue,
+            priority=order.priority,
+            **terms,
+        )
+        now = app.status().now
+        is_pending = run.due_at > now
+        reference = order.key or str(run.id)
+        taking_back = f"duly cancel {shlex.quote(reference)} --reason '…'" if is_pending else None
+        if target.json:
+            print_json({**run.to_json(), "undo": taking_back})
+            return
+        if not run.is_new:
+            print_line(f"This was promised before, as {run.id}. Nothing was added.")
+        elif is_pending:
+            print_line(f"Promised {task}, due {_when(run.due_at, when.tz, now)}. Id: {run.id}")
+        else:
+            print_line(f"Queued {task}. Id: {run.id}")
+        print_line(("undo: ", "dim"), taking_back or "none; the run is queued already")
+
+
+def move(
+    key: str,
+    /,
+    *,
+    when: WhenOptions = WHEN,
+    reason: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Move a delayed run that is still pending to another moment.
+
+    Parameters
+    ----------
+    key
+        Its key or its id.
+    reason
+        Why; it is recorded.
+    """
+    terms = when.terms()
+    if when.in_ is None and when.at is None:
+        raise UsageError("at", None, "is missing", "say where to: --at tomorrow, or --in 2h")
+    with opened(target) as app:
+        before = find_delayed(app, key)
+        moved = app.move(before.id, reason=reason, **terms)
+        old = before.due_at.isoformat()
+        taking_back = f"duly move {shlex.quote(key)} --at {old}"
+        if target.json:
+            print_json({**moved.to_json(), "undo": taking_back})
+            return
+        now = app.status().now
+        print_line(
+            f"Moved {key} from {zoned_text(before.due_at, when.tz)}"
+            f" to {_when(moved.due_at, when.tz, now)}."
+        )
+        print_line(("undo: ", "dim"), taking_back)
+
+
+def cancel(key: str, /, *, reason: str, target: Target = TARGET) -> None:
+    """Cancel a delayed run that is still pending; what is left is its record.
+
+    Parameters
+    ----------
+    key
+        Its key or its id.
+    reason
+        Why; it is recorded.
+    """
+    with opened(target) as app:
+        before = find_delayed(app, key)
+        run = app.cancel(before.id, reason=reason)
+        words = ["duly", "enqueue", run.task, "--at", before.due_at.isoformat()]
+        words += ["--key", before.key] if before.key else []
+        words += ["--arguments", _json(run.arguments)] if run.arguments else []
+        taking_back = shlex.join(words)
+        if target.json:
+            print_json({**run.to_json(), "undo": taking_back})
+            return
+        print_line(f"Cancelled {key}, which was due {zoned_text(before.due_at, 'UTC')}.")
+        print_line(("undo: ", "dim"), taking_back)
+
+
+def _when(instant: datetime, tz: str, now: datetime) -> str:
+    return f"{zoned_text(instant, tz)}, {relative_text(now, instant)}"
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)

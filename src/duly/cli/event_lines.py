@@ -1,0 +1,123 @@
+"""What a dispatcher tells about itself: lines for people, or one JSON document for each event."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+from duly import telemetry as events
+from duly.cli.output import json_line
+from duly.cli.times import utc_text
+from duly.clock import Clock
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.errors import printable
+
+SENTENCES = {
+    "joined": "joined as dispatcher {member} on {host}, process {process}, tzdata {tzdata}",
+    "left": "dispatcher {member} has left the fleet and given up its leases",
+    "declared-dead": "the store has declared dispatcher {member} dead: {reason}; joining anew",
+    "leases-acquired": "took {leases}",
+    "leases-released": "gave up {leases}",
+    "leases-lost": "lost {leases}",
+    "batch-fired": "fired {fired} timers, made {runs} runs, at most {lateness_max_us} after due",
+    "late-planned": "{count} later than their grace, planned by their misfire policies",
+    "write-fenced": "the store has refused {count} writes: their shards are somebody else's now",
+    "skew-hold-begun": "holding: this clock is {skew_us} off the store's; nothing is fired here",
+    "skew-hold-ended": "the clocks agree again; taking part again",
+    "clock-stepped": "the store's clock was set by {step_us}",
+    "tzdata-outdated": "holding: the fleet has tzdata {newest}, this is {ours}; update it here",
+    "timer-retimed": "{schedule} moved from {before} to {after}: time-zone rules changed",
+    "tzdata-recomputed": "tzdata {release}: {looked_at} schedules compared, {moved} moved",
+    "schedule-ended": "schedule {schedule_id} has ended: {reason}",
+    "schedule-resumed": "{schedule} has resumed by itself",
+    "set-aside": "{what} {subject_id} set aside, to be tried again: {problem}",
+    "history-pruned": "removed {rows} rows of history past their retention",
+    "store-lost": "the store can't be reached, trying on: {problem}",
+    "store-recovered": "the store answers again after {lost_us}",
+    "tick-failed": "an error that nobody foresaw, going on: {problem}",
+}
+"""What each event means, with its fields; test_dispatcher.py compares them with telemetry.py."""
+
+_LEVEL_WORDS = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
+
+
+class LineTelemetry:
+    """Tells events as they happen: sentences on standard error, or JSON on standard output."""
+
+    def __init__(self, clock: Clock, *, level: int, as_json: bool) -> None:
+        self._clock = clock
+        self._level = level
+        self._as_json = as_json
+
+    def emit(self, event: events.Event) -> None:
+        """Tell an event, if it matters enough. An output that takes nothing more is left alone."""
+        if event.level >= self._level:
+            facts = {"event": event.name, **_facts(event)}
+            self.tell(sentence(event), level=event.level, facts=facts)
+
+    def tell(self, text: str, *, level: int = logging.INFO, facts: dict[str, Any]) -> None:
+        """Tell a sentence to people, and its facts to programs."""
+        if level < self._level:
+            return
+        stream = sys.stdout if self._as_json else sys.stderr
+        with suppress(OSError):
+            stream.write(self._line(text, level, facts))
+            stream.flush()
+
+    def tell_between(self, text: str, facts: dict[str, Any]) -> None:
+        """Tell a sentence out of a signal handler, which may have interrupted another one."""
+        if self._level > logging.INFO:
+            return
+        line = self._line(text, logging.INFO, facts)
+        with suppress(OSError):
+            os.write((sys.stdout if self._as_json else sys.stderr).fileno(), line.encode())
+
+    def _line(self, text: str, level: int, facts: dict[str, Any]) -> str:
+        if self._as_json:
+            return json_line({"at": iso_utc(self._clock.now()), **facts})
+        word = _LEVEL_WORDS.get(level, "")
+        return f"{utc_text(self._clock.now())} {word}{printable(text)}\n"
+
+
+def sentence(event: events.Event) -> str:
+    """Say in words what happened; what nobody has put into words is its name and its facts."""
+    words = SENTENCES.get(event.name)
+    if words is None:
+        return events.event_line(event)
+    return words.format_map({name: _shown(name, value) for name, value in _facts(event).items()})
+
+
+def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - a field of an event
+    if isinstance(value, list):
+        return f"{len(value)} leases: {_by_lane(value)}"
+    if name.endswith("_us"):
+        return f"{timedelta(microseconds=value).total_seconds():.1f} s"
+    if name in ("before", "after") and not isinstance(value, str):
+        return "nothing" if value is None else iso_utc(from_microseconds(value))
+    return f"{value:,}" if isinstance(value, int) and name != "process" else str(value)
+
+
+def _by_lane(leases: list[str]) -> str:
+    """Say which lanes of which shards: "live 0-7, catch-up 0 2 3"."""
+    shards: dict[str, list[int]] = {}
+    for lease in leases:
+        shard, _, lane = lease.partition("/")
+        shards.setdefault(lane, []).append(int(shard))
+    return ", ".join(f"{lane} {_numbers(found)}" for lane, found in shards.items())
+
+
+def _numbers(numbers: list[int]) -> str:
+    first, last = min(numbers), max(numbers)
+    if len(numbers) > 2 and len(numbers) == last - first + 1:
+        return f"{first}-{last}"
+    return " ".join(str(number) for number in sorted(numbers))
+
+
+def _facts(event: events.Event) -> dict[str, Any]:
+    facts = {one.name: getattr(event, one.name) for one in fields(event)}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in facts.items()}

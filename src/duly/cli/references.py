@@ -1,0 +1,92 @@
+"""Which schedule or run is meant: a name, an id, a label, or a beginning that only one has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from uuid import UUID
+
+from duly.app import App
+from duly.client.run_view import DelayedRun, Run
+from duly.client.schedule_view import Schedule
+from duly.errors import NotFound, UsageError
+
+BEGINNING_MIN = 6
+"""Shorter beginnings of ids are more often typing errors than meant."""
+RUNS_SEARCHED_MAX = 10_000
+_SHOWN_MAX = 4
+_HEXADECIMAL = re.compile(r"[0-9a-f-]+", re.IGNORECASE)
+
+
+def find_schedule(app: App, text: str, *, by_beginning: bool = False) -> Schedule:
+    """Return the schedule of a name, an id, or the beginning of an id.
+
+    With `by_beginning` the beginning of a name will do: for looking, not for changing anything.
+    """
+    with suppress(NotFound):
+        return app.schedules.get(text)
+    found: list[Schedule] = []
+    if _is_beginning(text):
+        everything = app.schedules.list(include_deleted=True)
+        found = [one for one in everything if _begins(one.id, text)]
+    if not found and by_beginning and text:
+        found = app.schedules.list(name_prefix=text, include_deleted=True)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _ambiguous("schedule", text, [one.name for one in found])
+    raise NotFound("schedule", text, _suggestion(app, text))
+
+
+def find_run(app: App, text: str) -> Run:
+    """Return the run of an id, a label, or the beginning of an id among the newest."""
+    with suppress(NotFound):
+        return app.runs.get(text)
+    if _is_beginning(text):
+        newest = app.runs.list(limit=RUNS_SEARCHED_MAX)
+        found = [one for one in newest if _begins(one.id, text)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _ambiguous("run", text, [str(one.id) for one in found])
+    remedy = "see duly run list; what is not yet due is in duly delayed list"
+    raise NotFound("run", text, remedy)
+
+
+def find_delayed(app: App, text: str) -> DelayedRun:
+    """Return the pending delayed run of a key, an id, or the beginning of an id."""
+    with suppress(NotFound):
+        return app.delayed.get(text)
+    with suppress(NotFound, ValueError):
+        return app.delayed.get(UUID(text))
+    if _is_beginning(text):
+        found = [one for one in app.delayed.list() if _begins(one.id, text)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _ambiguous("delayed run", text, [str(one.id) for one in found])
+    remedy = "see duly delayed list; what has fired is in duly run list"
+    raise NotFound("delayed run", text, remedy)
+
+
+def _is_beginning(text: str) -> bool:
+    return len(text) >= BEGINNING_MIN and bool(_HEXADECIMAL.fullmatch(text))
+
+
+def _begins(identity: UUID, text: str) -> bool:
+    return identity.hex.startswith(text.replace("-", "").lower())
+
+
+def _ambiguous(what: str, text: str, names: Sequence[str]) -> UsageError:
+    shown = ", ".join(names[:_SHOWN_MAX]) + (", …" if len(names) > _SHOWN_MAX else "")
+    return UsageError(what, text, f"is the beginning of several: {shown}", "give more of it")
+
+
+def _suggestion(app: App, text: str) -> str:
+    names = [one.name for one in app.schedules.list(include_deleted=True)]
+    close = get_close_matches(text, names, n=_SHOWN_MAX, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "see duly schedule list"

@@ -1,0 +1,175 @@
+"""`duly schedule show`: all about one schedule, every effective policy included."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from duly.app import App
+from duly.cli.output import print_facts, print_line
+from duly.cli.references import find_schedule
+from duly.cli.schedule.policies import misfire_words
+from duly.cli.schedule.telling import (
+    local_text,
+    print_pending,
+    print_result,
+    zone,
+)
+from duly.cli.target import Target, opened
+from duly.cli.times import lateness_text, relative_text, utc_text, zoned_text
+from duly.client.run_view import Run
+from duly.client.schedule_view import MICROSECOND, Schedule
+from duly.domain.durations import duration_words
+from duly.domain.identity import ScheduleId
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.misfire import Misfire
+from duly.domain.runs import SkipRecord
+from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
+from duly.domain.timetable.timetable import Timetable
+
+TARGET = Target()
+SKIPS_SHOWN = 3
+
+
+def show(name: str, /, *, target: Target = TARGET) -> None:
+    """Show all about a schedule: its rule and policies, what comes next, what went before.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id, or a beginning that only it has.
+    """
+    with opened(target) as app:
+        found = find_schedule(app, name, by_beginning=True)
+        identity = ScheduleId(found.id.bytes)
+        owed = app.store.list_owed(identity)
+        skips = app.store.list_skips(identity, SKIPS_SHOWN)
+        last = next(iter(app.runs.list(schedule=found.id, limit=1)), None)
+        if target.json:
+            print_result(
+                found,
+                owed=[_owed_json(one) for one in owed],
+                skips=[_skip_json(one) for one in skips],
+                newest_run=None if last is None else last.to_json(),
+            )
+            return
+        print_line((found.name, "bold"), f"  {found.timetable.describe()}")
+        print_facts(_facts(app, found))
+        print_pending(app, found)
+        print_facts(_past(found, last, owed, skips))
+
+
+def _facts(app: App, schedule: Schedule) -> list[tuple[str, str]]:
+    now = app.status().now
+    return [
+        ("status", _status(schedule, now)),
+        ("task", f"{schedule.task}({_arguments(schedule)})"),
+        ("zone and clocks", _clock_policies(schedule.timetable)),
+        ("if missed", misfire_words(schedule.misfire) + _default(schedule.misfire == Misfire())),
+        (
+            "if it overlaps",
+            (schedule.overlap or "runs may overlap") + _default(not schedule.overlap),
+        ),
+        ("jitter", _jitter(schedule)),
+        ("queue", schedule.queue + _default(schedule.queue == QUEUE_DEFAULT)),
+        (
+            "priority",
+            f"{schedule.priority} of 0 to 9{_default(schedule.priority == PRIORITY_DEFAULT)}",
+        ),
+        ("owner", schedule.owner or "-"),
+        ("declared by", schedule.declared_by or "nobody; made by hand"),
+        ("id", str(schedule.id)),
+        ("version", _version(schedule)),
+        ("created", utc_text(schedule.created_at)),
+    ]
+
+
+def _past(
+    schedule: Schedule, last: Run | None, owed: list[Owed], skips: list[SkipRecord]
+) -> list[tuple[str, str]]:
+    tz = zone(schedule.timetable)
+    facts = [("runs so far", f"{schedule.fires:,}"), ("newest run", _last(last, tz))]
+    facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed]
+    if not owed:
+        facts.append(("owed", "nothing"))
+    facts += [
+        ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}") for one in skips
+    ]
+    return facts
+
+
+def _status(schedule: Schedule, now: datetime) -> str:
+    text = schedule.status
+    if schedule.reason and schedule.status != "active":
+        text += f": {schedule.reason}"
+    if schedule.resume_at is not None:
+        when = local_text(schedule, schedule.resume_at)
+        text += f"; resumes by itself {when}, {relative_text(now, schedule.resume_at)}"
+    return text
+
+
+def _arguments(schedule: Schedule) -> str:
+    parts = (
+        f"{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in schedule.arguments.items()
+    )
+    return ", ".join(parts)
+
+
+def _clock_policies(timetable: Timetable) -> str:
+    stored = timetable.to_json()
+    if "gap" not in stored:
+        return zone(timetable)
+    gap, fold = stored["gap"], stored["fold"]
+    gap_words = f"gap={gap}{_default(gap == 'next')}"
+    return f"{zone(timetable)}, {gap_words}, fold={fold}{_default(fold == 'first')}"
+
+
+def _jitter(schedule: Schedule) -> str:
+    if not schedule.jitter:
+        return "none (default)"
+    spread = duration_words(schedule.jitter // MICROSECOND)
+    if schedule.next_for is None or schedule.next_due is None:
+        return f"within {spread}"
+    own = lateness_text(schedule.next_due - schedule.next_for)
+    return f"within {spread}; this schedule's share is {own}"
+
+
+def _version(schedule: Schedule) -> str:
+    return f"{schedule.version}, by {schedule.updated_by} at {utc_text(schedule.updated_at)}"
+
+
+def _last(last: Run | None, tz: str) -> str:
+    if last is None:
+        return "none yet"
+    late = f", {lateness_text(last.lateness)} after due" if last.lateness is not None else ""
+    return f"{zoned_text(last.scheduled_for, tz)}, {last.state}{late}, {last.origin}, {last.id}"
+
+
+def _range(first_for: int, last_for: int, tz: str) -> str:
+    first = zoned_text(from_microseconds(first_for), tz)
+    return (
+        first
+        if first_for == last_for
+        else f"{first} to {zoned_text(from_microseconds(last_for), tz)}"
+    )
+
+
+def _default(is_default: object) -> str:
+    return " (default)" if is_default else ""
+
+
+def _owed_json(owed: Owed) -> dict[str, str]:
+    return {
+        "first_for": iso_utc(from_microseconds(owed.first_for)),
+        "last_for": iso_utc(from_microseconds(owed.last_for)),
+    }
+
+
+def _skip_json(skip: SkipRecord) -> dict[str, object]:
+    return {
+        "first_for": iso_utc(from_microseconds(skip.first_for)),
+        "last_for": iso_utc(from_microseconds(skip.last_for)),
+        "count": skip.count,
+        "reason": str(skip.reason),
+    }

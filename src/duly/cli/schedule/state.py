@@ -1,0 +1,225 @@
+"""`duly schedule pause`, `resume`, `trigger`, `skip`, `delete`, `restore`: stop and start it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from duly.cli.moments import read_moment
+from duly.cli.output import print_json, print_line
+from duly.cli.references import find_schedule
+from duly.cli.schedule.telling import (
+    local_text,
+    next_sentence,
+    note_missing_dispatcher,
+    print_pending,
+    print_result,
+    print_undo,
+    undo,
+    zone,
+)
+from duly.cli.target import Target, opened
+from duly.cli.times import utc_text, zoned_text
+from duly.client.schedule_view import Schedule
+from duly.clock import SystemClock
+from duly.domain.durations import duration_words
+from duly.engine.settings import RETENTION_DEFAULT
+from duly.errors import UsageError
+
+TARGET = Target()
+MissedChoice = Literal["skip", "misfire"]
+
+
+def pause(  # noqa: PLR0913 - each option of the command is an argument
+    name: str,
+    /,
+    *,
+    reason: str,
+    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    missed: MissedChoice = "skip",
+    target: Target = TARGET,
+) -> None:
+    """Stop a schedule: no new runs are made, runs that exist go on, nothing is lost.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id.
+    reason
+        Why; it is shown wherever the schedule is, and recorded.
+    until
+        When it resumes by itself: an ISO time (in the schedule's zone), tomorrow, +2h.
+    missed
+        With --until: what becomes of occurrences in the pause: skip, or misfire for its policy.
+    """
+    if missed != "skip" and until is None:
+        remedy = "give --until too, or say it when you resume: duly schedule resume --missed"
+        raise UsageError("missed", missed, "says nothing about a pause without end", remedy)
+    with opened(target) as app:
+        found = find_schedule(app, name)
+        tz = zone(found.timetable)
+        moment = None if until is None else read_moment(until, tz, SystemClock(), "until")
+        paused = app.schedules.pause(found.id, reason=reason, until=moment, missed=missed)
+        taking_back = undo("resume", paused.name)
+        if target.json:
+            print_result(paused, undo=taking_back)
+            return
+        end = "until somebody resumes it"
+        if paused.resume_at is not None:
+            end = f"until {zoned_text(paused.resume_at, tz)}; then it resumes by itself"
+        print_line(f"Paused {paused.name} {end}. No new runs are made; those that exist go on.")
+        print_undo(taking_back)
+
+
+def resume(
+    name: str,
+    /,
+    *,
+    missed: MissedChoice = "skip",
+    reason: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Let a paused schedule go on.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id.
+    missed
+        What becomes of occurrences in the pause: skip, or misfire for its policy.
+    reason
+        Why.
+    """
+    with opened(target) as app:
+        found = find_schedule(app, name)
+        resumed = app.schedules.resume(found.id, missed=missed, reason=reason)
+        taking_back = undo("pause", resumed.name, "--reason", found.reason or "…")
+        if target.json:
+            print_result(resumed, undo=taking_back)
+            return
+        print_line(f"Resumed {resumed.name}. {next_sentence(resumed, app.status().now)}")
+        print_pending(app, resumed)
+        print_undo(taking_back)
+        note_missing_dispatcher(app)
+
+
+def trigger(
+    name: str,
+    /,
+    *,
+    key: str | None = None,
+    reason: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Run a schedule now, beside its timetable: its next run stays where it is.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id.
+    key
+        A business key for the run.
+    reason
+        Why.
+    """
+    with opened(target) as app:
+        found = find_schedule(app, name)
+        run = app.schedules.trigger(found.id, reason=reason, key=key)
+        if target.json:
+            print_json({**run.to_json(), "schedule": found.name, "undo": None})
+            return
+        print_line(f"Queued a run of {found.name}: {run.id}. Its timetable goes on as before.")
+        print_line(("undo: ", "dim"), "none; the run is queued already")
+
+
+def skip(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+    """Leave out the next occurrence of a schedule, on record.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id.
+    reason
+        Why.
+    """
+    with opened(target) as app:
+        found = find_schedule(app, name)
+        after = app.schedules.skip_next(found.id, reason=reason)
+        taking_back = undo("trigger", after.name, "--reason", "it was skipped by mistake")
+        if target.json:
+            skipped = None if found.next_for is None else utc_text(found.next_for)
+            print_result(after, skipped_for=skipped, undo=taking_back)
+            return
+        print_line(f"Skipped {after.name} of {local_text(found, found.next_for)}.")
+        print_line(next_sentence(after, app.status().now))
+        print_undo(taking_back)
+
+
+def delete(name: str, /, *, reason: str, yes: bool = False, target: Target = TARGET) -> int | None:
+    """Delete a schedule: it stops at once, and can be restored for a while.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id.
+    reason
+        Why; it is recorded.
+    yes
+        Do not ask.
+    """
+    with opened(target) as app:
+        found = find_schedule(app, name)
+        if not yes and not _is_agreed(found):
+            print_line("Nothing was changed.")
+            return 1
+        deleted = app.schedules.delete(found.id, reason=reason)
+        taking_back = undo("restore", deleted.name)
+        if target.json:
+            print_result(deleted, undo=taking_back)
+            return None
+        print_line(f"Deleted {deleted.name}. It can be restored for {_kept()}.")
+        print_undo(taking_back)
+        return None
+
+
+def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+    """Bring back a deleted schedule; what fell due in between is recorded as skipped.
+
+    Parameters
+    ----------
+    name
+        The schedule's name or id.
+    reason
+        Why.
+    """
+    with opened(target) as app:
+        found = find_schedule(app, name)
+        restored = app.schedules.restore(found.id, reason=reason)
+        taking_back = undo("delete", restored.name, "--reason", found.reason or "…")
+        if target.json:
+            print_result(restored, undo=taking_back)
+            return
+        print_line(f"Restored {restored.name}. {next_sentence(restored, app.status().now)}")
+        print_pending(app, restored)
+        print_undo(taking_back)
+
+
+def _is_agreed(schedule: Schedule) -> bool:
+    """Ask the person at the terminal; a script must say --yes."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        remedy = "give --yes where nobody can be asked"
+        raise UsageError("yes", schedule.name, "is not deleted without a yes", remedy)
+    next_run = f", next run {local_text(schedule, schedule.next_due)}" if schedule.next_due else ""
+    print_line(f"{schedule.describe()}{next_run}")
+    print_line(f"It stops at once and gives up what it owes; it can be restored for {_kept()}.")
+    try:
+        return input(f"Delete {schedule.name}? [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        return False
+
+
+def _kept() -> str:
+    kept_us = RETENTION_DEFAULT.deleted_schedules_us
+    return "ever" if kept_us is None else duration_words(kept_us)

@@ -1,0 +1,67 @@
+"""How commands write times: never without a zone, and a distance beside it where that helps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from duly.domain.durations import UNITS_US
+from duly.domain.instants import SECOND_US, iso_utc, to_microseconds
+from duly.domain.zones.database import default_zones
+
+_MILLISECOND_US = 1000
+
+
+def utc_text(instant: datetime | None) -> str:
+    """Write an instant in UTC, to the second; a dash when there is none."""
+    return "-" if instant is None else iso_utc(instant.astimezone(UTC).replace(microsecond=0))
+
+
+def zoned_text(instant: datetime | None, tz: str) -> str:
+    """Write an instant as the clock on the wall of a zone shows it; a dash when there is none."""
+    if instant is None:
+        return "-"
+    segment = default_zones().zone(tz).segment(to_microseconds(instant) // SECOND_US)
+    local = instant.astimezone(timezone(timedelta(seconds=segment.offset)))
+    return wall_text(local, segment.abbreviation)
+
+
+def wall_text(local: datetime, abbreviation: str) -> str:
+    """Write a local time with its zone: "Mon 2026-11-02 02:30 CET (+01:00)"."""
+    seconds = local.second or local.microsecond
+    clock = f"{local:%H:%M:%S}" if seconds else f"{local:%H:%M}"
+    offset = local.isoformat()[-6:]
+    zone = f"{abbreviation} ({offset})" if abbreviation.isalpha() else offset
+    return f"{local:%a %Y-%m-%d} {clock} {zone}"
+
+
+def distance_text(start: datetime, end: datetime) -> str:
+    """Say a distance in its two largest units: "2 d 3 h"."""
+    return _units(to_microseconds(end) - to_microseconds(start)) or "less than 1 s"
+
+
+def relative_text(now: datetime, then: datetime | None) -> str:
+    """Say how far ahead or back an instant is: "in 2 d 3 h", "5 min ago"."""
+    if then is None:
+        return "-"
+    if then >= now:
+        return f"in {distance_text(now, then)}"
+    return f"{distance_text(then, now)} ago"
+
+
+def lateness_text(late: timedelta | None) -> str:
+    """Say how late something was: milliseconds below a second, else its two largest units."""
+    if late is None:
+        return "-"
+    late_us = late // timedelta(microseconds=1)
+    if late_us < SECOND_US:
+        return f"{late_us / _MILLISECOND_US:.1f} ms"
+    return _units(late_us)
+
+
+def _units(rest: int) -> str:
+    parts: list[tuple[int, str]] = []
+    for unit, name in (("d", "d"), ("h", "h"), ("m", "min"), ("s", "s")):
+        number, rest = divmod(rest, UNITS_US[unit])
+        if number or parts:
+            parts.append((number, name))
+    return " ".join(f"{number:,} {name}" for number, name in parts[:2] if number)

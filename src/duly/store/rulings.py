@@ -1,0 +1,137 @@
+"""Rulings: what every store decides alike, written once and said in the same words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from duly.domain.identity import identity_text
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.settling import Skip, Template, count_between
+from duly.errors import Conflict, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store.planning import (
+        CancelDelayed,
+        ChangeSchedule,
+        CreateSchedule,
+        MoveDelayed,
+        NewRun,
+    )
+
+
+class FiredOrClosed(Protocol):
+    """A run, as far as an order about a delayed one looks at it."""
+
+    @property
+    def id(self) -> RunId:
+        """Return the run's id."""
+        ...
+
+    @property
+    def fired_at(self) -> int | None:
+        """Return when it became visible to workers; None if it never did."""
+        ...
+
+
+def is_outdated(command: ChangeSchedule, record: ScheduleRecord, now: int) -> bool:
+    """Say whether a decision came too late, or would be early: then nothing of it is written."""
+    change = command.change
+    expected = (command.expected_version, command.expected_pending)
+    is_same = (record.version, record.pending) == expected
+    is_late = change.before is not None and now >= change.before
+    is_early = any(run.not_before > now for run in change.settlement.runs)
+    return not is_same or is_late or is_early
+
+
+def changed_record(old: ScheduleRecord, command: ChangeSchedule, now: int) -> ScheduleRecord:
+    """Return a schedule as a change leaves it, before its settlement."""
+    change, version = command.change, old.version + 1
+    is_new = change.definition is not None
+    return replace(
+        old,
+        name=old.name if change.name is None else change.name,
+        owner=old.owner if change.owner is None else change.owner,
+        declared_by=old.declared_by if change.declared_by is None else change.declared_by,
+        status=change.status,
+        version=version,
+        definition_number=version if is_new else old.definition_number,
+        definition=old.definition if change.definition is None else change.definition,
+        pending=change.pending,
+        held_for=change.held_for,
+        reason=change.reason,
+        resume_at=change.resume_at,
+        resume_missed=change.resume_missed,
+        status_before=change.status_before,
+        updated_at=now,
+        updated_by=command.actor.name,
+    )
+
+
+def given_up(schedule_id: ScheduleId, owed: Owed, definition: Definition) -> Skip:
+    """Return the skip that a range becomes when its schedule is deleted."""
+    template = Template(schedule_id, owed.definition_number, definition)
+    count = count_between(template, owed.first_for, owed.last_for)
+    return Skip(owed.first_for, owed.last_for, count, SkipReason.DELETED)
+
+
+def refuse_another(known: ScheduleRecord, command: CreateSchedule) -> None:
+    """Refuse a name that is taken by something else; the same thing again is no conflict."""
+    same = known.definition.to_json() == command.definition.to_json()
+    same = same and (known.owner, known.declared_by) == (command.owner, command.declared_by)
+    if not same:
+        remedy = "edit it, or choose another name"
+        raise Conflict("schedule", command.name, "exists with another definition", remedy)
+
+
+def name_taken(name: str) -> Conflict:
+    """Return the error for a name that another schedule has."""
+    remedy = "rename the other one, or choose another name"
+    return Conflict("schedule", name, "is the name of another schedule", remedy)
+
+
+def unknown_schedule(schedule_id: ScheduleId) -> NotFound:
+    """Return the error for a schedule that is not there."""
+    remedy = "list the schedules to see their ids"
+    return NotFound("schedule", identity_text(schedule_id), remedy)
+
+
+def refuse_deleted(name: str, status: str) -> None:
+    """Refuse a run of a schedule that was deleted: it never fires, by nobody's hand (S3)."""
+    if status == ScheduleStatus.DELETED:
+        raise Conflict("schedule", name, "is deleted", "restore it first, then trigger it")
+
+
+def due_of(order: NewRun | MoveDelayed, now: int) -> int | None:
+    """Return the instant that was asked for; None for at once. Refuse one that has passed."""
+    due_at = now + order.delay_us if order.delay_us is not None else order.due_at
+    if due_at is not None and due_at < now and not order.is_late_ok:
+        moment = iso_utc(from_microseconds(due_at))
+        remedy = 'give a later time, or past="run" to run it at once'
+        raise UsageError("at", moment, "is in the past", remedy)
+    return due_at
+
+
+def key_taken(key: str) -> Conflict:
+    """Return the error for a key under which something else is pending."""
+    remedy = "move or cancel it, or give replace=True"
+    return Conflict("key", key, "is pending with another request", remedy)
+
+
+def unknown_delayed(order: MoveDelayed | CancelDelayed) -> NotFound:
+    """Return the error for an order about something that was never there."""
+    if order.id is not None:
+        return NotFound("run", identity_text(order.id), "list what is pending to see its id")
+    return NotFound("key", order.key, "list what is pending to see its keys")
+
+
+def no_longer_pending(order: MoveDelayed | CancelDelayed, run: FiredOrClosed) -> Conflict:
+    """Return the error for an order about a delayed run that has fired or ended."""
+    what, name = ("key", order.key) if order.key else ("run", identity_text(run.id))
+    if run.fired_at is None:
+        return Conflict(what, name, "is no longer pending", "enqueue it again")
+    moment = iso_utc(from_microseconds(run.fired_at))
+    return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")

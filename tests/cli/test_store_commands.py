@@ -1,0 +1,91 @@
+"""`duly db`, `duly status`, `duly audit`: what an operator asks (D5, U4, A2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+
+if TYPE_CHECKING:
+    from tests.cli.duly_command import Workplace
+
+NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "Europe/Berlin")
+
+
+def test_a_fresh_store_is_well_sound_and_up_to_date(place: Workplace):
+    status = place.duly("status")
+    check = place.duly("db", "check")
+    migrate = place.duly("db", "migrate")
+
+    assert (0, True) == (status.status, "All is well." in status.out), status.err
+    assert (0, "sqlite:///promises.db: sound.\n") == (check.status, check.out)
+    assert (0, "sqlite:///promises.db is up to date.\n") == (migrate.status, migrate.out)
+
+
+def test_a_promise_that_nobody_would_keep_is_degraded(place: Workplace):
+    place.duly("schedule", "create", "nightly", *NIGHTLY)
+    told = place.duly("status")
+    found = place.duly("status", "--json")
+
+    assert 1 == told.status
+    assert "No dispatcher is alive." in told.out
+    assert "degraded: nobody will fire what is due at 20" in told.out
+    assert (1, False, {"active": 1}) == (
+        found.status,
+        found.json["is_well"],
+        found.json["schedules"],
+    )
+
+
+def test_a_store_that_can_not_be_opened_is_exit_code_5(place: Workplace):
+    place.duly("status")
+    (place.folder / "promises.db").chmod(0)
+    (place.folder / "promises.db").unlink()
+    (place.folder / "promises.db").mkdir()
+
+    assert 5 == place.duly("status").status
+    assert 5 == place.duly("db", "check").status
+
+
+def test_a_check_says_what_is_wrong_and_what_to_do(place: Workplace):
+    place.duly("schedule", "create", "nightly", *NIGHTLY)
+    file = apsw.Connection(str(place.folder / "promises.db"))
+    file.execute("update duly_migrations set checksum = 'changed'")
+    file.close()
+    answer = place.duly("db", "check")
+
+    assert 1 == answer.status
+    assert "1 found wrong." in answer.out
+
+
+def test_the_schema_status_names_each_migration(place: Workplace):
+    answer = place.duly("db", "status")
+
+    assert 0 == answer.status
+    assert "applied   0001_pre_" in answer.out
+    assert "usable    yes" in answer.out
+
+
+def test_a_migration_that_is_missing_is_shown_before_it_is_applied(place: Workplace):
+    """D5: an operator sees the SQL first."""
+    place.duly("status")
+    answer = place.duly("db", "migrate", "--dry-run")
+
+    assert (0, "-- 0 to apply; nothing was changed (--dry-run)\n") == (answer.status, answer.out)
+
+
+def test_the_audit_trail_says_who_did_what_from_where_and_why(place: Workplace):
+    """A2: also when somebody else asks later."""
+    place.duly("schedule", "create", "nightly", *NIGHTLY)
+    place.duly("schedule", "pause", "nightly", "--reason", "migration")
+    told = place.duly("audit").out.splitlines()
+    by_nobody = place.duly("audit", "--actor", "nobody", "--json").json
+    paused = place.duly("audit", "--action", "schedule.paused", "--json").json
+
+    assert ["ada", "cli", "schedule.paused", "nightly", "migration", "status:"] == told[1].split()[
+        1:7
+    ]
+    assert [] == by_nobody
+    assert [("nightly", "active", "paused")] == [
+        (one["subject"], one["before"]["status"], one["after"]["status"]) for one in paused
+    ]
