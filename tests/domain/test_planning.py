@@ -304,6 +304,22 @@ class TestDeleting:
             occurrences(one.definition.timetable, first, now) if first <= now else [],
         )
 
+    def test_a_pause_with_an_end_comes_back_with_its_end(self):
+        """S3: pause keeps everything, and so does a deletion that is undone."""
+        resting = decide_pause(record(), reason=None, until=LATER, missed=Missed.MISFIRE)
+        gone = deleted(applied(record(), resting))
+
+        change = decide_restore(gone, START, None)
+
+        assert (LATER, Missed.MISFIRE) == (change.resume_at, change.resume_missed)
+
+    def test_what_had_ended_comes_back_ended(self):
+        """S3, S5: to what it was before, whatever its timetable could still give."""
+        gone = deleted(record(status=ScheduleStatus.ENDED, pending=None))
+        change = decide_restore(gone, START, None)
+
+        assert (ScheduleStatus.ENDED, None) == (change.status, change.pending)
+
     def test_what_ran_out_meanwhile_comes_back_ended(self):
         """S5."""
         one = record(definition=definition(timetable=at(from_microseconds(START))))
@@ -488,6 +504,36 @@ class TestRetiming:
             last_for=START + HOUR, pending=Pending(START + 90 * MINUTE, START + 90 * MINUTE)
         )
         change = decide_retime(one, START, "2026b")
+
+        assert change is not None
+        assert Pending(START + 2 * HOUR, START + 2 * HOUR) == change.pending
+
+    def test_a_slot_that_the_rules_move_before_now_is_not_lost(self):
+        """T3, INV-2: hourly on the hour; pending was ten past, and now it is five past."""
+        was = START + HOUR + 10 * MINUTE
+        one = record(last_for=START + 10 * MINUTE, pending=Pending(was, was))
+
+        change = decide_retime(one, START + HOUR + 5 * MINUTE, "2026b")
+
+        assert change is not None
+        assert Pending(START + HOUR, START + HOUR) == change.pending
+
+    def test_a_slot_that_has_run_is_not_run_again_at_its_new_instant(self):
+        """T3, INV-3: it ran at ten to, which the new rules call the full hour."""
+        was = START + 50 * MINUTE
+        one = record(last_for=was - HOUR, pending=Pending(was, was))
+
+        change = decide_retime(one, START - 5 * MINUTE, "2026b")
+
+        assert change is not None
+        assert Pending(START + HOUR, START + HOUR) == change.pending
+
+    def test_what_a_person_skipped_is_not_promised_again(self):
+        """T3, A1: also when it is the next one under the new rules."""
+        was = START + HOUR + 10 * MINUTE
+        one = record(pending=Pending(was, was))
+
+        change = decide_retime(one, START, "2026b", settled_through=START + HOUR)
 
         assert change is not None
         assert Pending(START + 2 * HOUR, START + 2 * HOUR) == change.pending

@@ -23,6 +23,7 @@ from duly.domain.settling import (
     plan_late,
     skip_span,
 )
+from duly.domain.timetable.interval import FIRST_INSTANT
 from duly.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ def decide_delete(record: ScheduleRecord, reason: str | None) -> Change:
         held_for=record.pending.scheduled_for if record.pending else record.held_for,
         drops_owed=True,
         reason=reason,
+        resume_at=record.resume_at,
+        resume_missed=record.resume_missed,
         status_before=record.status,
     )
 
@@ -121,6 +124,13 @@ def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Chan
     """Restore what was deleted, to what it was before; what fell in between is skipped."""
     if record.status is not ScheduleStatus.DELETED:
         raise Conflict("schedule", record.name, "is not deleted", "there is nothing to restore")
+    if record.status_before is ScheduleStatus.ENDED:
+        return Change(
+            action="schedule.restored",
+            status=ScheduleStatus.ENDED,
+            pending=None,
+            reason=NO_FURTHER,
+        )
     template = _template(record)
     skips = _skipped(template, record.held_for, now, SkipReason.DELETED)
     following = _going_on_from(template, record.held_for, now)
@@ -132,6 +142,8 @@ def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Chan
             held_for=following.scheduled_for,
             settlement=Settlement((), skips),
             reason=reason,
+            resume_at=record.resume_at,
+            resume_missed=record.resume_missed,
         )
     return _going_on("schedule.restored", following, Settlement((), skips), reason)
 
@@ -193,17 +205,23 @@ def decide_edit(
     )
 
 
-def decide_retime(record: ScheduleRecord, now: int, reason: str) -> Change | None:
+def decide_retime(
+    record: ScheduleRecord, now: int, reason: str, settled_through: int | None = None
+) -> Change | None:
     """Recompute the pending instant from intent, under newer time-zone rules (T3); None if same.
 
-    What was due under the old rules stays due; a new instant never lies at or before the last one.
+    The pending occurrence keeps its place: it becomes the one that is nearest to it under the new
+    rules, even if that has just passed (its misfire policy decides then). So a slot that has run is
+    not run again at its new instant, and one that moved before now is not lost. Nothing is promised
+    again that was settled: run, or skipped up to `settled_through`. What is due already stays due.
     """
     pending = record.pending
     if record.status is not ScheduleStatus.ACTIVE or pending is None:
         return None
     if pending.scheduled_for <= now:
         return None
-    following = _template(record).next_after(max(now, record.last_for or now))
+    floor = max(record.last_for or FIRST_INSTANT, settled_through or FIRST_INSTANT)
+    following = _nearest(_template(record), pending.scheduled_for, floor)
     if following == pending:
         return None
     status = ScheduleStatus.ACTIVE if following else ScheduleStatus.ENDED
@@ -214,6 +232,16 @@ def decide_retime(record: ScheduleRecord, now: int, reason: str) -> Change | Non
         before=pending.scheduled_for,
         reason=reason if following else NO_FURTHER,
     )
+
+
+def _nearest(template: Template, instant: int, floor: int) -> Pending | None:
+    """Return the occurrence nearest to an instant among those later than a floor."""
+    timetable = template.definition.timetable
+    earlier, later = timetable.last_until(instant), timetable.first_from(instant)
+    candidates = [one for one in (later, earlier) if one is not None and one > floor]
+    if not candidates:
+        return template.next_after(max(floor, instant))
+    return template.pending(min(candidates, key=lambda one: abs(one - instant)))
 
 
 def _edit_keeping_times(

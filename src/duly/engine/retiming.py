@@ -168,7 +168,9 @@ class Retiming:
                 return
             record, now = seen.record, seen.now
             mine = replace(record, definition=record.definition.under(zones))
-            change = decide_retime(mine, now, reason)
+            skips = store.list_skips(schedule_id, 1)
+            settled_through = skips[0].last_for if skips else None
+            change = decide_retime(mine, now, reason, settled_through)
             if change is None:
                 return
             order = ChangeSchedule(

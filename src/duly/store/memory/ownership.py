@@ -61,6 +61,10 @@ def renew(journal: Journal, command: Renew) -> Renewal:
     """Extend a membership that still holds."""
     tables, now = journal.tables, journal.now
     alive = is_alive(journal, command.member)
+    if not alive and command.member in tables.members:
+        # Found expired, it is dead for ever, even if the clock goes back.
+        dead = replace(tables.members[command.member], is_alive=False)
+        journal.put(tables.members, command.member, dead)
     if alive:
         row = replace(
             tables.members[command.member],
