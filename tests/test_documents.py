@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,35 @@ def test_links_lead_somewhere(page):
     ]
 
     assert [] == missing
+
+
+def test_the_readmes_first_minute_can_be_lived_through(tmp_path):
+    """The program and the commands of the README, as a newcomer types them."""
+    program = re.search(r"```python\n# tasks\.py\n(.+?)```", README, re.DOTALL)
+    script = re.search(r"```sh\n(.+?)```", README, re.DOTALL)
+    assert program
+    assert script
+    (tmp_path / "tasks.py").write_text(program[1], encoding="utf-8")
+    # The dispatcher is started in the background: give it the time it needs to make the file.
+    commands = script[1].replace(
+        "duly schedule create",
+        "until duly schedule show nightly-report >/dev/null 2>&1; do :; done\nduly schedule create",
+        1,
+    )
+    fired = "until duly run list --json | grep -q class:42; do :; done\nduly run list "
+    commands = commands.replace("duly run list ", fired, 1).replace("kill %1", "kill $!; wait $!")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    done = subprocess.run(
+        ("bash", "-e", "-c", commands),  # noqa: S607 - the shell that a newcomer has
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "DULY_URL": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert "stopped in good order" in done.stderr
+    assert "class:42:reminder@" in done.stdout
+    assert "summer break" in done.stdout

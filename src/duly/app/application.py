@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import os
+import socket
 from copy import copy
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
@@ -295,12 +297,21 @@ class App:
         return status_view(store.name, store.status())
 
     def dispatcher(
-        self, settings: DispatcherSettings | None = None, telemetry: Telemetry | None = None
+        self,
+        settings: DispatcherSettings | None = None,
+        telemetry: Telemetry | None = None,
+        *,
+        wake_address: str = "",
     ) -> Dispatcher:
-        """Return a dispatcher on this application's store, not yet started."""
-        from duly.engine.dispatcher import Dispatcher
+        """Return a dispatcher on this application's store, not yet started.
 
-        return Dispatcher(self.store, self._clock, settings, telemetry=telemetry)
+        An `engine.loop.Loop` runs it; `duly dispatcher` does just that.
+        """
+        from duly.engine.dispatcher import Dispatcher
+        from duly.engine.surroundings import Node
+
+        node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
+        return Dispatcher(self.store, self._clock, settings, telemetry=telemetry, node=node)
 
     def migrate(self, *, phase: str | None = None) -> list[Migration]:
         """Bring the store's schema up to date; return what was applied."""

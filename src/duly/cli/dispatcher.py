@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +14,7 @@ from duly.cli.event_lines import LineTelemetry
 from duly.cli.target import Target, opened
 from duly.client.reconciling import Reconciliation
 from duly.clock import SystemClock
-from duly.engine.dispatcher import Dispatcher
 from duly.engine.loop import Loop
-from duly.engine.surroundings import Node
 from duly.errors import UsageError
 
 TARGET = Target()
@@ -58,8 +54,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
             app.declare(path)
         _reconcile(app, telling, prune=prune)
         wakeups = app.store.wakeups()
-        node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wakeups.address)
-        service = Dispatcher(app.store, clock, telemetry=telling, node=node)
+        service = app.dispatcher(telemetry=telling, wake_address=wakeups.address)
         loop = Loop(service, wakeups, clock, telling)
         telling.tell(f"dispatching {app.url}; Ctrl-C ends it", facts=_started(app))
         with _ended_by_signal(loop, telling):
