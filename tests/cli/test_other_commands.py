@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,7 +52,9 @@ def test_the_tour_goes_through_every_stop_without_a_person():
 
     assert 0 == answer.status
     assert all(stop.title in answer.out for stop in TOUR)
-    assert "error" not in answer.out.lower()
+    assert "" == answer.err
+    assert 8 == len(re.findall(r"^tick@.+ queued ", answer.out, re.MULTILINE))
+    assert "the tour is over" in answer.out
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("next", "--help"), ("zones", "--help")])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from duly.cli.demo_fleet import Fleet, furnished, outlive
 from duly.cli.output import print_line
 
 HEADING_WIDTH = 78
+IN_PROCESS = frozenset(("next", "zones"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Stop:
     title: str
     story: str
     command: str
+    scene: Callable[[Fleet, Callable[[str], None]], None] | None = None
+    """What happens before the command, if anything does."""
 
 
 TOUR = (
@@ -82,6 +88,32 @@ TOUR = (
         "Every command speaks JSON too; that of duly next holds the rule, ready to be stored.",
         "zones search tokyo --json -n 1",
     ),
+    Stop(
+        "Make a promise",
+        "Now something durable, in a file that is gone after this tour: a task every second.",
+        "schedule create tick --task greet --when 1s",
+    ),
+    Stop(
+        "Kill whoever keeps it",
+        "A promise outlives its dispatcher. What falls due while nobody is there is not lost.",
+        "run list --schedule tick -n 8",
+        scene=outlive,
+    ),
+    Stop(
+        "Nothing early, lost or twice",
+        "Every expected occurrence has a verdict; early fires are counted, and there are none.",
+        "status",
+    ),
+    Stop(
+        "Stop it, on record",
+        "A pause keeps everything, and says who and why.",
+        'schedule pause tick --reason "the tour is over"',
+    ),
+    Stop(
+        "Who did what",
+        "Every order is in the audit trail, written in the transaction that carried it out.",
+        "schedule history tick",
+    ),
 )
 
 
@@ -93,24 +125,37 @@ def demo(*, pause: Annotated[bool, Parameter(negative="--no-pause")] = True) -> 
     pause
         Wait for Enter between the stops, if there is a person at the terminal.
     """
-    from duly.cli.main import app
-
     waits = pause and sys.stdin.isatty() and sys.stdout.isatty()
-    for number, stop in enumerate(TOUR, 1):
-        title = f"── {number} of {len(TOUR)}: {stop.title} "
-        print_line("")
-        print_line((title.ljust(HEADING_WIDTH, "─"), "bold"))
-        print_line(stop.story)
-        print_line((f"$ duly {stop.command}", "bold cyan"))
-        print_line("")
-        app(shlex.split(stop.command), exit_on_error=False, print_error=False)
-        if waits and number < len(TOUR) and not _goes_on():
-            break
+    with furnished() as fleet:
+        for number, stop in enumerate(TOUR, 1):
+            title = f"── {number} of {len(TOUR)}: {stop.title} "
+            print_line("")
+            print_line((title.ljust(HEADING_WIDTH, "─"), "bold"))
+            print_line(stop.story)
+            if stop.scene is not None:
+                stop.scene(fleet, print_line)
+            print_line((f"$ duly {stop.command}", "bold cyan"))
+            print_line("")
+            _show(stop.command)
+            if waits and number < len(TOUR) and not _goes_on():
+                break
     print_line("")
     here = Path(sys.argv[0])
     command = str(here) if here.parent.name == "bin" and not shutil.which("duly") else "duly"
     print_line(f"Next: {command} next --help, or README.md for the same in Python.")
     return 0
+
+
+def _show(command: str) -> None:
+    """Run a command: those about time here, those about promises as a person would."""
+    from duly.cli.main import app
+
+    words = shlex.split(command)
+    if words[0] in IN_PROCESS:
+        app(words, exit_on_error=False, print_error=False)
+        return
+    sys.stdout.flush()
+    subprocess.run((sys.executable, "-m", "duly", *words), check=False)  # noqa: S603 - ourselves
 
 
 def _goes_on() -> bool:
