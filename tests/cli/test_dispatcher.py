@@ -7,7 +7,7 @@ import signal
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
@@ -36,10 +36,12 @@ def running(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]
         process.communicate()
 
 
-def events_until(process: subprocess.Popen[str], name: str, number: int = 1) -> list[dict]:
+def events_until(
+    process: subprocess.Popen[str], name: str, number: int = 1
+) -> list[dict[str, Any]]:
     """Read what a dispatcher tells until it has told of an event so many times."""
     assert process.stdout is not None, "piped"
-    told: list[dict] = []
+    told: list[dict[str, Any]] = []
     for line in process.stdout:
         told.append(json.loads(line))
         if sum(one["event"] == name for one in told) == number:

@@ -158,6 +158,19 @@ def test_a_stale_owner_that_still_writes_is_fenced(rig):
     assert tuple(range(8)) == dispatcher.shards()
 
 
+def test_an_order_that_arrives_after_it_was_given_up_is_noticed(rig):
+    """F5, INV-26: what we own and do not know of, nobody would fire."""
+    dispatcher = rig.dispatcher()
+    rig.run("20s")
+    stray = LeaseKey(MAINTENANCE.shard + 1, MAINTENANCE.lane)
+    # An acquisition that the dispatcher has long taken for lost is carried out only now.
+    assert rig.store.acquire_leases(dispatcher.member, [stray])
+
+    rig.run("10s")
+
+    assert rig.store.tables.leases[stray].owner is None
+
+
 def test_a_new_incarnation_makes_everybody_join_anew(rig):
     """F4: after a restored backup nobody's lease means anything."""
     dispatcher = rig.dispatcher()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from duly.engine.membership import Membership
     from duly.engine.surroundings import Surroundings
+    from duly.store.dispatch import Renewal
 
 MAINTENANCE = LeaseKey(0, Lane.BACKFILL)
 """Whoever holds this looks after the store: one owner, fenced as every other."""
@@ -69,8 +70,8 @@ class Ownership:
         self.leases: dict[LeaseKey, Lease] = {}
         self._wanted: set[LeaseKey] = set()
         self._assigned_for: tuple[tuple[MemberId, ...], int] | None = None
-        self._is_sure = True
-        """False after an answer was lost: the store may think otherwise about what we own."""
+        self._compared: Renewal | None = None
+        """The last renewal that what we believe was compared with."""
         self._move_at = 0
         self._ask_at = 0
 
@@ -91,9 +92,8 @@ class Ownership:
 
     def balance(self, *, is_holding: bool) -> None:
         """Give up what is not to be ours, ask for what is; at most one order of each."""
+        self._compare()
         self._assign(is_holding=is_holding)
-        if not self._is_sure:
-            self._take_stock()
         monotonic = self._around.clock.monotonic_us()
         surplus = _by_lane(self.leases.keys() - self._wanted)
         if surplus and (is_holding or monotonic >= self._move_at):
@@ -125,7 +125,7 @@ class Ownership:
     def clear(self) -> None:
         """Forget everything, as one does who is declared dead."""
         self._forget(list(self.leases))
-        self._wanted, self._assigned_for, self._is_sure = set(), None, True
+        self._wanted, self._assigned_for, self._compared = set(), None, None
         self._move_at = self._ask_at = 0
 
     def _assign(self, *, is_holding: bool) -> None:
@@ -147,11 +147,9 @@ class Ownership:
         try:
             acquired = self._around.store.acquire_leases(member, missing)
         except StoreError:
-            self._is_sure = False
+            self._membership.renew_soon()
             raise
         self._adopt(acquired)
-        # What we did not get may be ours: an order that we took for lost can arrive afterwards.
-        self._is_sure = len(acquired) == len(missing)
 
     def _adopt(self, acquired: Iterable[Lease]) -> None:
         new = {lease.key: lease for lease in acquired}
@@ -170,20 +168,24 @@ class Ownership:
         try:
             self._around.store.release_leases(fence)
         except StoreError:
-            self._is_sure = False
+            self._membership.renew_soon()
             raise
         names = tuple(_name(key) for key in surplus)
         self._around.telemetry.emit(LeasesReleased(member=member, leases=names))
 
-    def _take_stock(self) -> None:
-        """Ask the store what is ours, after an answer was lost."""
-        member = self._membership.id
-        records = self._around.store.status().leases
-        ours = {one.key: Lease(one.key, one.epoch) for one in records if one.owner == member}
-        gone = [key for key, lease in self.leases.items() if ours.get(key) != lease]
-        self._forget(gone)
+    def _compare(self) -> None:
+        """Believe the store about what is ours, as of the last renewal.
+
+        An order whose answer we gave up waiting for may have been carried out, then or much later;
+        and then nobody would fire what we own and do not know of.
+        """
+        renewal = self._membership.renewal
+        if renewal is None or renewal is self._compared:
+            return
+        self._compared = renewal
+        ours = {lease.key: lease for lease in renewal.leases}
+        self._forget([key for key, lease in self.leases.items() if ours.get(key) != lease])
         self._adopt(lease for key, lease in ours.items() if key not in self.leases)
-        self._is_sure = True
 
     def _forget(self, keys: Iterable[LeaseKey]) -> None:
         shards = set()

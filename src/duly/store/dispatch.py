@@ -86,6 +86,8 @@ class Renewal:
     """Grows when an operator restores a backup; everybody must join anew."""
     tzdata: str
     """The newest release of time-zone rules that pending instants were computed under."""
+    leases: tuple[Lease, ...]
+    """What is ours by the store, in order: an order that we took for lost may have arrived."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

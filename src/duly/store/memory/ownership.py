@@ -86,6 +86,11 @@ def renew(journal: Journal, command: Renew) -> Renewal:
         shards=tables.shards,
         incarnation=tables.cluster["incarnation"],
         tzdata=tables.cluster["tzdata"],
+        leases=tuple(
+            Lease(key, row.epoch)
+            for key, row in sorted(tables.leases.items())
+            if alive and row.owner == command.member
+        ),
     )
 
 

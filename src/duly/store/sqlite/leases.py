@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.literals import Lane
 from duly.store.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.work import SYSTEM, Subject
@@ -15,7 +16,6 @@ from duly.store.sqlite.work import SYSTEM, Subject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.literals import Lane
     from duly.store.sqlite.work import Work
 
 INSERT_MEMBER = """
@@ -31,6 +31,7 @@ LIST_DISPATCHERS = """
 SELECT id FROM duly_members
 WHERE kind = 'dispatcher' AND ended_at IS NULL AND is_holding = 0 AND (expires_at > ?1 OR ?1 < ?2)
 ORDER BY id"""
+LIST_OWNED = "SELECT shard, lane, epoch FROM duly_leases WHERE owner = ? ORDER BY shard, lane"
 FREE_ALL = "UPDATE duly_leases SET owner = NULL WHERE owner = ?"
 READ_LEASE = "SELECT epoch, owner FROM duly_leases WHERE shard = ? AND lane = ?"
 # The write lock is held from before the owner was looked at, so nobody takes it in between.
@@ -79,6 +80,7 @@ def renew(work: Work, command: Renew) -> Renewal:
     found = connection.execute(LIST_DISPATCHERS, (now, work.judge_after))
     dispatchers = tuple(MemberId(member) for (member,) in found)
     incarnation, tzdata = one(connection, READ_FLEET)
+    owned = connection.execute(LIST_OWNED, (command.member,)) if alive else ()
     return Renewal(
         is_alive=alive,
         now=now,
@@ -86,6 +88,7 @@ def renew(work: Work, command: Renew) -> Renewal:
         shards=work.shards,
         incarnation=incarnation,
         tzdata=tzdata,
+        leases=tuple(Lease(LeaseKey(shard, Lane(lane)), epoch) for shard, lane, epoch in owned),
     )
 
 

@@ -167,6 +167,16 @@ class Leases:
         assert [] == store.acquire_leases(member, [LIVE_0])
         assert lease.epoch == lease_record(store, LIVE_0).epoch
 
+    def test_a_renewal_says_what_is_ours(self, store: Store) -> None:
+        """F4: whoever lost an answer learns what has become of the order."""
+        member = steps.join(store)
+        taken = store.acquire_leases(member, [LIVE_1, LIVE_0])
+        other = steps.join(store)
+
+        renewals = [store.renew(Renew(member=one)).leases for one in (member, other)]
+
+        assert [tuple(sorted(taken, key=lambda lease: lease.key)), ()] == renewals
+
     def test_a_part_of_what_is_wanted_may_be_free(self, store: Store) -> None:
         """F5."""
         store.acquire_leases(steps.join(store), [LIVE_0])
