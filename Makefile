@@ -10,11 +10,14 @@
 PYTHON ?=
 WORKERS ?= 2
 SECONDS ?= 60
+SEEDS ?= 1000
+FIRST ?= 0
+SEED ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench fuzz format clean
+.PHONY: help demo test check corpora bench chaos fuzz simulate format clean
 
 help:     ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,10 +41,17 @@ corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' an
 
 bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md
 	@$(BIN)/python bench/timetables.py
+	@$(BIN)/python -m bench.engine
+
+chaos: .venv/ready-test   ## real processes under load, killed and stopped for SECONDS (60)
+	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)
 
 fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
 	@mkdir -p .fuzz && $(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 \
 	    -max_len=400 -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz
+
+simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0)
+	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS)
 
 format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --quiet --fix-only

@@ -1,0 +1,84 @@
+"""One simulation: make a world from a recipe, let it go wrong, let it be quiet, reckon."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duly.store.memory import MemoryStore
+from tests.simulation.checker import Checker
+from tests.simulation.dispatching import dispatch
+from tests.simulation.faults import Mischief, Weather
+from tests.simulation.nodes import Node
+from tests.simulation.recipe import SECOND, Recipe
+from tests.simulation.reckoning import reckon
+from tests.simulation.users import User
+from tests.simulation.world import Violation, World
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from duly.domain.identity import ScheduleId
+
+QUIET_US = 62 * SECOND
+"""After the faults stop everything due must be handled within a minute (INV-26)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a simulation found, and how often things happened in it."""
+
+    recipe: Recipe
+    violation: str | None
+    trace: str
+    counts: Counter[str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A deliberate defect, put into the store or into the code around it."""
+
+    name: str
+    store: Callable[..., Any] = MemoryStore
+    patch: Callable[[World], AbstractContextManager[object]] = lambda _: nullcontext()
+
+
+HEALTHY = Mutant("healthy")
+
+
+def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
+    """Play a recipe; report the first violation, or none."""
+    checker = Checker()
+    world = World(recipe, checker.see, Weather(recipe))
+    checker.counts = world.counts
+    world.store = mutant.store(world.clock, shards=recipe.shards)
+    violation = None
+    try:
+        with mutant.patch(world):
+            play(world)
+        reckon(checker.ledger, world.store, world.counts)
+    except Violation as broken:
+        violation = str(broken)
+    finally:
+        for node in world.nodes:
+            node.kill()
+        world.store.close()
+    return Report(recipe, violation, world.trace, world.counts)
+
+
+def play(world: World) -> None:
+    """Let dispatchers and users live through the faults, and then through the quiet."""
+    recipe = world.recipe
+    known: list[ScheduleId] = []
+    dispatchers = [Node(world, f"d{n}", dispatch) for n in range(recipe.dispatchers)]
+    users = [Node(world, f"u{n}", User(recipe, n, known).live) for n in range(recipe.users)]
+    mischief = Mischief(world, dispatchers, users)
+    for node in world.nodes:
+        node.start()
+    until = recipe.start_at + recipe.seconds * SECOND
+    world.run(until)
+    mischief.end()
+    world.run(until + QUIET_US)

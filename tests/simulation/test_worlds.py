@@ -1,0 +1,91 @@
+"""Seeded worlds on virtual time: no promise is broken, whatever goes wrong (FAULT-2, INV-1 to 26)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.campaign import SOMETIMES, play_seed, read_command, summary
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.recipe import recipe_of
+from tests.simulation.shrinking import shrink
+from tests.simulation.simulation import simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+CHUNKS = 30
+CHUNK_SEEDS = 10
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_promise_is_broken_in_any_world(chunk):
+    """INV-1 to INV-5, INV-9, INV-12 to INV-17, INV-21, INV-26."""
+    reports = [play_seed(seed) for seed in range(chunk * CHUNK_SEEDS, (chunk + 1) * CHUNK_SEEDS)]
+
+    assert [] == [
+        f"{report.violation}; play it with {report.recipe.command()}"
+        for report in reports
+        if report.violation
+    ]
+
+
+@pytest.mark.parametrize("seed", [1686])
+def test_what_went_wrong_once_stays_right(seed):
+    """1686: an order to acquire was carried out after it was given up, and nobody fired."""
+    assert play_seed(seed).violation is None
+
+
+def test_every_danger_really_occurs():
+    """Otherwise the absence of violations proves nothing."""
+    counts: Counter[str] = Counter()
+    for seed in range(CHUNKS * CHUNK_SEEDS, CHUNKS * CHUNK_SEEDS + 40):
+        counts.update(play_seed(seed).counts)
+
+    assert [] == [name for name in SOMETIMES if not counts[name]], summary(counts, 40)
+
+
+def test_a_seed_always_tells_the_same_story():
+    first, second = (simulate(recipe_of(2)).trace for _ in range(2))
+
+    assert first == second
+
+
+def test_another_process_tells_the_same_story():
+    """Nothing depends on the order of sets, which differs from process to process."""
+    code = (
+        "from tests.simulation.campaign import play_seed;"
+        "print(*(play_seed(seed).trace for seed in range(3)))"
+    )
+    traces = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": order, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for order in ("1", "2")
+    ]
+
+    assert traces[0] == traces[1]
+
+
+def test_other_seeds_tell_other_stories():
+    assert len({simulate(recipe_of(seed)).trace for seed in range(3)}) == 3
+
+
+def test_a_failing_world_is_shrunk_to_a_command_that_fails_as_well():
+    mutant = next(one for one in MUTANTS if one.name == "no comparison of timers")
+    report = next(
+        one for seed in range(100) if (one := simulate(recipe_of(seed), mutant)).violation
+    )
+    smallest = shrink(report, mutant, tries=25)
+    recipe = read_command(smallest.recipe.command())
+
+    assert recipe == smallest.recipe
+    assert simulate(recipe, mutant).violation == smallest.violation

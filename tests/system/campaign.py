@@ -1,0 +1,250 @@
+"""A campaign: real processes under load, faults at random moments, and the verdict afterwards.
+
+    make chaos SECONDS=300
+    python -m tests.system.campaign 300 [SEED]
+
+The same campaign is run for a few seconds in every `make test`. It prints one line of figures, and
+every violation; its seed decides which fault comes when and what clients ask for.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.system.checker import violations
+from tests.system.fleet import ROOT, SECOND_US, Fleet, pause, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.system.evidence import Evidence
+    from tests.system.fleet import Process
+
+KILLED = "kill -9 dispatcher"
+STOPPED = "SIGSTOP past the lease"
+DISPATCHERS = 2
+SCHEDULES = 120
+LEASE_SECONDS = 5.0
+REST_SECONDS = 10.0
+RECOVERY_US = 7 * SECOND_US
+"""What falls due this soon after a fault counts as recovery, not as healthy."""
+
+
+@dataclass
+class Campaign:
+    """Keeps a fleet running, and does things to it."""
+
+    fleet: Fleet
+    seed: str
+    draw: random.Random = field(init=False)
+    dispatchers: list[Process] = field(default_factory=list)
+    clients: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.draw = random.Random(self.seed)
+
+    def start(self) -> None:
+        """Bring up dispatchers, an observer and a client with its schedules."""
+        self.fleet.start_observer()
+        self.dispatchers = [self.fleet.start_dispatcher() for _ in range(DISPATCHERS)]
+        self.start_client(SCHEDULES)
+        wait_until("something fires", self.fleet.count_runs)
+
+    def start_client(self, schedules: int) -> None:
+        self.clients.append(self.fleet.start_client(f"{self.seed}-{len(self.clients)}", schedules))
+
+    def kill_dispatcher(self) -> None:
+        """Kill one and start another; whoever is left takes over."""
+        victim = self._some_owner()
+        self.fleet.note(KILLED, self.fleet.clock.now_us())
+        victim.kill()
+        self.dispatchers.remove(victim)
+        self.dispatchers.append(self.fleet.start_dispatcher())
+        wait_until("its shards are taken over", lambda: self._is_declared_dead(victim))
+
+    def stop_and_continue(self) -> None:
+        """Stop one in the middle of a write until it is declared dead; then let it go on.
+
+        It is stopped while it waits for the lock, past its own look at its lease: what it writes
+        when it goes on comes from an owner that believes in its lease, and is none any more.
+        """
+        fleet = self.fleet
+        wait_until("both own something", lambda: len(set(fleet.owners().values())) == DISPATCHERS)
+        victim = self._some_owner()
+        began = fleet.clock.now_us()
+        # Schedules fall due at whole seconds: then every dispatcher wants to write.
+        pause((SECOND_US - 30_000 - began % SECOND_US) / SECOND_US)
+        with fleet.locked():
+            pause(0.3)
+            victim.send(signal.SIGSTOP)
+        wait_until("the stopped one is declared dead", lambda: self._is_declared_dead(victim))
+        fired = fleet.count_runs()
+        wait_until("its heir fires", lambda: fleet.count_runs() > fired)
+        joined = victim.count("joined")
+        victim.send(signal.SIGCONT)
+        fleet.note(STOPPED, began, fleet.clock.now_us())
+        wait_until("it comes back under a new id", lambda: victim.count("joined") > joined)
+
+    def stop_gracefully(self) -> None:
+        """End one in good order and start another."""
+        victim = self.draw.choice(self.dispatchers)
+        self.fleet.note("SIGTERM", self.fleet.clock.now_us())
+        assert 0 == victim.terminate(), victim.log.read_text(encoding="utf-8")
+        self.dispatchers.remove(victim)
+        self.dispatchers.append(self.fleet.start_dispatcher())
+
+    def kill_client(self) -> None:
+        """Kill a client in the middle of whatever it does; another one goes on."""
+        self.fleet.note("kill -9 client", self.fleet.clock.now_us())
+        self.clients[-1].kill()
+        self.start_client(5)
+
+    def hold_lock(self) -> None:
+        """Hold the lock for longer than a lease: everybody waits, and nobody is to blame."""
+        began = self.fleet.clock.now_us()
+        with self.fleet.locked():
+            pause(LEASE_SECONDS + 2 + self.draw.random())
+        self.fleet.note("locked past the lease", began, self.fleet.clock.now_us())
+        runs = self.fleet.count_runs()
+        wait_until("firing goes on", lambda: self.fleet.count_runs() > runs)
+
+    def finish(self) -> Evidence:
+        """Stop giving orders, let everything settle, and gather the evidence."""
+        assert 0 == self.clients[-1].close_input(), self.clients[-1].log.read_text("utf-8")
+        last = self.fleet.client(self.draw, f"{self.seed}-last")
+        last.paused = [one.name for one in last.app.schedules.list(status="paused")]
+        last.finish()
+        last.close()
+        until = self.fleet.settle()
+        for dispatcher in self.dispatchers:
+            dispatcher.terminate()
+        return self.fleet.evidence(until)
+
+    def _some_owner(self) -> Process:
+        """Choose a dispatcher that owns something; wait until there is one."""
+
+        def owning() -> list[Process]:
+            pids = self.fleet.owners().values()
+            return [one for one in self.dispatchers if one.popen.pid in pids]
+
+        wait_until("somebody owns something", owning)
+        return self.draw.choice(owning())
+
+    def _is_declared_dead(self, dispatcher: Process) -> bool:
+        sql = """
+            SELECT 1 FROM duly_audit WHERE action = 'member.declared-dead' AND subject =
+                (SELECT 'member ' || max(id) FROM duly_members WHERE process = ?)"""
+        return bool(self.fleet.ask(sql, dispatcher.popen.pid))
+
+
+def run_for(campaign: Campaign, seconds: float) -> Evidence:
+    """Do something to the fleet every few seconds, for so long."""
+    ends = campaign.fleet.clock.monotonic_us() + int(seconds * SECOND_US)
+    campaign.start()
+    pause(REST_SECONDS)
+    faults: list[Callable[[], None]] = [
+        campaign.kill_dispatcher,
+        campaign.stop_and_continue,
+        campaign.stop_gracefully,
+        campaign.kill_client,
+        campaign.hold_lock,
+    ]
+    while campaign.fleet.clock.monotonic_us() < ends:
+        campaign.draw.choices(faults, weights=(6, 5, 2, 3, 1))[0]()
+        is_resting = campaign.draw.random() < 0.1
+        pause(REST_SECONDS if is_resting else campaign.draw.uniform(0.0, 3.0))
+    return campaign.finish()
+
+
+def unprovoked(evidence: Evidence) -> list[str]:
+    """Return what a campaign was meant to bring about and did not: its zeros prove nothing then."""
+    kinds = {fault.kind for fault in evidence.faults}
+    found = []
+    if kinds & {KILLED, STOPPED} and evidence.takeovers == 0:
+        found.append("unprovoked: nobody was taken over from")
+    if STOPPED in kinds and evidence.audit.get("lease.refused", 0) == 0:
+        found.append("unprovoked: no stale write was refused")
+    return found
+
+
+def report(evidence: Evidence, found: list[str], seed: str) -> str:
+    """Return the figures of a campaign on one line."""
+    kinds = Counter(fault.kind for fault in evidence.faults)
+    faults = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    healthy, recovering = _lateness(evidence)
+    due = sum(run.fired_at is not None for run in evidence.kept)
+    skipped = len(evidence.skips)
+    return (
+        f"faults: {faults}; operations {len(evidence.orders):,}; due occurrences run {due:,}"
+        f" (and {skipped:,} ranges skipped); attempts 0 (no workers yet);"
+        f" takeovers {evidence.takeovers};"
+        f" stale writes rejected {evidence.audit.get('lease.refused', 0)}; ambiguous 0;"
+        f" duplicates {sum('twice' in one for one in found)}; violations {len(found)};"
+        f" lateness p50/p99/max healthy {_percentiles(healthy)},"
+        f" in recovery {_percentiles(recovering)}; seed {seed}; commit {_commit()}"
+    )
+
+
+def _lateness(evidence: Evidence) -> tuple[list[int], list[int]]:
+    spans = [(fault.at - SECOND_US, max(fault.at, fault.until)) for fault in evidence.faults]
+    paused = {order.subject for order in evidence.orders if order.kind == "pause"}
+    resumed = {one.id for one in evidence.schedules if one.name in paused}
+    healthy: list[int] = []
+    recovering: list[int] = []
+    for run in evidence.kept:
+        # What is caught up with, after an outage or a pause, was late before it was begun.
+        if run.fired_at is not None and run.lane == "live" and run.schedule not in resumed:
+            due = run.scheduled_for
+            is_near = any(begin <= due <= end + RECOVERY_US for begin, end in spans)
+            (recovering if is_near else healthy).append(run.fired_at - due)
+    return healthy, recovering
+
+
+def _percentiles(lateness_us: list[int]) -> str:
+    if not lateness_us:
+        return "-"
+    ordered = sorted(lateness_us)
+    chosen = (ordered[len(ordered) * share // 100] for share in (50, 99))
+    return "/".join(f"{one / 1000:,.1f}" for one in (*chosen, ordered[-1])) + " ms"
+
+
+def _commit() -> str:
+    git = shutil.which("git")
+    if git is None:
+        return "unknown"
+    command = [git, "describe", "--always", "--dirty", "--abbrev=12"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return ended.stdout.strip() or "unknown"
+
+
+def main() -> None:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    seed = sys.argv[2] if len(sys.argv) > 2 else f"{random.Random().getrandbits(32):08x}"
+    sys.stdout.write(f"seed {seed}: {seconds:.0f} s of faults on real processes\n")
+    sys.stdout.flush()
+    folder = Path(tempfile.mkdtemp(prefix="duly-chaos-"))
+    fleet = Fleet(folder)
+    try:
+        evidence = run_for(Campaign(fleet, seed), seconds)
+    finally:
+        fleet.kill_all()
+    found = violations(evidence) + unprovoked(evidence)
+    sys.stdout.write("".join(f"{one}\n" for one in found))
+    sys.stdout.write(report(evidence, found, seed) + "\n")
+    if found:
+        sys.stdout.write(f"the evidence is in {folder}\n")
+        sys.exit(1)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

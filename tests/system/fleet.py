@@ -1,0 +1,241 @@
+"""Real processes on one SQLite file: dispatchers, clients and an observer, and what is done to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from duly.clock import SystemClock
+from tests.system.client_program import Client, new_app
+from tests.system.evidence import (
+    Evidence,
+    Fault,
+    OrderBook,
+    Span,
+    Standing,
+    read_orders,
+    read_sights,
+)
+from tests.system.observer_program import look, open_readonly
+
+if TYPE_CHECKING:
+    import random
+    import signal
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_SECONDS = 40.0
+"""How long anything may take that is waited for: far longer than it takes on a slow machine."""
+SECOND_US = 1_000_000
+_PATIENCE = threading.Event()
+
+
+class TooSlowError(AssertionError):
+    """Something that was waited for did not come about."""
+
+
+def pause(seconds: float) -> None:
+    """Let the system under test go on for a while."""
+    _PATIENCE.wait(seconds)
+
+
+def wait_until(what: str, condition: Callable[[], object], limit: float = LIMIT_SECONDS) -> None:
+    """Wait until a condition holds; it is looked at often, and given up late."""
+    clock = SystemClock()
+    ends = clock.monotonic_us() + int(limit * SECOND_US)
+    while not condition():
+        if clock.monotonic_us() > ends:
+            raise TooSlowError(f"waited {limit:.0f} s until {what}")
+        pause(0.02)
+
+
+class Process:
+    """A child process whose output goes to a file."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        self.log = log
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        with log.open("ab") as out:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                cwd=ROOT,
+                # Or the end of a terminal would wake up whoever is stopped.
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self.popen.poll() is None
+
+    def kill(self) -> None:
+        """End it as a power cut of one process would."""
+        self.popen.kill()
+        self.popen.wait(LIMIT_SECONDS)
+
+    def send(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def terminate(self) -> int:
+        """Ask it to end in good order; return its exit code."""
+        self.popen.terminate()
+        return self.popen.wait(LIMIT_SECONDS)
+
+    def close_input(self) -> int:
+        """Tell a program of ours to finish; return its exit code."""
+        assert self.popen.stdin is not None, "it was given one"
+        with suppress(BrokenPipeError):
+            self.popen.stdin.close()
+        return self.popen.wait(LIMIT_SECONDS)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what a dispatcher has told so far."""
+        lines = self.log.read_text(encoding="utf-8").split("\n")[:-1]
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def count(self, event: str) -> int:
+        return sum(one["event"] == event for one in self.events())
+
+
+class Fleet:
+    """The processes of one campaign, on one file in one folder."""
+
+    def __init__(self, folder: Path, place: Path | None = None) -> None:
+        self.folder = folder
+        self.path = (place or folder) / "promises.db"
+        self.clock = SystemClock()
+        self.faults: list[Fault] = []
+        self.processes: list[Process] = []
+        self._observer: Process | None = None
+        new_app(self.path).store.close()
+        self.open_eyes()
+
+    def open_eyes(self) -> None:
+        """Open a connection for looking."""
+        self._eyes = open_readonly(self.path)
+
+    def close_eyes(self) -> None:
+        """Let go of the file."""
+        self._eyes.close()
+
+    def start_dispatcher(self) -> Process:
+        """Start one as a person would, and wait until it is a member."""
+        dispatcher = self.start(["duly", "dispatcher", "--json", "--url", self.url], "dispatcher")
+        wait_until("a dispatcher has joined", lambda: dispatcher.count("joined"))
+        return dispatcher
+
+    def start_observer(self) -> None:
+        place = [str(self.path), str(self.folder / "observer.ledger")]
+        self._observer = self.start(["tests.system.observer_program", *place], "observer")
+
+    def start_client(self, seed: str, schedules: int = 0) -> Process:
+        place = [str(self.path), str(self.folder / f"{seed}.orders")]
+        program = ["tests.system.client_program", *place, seed, str(schedules)]
+        return self.start(program, "client")
+
+    def start(self, arguments: list[str], kind: str) -> Process:
+        log = self.folder / f"{kind}-{len(self.processes)}.log"
+        process = Process(arguments, log)
+        self.processes.append(process)
+        return process
+
+    def client(self, seed: random.Random, name: str) -> Client:
+        """Return a client in this process."""
+        book = OrderBook(self.folder / f"{name}.orders")
+        return Client(new_app(self.path), book, seed, name)
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def note(self, kind: str, at: int, until: int = 0) -> None:
+        self.faults.append(Fault(kind, at, until))
+
+    def kill_all(self) -> None:
+        """Leave nothing behind."""
+        for process in self.processes:
+            if process.is_running:
+                process.kill()
+            if process.popen.stdin is not None:
+                with suppress(BrokenPipeError):
+                    process.popen.stdin.close()
+        self.close_eyes()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the file's one write lock, as a program of somebody else's may."""
+        connection = apsw.Connection(str(self.path))
+        connection.set_busy_timeout(int(LIMIT_SECONDS * 1000))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+        finally:
+            connection.close(True)
+
+    def ask(self, sql: str, *bindings: object) -> list[tuple[Any, ...]]:
+        return self._eyes.execute(sql, bindings).fetchall()
+
+    def count_audit(self, action: str) -> int:
+        return int(self.ask("SELECT count(*) FROM duly_audit WHERE action = ?", action)[0][0])
+
+    def count_runs(self) -> int:
+        return int(self.ask("SELECT count(*) FROM duly_runs")[0][0])
+
+    def owners(self) -> dict[int, int]:
+        """Return the process that owns each live shard."""
+        sql = """
+            SELECT l.shard, m.process FROM duly_leases l JOIN duly_members m ON m.id = l.owner
+            WHERE l.lane = 'live'"""
+        return dict(self.ask(sql))
+
+    def settle(self) -> int:
+        """Wait until everything that was due by now has its verdict; return that now."""
+        until = self.clock.now_us()
+        wait_until("all that was due is settled", lambda: not self._unsettled(until))
+        return until
+
+    def _unsettled(self, until: int) -> bool:
+        sql = """
+            SELECT EXISTS (SELECT 1 FROM duly_schedule_state WHERE next_due <= ?1)
+                OR EXISTS (SELECT 1 FROM duly_timers WHERE due_at <= ?1)
+                OR EXISTS (SELECT 1 FROM duly_owed)"""
+        return bool(self.ask(sql, until)[0][0])
+
+    def evidence(self, until: int) -> Evidence:
+        """Let the observer look once more, and gather everything."""
+        assert self._observer is not None, "without an observer there is no evidence"
+        assert 0 == self._observer.close_input(), self._observer.log.read_text(encoding="utf-8")
+        return Evidence(
+            orders=read_orders(sorted(self.folder.glob("*.orders"))),
+            sights=read_sights(self.folder / "observer.ledger"),
+            kept=list(look(self._eyes, 0)),
+            skips=self._spans("duly_skips"),
+            owed=self._spans("duly_owed"),
+            schedules=[Standing(*row) for row in self.ask(LIST_SCHEDULES)],
+            until=until,
+            pending_keys=[key for (key,) in self.ask("SELECT key FROM duly_delayed")],
+            audit=dict(self.ask("SELECT action, count(*) FROM duly_audit GROUP BY action")),
+            takeovers=self.ask(COUNT_DEAD)[0][0],
+            faults=self.faults,
+        )
+
+    def _spans(self, table: str) -> list[Span]:
+        sql = f"SELECT lower(hex(schedule_id)), first_for, last_for FROM {table}"  # noqa: S608
+        return [Span(*row) for row in self.ask(sql)]
+
+
+COUNT_DEAD = "SELECT count(DISTINCT subject) FROM duly_audit WHERE action = 'member.declared-dead'"
+LIST_SCHEDULES = """
+SELECT lower(hex(s.id)), s.name, s.status, s.created_at, coalesce(t.next_for, t.held_for)
+FROM duly_public_schedules s JOIN duly_schedule_state t ON t.schedule_id = s.id"""

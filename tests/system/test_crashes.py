@@ -1,0 +1,58 @@
+"""Promises hold while processes are killed, stopped and replaced; seen from outside."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.system.campaign import Campaign, unprovoked
+from tests.system.checker import violations
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(fleet):
+    """F1, F5, D1, D2: kill -9, SIGTERM, and a client that dies in the middle of a call."""
+    campaign = Campaign(fleet, "crashes")
+    campaign.start()
+    campaign.kill_dispatcher()
+    campaign.kill_client()
+    campaign.kill_dispatcher()
+    evidence = campaign.finish()
+
+    assert [] == violations(evidence)
+    assert evidence.takeovers >= 2, "nobody was taken over from: the zero above proves nothing"
+    assert {"cancel", "create", "enqueue", "move"} <= {one.kind for one in evidence.orders}
+
+
+def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(fleet):
+    """F4, F5: a stale owner's write changes nothing and is on record; an orderly end costs nobody
+    a lease, so nobody is declared dead."""
+    campaign = Campaign(fleet, "stopped")
+    campaign.start()
+    campaign.stop_gracefully()
+
+    assert 0 == fleet.count_audit("member.declared-dead")
+
+    campaign.stop_and_continue()
+    evidence = campaign.finish()
+
+    assert [] == violations(evidence)
+    assert [] == unprovoked(evidence)
+
+
+def test_what_was_acknowledged_outlives_a_client_that_dies_at_once(fleet):
+    """D1: durable when the call returns."""
+    program = ["tests.system.dying_client", str(fleet.path)]
+    clients = [fleet.start([*program, str(number)], "dying") for number in range(5)]
+    for client in clients:
+        client.popen.wait(30)
+
+    assert [-signal.SIGKILL] * 5 == [client.popen.returncode for client in clients]
+    promised = [client.log.read_text(encoding="utf-8").split() for client in clients]
+    names = sorted(name for name, _ in promised)
+    keys = sorted(key for _, key in promised)
+
+    assert names == sorted(row[0] for row in fleet.ask("SELECT name FROM duly_public_schedules"))
+    assert keys == sorted(row[0] for row in fleet.ask("SELECT key FROM duly_delayed"))

@@ -1,0 +1,102 @@
+"""The file fails its dispatchers: they say so, go on trying, and nothing is lost."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from tests.system.campaign import LEASE_SECONDS, Campaign
+from tests.system.checker import violations
+from tests.system.disk import Disk
+from tests.system.fleet import Fleet, pause, wait_until
+
+pytestmark = pytest.mark.timeout(150)
+SIZE_MAX = 100_000
+"""More than a dispatcher tells in a test, less than the log of the file."""
+
+
+@pytest.fixture
+def disk(tmp_path):
+    made = Disk(tmp_path / "disk")
+    if not made.mount():
+        pytest.skip("mounting a file system is not allowed here")
+    yield made
+    made.unmount()
+
+
+@pytest.fixture
+def fleet_on_disk(tmp_path, disk):
+    made = Fleet(tmp_path, disk.folder)
+    yield made
+    made.kill_all()
+
+
+def test_nobody_is_declared_dead_while_another_program_holds_the_lock(fleet):
+    """INV-21: who could not write could not renew; a whole lease of waiting proves nothing."""
+    campaign = Campaign(fleet, "locked")
+    campaign.start()
+    campaign.hold_lock()
+    evidence = campaign.finish()
+
+    assert [] == violations(evidence)
+    assert 0 == evidence.takeovers
+    for dispatcher in campaign.dispatchers:
+        assert dispatcher.count("store-lost") >= 1
+        assert dispatcher.count("store-recovered") >= 1
+
+
+def test_a_full_disk_is_said_and_survived(disk, fleet_on_disk):
+    """D1: whoever is refused is told; whoever was acknowledged has it; firing goes on by itself."""
+    campaign = Campaign(fleet_on_disk, "full")
+    campaign.start()
+    disk.fill()
+    wait_until("they say so", lambda: all(one.count("store-lost") for one in campaign.dispatchers))
+    pause(LEASE_SECONDS / 5)
+    disk.make_room()
+    wait_until(
+        "they recover", lambda: all(one.count("store-recovered") for one in campaign.dispatchers)
+    )
+    evidence = campaign.finish()
+
+    assert [] == violations(evidence)
+    told = [one["problem"] for one in campaign.dispatchers[0].events() if "problem" in one]
+    assert any("disk is full" in problem for problem in told), told
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
+def test_a_file_that_may_not_grow_is_said_and_survived(fleet):
+    """The limit is set on one running dispatcher from outside, and taken back."""
+    campaign = Campaign(fleet, "limited")
+    campaign.start()
+    victim = campaign.dispatchers[0]
+    limits = resource.prlimit(victim.popen.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(victim.popen.pid, resource.RLIMIT_FSIZE, (SIZE_MAX, limits[1]))
+    wait_until("it says so", lambda: victim.count("store-lost"))
+    resource.prlimit(victim.popen.pid, resource.RLIMIT_FSIZE, limits)
+    wait_until("it recovers", lambda: victim.count("store-recovered"))
+    evidence = campaign.finish()
+
+    assert [] == violations(evidence)
+
+
+def test_a_file_that_can_not_be_written_to_is_said_and_survived(disk, fleet_on_disk):
+    """Nobody has it open when it becomes read-only; who comes then waits until it is not."""
+    campaign = Campaign(fleet_on_disk, "readonly")
+    campaign.start()
+    for dispatcher in campaign.dispatchers:
+        dispatcher.terminate()
+    campaign.clients[-1].close_input()
+    runs = len(fleet_on_disk.evidence(fleet_on_disk.clock.now_us()).kept)
+    fleet_on_disk.close_eyes()
+    disk.make_readonly()
+    command = ["duly", "dispatcher", "--json", "--url", fleet_on_disk.url]
+    dispatcher = fleet_on_disk.start(command, "readonly")
+    wait_until("it says so", lambda: dispatcher.count("store-lost"))
+    disk.make_writable()
+    fleet_on_disk.open_eyes()
+    wait_until("firing goes on", lambda: fleet_on_disk.count_runs() > runs)
+
+    (told,) = [one["problem"] for one in dispatcher.events() if "problem" in one]
+
+    assert "can't be written to" in told
