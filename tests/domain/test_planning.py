@@ -335,6 +335,34 @@ class TestDeleting:
             decide_restore(record(), START, None)
 
 
+class TestHeldUnderNewerRules:
+    """Pending was ten past the hour; by the rules in force now it is the full hour."""
+
+    HELD = START + 3 * HOUR + 10 * MINUTE
+
+    def test_resuming_from_now_goes_on_with_the_slot_that_was_held(self):
+        """T3, INV-2: it lies ahead, so it is neither lost nor skipped."""
+        resting = replace(paused(record()), held_for=self.HELD)
+        change = decide_resume(resting, START + HOUR, Missed.SKIP, None)
+
+        assert Pending(START + 3 * HOUR, START + 3 * HOUR) == change.pending
+        assert () == change.settlement.skips
+
+    def test_resuming_by_the_misfire_policy_means_the_instant_of_the_new_rules(self):
+        """T3."""
+        resting = replace(paused(record()), held_for=self.HELD)
+        change = decide_resume(resting, START + HOUR, Missed.MISFIRE, None)
+
+        assert Pending(START + 3 * HOUR, START + 3 * HOUR) == change.pending
+
+    def test_restoring_goes_on_with_the_slot_that_was_held(self):
+        """T3, S3."""
+        gone = replace(deleted(record()), held_for=self.HELD)
+        change = decide_restore(gone, START + HOUR, None)
+
+        assert Pending(START + 3 * HOUR, START + 3 * HOUR) == change.pending
+
+
 class TestSkippingNext:
     @given(records())
     def test_the_one_pending_occurrence_is_skipped_on_record(self, one):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from duly.domain.literals import Lane, Origin, SkipReason
 from duly.domain.misfire import Misfire
+from duly.domain.planning import decide_edit
 from duly.domain.runs import VerdictKind
 from duly.domain.timetable.interval import every
 from duly.testing.manual_clock import START_US
@@ -181,3 +183,23 @@ def test_a_large_backlog_does_not_keep_fresh_work_waiting(rig):
     assert [3600] == rig.instants(fresh)
     assert max(run.fired_at - run.not_before for run in rig.runs(fresh)) <= 1000
     assert 3001 == len(rig.runs())
+
+
+def test_ranges_that_are_not_due_yet_do_not_hide_those_that_are(rig):
+    """F8, M3, P3: a full page of them is passed over, and nobody spins."""
+    crowd = [
+        rig.schedule(f"j{number}", timetable=every("1h"), jitter_us=72 * HOUR)
+        for number in range(120)
+    ]
+    rig.advance(HOUR + SECOND)
+    for one in crowd:
+        # Between its nominal time and its due: what the old timetable owed is owed, and not due.
+        edited = replace(one.definition, timetable=every("2h"))
+        rig.change(one, decide_edit(one, edited, rig.now, None))
+    late = rig.schedule("late", timetable=every("1m"), misfire=Misfire("all"))
+    rig.advance(10 * MINUTE)
+    rig.dispatcher()
+    rig.run("30s")
+
+    assert [] == rig.store.list_owed(late.id)
+    assert 100 < len(rig.store.tables.owed)

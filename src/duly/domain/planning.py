@@ -27,6 +27,8 @@ from duly.domain.timetable.interval import FIRST_INSTANT
 from duly.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from duly.domain.identity import ScheduleId
     from duly.domain.schedules import Definition, Pending, ScheduleRecord
 
@@ -92,14 +94,15 @@ def decide_resume(record: ScheduleRecord, now: int, missed: Missed, reason: str 
         raise Conflict("schedule", record.name, f"is {record.status}", "resume what is paused")
     template = _template(record)
     action = "schedule.resumed"
-    if missed is Missed.MISFIRE and record.held_for is not None:
-        held = template.pending(record.held_for)
+    held_for = _held_for(template, record)
+    if missed is Missed.MISFIRE and held_for is not None:
+        held = template.pending(held_for)
         if now - held.due_at <= record.definition.misfire.grace_us:
             return Change(action=action, status=ScheduleStatus.ACTIVE, pending=held, reason=reason)
         plan = plan_late(template, held, now)
         return _going_on(action, plan.pending, plan.settlement, reason)
-    skips = _skipped(template, record.held_for, now, SkipReason.PAUSED)
-    following = _going_on_from(template, record.held_for, now)
+    skips = _skipped(template, held_for, now, SkipReason.PAUSED)
+    following = _going_on_from(template, held_for, now)
     return _going_on(action, following, Settlement((), skips), reason)
 
 
@@ -132,8 +135,9 @@ def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Chan
             reason=NO_FURTHER,
         )
     template = _template(record)
-    skips = _skipped(template, record.held_for, now, SkipReason.DELETED)
-    following = _going_on_from(template, record.held_for, now)
+    held_for = _held_for(template, record)
+    skips = _skipped(template, held_for, now, SkipReason.DELETED)
+    following = _going_on_from(template, held_for, now)
     if record.status_before is ScheduleStatus.PAUSED and following is not None:
         return Change(
             action="schedule.restored",
@@ -160,15 +164,25 @@ def decide_skip_next(record: ScheduleRecord, reason: str | None) -> Change:
     return _going_on("schedule.skipped-next", following, settlement, reason)
 
 
-def decide_edit(
-    record: ScheduleRecord, definition: Definition, now: int, reason: str | None
+def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as it is
+    record: ScheduleRecord,
+    definition: Definition,
+    now: int,
+    reason: str | None,
+    *,
+    skipped: Collection[int] = (),
 ) -> Change:
-    """Edit: the old definition keeps what it owed up to now, the new one begins after now (S4)."""
+    """Edit: the old definition keeps what it owed up to now, the new one begins after now (S4).
+
+    Occurrences to come that a person has skipped stay skipped, if the new timetable has them too.
+    """
     _refuse_deleted(record, "edit")
     if _same_times(record.definition, definition) and record.status is not ScheduleStatus.ENDED:
         return _edit_keeping_times(record, definition, reason)
     template = Template(record.id, record.version + 1, definition)
     following = template.next_after(max(now, record.last_for or now))
+    while following is not None and following.scheduled_for in skipped:
+        following = template.next_after(following.scheduled_for)
     if following is None:
         problem = "has no occurrence in the future"
         remedy = "give a timetable that has one; to stop the schedule, pause or delete it"
@@ -278,6 +292,14 @@ def _going_on(
         settlement=settlement,
         reason=reason if following else NO_FURTHER,
     )
+
+
+def _held_for(template: Template, record: ScheduleRecord) -> int | None:
+    """Return what is held, where it is by the time-zone rules in force now (T3)."""
+    if record.held_for is None:
+        return None
+    nearest = _nearest(template, record.held_for, record.last_for or FIRST_INSTANT)
+    return None if nearest is None else nearest.scheduled_for
 
 
 def _going_on_from(template: Template, held_for: int | None, now: int) -> Pending | None:

@@ -44,6 +44,8 @@ class CatchUp:
         self._membership = membership
         self._ownership = ownership
         self._ranges: deque[OwedRecord] = deque()
+        self._after: OwedRecord | None = None
+        """The last range of a page that was full: the next look goes on behind it."""
         self._look_at = 0
         self._allowed_us = 0
         """How much of the rate is unused, in microseconds of it; a run costs its share."""
@@ -58,6 +60,7 @@ class CatchUp:
     def forget(self) -> None:
         """Believe nothing about ranges; they are read anew."""
         self._ranges.clear()
+        self._after = None
         self._look_at = 0
 
     def drain(self, *, is_live_due: bool) -> None:
@@ -96,8 +99,13 @@ class CatchUp:
             return
         page = self._around.settings.catch_up_page
         self._look_at = monotonic + self._around.settings.catch_up_every_us
-        self._ranges.extend(self._around.store.load_owed(shards, page))
-        if len(self._ranges) >= page:
+        found = self._around.store.load_owed(shards, page, self._after)
+        self._ranges.extend(found)
+        # A full page is followed by the next, and not by itself: what is not due yet must not hide
+        # what is. At the end it waits, and starts from the beginning.
+        is_full = len(found) >= page
+        self._after = found[-1] if is_full else None
+        if is_full:
             self._look_at = monotonic
 
     def _drain_one(self, record: OwedRecord) -> None:

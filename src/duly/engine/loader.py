@@ -36,8 +36,6 @@ class Loader:
         self._through: dict[int, int] = {}
         """Up to which instant each shard is loaded."""
         self._cursor: ArrivalsCursor | None = None
-        self._limit = around.settings.load_page
-        self._load_from = 0
         self._feed_at = 0
         self._sweep_at = 0
         self._sweep_after: int | None = None
@@ -52,6 +50,9 @@ class Loader:
     def own(self, shards: Collection[int]) -> None:
         """Load shards that are new to us, from the beginning of time."""
         new = set(shards) - self._through.keys()
+        if new and not self._through:
+            # Nothing was read while nothing was ours; loading finds all that is there by now.
+            self._cursor = self._around.store.start_of_arrivals()
         if new:
             self.reload(new)
 
@@ -71,7 +72,7 @@ class Loader:
         start = self._sync.floor_now(monotonic) - self._around.settings.live_grace_us
         for shard in shards:
             self._through[shard] = start
-        self._load_from = self._sweep_at = monotonic
+        self._sweep_at = monotonic
         self._sweep_after = None
 
     def wake(self) -> None:
@@ -122,27 +123,20 @@ class Loader:
         if self._room() < self._around.settings.load_page // 2:
             return monotonic + self._around.settings.feed_idle_us  # not worth a page
         behind = min(self._through.values()) - self._around.settings.horizon_us // 2
-        return max(self._load_from, self._sync.reached_at(behind, monotonic))
+        return self._sync.reached_at(behind, monotonic)
 
     def _load_window(self, monotonic: int) -> None:
         settings = self._around.settings
         after = min(self._through.values())
         shards = tuple(sorted(one for one, through in self._through.items() if through == after))
-        room = self._room()
-        limit = min(self._limit, room)
+        limit = min(settings.load_page, self._room())
         until = self._sync.floor_now(monotonic) + settings.horizon_us
         loaded = self._load(LoadTimers(shards=shards, after=after, until=until, limit=limit))
         for timer in loaded.timers:
-            self._offer(timer)
-        if loaded.through > after:
-            self._limit = settings.load_page
-            for shard in shards:
-                self._through[shard] = loaded.through
-        elif limit < room:
-            self._limit = 2 * limit  # a crowd at one instant: it is read as a whole
-        else:
-            # More than memory holds, at one instant: the sweep takes the rest once it is due.
-            self._load_from = monotonic + settings.horizon_us // 4
+            # A crowd at one instant is taken as a whole: half of it would have to be read again.
+            self._offer(timer, has_room=True)
+        for shard in shards:
+            self._through[shard] = loaded.through
 
     def _read_feed(self, monotonic: int) -> None:
         settings = self._around.settings
@@ -170,13 +164,16 @@ class Loader:
             after=self._sweep_after,
             until=self._sync.floor_now(monotonic) - settings.sweep_behind_us,
             limit=settings.sweep_page,
+            is_whole=False,
         )
         loaded = self._load(order)
-        for timer in loaded.timers:
-            self._around.statistics.swept += self._offer(timer)
-        # A page that was cut short is followed by the next; then it starts from the beginning.
-        self._has_more_overdue = loaded.through < order.until
-        self._sweep_after = loaded.through if self._has_more_overdue else None
+        found = sum(self._offer(timer) for timer in loaded.timers)
+        self._around.statistics.swept += found
+        # A page that was cut short is followed by the next: at once, unless all of it was known
+        # (then what it holds is fired first). At the end it starts from the beginning.
+        is_cut = loaded.through < order.until
+        self._has_more_overdue = is_cut and found > 0
+        self._sweep_after = loaded.through if is_cut else None
         self._sweep_at = monotonic + settings.sweep_every_us
 
     def _load(self, order: LoadTimers) -> LoadedTimers:
@@ -190,12 +187,12 @@ class Loader:
         through = self._through.get(timer.shard)
         return through is not None and timer.due_at <= through and self._offer(timer)
 
-    def _offer(self, timer: Timer) -> bool:
+    def _offer(self, timer: Timer, *, has_room: bool = False) -> bool:
         """Put a timer into memory; False if it is there, is not ours, or there is no room."""
         through = self._through.get(timer.shard)
         if through is None:
             return False
-        if self._room() <= 0:
+        if not has_room and self._room() <= 0:
             # Loading begins there again when there is room; what is overdue the sweep finds.
             self._through[timer.shard] = min(through, timer.due_at - 1)
             return False

@@ -81,9 +81,7 @@ class Retiming:
         if not self._is_walking:
             is_newer = renewal.tzdata < ours and self._again_at is None
             is_again = self._again_at is not None and monotonic >= self._again_at
-            if is_newer and not renewal.tzdata:
-                self._note(alone=True)
-            elif is_newer or is_again:
+            if is_newer or is_again:
                 self._begin(renewal.tzdata)
         if self._is_walking and monotonic >= self._page_at:
             self._page_at = monotonic + self._around.settings.retime_every_us
@@ -213,7 +211,9 @@ class Retiming:
         is_second = self._again_at is not None
         self._note(alone=is_second or len(renewal.dispatchers) <= 1)
         self._is_walking = False
-        self._around.telemetry.emit(event)
+        if self._before or self._moved:
+            # The first walk of a new store has nothing to tell, unless something moved.
+            self._around.telemetry.emit(event)
 
     def _note(self, *, alone: bool) -> None:
         """Tell the fleet; those with older rules stand aside within a lease and a renewal."""

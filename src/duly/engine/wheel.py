@@ -6,6 +6,7 @@ ever be removed; only the last that was heard of a promise is handed out.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SLOT_US = 1000
 """Fine enough that a slot seldom holds anything that is not yet due."""
+CROWD = 64
+"""Of a slot with more entries than this the exact first is not looked for each time."""
 HELD_SPARE = 1000
 """So many outdated entries may stay, and as many as there are true ones; then they are dropped."""
 
@@ -39,7 +42,9 @@ class Wheel:
     """Entries by slot, and a heap of the slots that hold any."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, list[Entry]] = {}
+        self._slots: dict[int, deque[Entry]] = {}
+        self._first: dict[int, int] = {}
+        """The first instant of each slot; of entries that are no longer true, too."""
         self._heap: list[int] = []
         self._newest: dict[bytes, Entry] = {}
         self._held = 0
@@ -62,10 +67,12 @@ class Wheel:
         slot = entry.fire_at // SLOT_US
         entries = self._slots.get(slot)
         if entries is None:
-            self._slots[slot] = [entry]
+            self._slots[slot] = deque((entry,))
+            self._first[slot] = entry.fire_at
             heappush(self._heap, slot)
         else:
             entries.append(entry)
+            self._first[slot] = min(self._first[slot], entry.fire_at)
         return True
 
     def holds(self, entry: Entry) -> bool:
@@ -83,33 +90,40 @@ class Wheel:
 
     def _take_slot(self, slot: int, now: int, limit: int, taken: list[Entry]) -> bool:
         """Take what is due of a slot; say whether that was all of it."""
-        held = self._slots.pop(slot)
-        entries = [entry for entry in held if self.holds(entry)]
-        self._held -= len(held) - len(entries)
-        room = limit - len(taken)
-        due = entries
-        if slot == now // SLOT_US:
-            due = [entry for entry in entries if entry.fire_at <= now]
-        rest = due[room:]
-        if len(due) < len(entries):
-            rest += [entry for entry in entries if entry.fire_at > now]
-        for entry in due[:room]:
-            del self._newest[entry.timer.ref]
-            taken.append(entry)
-        self._held -= len(due[:room])
-        if rest:
-            self._slots[slot] = rest
-            heappush(self._heap, slot)
-        return not rest
+        entries = self._slots.pop(slot)
+        later: deque[Entry] = deque()
+        # A crowd is taken from its front, batch by batch, without looking at the rest of it.
+        while entries and len(taken) < limit:
+            entry = entries.popleft()
+            if not self.holds(entry):
+                self._held -= 1
+            elif entry.fire_at > now:
+                later.append(entry)
+            else:
+                self._held -= 1
+                del self._newest[entry.timer.ref]
+                taken.append(entry)
+        later += entries
+        if not later:
+            del self._first[slot]
+            return True
+        self._slots[slot] = later
+        self._first[slot] = slot * SLOT_US
+        heappush(self._heap, slot)
+        return False
 
     def next_at(self) -> int | None:
-        """Return the instant of the first entry; None when there is none."""
+        """Return the instant of the first entry, in a crowd that or earlier; None when none is."""
         while self._heap:
             slot = self._heap[0]
-            found = [entry.fire_at for entry in self._slots[slot] if self.holds(entry)]
+            entries = self._slots[slot]
+            if len(entries) > CROWD:
+                return self._first[slot]
+            found = [entry.fire_at for entry in entries if self.holds(entry)]
             if found:
                 return min(found)
             self._held -= len(self._slots.pop(heappop(self._heap)))
+            del self._first[slot]
         return None
 
     def drop_shards(self, shards: Collection[int]) -> None:
@@ -122,6 +136,7 @@ class Wheel:
     def clear(self) -> None:
         """Forget everything."""
         self._slots.clear()
+        self._first.clear()
         self._heap.clear()
         self._newest.clear()
         self._held = 0

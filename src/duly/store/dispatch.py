@@ -152,6 +152,8 @@ class LoadTimers:
     """Only what is due later than this; None for everything there is."""
     until: int
     limit: int
+    is_whole: bool = True
+    """Whether an instant is read as a whole, even past the limit; if not, the limit holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,11 @@ class OwedRecord:
     owed: Owed
     shard: int
     created_at: int
+
+    @property
+    def place(self) -> tuple[int, bytes, int]:
+        """Return where it stands among the others: by age."""
+        return (self.created_at, self.owed.schedule_id, self.owed.first_for)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,8 +355,10 @@ class DispatchStore(Protocol):
         """
         ...
 
-    def load_owed(self, shards: Sequence[int], limit: int) -> list[OwedRecord]:
-        """Read ranges of schedules that are active or ended, oldest first."""
+    def load_owed(
+        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
+    ) -> list[OwedRecord]:
+        """Read ranges of schedules that are active or ended, oldest first; on from `after`."""
         ...
 
     def drain_owed(self, command: DrainOwed) -> FireResult:

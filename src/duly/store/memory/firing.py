@@ -34,7 +34,7 @@ DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
 
 
 def load_timers(journal: Journal, command: LoadTimers) -> LoadedTimers:
-    """Read timers in order of due, whole instants only."""
+    """Read timers in order of due."""
     shards = set(command.shards)
     found = sorted(
         (
@@ -47,7 +47,10 @@ def load_timers(journal: Journal, command: LoadTimers) -> LoadedTimers:
         key=lambda timer: (timer.due_at, timer.ref),
     )
     through = command.until
-    if len(found) > command.limit:
+    if len(found) > command.limit and not command.is_whole:
+        through = found[command.limit].due_at - 1
+        found = found[: command.limit]
+    elif len(found) > command.limit:
         through = found[command.limit].due_at
         if found[0].due_at < through:
             # The instant at the cut is incomplete: leave it for the next page.
@@ -156,15 +159,19 @@ def _fire_delayed(journal: Journal, item: FireDelayed, held: set[int]) -> FireRe
     return FireResult.FIRED
 
 
-def load_owed(journal: Journal, shards: Sequence[int], limit: int) -> list[OwedRecord]:
+def load_owed(
+    journal: Journal, shards: Sequence[int], limit: int, after: OwedRecord | None
+) -> list[OwedRecord]:
     """Read ranges of schedules that still run, oldest first."""
     schedules = journal.tables.schedules
     found = [
         row
         for row in journal.tables.owed.values()
-        if row.shard in shards and schedules[row.owed.schedule_id].status in DRAINABLE
+        if row.shard in shards
+        and schedules[row.owed.schedule_id].status in DRAINABLE
+        and (after is None or row.place > after.place)
     ]
-    found.sort(key=lambda row: (row.created_at, row.owed.schedule_id, row.owed.first_for))
+    found.sort(key=lambda row: row.place)
     return found[:limit]
 
 

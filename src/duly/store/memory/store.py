@@ -198,9 +198,11 @@ class MemoryStore:
         """Fire a batch under one fence."""
         return self._write(lambda journal: firing.fire_timers(journal, command))
 
-    def load_owed(self, shards: Sequence[int], limit: int) -> list[port.OwedRecord]:
+    def load_owed(
+        self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
+    ) -> list[port.OwedRecord]:
         """Read ranges that are owed, oldest first."""
-        return self._read(lambda journal: firing.load_owed(journal, shards, limit))
+        return self._read(lambda journal: firing.load_owed(journal, shards, limit, after))
 
     def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
         """Settle a part of a range."""

@@ -48,13 +48,16 @@ BEFORE_ALL_TIME = -(1 << 63)
 
 
 def load_timers(look: Look, command: LoadTimers) -> LoadedTimers:
-    """Read timers in order of due, whole instants only."""
+    """Read timers in order of due."""
     found = _in_order(look, command)
     timers = list(islice(found, command.limit + 1))
     through = command.until
     if len(timers) > command.limit:
         cut = timers[-1][0]
-        if timers[0][0] < cut:
+        if not command.is_whole:
+            through = cut - 1
+            timers.pop()
+        elif timers[0][0] < cut:
             # The instant at the cut is incomplete: leave it for the next page.
             through = cut - 1
             timers = [row for row in timers if row[0] < cut]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 LOAD_OWED = """
 SELECT o.schedule_id, o.first_for, o.last_for, o.definition_number, o.shard, o.created_at
 FROM duly_owed o JOIN duly_schedules s ON s.id = o.schedule_id
-WHERE o.shard = ? AND s.status IN ('active', 'ended')
+WHERE o.shard = ? AND (o.created_at, o.schedule_id, o.first_for) > (?, ?, ?)
+    AND s.status IN ('active', 'ended')
 ORDER BY o.created_at, o.schedule_id, o.first_for"""
 READ_OWED = f"{rows.OWED} WHERE schedule_id = ? AND first_for = ?"
 DELETE_OWED = "DELETE FROM duly_owed WHERE schedule_id = ? AND first_for = ?"
@@ -31,15 +32,20 @@ NOTE_RUNS = """
 UPDATE duly_schedule_state SET last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
 WHERE schedule_id = ?"""
 
+BEFORE_ALL = (-(1 << 63), b"", 0)
 DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
 
 
-def load_owed(look: Look, shards: Sequence[int], limit: int) -> list[OwedRecord]:
+def load_owed(
+    look: Look, shards: Sequence[int], limit: int, after: OwedRecord | None
+) -> list[OwedRecord]:
     """Read ranges of schedules that still run, oldest first."""
+    place = BEFORE_ALL if after is None else after.place
     streams = [
-        map(rows.owed_record, look.connection.execute(LOAD_OWED, (shard,))) for shard in shards
+        map(rows.owed_record, look.connection.execute(LOAD_OWED, (shard, *place)))
+        for shard in shards
     ]
-    return list(islice(merge(*streams, key=_age), limit))
+    return list(islice(merge(*streams, key=lambda record: record.place), limit))
 
 
 def drain_owed(work: Work, command: DrainOwed) -> FireResult:
@@ -73,10 +79,6 @@ def drain_owed(work: Work, command: DrainOwed) -> FireResult:
         left = (*ends, rest.definition_number, record.shard, record.created_at)
         work.connection.execute(INSERT_OWED, left)
     return FireResult.FIRED
-
-
-def _age(record: OwedRecord) -> tuple[int, bytes, int]:
-    return (record.created_at, record.owed.schedule_id, record.owed.first_for)
 
 
 def _noted(ground: Ground) -> tuple[object, ...]:

@@ -187,10 +187,12 @@ class SqliteStore:
         with self._connections.write() as work:
             return firing.fire_timers(work, command)
 
-    def load_owed(self, shards: Sequence[int], limit: int) -> list[port.OwedRecord]:
+    def load_owed(
+        self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
+    ) -> list[port.OwedRecord]:
         """Read ranges of schedules that still run, oldest first."""
         with self._connections.read() as look:
-            return owed.load_owed(look, shards, limit)
+            return owed.load_owed(look, shards, limit, after)
 
     def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
         """Apply a settlement of a range under the catch-up lease."""
