@@ -7,10 +7,10 @@ carries a `now`; the store reads its own clock inside the transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from duly.domain.audit import Actor
@@ -130,10 +130,14 @@ class CancelDelayed:
     actor: Actor
 
 
+Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
+"""Values for a statement of the caller's: in order, or by name."""
+
+
 class Transaction(Protocol):
     """A connection that Duly lends, for the caller's own tables beside ours (D3)."""
 
-    def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Run one statement of the caller's; the whole commits with ours, or nothing does."""
         ...
 
@@ -166,11 +170,13 @@ class PlanningStore(Protocol):
     def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
         """Make runs at once (run and queue row) or later (pending row, timer, arrival if near).
 
-        All or none. A known id is the same request again and returns what it has become. With
+        All or none. A known id is the same request again and returns what it has become; with
+        another tenant, call or (while it is pending) fingerprint it raises Conflict. With
         `replaces`, what is pending under the key ends (outcome replaced) in the same transaction.
         Without it, a pending key with the same fingerprint is the same request, and with another
         one it raises Conflict. An instant in the past raises UsageError, unless `is_late_ok`. A run
-        of a deleted schedule raises Conflict (S3).
+        of a deleted schedule raises Conflict (S3). What a person orders, and not a program through
+        the library, leaves one audit entry `runs.added` for the whole command (A2).
         """
         ...
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.domain.identity import identity_text
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.literals import Origin, ScheduleStatus, SkipReason
 from duly.domain.settling import Skip, Template, count_between
 from duly.errors import Conflict, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
     from duly.store.planning import (
+        AddedRun,
+        AddRuns,
         CancelDelayed,
         ChangeSchedule,
         CreateSchedule,
         MoveDelayed,
         NewRun,
     )
+
+LIBRARY = "library"
+"""The way by which programs' own orders come in."""
+IDS_MAX = 10
+"""How many ids an audit entry names."""
 
 
 class FiredOrClosed(Protocol):
@@ -35,6 +44,30 @@ class FiredOrClosed(Protocol):
     def fired_at(self) -> int | None:
         """Return when it became visible to workers; None if it never did."""
         ...
+
+
+class Requested(Protocol):
+    """What was asked for once, as far as the same request again looks at it."""
+
+    @property
+    def tenant(self) -> str:
+        """Return whose it is."""
+        ...
+
+    @property
+    def call(self) -> Call:
+        """Return what is to be run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AddedByHand:
+    """An audit entry about runs that a person has added: its subject, and what was added."""
+
+    tenant: str
+    subject: str
+    subject_id: RunId
+    after: dict[str, Any]
 
 
 def is_outdated(command: ChangeSchedule, record: ScheduleRecord, now: int) -> bool:
@@ -113,6 +146,46 @@ def due_of(order: NewRun | MoveDelayed, now: int) -> int | None:
         remedy = 'give a later time, or past="run" to run it at once'
         raise UsageError("at", moment, "is in the past", remedy)
     return due_at
+
+
+def is_current(renewed_at: int, expires_at: int, now: int) -> bool:
+    """Say whether a membership holds at an instant: until it expires, and no longer than it lasts.
+
+    One that was renewed further ahead than it lasts comes from a clock that ran ahead and was put
+    right since: its owner may be long gone, and nobody waits for that clock's time to come.
+    """
+    ttl_us = expires_at - renewed_at
+    return now < expires_at and renewed_at - now <= ttl_us
+
+
+def refuse_another_request(new: NewRun, known: Requested, fingerprint: str = "") -> None:
+    """Refuse an id under which something else was asked for; the same again is no conflict."""
+    is_same = (known.tenant, known.call) == (new.tenant, new.call)
+    if fingerprint and new.fingerprint:
+        is_same = is_same and fingerprint == new.fingerprint
+    if not is_same:
+        remedy = "give every request an id of its own"
+        raise Conflict("id", identity_text(new.id), "is that of another request", remedy)
+
+
+def added_by_hand(command: AddRuns, added: Sequence[AddedRun]) -> AddedByHand | None:
+    """Return what the audit trail tells about runs that a person has added (A2).
+
+    None for a program's own, whose record they are themselves, for what was there already, and for
+    triggers, which are on the trail as such.
+    """
+    if command.actor.source == LIBRARY:
+        return None
+    made = [
+        new
+        for new, one in zip(command.runs, added, strict=True)
+        if one.is_new and new.origin is not Origin.MANUAL
+    ]
+    if not made:
+        return None
+    ids = [identity_text(new.id) for new in made]
+    after = {"count": len(made), "ids": ids[:IDS_MAX]}
+    return AddedByHand(made[0].tenant, made[0].key or ids[0], made[0].id, after)
 
 
 def key_taken(key: str) -> Conflict:

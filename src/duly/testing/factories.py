@@ -40,6 +40,8 @@ DAY_US = 24 * HOUR_US
 
 ADA = Actor("ada", "test", "because")
 """Who gives orders in tests."""
+PROGRAM = replace(ADA, source="library")
+"""A program of hers: what it enqueues is not on the audit trail."""
 
 
 def definition(**parts: Any) -> Definition:
@@ -128,7 +130,7 @@ def new_run(due_at: int | None, text: str = "reminder", **parts: Any) -> NewRun:
 
 def add_runs(*runs: NewRun) -> AddRuns:
     """Return the order to make runs."""
-    return AddRuns(runs=runs, actor=ADA)
+    return AddRuns(runs=runs, actor=PROGRAM)
 
 
 def move(target: str | RunId, due_at: int | None, **parts: Any) -> MoveDelayed:

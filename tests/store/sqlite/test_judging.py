@@ -87,6 +87,39 @@ def test_a_write_that_found_the_file_locked_puts_judging_off(store, other, path,
     assert store.renew(Renew(member=owner)).is_alive
 
 
+def test_judging_that_a_clock_ahead_put_off_is_not_put_off_once_it_is_right(store, other, clock):
+    """INV-21: nobody waits an hour because somebody's clock was an hour ahead."""
+    began = clock.now_us()
+    clock.set(began + 3600 * SECOND_US)
+    hold_lock(other, clock, SECOND_US)
+    clock.set(began)
+    owner, rival = steps.join(store), steps.join(other)
+    store.acquire_leases(owner, [KEY])
+    clock.advance(TTL_US - 1)
+    other.renew(Renew(member=rival))
+    clock.advance(1)
+
+    assert [rival] == [member.id for member in other.status().members]
+    assert (rival,) == other.renew(Renew(member=rival)).dispatchers
+    assert 1 == len(other.acquire_leases(rival, [KEY]))
+
+
+def test_judging_is_put_off_again_after_a_clock_that_ran_ahead(store, other, clock):
+    """INV-21: what that clock has written does not stand in the way."""
+    began = clock.now_us()
+    clock.set(began + 3600 * SECOND_US)
+    hold_lock(other, clock, SECOND_US)
+    clock.set(began)
+    owner, rival = steps.join(store), steps.join(other)
+    store.acquire_leases(owner, [KEY])
+    clock.advance(TTL_US - 1)
+    other.renew(Renew(member=rival))
+    hold_lock(other, clock, SECOND_US)
+
+    assert [] == other.acquire_leases(rival, [KEY])
+    assert store.renew(Renew(member=owner)).is_alive
+
+
 def test_who_was_found_dead_stays_dead_though_judging_is_put_off(store, other, clock):
     """INV-4: a verdict is for ever."""
     owner = steps.join(store)

@@ -50,6 +50,7 @@ HOT = {
     "old outcomes": retention.OLD_OUTCOMES,
     "old skips": retention.OLD_SKIPS,
     "old schedules": retention.OLD_SCHEDULES,
+    "oldest arrivals": retention.OLDEST_ARRIVALS,
     "surplus runs": retention.SURPLUS_RUNS,
 }
 WALKED = (

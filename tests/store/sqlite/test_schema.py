@@ -135,6 +135,29 @@ def test_a_post_migration_can_wait(store, path, clock):
     newer.close()
 
 
+def test_a_post_migration_is_refused_before_the_pre_that_it_builds_on(store, path, clock):
+    """D5: in order, whichever phase is asked for."""
+    cleaned = make_migration(3, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
+    newer = SqliteStore(path, clock, settings=knowing(SECOND, cleaned))
+
+    with pytest.raises(SchemaMismatch, match=r"lacks 0002_pre_colour, .*; run `duly db migrate"):
+        newer.migrate(phase="post")
+    assert [1] == [one.number for one in newer.schema_status().applied]
+    newer.migrate(phase="pre")
+    assert [3] == [one.number for one in newer.migrate(phase="post")]
+    newer.close()
+
+
+def test_a_file_that_is_too_new_is_not_said_to_be_migrated(store, path, clock):
+    """INV-25."""
+    newer = SqliteStore(path, clock, settings=knowing(BREAKING))
+    newer.migrate()
+
+    with pytest.raises(SchemaMismatch, match=r"a newer schema .*; bring the newer program"):
+        store.migrate()
+    newer.close()
+
+
 def test_a_migration_that_fails_leaves_nothing(store, path, clock):
     broken = make_migration(2, "pre", "broken", "CREATE TABLE duly_x (y); SELECT nonsense FROM y;")
     newer = SqliteStore(path, clock, settings=knowing(broken))

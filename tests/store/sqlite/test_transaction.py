@@ -79,6 +79,10 @@ def test_the_callers_rows_go_with_ours(orders):
         "ALTER TABLE duly_runs ADD COLUMN mine TEXT",
         "CREATE TABLE duly_mine (x)",
         "CREATE VIEW duly_public_mine AS SELECT * FROM duly_audit",
+        "WITH duly_public_mine AS (SELECT action FROM duly_audit) SELECT * FROM duly_public_mine",
+        "WITH duly_public_runs AS (SELECT action FROM duly_audit) SELECT * FROM duly_public_runs",
+        "WITH duly_public_runs AS (SELECT arguments FROM duly_runs) SELECT * FROM duly_public_runs",
+        "WITH duly_public_mine AS (SELECT 1 FROM duly_audit) SELECT * FROM duly_public_mine",
         "CREATE INDEX mine ON duly_runs (task)",
         "CREATE TRIGGER mine AFTER INSERT ON duly_runs BEGIN SELECT 1; END",
         "UPDATE sqlite_sequence SET seq = 0",
@@ -130,9 +134,47 @@ def test_the_views_may_be_read(orders, clock):
     assert [("report", "queued")] == runs
 
 
+def test_the_whole_of_every_view_may_be_read(orders, path):
+    """What the authorizer lets through is what the views show."""
+    other = apsw.Connection(str(path))
+    listed = other.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall()
+    other.close()
+    with orders.transaction(SECOND_US) as lent:
+        for (name,) in listed:
+            assert [] == lent.execute(f"SELECT * FROM {name}")  # noqa: S608 - a name of ours
+            assert [(0,)] == lent.execute(f"SELECT count(*) FROM {name}")  # noqa: S608
+            assert [] == lent.execute(f"SELECT task FROM {name.upper()}")  # noqa: S608
+
+    assert {"duly_public_schedules", "duly_public_runs"} == {name for (name,) in listed}
+
+
+def test_parameters_may_be_given_by_name(orders):
+    with orders.transaction(SECOND_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES (:what)", {"what": "tea"})
+
+        assert [("tea",)] == lent.execute("SELECT what FROM orders WHERE what = $w", {"w": "tea"})
+
+
+@pytest.mark.parametrize("parameters", ["tea", b"tea"])
+def test_one_text_is_no_list_of_parameters(orders, parameters):
+    """It would be taken apart into its letters."""
+    with (
+        orders.transaction(SECOND_US) as lent,
+        pytest.raises(UsageError, match=r"parameters: .* no list of values; give a tuple"),
+    ):
+        lent.execute("SELECT ?, ?, ?", parameters)
+
+
 @pytest.mark.parametrize(
     ("sql", "parameters"),
     [
+        ("SELECT 'a\0b'", ()),
+        ("SELECT '\ud800'", ()),
+        ("SELECT ?", ("\ud800",)),
+        ("SELECT ?", (2**63,)),
+        ("SELECT ?", 7),
+        ("SELECT :what", {"other": 1}),
+        ("SELECT zeroblob(3000000000)", ()),
         ("SELECT nonsense", ()),
         ("SELEKT 1", ()),
         ("SELECT ?", ()),
@@ -180,9 +222,21 @@ def test_an_order_that_forgets_the_transaction_is_told_so(orders):
     """It would wait for itself."""
     with (
         orders.transaction(SECOND_US),
-        pytest.raises(UsageError, match="this thread is in a transaction; pass"),
+        pytest.raises(
+            UsageError, match=r"connection: .* this thread is in a transaction; pass connection=tx"
+        ),
     ):
         steps.create(orders)
+
+
+def test_a_transaction_inside_another_is_told_so(orders):
+    """There is one writer: the inner would wait for the outer."""
+    with (
+        orders.transaction(SECOND_US),
+        pytest.raises(UsageError, match=r"transaction: .* inside another one; go on with the one"),
+        orders.transaction(SECOND_US),
+    ):
+        pass
 
 
 def test_another_thread_waits_and_then_goes_on(path, clock):

@@ -9,12 +9,15 @@ from duly.domain.audit import delayed_facts
 from duly.domain.identity import RunId, identity_text
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.runs import DelayedRecord
+from duly.store.memory.reading import get_run
 from duly.store.memory.tables import Journal, Outcome, RunRow
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
 from duly.store.rulings import (
+    added_by_hand,
     due_of,
     key_taken,
     no_longer_pending,
+    refuse_another_request,
     refuse_deleted,
     unknown_delayed,
     unknown_schedule,
@@ -26,7 +29,18 @@ if TYPE_CHECKING:
 
 def add_runs(journal: Journal, command: AddRuns, as_of: int) -> list[AddedRun]:
     """Make runs, all or none; instants are meant as of when the caller asked."""
-    return [_add_run(journal, run, command.actor, as_of) for run in command.runs]
+    added = [_add_run(journal, run, command.actor, as_of) for run in command.runs]
+    entry = added_by_hand(command, added)
+    if entry is not None:
+        journal.record(
+            command.actor,
+            "runs.added",
+            entry.tenant,
+            subject=entry.subject,
+            subject_id=entry.subject_id,
+            after=entry.after,
+        )
+    return added
 
 
 def _add_run(journal: Journal, new: NewRun, actor: Actor, as_of: int) -> AddedRun:
@@ -64,11 +78,15 @@ def _add_run(journal: Journal, new: NewRun, actor: Actor, as_of: int) -> AddedRu
 
 def _known(journal: Journal, new: NewRun) -> AddedRun | None:
     """Return what a request that was made before has become."""
-    if new.id in journal.tables.delayed:
-        return AddedRun(new.id, journal.tables.delayed[new.id].due_at, is_new=False)
-    if new.id in journal.tables.runs:
-        return AddedRun(new.id, journal.tables.runs[new.id].not_before, is_new=False)
-    return None
+    pending = journal.tables.delayed.get(new.id)
+    if pending is not None:
+        refuse_another_request(new, pending, pending.fingerprint)
+        return AddedRun(new.id, pending.due_at, is_new=False)
+    run = get_run(journal, new.id)
+    if run is None:
+        return None
+    refuse_another_request(new, run)
+    return AddedRun(new.id, run.not_before, is_new=False)
 
 
 def _insert_delayed(journal: Journal, delayed: DelayedRecord) -> None:

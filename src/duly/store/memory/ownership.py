@@ -18,6 +18,7 @@ from duly.store.dispatch import (
     Renew,
     Renewal,
 )
+from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,9 @@ def join(journal: Journal, command: Join) -> MemberId:
 def is_alive(journal: Journal, member: MemberId | None) -> bool:
     """Say whether a membership holds, by the store's clock."""
     row = None if member is None else journal.tables.members.get(member)
-    return row is not None and row.is_alive and row.expires_at > journal.now
+    if row is None or not row.is_alive:
+        return False
+    return is_current(row.renewed_at, row.expires_at, journal.now)
 
 
 def renew(journal: Journal, command: Renew) -> Renewal:

@@ -68,7 +68,10 @@ def _prune_skips(journal: Journal, command: Prune) -> int:
     if kept_us is None:
         return 0
     rows = sorted(journal.tables.skips.items(), key=lambda item: (item[1].at, item[0]))
-    doomed = [(key, row) for key, row in rows if journal.now - row.at > kept_us][: command.limit]
+    # One that was ordered long ago may speak of an occurrence that is still to come.
+    doomed = [(key, row) for key, row in rows if journal.now - max(row.at, row.last_for) > kept_us][
+        : command.limit
+    ]
     for key, row in doomed:
         journal.remove(journal.tables.skips, key)
         _remember(journal, row.schedule_id, row.last_for)
@@ -78,8 +81,9 @@ def _prune_skips(journal: Journal, command: Prune) -> int:
 def _remember(journal: Journal, schedule_id: ScheduleId, scheduled_for: int) -> None:
     """Note that up to here an occurrence without a trace is unknown, and not missing (D6)."""
     record = journal.tables.schedules.get(schedule_id)
-    if record is not None and (record.pruned_through or scheduled_for) <= scheduled_for:
-        changed = replace(record, pruned_through=scheduled_for)
+    through = min(scheduled_for, journal.now)
+    if record is not None and (record.pruned_through or through) <= through:
+        changed = replace(record, pruned_through=through)
         journal.put(journal.tables.schedules, schedule_id, changed)
 
 
@@ -123,11 +127,9 @@ def _prune_members(journal: Journal, command: Prune) -> int:
 
 def _prune_arrivals(journal: Journal, command: Prune) -> int:
     arrivals = journal.tables.arrivals
-    doomed = [
-        number
-        for number, arrival in sorted(arrivals.items())
-        if journal.now - arrival.at > ARRIVALS_KEPT_US
-    ][: command.limit]
+    oldest = sorted(arrivals)[: command.limit]
+    is_old = [journal.now - arrivals[number].at > ARRIVALS_KEPT_US for number in oldest]
+    doomed = oldest[: (*is_old, False).index(False)]
     for number in doomed:
         journal.remove(arrivals, number)
     return len(doomed)

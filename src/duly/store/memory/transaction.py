@@ -12,9 +12,10 @@ from duly.errors import StoreUnavailable, UsageError
 from duly.store.memory.tables import Journal, Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from duly.clock import Clock
+    from duly.store.planning import Parameters
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class MemoryTransaction:
         self._reserved: list[int] = []
         self.is_open = True
 
-    def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Refuse: there are no tables of the caller's in memory."""
         remedy = "use a sqlite:/// store to keep your own tables beside Duly's"
         raise UsageError("sql", sql, "can't be run on the memory store", remedy)

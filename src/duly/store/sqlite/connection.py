@@ -152,6 +152,9 @@ class Connections:
     @contextmanager
     def lend(self) -> Iterator[apsw.Connection]:
         """Keep other threads of this object from writing, and open a connection to be lent."""
+        if self._holder == threading.get_ident():
+            remedy = "go on with the one that is open, or leave it first"
+            raise UsageError("transaction", None, "is begun inside another one", remedy)
         with self.failures(), self._locked():
             connection = self._open()
             self._holder = threading.get_ident()
@@ -164,8 +167,9 @@ class Connections:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         if self._holder == threading.get_ident():
-            remedy = "pass the transaction along, or leave it first"
-            raise UsageError("within", None, "is missing: this thread is in a transaction", remedy)
+            remedy = "pass connection=tx, or leave the transaction first"
+            problem = "is missing: this thread is in a transaction"
+            raise UsageError("connection", None, problem, remedy)
         if not self._lock.acquire(timeout=self.settings.busy_timeout_us / SECOND_US):
             self._has_waited = True
             problem = "is kept busy by another thread of this program"

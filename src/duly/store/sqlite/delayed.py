@@ -11,9 +11,11 @@ from duly.domain.literals import Origin, RunState
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
 from duly.store.rulings import (
+    added_by_hand,
     due_of,
     key_taken,
     no_longer_pending,
+    refuse_another_request,
     refuse_deleted,
     unknown_delayed,
     unknown_schedule,
@@ -35,7 +37,6 @@ RUN_BY_ID = f"{rows.RUN} WHERE r.id = ?"
 NEWEST_RUN_BY_KEY = f"""{rows.RUN} WHERE r.tenant = ? AND r.key = ?
 ORDER BY r.created_at DESC, r.id DESC LIMIT 1"""
 STATUS_OF_SCHEDULE = "SELECT name, status FROM duly_schedules WHERE id = ?"
-DUE_OF_RUN = "SELECT not_before FROM duly_runs WHERE id = ?"
 INSERT_DELAYED = """
 INSERT INTO duly_delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
     schedule_id, definition_number, shard, due_at, generation, fingerprint, created_at)
@@ -58,7 +59,14 @@ INSERT INTO duly_outcomes (run_id, state, reason, finished_at) VALUES (?, ?, ?, 
 
 def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     """Make runs, all or none."""
-    return [_add_run(work, run, command.actor) for run in command.runs]
+    added = [_add_run(work, run, command.actor) for run in command.runs]
+    entry = added_by_hand(command, added)
+    if entry is not None:
+        subject = Subject(
+            name=entry.subject, tenant=entry.tenant, id=entry.subject_id, after=entry.after
+        )
+        work.record(command.actor, "runs.added", subject)
+    return added
 
 
 def move_delayed(work: Work, command: MoveDelayed) -> DelayedRecord:
@@ -136,9 +144,13 @@ def _known(connection: apsw.Connection, new: NewRun) -> AddedRun | None:
     """Return what a request that was made before has become."""
     pending = read_delayed(connection, new.id)
     if pending is not None:
+        refuse_another_request(new, pending, pending.fingerprint)
         return AddedRun(new.id, pending.due_at, is_new=False)
-    row = connection.execute(DUE_OF_RUN, (new.id,)).fetchone()
-    return None if row is None else AddedRun(new.id, row[0], is_new=False)
+    run = read_run(connection, new.id)
+    if run is None:
+        return None
+    refuse_another_request(new, run)
+    return AddedRun(new.id, run.not_before, is_new=False)
 
 
 def _refuse_deleted(work: Work, schedule_id: ScheduleId) -> None:

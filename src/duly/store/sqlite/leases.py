@@ -1,7 +1,9 @@
 """Members and leases: who is alive, who owns which lane of which shard, and the fence.
 
 A membership ends by expiry on the store's clock, by leaving, or by being declared dead; once it has
-been found ended it stays so, whatever the clock does. Nobody is judged before `judge_after`.
+been found ended it stays so, whatever the clock does. A clock that ran ahead and was put right
+leaves memberships that seem to last for long: those are over too. Nobody is judged before
+`judge_after`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane
 from duly.store.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
-from duly.store.sqlite.rows import one
+from duly.store.rulings import is_current
+from duly.store.sqlite.rows import IS_ALIVE, one
 from duly.store.sqlite.work import SYSTEM, Subject
 
 if TYPE_CHECKING:
@@ -22,15 +25,16 @@ INSERT_MEMBER = """
 INSERT INTO duly_members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
     is_holding, tzdata, wake_address)
 VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?) RETURNING id"""
-READ_MEMBERSHIP = "SELECT expires_at FROM duly_members WHERE id = ? AND ended_at IS NULL"
+READ_MEMBERSHIP = """
+SELECT renewed_at, expires_at FROM duly_members WHERE id = ? AND ended_at IS NULL"""
 RENEW_MEMBER = """
 UPDATE duly_members SET renewed_at = ?, expires_at = ?, skew_us = ?, is_holding = ? WHERE id = ?"""
 END_MEMBER = "UPDATE duly_members SET ended_at = ? WHERE id = ? AND ended_at IS NULL"
 READ_FLEET = "SELECT incarnation, tzdata FROM duly_cluster"
-LIST_DISPATCHERS = """
+LIST_DISPATCHERS = f"""
 SELECT id FROM duly_members
-WHERE kind = 'dispatcher' AND ended_at IS NULL AND is_holding = 0 AND (expires_at > ?1 OR ?1 < ?2)
-ORDER BY id"""
+WHERE kind = 'dispatcher' AND is_holding = 0 AND {IS_ALIVE}
+ORDER BY id"""  # noqa: S608 - a condition of ours
 LIST_OWNED = "SELECT shard, lane, epoch FROM duly_leases WHERE owner = ? ORDER BY shard, lane"
 FREE_ALL = "UPDATE duly_leases SET owner = NULL WHERE owner = ?"
 READ_LEASE = "SELECT epoch, owner FROM duly_leases WHERE shard = ? AND lane = ?"
@@ -63,7 +67,8 @@ def is_alive(work: Work, member: MemberId) -> bool:
     row = work.connection.execute(READ_MEMBERSHIP, (member,)).fetchone()
     if row is None:
         return False
-    if row[0] > work.now or work.now < work.judge_after:
+    renewed_at, expires_at = row
+    if work.now < work.judge_after or is_current(renewed_at, expires_at, work.now):
         return True
     work.connection.execute(END_MEMBER, (work.now, member))
     return False

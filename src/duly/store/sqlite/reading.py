@@ -12,6 +12,7 @@ from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, Sto
 from duly.store.sqlite import rows
 from duly.store.sqlite.planning import BY_NAME, read_schedule
 from duly.store.sqlite.shard_lists import shard_list
+from duly.store.sqlite.work import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ NEXT_SCHEDULE = "SELECT min(next_due) FROM duly_schedule_state WHERE shard = ? A
 NEXT_DELAYED = "SELECT min(due_at) FROM duly_timers WHERE shard = ? AND due_at > ?"
 READ_STORE = "SELECT shards, tzdata, incarnation, judge_after FROM duly_cluster"
 LIST_MEMBERS = f"""{rows.MEMBER}
-WHERE ended_at IS NULL AND (expires_at > ?1 OR ?1 < ?2) ORDER BY id"""
+WHERE {rows.IS_ALIVE} ORDER BY id"""
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
 
 
@@ -191,7 +192,7 @@ def status(look: Look) -> StoreStatus:
     overdue, oldest = rows.one(connection, OVERDUE, (shard_list(range(shards)), now))
     queues = rows.pairs(connection, COUNT_QUEUES)
     counts = {one: tallies[one] for one in ScheduleStatus if tallies[one]}
-    members = connection.execute(LIST_MEMBERS, (now, judge_after))
+    members = connection.execute(LIST_MEMBERS, (now, counted(judge_after, now)))
     return StoreStatus(
         now=now,
         schedules=counts,

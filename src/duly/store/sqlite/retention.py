@@ -6,13 +6,14 @@ writer waits while one prunes.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
 from duly.store.planning import NEAR_US
 from duly.store.sqlite.leases import held_shards
-from duly.store.sqlite.rows import one
+from duly.store.sqlite.rows import Row, one
 
 if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
@@ -34,8 +35,10 @@ WHERE r.schedule_id = ? ORDER BY r.id DESC LIMIT ? OFFSET ?"""
 # An outcome goes with its run and nothing goes without one: an open run is never removed.
 DELETE_OUTCOME = "DELETE FROM duly_outcomes WHERE run_id = ?"
 DELETE_RUN = "DELETE FROM duly_runs WHERE id = ? RETURNING schedule_id, scheduled_for, origin"
+# One that was ordered long ago may speak of an occurrence that is still to come.
 OLD_SKIPS = """
-SELECT schedule_id, first_for, last_for FROM duly_skips WHERE at < ? ORDER BY at LIMIT ?"""
+SELECT schedule_id, first_for, last_for FROM duly_skips
+WHERE at < ?1 AND last_for < ?1 ORDER BY at LIMIT ?2"""
 DELETE_SKIP = "DELETE FROM duly_skips WHERE schedule_id = ? AND first_for = ?"
 REMEMBER = """
 UPDATE duly_schedule_state SET pruned_through = ?2
@@ -58,10 +61,9 @@ DELETE FROM duly_members WHERE id IN (
     WHERE expires_at < ? AND id NOT IN (SELECT owner FROM duly_leases WHERE owner IS NOT NULL)
     ORDER BY id LIMIT ?)
 RETURNING id"""
-DELETE_ARRIVALS = """
-DELETE FROM duly_arrivals WHERE number IN (
-    SELECT number FROM duly_arrivals WHERE at < ? ORDER BY number LIMIT ?)
-RETURNING number"""
+# Numbers grow with time: who walks by number can stop at the first that is young.
+OLDEST_ARRIVALS = "SELECT number, at FROM duly_arrivals WHERE number > 0 ORDER BY number LIMIT ?"
+DELETE_ARRIVAL = "DELETE FROM duly_arrivals WHERE number = ?"
 
 
 def prune(work: Work, command: Prune) -> Pruned:
@@ -73,8 +75,8 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.OUTCOMES], has_more = _prune_runs(work, command)
     counts[PruneKind.SKIPS] = _prune_skips(work, command)
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
-    counts[PruneKind.MEMBERS] = _prune_old(work, DELETE_MEMBERS, command.limit)
-    counts[PruneKind.ARRIVALS] = _prune_old(work, DELETE_ARRIVALS, command.limit)
+    counts[PruneKind.MEMBERS] = _prune_members(work, command)
+    counts[PruneKind.ARRIVALS] = _prune_arrivals(work, command)
     has_more = has_more or any(count >= command.limit for count in counts.values())
     return Pruned(counts, has_more=has_more)
 
@@ -88,9 +90,9 @@ def _prune_runs(work: Work, command: Prune) -> tuple[int, bool]:
     has_more = _find_surplus(work, command, doomed)
     keys = [(run_id,) for run_id in doomed]
     work.connection.executemany(DELETE_OUTCOME, keys)
-    removed = work.connection.executemany(DELETE_RUN, keys).fetchall()
+    removed: list[Row] = work.connection.executemany(DELETE_RUN, keys).fetchall()
     occurrences = [
-        (schedule_id, scheduled_for)
+        (schedule_id, min(scheduled_for, work.now))
         for schedule_id, scheduled_for, origin in removed
         if schedule_id is not None and origin in ("schedule", "catch-up", "backfill")
     ]
@@ -140,5 +142,15 @@ def _prune_schedules(work: Work, command: Prune) -> int:
     return len(doomed)
 
 
-def _prune_old(work: Work, statement: str, limit: int) -> int:
-    return len(work.connection.execute(statement, (work.now - ARRIVALS_KEPT_US, limit)).fetchall())
+def _prune_members(work: Work, command: Prune) -> int:
+    bindings = (work.now - ARRIVALS_KEPT_US, command.limit)
+    return len(work.connection.execute(DELETE_MEMBERS, bindings).fetchall())
+
+
+def _prune_arrivals(work: Work, command: Prune) -> int:
+    young_from = work.now - ARRIVALS_KEPT_US
+    oldest = work.connection.execute(OLDEST_ARRIVALS, (command.limit,))
+    doomed = [(number,) for number, _ in takewhile(lambda row: row[1] < young_from, oldest)]
+    oldest.close()
+    work.connection.executemany(DELETE_ARRIVAL, doomed)
+    return len(doomed)

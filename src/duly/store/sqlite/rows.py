@@ -75,6 +75,10 @@ SELECT id, kind, host, process, ended_at, started_at, renewed_at, expires_at, sk
     tzdata
 FROM duly_members"""
 
+# At ?1, judged from ?2 on: as `rulings.is_current` says it.
+IS_ALIVE = """ended_at IS NULL
+    AND (?1 < ?2 OR (?1 < expires_at AND renewed_at - ?1 <= expires_at - renewed_at))"""
+
 LEASE = "SELECT shard, lane, epoch, owner, acquired_at FROM duly_leases"
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _FILE_NAME = re.compile(r"(\d{4})_(pre|post)_(\w+)\.sql")
 _COMPATIBLE = re.compile(r"^-- compatible-with: (\d+)$", re.MULTILINE)
 
+TOO_NEW = "has a newer schema than this program can use"
+
 HAS_SCHEMA = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'duly_migrations'"
 LIST_APPLIED = """
 SELECT number, phase, name, checksum, applied_at FROM duly_migrations ORDER BY number"""
@@ -85,6 +87,23 @@ def create_if_empty(
         raise
 
 
+def refuse_untimely(
+    connection: apsw.Connection, known: Sequence[Migration], name: str, phase: str | None
+) -> None:
+    """Refuse to migrate a file that is too new for us, and a `post` before its `pre`."""
+    status = read_status(connection, known, name)
+    if status.problem == TOO_NEW:
+        raise SchemaMismatch(name, TOO_NEW, "bring the newer program")
+    if phase != "post":
+        return
+    posts = [migration.number for migration in status.missing if migration.phase == "post"]
+    last = max(posts, default=0)
+    for migration in status.missing:
+        if migration.phase == "pre" and migration.number < last:
+            problem = f"lacks {migration.number:04}_pre_{migration.name}, which comes before"
+            raise SchemaMismatch(name, problem, "run `duly db migrate --phase pre` first")
+
+
 def apply_missing(
     connection: apsw.Connection, known: Sequence[Migration], clock: Clock, phase: str | None
 ) -> list[Migration]:
@@ -118,7 +137,7 @@ def read_status(connection: apsw.Connection, known: Sequence[Migration], name: s
     unknown = [f"{row[0]:04}_{row[1]}_{row[2]}" for row in rows.values() if row[0] not in numbers]
     problem = None
     if rows and one(connection, READ_PROGRAM_MIN)[0] > max(numbers):
-        problem = "has a newer schema than this program can use"
+        problem = TOO_NEW
     elif any(migration.phase == "pre" for migration in missing):
         problem = "has an older schema than this program needs"
     return SchemaStatus(

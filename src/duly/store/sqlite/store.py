@@ -84,7 +84,7 @@ class SqliteStore:
             return self._connections.write()
         if not isinstance(within, SqliteTransaction):
             problem = "is not a transaction that this store has lent"
-            raise UsageError("within", within, problem, "use store.transaction()")
+            raise UsageError("connection", within, problem, "use store.transaction()")
         return within.operation(self._connections)
 
     # Planning
@@ -308,6 +308,7 @@ class SqliteStore:
         """Apply what is missing, in order, each in its own transaction."""
         with self._connections.raw() as connection:
             known, clock = self._connections.settings.migrations, self._connections.clock
+            schema.refuse_untimely(connection, known, self.name, phase)
             return schema.apply_missing(connection, known, clock, phase)
 
     def check(self) -> list[Finding]:

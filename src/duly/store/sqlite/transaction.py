@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ from duly.errors import Conflict, StoreUnavailable, UsageError
 from duly.store.wakeups import wake_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from duly.store.planning import Parameters
     from duly.store.sqlite.connection import Connections
     from duly.store.sqlite.work import Work
 
@@ -20,7 +22,20 @@ PROGRESS_STEPS = 1000
 """How many steps of SQLite's machine pass between two looks at the clock."""
 
 _PREFIX = "duly_"
-_PUBLIC = "duly_public_"
+_PUBLIC = {
+    "duly_public_schedules": {
+        "duly_schedules": "id tenant name owner status reason created_at updated_at",
+        "duly_schedule_state": "schedule_id version task queue next_for next_due last_for last_run"
+        " last_fired_at fires",
+    },
+    "duly_public_runs": {
+        "duly_runs": "id tenant schedule_id key task queue priority origin lane scheduled_for"
+        " not_before created_at fired_at",
+        "duly_outcomes": "run_id state reason finished_at",
+    },
+}
+"""The views that may be read, and what they read for whoever does. A statement can give the name of
+a view to a table expression of its own, which then gets at no more than the view shows."""
 _FORBIDDEN = frozenset(
     (
         apsw.SQLITE_TRANSACTION,
@@ -30,6 +45,17 @@ _FORBIDDEN = frozenset(
         apsw.SQLITE_PRAGMA,
     )
 )
+_MISTAKES = (
+    apsw.SQLError,
+    apsw.BindingsError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    UnicodeError,
+)
+"""How a statement of the caller's fails that no other time would let run."""
 _COLUMN_SECOND = frozenset((apsw.SQLITE_READ, apsw.SQLITE_UPDATE))
 _WRITES = frozenset((apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE))
 
@@ -46,13 +72,14 @@ class SqliteTransaction:
         work.connection.authorizer = self._authorize
         work.connection.set_progress_handler(self._is_late, PROGRESS_STEPS)
 
-    def execute(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Run one statement of the caller's; the whole commits with ours, or nothing does."""
         self._refuse_late()
         self._is_callers = True
         try:
+            values = _values(parameters)
             # Not from the cache: a statement of ours was prepared without being asked about.
-            cursor = self._work.connection.execute(sql, tuple(parameters), can_cache=False)
+            cursor = self._work.connection.execute(sql, values, can_cache=False)
             return [tuple(row) for row in cursor]
         except apsw.InterruptError as error:
             raise self._too_late() from error
@@ -62,7 +89,7 @@ class SqliteTransaction:
         except apsw.ConstraintError as error:
             problem = f"was refused by a constraint ({error})"
             raise Conflict("statement", sql, problem, "look at the rows that are there") from error
-        except (apsw.SQLError, apsw.BindingsError, apsw.MismatchError, TypeError) as error:
+        except _MISTAKES as error:
             raise UsageError("sql", sql, f"can't be run ({error})", "correct it") from error
         finally:
             self._is_callers = False
@@ -71,7 +98,7 @@ class SqliteTransaction:
     def operation(self, connections: Connections) -> Iterator[Work]:
         """Carry out one of our operations in it: all of the operation, or none."""
         if connections is not self._connections:
-            raise UsageError("within", self, "is a transaction of another store", "use its own")
+            raise UsageError("connection", self, "is a transaction of another store", "use its own")
         self._refuse_late()
         connection = self._work.connection
         connection.execute("SAVEPOINT duly_operation")
@@ -102,7 +129,7 @@ class SqliteTransaction:
 
     def _refuse_late(self) -> None:
         if not self._is_open:
-            raise UsageError("within", self, "is a transaction that is over", "begin another")
+            raise UsageError("connection", self, "is a transaction that is over", "begin another")
         if self._is_late() or not self._work.connection.in_transaction:
             raise self._too_late()
 
@@ -128,12 +155,29 @@ class SqliteTransaction:
             return apsw.SQLITE_DENY
         if operation in _WRITES and first == "sqlite_sequence":
             return apsw.SQLITE_DENY
-        is_read = operation == apsw.SQLITE_READ
-        if is_read and any((name or "").startswith(_PUBLIC) for name in (first, inside)):
+        if operation == apsw.SQLITE_READ and _is_public(first, second, inside):
             return apsw.SQLITE_OK
         names = (first,) if operation in _COLUMN_SECOND else (first, second)
         is_ours = any((name or "").lower().startswith(_PREFIX) for name in names)
         return apsw.SQLITE_DENY if is_ours else apsw.SQLITE_OK
+
+
+def _is_public(table: str | None, column: str | None, inside: str | None) -> bool:
+    """Say whether a read is one of a shipped view, or one that the view does."""
+    # A view is named as the caller has written it; tables and columns are as they were made.
+    shown = _PUBLIC.get((inside or "").lower(), {}).get(table or "")
+    return (table or "").lower() in _PUBLIC or (
+        shown is not None and (not column or column in shown.split())
+    )
+
+
+def _values(parameters: Parameters) -> Mapping[str, object] | tuple[object, ...]:
+    if isinstance(parameters, Mapping):
+        return parameters
+    if isinstance(parameters, str | bytes):
+        remedy = "give a tuple or a list of values, or a mapping by name"
+        raise UsageError("parameters", parameters, "is one text and no list of values", remedy)
+    return tuple(parameters)
 
 
 @contextmanager

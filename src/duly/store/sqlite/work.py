@@ -28,7 +28,7 @@ HEARTBEAT_US = 3 * SECOND_US // 2
 judged expired before everybody had the time of a heartbeat to come back."""
 
 READ_CLUSTER = "SELECT shards, judge_after, program_min FROM duly_cluster"
-POSTPONE_JUDGING = "UPDATE duly_cluster SET judge_after = max(judge_after, ?)"
+POSTPONE_JUDGING = "UPDATE duly_cluster SET judge_after = ?"
 INSERT_ARRIVAL = "INSERT INTO duly_arrivals (shard, kind, ref, at) VALUES (?, ?, ?, ?)"
 COUNT_ON = "UPDATE duly_tallies SET count = count + ? WHERE name = ?"
 INSERT_AUDIT = """
@@ -109,7 +109,8 @@ def begin_work(
     """Read the time under the lock, and what every operation needs to know of the store."""
     now = clock.now_us()
     shards, judge_after, program_min = one(connection, READ_CLUSTER)
-    work = Work(connection, clock, now, shards, judge_after, program_min, clock.monotonic_us())
+    judged_from = counted(judge_after, now)
+    work = Work(connection, clock, now, shards, judged_from, program_min, clock.monotonic_us())
     if waited_us > LONG_WAIT_US or has_failed:
         postpone_judging(work, now)
     return work
@@ -125,9 +126,17 @@ def end_work(work: Work) -> None:
         work.wakes = [address for (address,) in found]
 
 
+def counted(judge_after: int, now: int) -> int:
+    """Return from when on expiry is judged: never later than a heartbeat from now.
+
+    What lies further ahead was written by a clock that ran ahead, and does not count.
+    """
+    return judge_after if judge_after <= now + HEARTBEAT_US else 0
+
+
 def postpone_judging(work: Work, now: int) -> None:
     """Give everybody the time of one heartbeat before anybody's expiry is judged."""
-    work.judge_after = max(work.judge_after, now + HEARTBEAT_US)
+    work.judge_after = now + HEARTBEAT_US
     work.connection.execute(POSTPONE_JUDGING, (work.judge_after,))
 
 

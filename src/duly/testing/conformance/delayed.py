@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from duly.domain.identity import identity_text
 from duly.domain.literals import Origin, RunState
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import Conflict, NotFound, UsageError
+from duly.store.planning import AddRuns
 from duly.testing.conformance import steps
 from duly.testing.factories import (
     ADA,
@@ -25,6 +27,8 @@ from duly.testing.factories import (
 from duly.testing.snapshot import snapshot
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from duly.domain.runs import DelayedRecord
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
@@ -116,6 +120,83 @@ class AddingRuns:
         assert (asked.id, due_at, False) == (again.id, again.due_at, again.is_new)
         assert before == snapshot(store)
 
+    @pytest.mark.parametrize("state", ["pending", "at once", "fired"])
+    @pytest.mark.parametrize("part", ["tenant", "task", "arguments", "queue", "priority"])
+    def test_a_known_id_with_another_request_is_a_conflict(
+        self, store: Store, clock: ManualClock, state: str, part: str
+    ) -> None:
+        """INV-17: nobody is told that a promise was made which was not."""
+        asked = new_run(None if state == "at once" else clock.now_us() + HOUR_US)
+        store.add_runs(add_runs(asked))
+        if state == "fired":
+            fire_it(store, clock, asked.id)
+        before = snapshot(store)
+        value: Any = 7 if part == "priority" else "other"
+        if part == "tenant":
+            other = replace(asked, tenant=value)
+        else:
+            other = replace(asked, call=replace(asked.call, **{part: value}))
+
+        with pytest.raises(Conflict, match="is that of another request"):
+            store.add_runs(add_runs(new_run(None, "beside"), other))
+        assert before == snapshot(store)
+
+    def test_a_known_id_that_is_pending_for_another_instant_is_a_conflict(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """INV-17: the fingerprint tells, unless the request has none."""
+        asked = new_run(clock.now_us() + HOUR_US)
+        store.add_runs(add_runs(asked))
+
+        (again,) = store.add_runs(add_runs(replace(asked, fingerprint="")))
+        with pytest.raises(Conflict, match="is that of another request"):
+            store.add_runs(add_runs(replace(asked, fingerprint="other")))
+        assert not again.is_new
+
+    def test_runs_that_a_person_orders_are_on_the_audit_trail(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A2: one entry for the whole order, by whichever way it came in."""
+        runs = [new_run(clock.now_us() + HOUR_US, f"run {place}") for place in range(12)]
+        order = AddRuns(runs=(replace(runs[0], key="class:42"), *runs[1:]), actor=ADA)
+        store.add_runs(order)
+
+        (entry,) = steps.audit(store)
+        assert ("runs.added", "class:42", runs[0].id, TENANT_DEFAULT, ADA) == (
+            entry.action,
+            entry.subject,
+            entry.subject_id,
+            entry.tenant,
+            entry.actor,
+        )
+        assert {"count": 12, "ids": [identity_text(run.id) for run in runs[:10]]} == entry.after
+
+    def test_an_order_without_a_key_is_audited_by_its_id_and_only_once(self, store: Store) -> None:
+        """A2, INV-17: asking again changes nothing, so there is nothing to record."""
+        asked = new_run(None)
+        store.add_runs(AddRuns(runs=(asked,), actor=ADA))
+        store.add_runs(AddRuns(runs=(asked,), actor=ADA))
+
+        (entry,) = steps.audit(store)
+        assert ("runs.added", identity_text(asked.id)) == (entry.action, entry.subject)
+
+    def test_runs_that_a_program_enqueues_are_their_own_record(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A2: the trail is for orders of people."""
+        store.add_runs(add_runs(new_run(None), new_run(clock.now_us() + HOUR_US, "later")))
+
+        assert [] == steps.audit(store)
+
+    def test_a_trigger_of_a_person_is_audited_as_such_alone(self, store: Store) -> None:
+        """A2."""
+        record = steps.create(store)
+        asked = new_run(None, origin=Origin.MANUAL, schedule_id=record.id, definition_number=1)
+        store.add_runs(AddRuns(runs=(asked,), actor=ADA))
+
+        actions = [entry.action for entry in steps.audit(store)]
+        assert ["schedule.triggered", "schedule.created"] == actions
+
     def test_a_pending_key_with_the_same_request_is_the_same(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -190,7 +271,11 @@ class AddingRuns:
         steps.delay(store, clock.now_us() + 2 * HOUR_US, "new", key="class:42", replaces=True)
 
         (entry,) = steps.audit(store, subject_id=old.id)
-        assert ("delayed.replaced", "class:42", ADA) == (entry.action, entry.subject, entry.actor)
+        assert ("delayed.replaced", "class:42", ADA.name) == (
+            entry.action,
+            entry.subject,
+            entry.actor.name,
+        )
 
     def test_an_instant_in_the_past_is_refused(self, store: Store, clock: ManualClock) -> None:
         """L6: by the store's clock, a microsecond is enough."""

@@ -17,7 +17,7 @@ from duly.store.dispatch import (
     Renew,
 )
 from duly.testing.conformance import steps
-from duly.testing.factories import dispatcher
+from duly.testing.factories import HOUR_US, SECOND_US, dispatcher
 
 if TYPE_CHECKING:
     from duly.store.dispatch import LeaseRecord, Member
@@ -100,6 +100,35 @@ class Membership:
 
         assert not store.renew(Renew(member=loser.member)).is_alive
         assert [] == store.acquire_leases(loser.member, steps.every_key(store))
+
+    def test_a_membership_from_a_clock_that_ran_ahead_is_over_once_it_is_put_right(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F5, INV-21: nobody waits an hour for a dead owner because its clock was an hour ahead."""
+        began = clock.now_us()
+        clock.set(began + HOUR_US)
+        owner = steps.own(store)
+        clock.set(began)
+        heir = steps.join(store)
+
+        assert (heir,) == store.renew(Renew(member=heir)).dispatchers
+        assert [heir] == [member.id for member in store.status().members]
+        assert len(owner.leases) == len(store.acquire_leases(heir, steps.every_key(store)))
+        assert not store.renew(Renew(member=owner.member)).is_alive
+
+    @pytest.mark.parametrize("back_us", [2 * SECOND_US, MEMBER_TTL_US])
+    def test_a_small_step_back_of_the_clock_leaves_the_living_alive(
+        self, store: Store, clock: ManualClock, back_us: int
+    ) -> None:
+        """INV-4, INV-21: up to the time that a membership lasts."""
+        owner = steps.own(store)
+        clock.set(clock.now_us() - back_us)
+        rival = steps.join(store)
+
+        assert (owner.member, rival) == store.renew(Renew(member=rival)).dispatchers
+        assert [owner.member, rival] == [member.id for member in store.status().members]
+        assert [] == store.acquire_leases(rival, steps.every_key(store))
+        assert store.renew(Renew(member=owner.member)).is_alive
 
     def test_whoever_has_left_is_no_member(self, store: Store) -> None:
         """INV-24."""

@@ -9,6 +9,7 @@ import pytest
 
 from duly.domain.literals import Lane, RunState
 from duly.domain.planning import decide_skip_next
+from duly.domain.timetable.interval import every
 from duly.store.dispatch import MEMBER_TTL_US, Prune, Pruned, PruneKind, Retention
 from duly.testing.conformance import steps
 from duly.testing.conformance.owed import owing
@@ -112,7 +113,7 @@ class Retaining:
         record = steps.create(store)
         skipped = steps.apply(store, record, decide_skip_next(record, None))
         skipped = steps.apply(store, skipped, decide_skip_next(skipped, None))
-        clock.advance("1h")
+        clock.advance("3h")
         first = record.created_at + HOUR_US
 
         pruned = prune(store, replace(KEEP, skips_us=HOUR_US - 1))
@@ -130,10 +131,27 @@ class Retaining:
         """D6."""
         record = steps.create(store)
         steps.apply(store, record, decide_skip_next(record, None))
-        clock.advance("1h")
+        clock.advance("2h")
 
         assert 0 == prune(store, replace(KEEP, skips_us=HOUR_US)).counts[PruneKind.SKIPS]
         assert steps.look(store, record).pruned_through is None
+
+    def test_a_skip_of_an_occurrence_to_come_is_never_removed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """D6, INV-2: however long ago it was ordered, it still says what will not happen."""
+        record = steps.create(store, timetable=every("30d"))
+        steps.apply(store, record, decide_skip_next(record, None))
+        assert record.pending is not None
+        skipped_for = record.pending.scheduled_for
+        clock.set(skipped_for)
+
+        assert 0 == prune(store, NOTHING_KEPT).counts[PruneKind.SKIPS]
+        assert 1 == len(store.list_skips(record.id, 10))
+        assert steps.look(store, record).pruned_through is None
+        clock.set(skipped_for + DAY_US)
+        assert 0 == prune(store, replace(KEEP, skips_us=DAY_US)).counts[PruneKind.SKIPS]
+        assert 1 == prune(store, replace(KEEP, skips_us=DAY_US - 1)).counts[PruneKind.SKIPS]
 
     def test_a_deleted_schedule_can_be_restored_until_its_time_is_over(
         self, store: Store, clock: ManualClock
