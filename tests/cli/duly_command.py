@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from duly.store.sqlite import SqliteStore
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -47,6 +49,7 @@ class Workplace:
     @classmethod
     def made_in(cls, folder: Path) -> Workplace:
         (folder / "tasks.py").write_text(TASKS)
+        SqliteStore(folder / "promises.db").close()
         return cls(folder)
 
     @property

@@ -43,7 +43,7 @@ def test_creating_shows_the_next_three_and_the_way_back(place: Workplace):
     assert "local time (Europe/Berlin)" in lines[1]
     assert 3 == sum("Z   in " in line for line in lines)
     assert any(line.startswith("Created nightly. Next run: ") for line in lines)
-    assert "undo: duly schedule delete nightly --reason 'made by mistake'" in lines
+    assert "undo: duly schedule delete nightly --reason 'made by mistake' --yes" in lines
     assert "note: nothing fires until a dispatcher runs: duly dispatcher" in lines
 
 

@@ -120,8 +120,8 @@ def test_a_file_declares_schedules(app, declare):
     nightly, reminder = app.schedules.list()
 
     assert "every day at 02:00 (Europe/Paris)" == nightly.timetable.describe()
-    assert ("file:schedules.toml", "bob", {"class_id": 42}) == (
-        reminder.declared_by,
+    assert (True, "bob", {"class_id": 42}) == (
+        reminder.declared_by.startswith("file:app:/"),
         reminder.owner,
         reminder.arguments,
     )
@@ -185,7 +185,11 @@ def test_a_bad_file_is_refused_with_the_place(app, declare, text, says):
 @pytest.mark.parametrize(
     ("line", "kind", "says"),
     [
-        ('task = "rep0rt"', NotFound, "file:schedules.toml, n, task: 'rep0rt' was not found"),
+        (
+            'task = "rep0rt"',
+            NotFound,
+            r"file:app:.*/schedules.toml, n, task: 'rep0rt' was not found",
+        ),
         ('task = "report"\nmisfire = "never"', UsageError, "n, misfire: 'never'"),
         ('task = "report"\njitter = 5', UsageError, "n, jitter: 5"),
         ('task = "report"\noverlap = "skip"', UsageError, "n, overlap: 'skip' is not honoured"),
@@ -302,11 +306,12 @@ def test_what_is_no_longer_declared_goes_on_and_is_told(app, tasks, store, clock
     app.schedule(NIGHTLY, name="nightly")(tasks.report)
     app.reconcile()
     app.schedules.create("by-hand", tasks.report, NIGHTLY)
-    again, _ = start(store, clock)
+    again, report = start(store, clock)
+    again.schedule(NIGHTLY, name="other")(report)
     done = again.reconcile()
 
     assert ("nightly",) == done.orphaned
-    assert "no longer declared and goes on" in done.lines()[0]
+    assert "no longer declared and goes on" in done.lines()[1]
     assert "active" == app.schedules.get("nightly").status
 
 
@@ -315,7 +320,8 @@ def test_what_is_no_longer_declared_is_deleted_when_asked_for_and_revived_later(
 ):
     app.schedule(NIGHTLY, name="nightly")(tasks.report)
     app.reconcile()
-    without, _ = start(store, clock)
+    without, report = start(store, clock)
+    without.schedule(NIGHTLY, name="other")(report)
 
     assert ("nightly",) == without.reconcile(prune=True).pruned
     assert ("deleted", "no longer declared") == (
@@ -326,6 +332,83 @@ def test_what_is_no_longer_declared_is_deleted_when_asked_for_and_revived_later(
     assert "active" == app.schedules.get("nightly").status
 
 
+def test_an_application_without_a_name_prunes_nothing_of_code_unless_its_code_declares(
+    app, tasks, store, clock
+):
+    """Another program of the same default name may have declared it."""
+    app.schedule(NIGHTLY, name="nightly")(tasks.report)
+    app.reconcile()
+    other, _ = start(store, clock)
+    done = other.reconcile(prune=True)
+
+    assert ((), ()) == (done.pruned, done.orphaned)
+    assert "active" == app.schedules.get("nightly").status
+
+
+def test_an_application_with_a_name_of_its_own_prunes_its_last_declaration(store, clock):
+    first, report = start(store, clock, name="billing")
+    first.schedule(NIGHTLY, name="nightly")(report)
+    first.reconcile()
+    later, _ = start(store, clock, name="billing")
+
+    assert ("nightly",) == later.reconcile(prune=True).pruned
+
+
+@pytest.mark.parametrize(("name", "folder"), [("other", "a"), ("app", "b")])
+def test_files_of_the_same_base_name_never_prune_each_other(
+    app, tasks, store, clock, tmp_path, name, folder
+):
+    for one, text in (("a", FILE), ("b", '[schedules.x]\ntask = "report"\nwhen = "1h"')):
+        (tmp_path / one).mkdir()
+        (tmp_path / one / "schedules.toml").write_text(text)
+    app.declare(tmp_path / "a" / "schedules.toml")
+    app.reconcile()
+    other, _ = start(store, clock, name=name)
+    (tmp_path / folder / "schedules.toml").write_text((tmp_path / "b/schedules.toml").read_text())
+    other.declare(tmp_path / folder / "schedules.toml")
+
+    assert ((), ("x",)) == (other.reconcile(prune=True).pruned, other.reconcile().unchanged)
+    assert 3 == len(app.schedules.list())
+
+
+def test_a_files_source_is_its_application_and_its_path_as_given(app, tasks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / "s.toml").write_text(FILE)
+    app.declare("team/s.toml")
+    app.reconcile()
+
+    assert {"file:app:team/s.toml"} == {one.declared_by for one in app.schedules.list()}
+
+
+def test_a_dry_run_says_what_a_reconciliation_would_do_and_does_nothing(app, tasks, store, clock):
+    app.schedules.create("by-hand", tasks.report, every("1h"))
+    for name in ("changed", "kept", "deleted", "pruned", "orphan"):
+        app.schedule(NIGHTLY, name=name)(tasks.report)
+    app.reconcile()
+    app.schedules.delete("deleted")
+    pruner, report = start(store, clock)
+    for name in ("changed", "kept", "deleted", "orphan"):
+        pruner.schedule(NIGHTLY, name=name)(report)
+    pruner.reconcile(prune=True)
+    again, report = start(store, clock)
+    for name in ("by-hand", "kept", "deleted", "pruned", "new"):
+        again.schedule(NIGHTLY, name=name)(report)
+    again.schedule(every("1h"), name="changed")(report)
+    again.schedule(duly.at("2020-01-01T00:00Z"), name="launch")(report)
+    before = everything(app)
+    tried = again.reconcile(dry_run=True, prune=True)
+
+    assert before == everything(app)
+    assert [
+        "would create new",
+        "would change changed: timetable",
+        "would revive pruned: it is declared again",
+        "would delete orphan: no longer declared",
+    ] == tried.lines()[:4]
+    assert tried.to_json() == again.reconcile(prune=True).to_json()
+
+
 def test_a_declaration_may_move_from_code_into_a_file(app, tasks, store, clock, declare):
     app.schedule(NIGHTLY, name="nightly-report")(tasks.report)
     app.reconcile()
@@ -334,7 +417,7 @@ def test_a_declaration_may_move_from_code_into_a_file(app, tasks, store, clock, 
     done = again.reconcile()
 
     assert {"nightly-report": ("timetable", "declared_by")} == done.changed
-    assert "file:schedules.toml" == app.schedules.get("nightly-report").declared_by
+    assert app.schedules.get("nightly-report").declared_by.endswith("/schedules.toml")
     assert () == done.orphaned
 
 

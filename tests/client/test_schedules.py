@@ -389,3 +389,12 @@ def test_a_schedule_can_be_written_as_json(app, nightly):
 
     assert NIGHTLY.to_json() == written["timetable"]
     assert ("nightly-report", "2026-04-03T00:00:00Z") == (written["name"], written["next_for"])
+
+
+def test_an_edit_keeps_a_skipped_occurrence_skipped_if_it_is_still_the_next(app, tasks):
+    """A1, INV-14: a person's order is not undone by another about something else."""
+    app.schedules.create("daily", tasks.report, cron("0 9 * * *"))
+    app.schedules.skip_next("daily", reason="holiday")
+    edited = app.schedules.edit("daily", timetable=cron("0 9,10 * * *"))
+
+    assert moment("2026-04-03T10:00Z") == edited.next_for

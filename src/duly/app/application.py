@@ -5,16 +5,17 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from duly.app.stores import LazyStore, chosen_url, opener
+from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store
 from duly.client import ordering
 from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
 from duly.client.caller import Caller
-from duly.client.declarations import Declarations, code_declaration
+from duly.client.declarations import APP_DEFAULT, Declarations, code_declaration
 from duly.client.lending import Lending
 from duly.client.ordering import Terms, read_when
 from duly.client.reading import (
@@ -28,15 +29,23 @@ from duly.client.reconciling import Reconciliation, reconcile
 from duly.client.runs import DelayedRuns, Runs
 from duly.client.schedules import Schedules
 from duly.client.status_view import Status, status_view
-from duly.client.tasks import AnyTask, BoundCall, Task, Tasks, named_call, new_call
+from duly.client.tasks import (
+    TASK_NAME_LENGTH_MAX,
+    AnyTask,
+    BoundCall,
+    Task,
+    Tasks,
+    named_call,
+    new_call,
+)
 from duly.clock import SystemClock
 from duly.config import Settings
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.draws import SystemDraws
-from duly.errors import UsageError
+from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -69,7 +78,7 @@ class App:
         self,
         url: str | None = None,
         *,
-        name: str = "app",
+        name: str = APP_DEFAULT,
         store: Store | None = None,
         clock: Clock | None = None,
         draws: Draws | None = None,
@@ -85,11 +94,12 @@ class App:
         clock = clock or SystemClock()
         self.name = read_name(name)
         self.url = chosen_url(url) if store is None else store.name
-        self.settings = settings or Settings()
+        self.settings = read_settings(settings)
         self.declarations = Declarations(name)
         self.tasks = Tasks(Payload.of(self.settings))
         self._clock = clock
         self._store = LazyStore(opener(self.url, clock) if store is None else lambda: store)
+        self._names_store = store is None
         self._lending = Lending()
         self._caller = Caller(
             open_store=self._store.get,
@@ -114,6 +124,11 @@ class App:
         other = copy(self)
         App._speak_as(other, replace_parts(self._caller, actor=actor, source=source))
         return other
+
+    def require_store(self, *, is_file_enough: bool = False) -> None:
+        """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
+        if self._names_store:
+            require_store(self.url, is_file_enough=is_file_enough)
 
     @property
     def store(self) -> Store:
@@ -181,6 +196,7 @@ class App:
 
         The task is one of this application, or one that another program has registered.
         """
+        require_text("task", task, TASK_NAME_LENGTH_MAX)
         known = [] if self.tasks.find(task) else self.store.list_tasks()
         return named_call(self.tasks, task, {} if arguments is None else arguments, known)
 
@@ -214,12 +230,13 @@ class App:
         """
         return self.declarations.add_file(path)
 
-    def reconcile(self, *, prune: bool = False) -> Reconciliation:
+    def reconcile(self, *, prune: bool = False, dry_run: bool = False) -> Reconciliation:
         """Make what is stored agree with what is declared, and say what changed.
 
-        What is no longer declared goes on, and is reported; with `prune` it is deleted.
+        What is no longer declared goes on, and is reported; with `prune` it is deleted. With
+        `dry_run` nothing is written: the report says what would be done.
         """
-        return reconcile(self._caller, self.declarations, prune=prune)
+        return reconcile(self._caller, self.declarations, prune=prune, dry_run=dry_run)
 
     def enqueue(  # noqa: PLR0913 - each term of a promise is an argument
         self,
@@ -318,8 +335,9 @@ class App:
         return self.store.migrate(phase=phase)
 
     def schema_status(self) -> SchemaStatus:
-        """Say which migrations the store has and lacks."""
-        return self.store.schema_status()
+        """Say which migrations the store has and lacks; this makes no store."""
+        found = read_schema(self.url) if self._names_store else None
+        return self.store.schema_status() if found is None else found
 
     def check(self) -> list[Finding]:
         """Look for what must never be in the store."""
@@ -354,11 +372,29 @@ def _declared_call(task: object, policies: Mapping[str, Any]) -> BoundCall:
     if call is not None and arguments is not None:
         raise UsageError("arguments", arguments, "contradicts `call`", "give one of the two")
     if call is None:
-        return task.bind(**(arguments or {}))
+        return task.bind(**_read_arguments(arguments))
     if not isinstance(call, BoundCall) or call.task != task.name:
         remedy = f"give {task.name}.bind(…)"
         raise UsageError("call", call, "is not a call of the task below", remedy)
     return call
+
+
+def _read_arguments(arguments: object) -> dict[str, Any]:
+    """Read the arguments of a declaration, if it gives any."""
+    given = {} if arguments is None else arguments
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        remedy = 'give a map of names to values, such as {"class_id": 42}'
+        raise UsageError("arguments", arguments, "is not a map of names to values", remedy)
+    return dict(given)
+
+
+def read_settings(settings: object) -> Settings:
+    """Read an application's settings, or take the defaults."""
+    if settings is None:
+        return Settings()
+    if not isinstance(settings, Settings):
+        raise UsageError("settings", settings, "are not settings", "give duly.Settings(…)")
+    return settings
 
 
 def _user() -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.errors import StoreUnavailable, UsageError, require_text
+from duly.store.schema import SchemaStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import apsw
 
     from duly.clock import Clock
     from duly.store.protocol import Store
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 URL_VARIABLE = "DULY_URL"
 URL_DEFAULT = "sqlite:///duly.db"
 URL_LENGTH_MAX = 2000
+_BUSY_MS = 5000
 _SQLITE = "sqlite:///"
 _MEMORY = frozenset({"memory:", "memory://"})
 _POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
@@ -40,6 +45,67 @@ def opener(url: str, clock: Clock) -> Callable[[], Store]:
     if url.startswith(_POSTGRESQL):
         raise UsageError("url", _safe(url), "names PostgreSQL, which has no store yet", _REMEDY)
     raise UsageError("url", _safe(url), "names no store that is known", _REMEDY)
+
+
+def require_store(url: str, *, is_file_enough: bool = False) -> None:
+    """Refuse a URL where no store has been made: looking must make none."""
+    path = _file_of(url)
+    if path is None:
+        return
+    with _looked_at(path, url) as file:
+        if file is None or not (is_file_enough or _has_store(file)):
+            remedy = "`duly db migrate` or `duly dispatcher` makes one"
+            raise StoreUnavailable(url, "there is no store here", remedy)
+
+
+def read_schema(url: str) -> SchemaStatus | None:
+    """Say what a file lacks that is no store yet, making none; None where the store can say it."""
+    path = _file_of(url)
+    if path is None:
+        return None
+    from duly.store.sqlite.schema import known_migrations
+
+    with _looked_at(path, url) as file:
+        if file is not None and _has_store(file):
+            return None
+        problem = "there is no store here: run `duly db migrate`"
+        return SchemaStatus(url, (), known_migrations(), (), is_usable=False, problem=problem)
+
+
+def _file_of(url: str) -> Path | None:
+    return _sqlite_path(url) if url.startswith(_SQLITE) else None
+
+
+@contextmanager
+def _looked_at(path: Path, url: str) -> Iterator[apsw.Connection | None]:
+    """Open a file for reading alone; nothing is made of what is not there."""
+    try:
+        is_there = path.exists()
+    except (OSError, ValueError) as error:
+        problem = f"can't be looked at ({error})"
+        raise StoreUnavailable(url, problem, "give a path that this user may read") from error
+    if not is_there:
+        yield None
+        return
+    import apsw
+
+    from duly.store.sqlite.failures import failure
+
+    try:
+        file = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            file.set_busy_timeout(_BUSY_MS)
+            yield file
+        finally:
+            file.close()
+    except apsw.Error as error:
+        raise failure(error, url, path) from error
+
+
+def _has_store(file: apsw.Connection) -> bool:
+    from duly.store.sqlite.schema import HAS_SCHEMA
+
+    return file.execute(HAS_SCHEMA).fetchone() is not None
 
 
 class LazyStore:

@@ -40,7 +40,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     """
     if not 1 <= number <= PAGE_MAX:
         raise UsageError("number", number, "is out of range", f"give 1 to {PAGE_MAX:,}")
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         command = AuditFilter(subject=subject, actor=actor, action=action, limit=number)
         entries = [entry_view(entry) for entry in app.store.list_audit(command)]
         if target.json:

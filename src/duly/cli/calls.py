@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from duly.app import App
+from duly.cli.output import print_line
 from duly.client.arguments import read_json_text
 from duly.client.tasks import BoundCall
 from duly.errors import UsageError
@@ -42,6 +43,12 @@ def read_call(app: App, task: str, options: ArgumentOptions) -> BoundCall:
     if app.tasks.find(task) is None and task not in (known := app.store.list_tasks()):
         raise _unknown_task(task, sorted({*app.tasks.names(), *known}))
     return app.call(task, arguments)
+
+
+def note_unchecked(app: App, task: str) -> None:
+    """Say that nobody has looked at the arguments, if no application here knows the task."""
+    if app.tasks.find(task) is None:
+        print_line(("note: ", "bold yellow"), "the arguments are not checked without --app")
 
 
 def read_arguments(options: ArgumentOptions) -> Mapping[str, Any]:

@@ -59,6 +59,7 @@ def migrate(
 def status(*, target: Target = TARGET) -> int:
     """Say which migrations the store has and lacks, and whether this program can use it."""
     with opened(target) as application:
+        application.require_store(is_file_enough=True)
         found = application.schema_status()
         if target.json:
             print_json(
@@ -84,7 +85,7 @@ def status(*, target: Target = TARGET) -> int:
 @app.command
 def check(*, target: Target = TARGET) -> int:
     """Look for what must never be: damage, broken invariants, changed migrations."""
-    with opened(target) as application:
+    with opened(target, makes_store=False) as application:
         findings = application.check()
         if target.json:
             print_json(

@@ -29,7 +29,7 @@ def list_delayed(
     number
         How many to show at the most.
     """
-    with opened(target) as application:
+    with opened(target, makes_store=False) as application:
         found = application.delayed.list(limit=number)
         if target.json:
             print_json([one.to_json() for one in found])

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from duly.cli.calls import ArgumentOptions, read_call
+from duly.cli.calls import ArgumentOptions, note_unchecked, read_call
 from duly.cli.moments import read_moment
 from duly.cli.output import print_json, print_line
 from duly.cli.references import find_delayed
@@ -107,6 +107,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
         else:
             print_line(f"Queued {task}. Id: {run.id}")
         print_line(("undo: ", "dim"), taking_back or "none; the run is queued already")
+        note_unchecked(app, task)
 
 
 def move(
@@ -129,7 +130,7 @@ def move(
     terms = when.terms()
     if when.in_ is None and when.at is None:
         raise UsageError("at", None, "is missing", "say where to: --at tomorrow, or --in 2h")
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         before = find_delayed(app, key)
         moved = app.move(before.id, reason=reason, **terms)
         old = before.due_at.isoformat()
@@ -155,7 +156,7 @@ def cancel(key: str, /, *, reason: str, target: Target = TARGET) -> None:
     reason
         Why; it is recorded.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         before = find_delayed(app, key)
         run = app.cancel(before.id, reason=reason)
         words = ["duly", "enqueue", run.task, "--at", before.due_at.isoformat()]

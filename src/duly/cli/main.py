@@ -71,7 +71,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(INTERRUPTED)
     except CycloptsError as error:
         message, remedy = _told(error)
-        print_error(f"{message}; {remedy}", as_json="--json" in words, remedy=remedy)
+        details = {"kind": UsageError.__name__, "problem": message, "remedy": remedy}
+        print_error(f"{message}; {remedy}", as_json="--json" in words, **details)
         sys.exit(USAGE)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         _leave_output()
@@ -131,7 +132,8 @@ def _told(error: CycloptsError) -> tuple[str, str]:
         tokens = error.unused_tokens or []
         return f"{tokens[0]!r} is one word too many", "put an expression with spaces in quotes"
     said = " ".join(str(error).split()).partition(" Available commands:")[0]
-    return said.rstrip("."), "see duly --help"
+    command = " ".join(("duly", *(error.command_chain or ())))
+    return said.rstrip("."), f"see {command} --help"
 
 
 def _leave_output() -> None:

@@ -49,7 +49,7 @@ WHICH = RunOptions()
 @app.command(name="list")
 def list_runs(*, which: RunOptions = WHICH, target: Target = TARGET) -> None:
     """List runs, newest first."""
-    with opened(target) as application:
+    with opened(target, makes_store=False) as application:
         since = None
         if which.since is not None:
             since = read_moment(which.since, "UTC", SystemClock(), "since")
@@ -84,7 +84,7 @@ def show(run: str, /, *, target: Target = TARGET) -> None:
     run
         Its id, the beginning of it, or its label (nightly-report@2026-04-03T02:00+02:00).
     """
-    with opened(target) as application:
+    with opened(target, makes_store=False) as application:
         found = find_run(application, run)
         if target.json:
             print_json(found.to_json())

@@ -26,7 +26,7 @@ def status(*, target: Target = TARGET) -> int:
 
     What is wrong is said in a sentence each, with what to do about it.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         stored = app.store.status()
         found = status_view(app.store.name, stored)
         schema = app.schema_status()

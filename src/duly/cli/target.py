@@ -36,8 +36,11 @@ class Target:
 
 
 @contextmanager
-def opened(target: Target) -> Iterator[App]:
-    """Lend the application that a command works on, acting for the person at the keyboard."""
+def opened(target: Target, *, makes_store: bool = True) -> Iterator[App]:
+    """Lend the application that a command works on, acting for the person at the keyboard.
+
+    A command that looks, or changes what must be there already, makes no store.
+    """
     if target.url is not None:
         os.environ[URL_VARIABLE] = target.url  # also for an application that names no store itself
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
@@ -47,6 +50,8 @@ def opened(target: Target) -> Iterator[App]:
         raise UsageError("url", target.url, problem, "leave --url out, or let it read $DULY_URL")
     if not place:
         app.declarations.sources.clear()  # no program, so there is no code that declares anything
+    if not makes_store:
+        app.require_store()
     with app.acting_as(person(), SOURCE) as acting:
         yield acting
 
@@ -70,7 +75,11 @@ def load_app(place: str) -> App:
     except AttributeError as error:
         raise UsageError("app", place, f"can't be loaded ({error})", remedy) from error
     except ModuleNotFoundError as error:
-        remedy += "; start the command in the folder that holds it"
+        is_itself = f"{module_name}.".startswith(f"{error.name}.")
+        if is_itself:
+            remedy += "; start the command in the folder that holds it"
+        else:
+            remedy = f"install what it imports, then try python -c 'import {module_name}'"
         raise UsageError("app", place, f"can't be loaded ({error})", remedy) from error
     except Exception as error:
         problem = f"fails as it is imported ({type(error).__name__}: {error})"

@@ -48,7 +48,11 @@ class Signature:
         """Look at the shape now, so that a task nobody could call is refused at once."""
         self.task = task
         self._function = function
-        self._signature = _signature(function)
+        try:
+            self._signature = _signature(function)
+        except (ValueError, TypeError) as error:
+            remedy = "put @app.task above a function of your own"
+            raise UsageError(f"task {task}", function, "says not what it takes", remedy) from error
         self._types: dict[str, Any] | None = None
         for parameter in self._signature.parameters.values():
             _refuse_shape(task, parameter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from duly.client.reading import read_name, read_owner
 from duly.client.schedule_orders import NewSchedule
 from duly.client.tasks import BoundCall, Tasks, named_call
 from duly.domain.timetable.stored import timetable_from_json
-from duly.errors import Conflict, DulyError, NotFound, UsageError
+from duly.errors import Conflict, DulyError, NotFound, UsageError, require_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 1_000_000
 DECLARED_MAX = 10_000
+PATH_LENGTH_MAX = 1000
+APP_DEFAULT = "app"
+"""What an application is called that was given no name of its own."""
 _SPOKEN = ("tz", "gap", "fold", "calendar", "dtstart")
 _KEYS = ("task", "arguments", "when", "timetable", *_SPOKEN, *POLICIES, "owner")
 
@@ -31,7 +35,7 @@ class Declaration:
 
     name: str
     source: str
-    """Where it is declared: `code:app`, `file:schedules.toml`."""
+    """Where it is declared: `code:app`, `file:app:schedules.toml`."""
     timetable: Timetable
     task: str
     arguments: Mapping[str, Any]
@@ -60,9 +64,22 @@ class Declarations:
     """All that one application declares, by name."""
 
     def __init__(self, app: str) -> None:
+        self.app = app
         self.code = f"code:{app}"
         self.sources = [self.code]
+        """What this application may speak for."""
         self._by_name: dict[str, Declaration] = {}
+
+    @property
+    def compared(self) -> list[str]:
+        """The sources whose earlier declarations are looked for: what was not said is not missed.
+
+        An application without a name of its own, and without a declaration in its code, is not
+        known to be the one that declared something under the same default name.
+        """
+        declaring = {one.source for one in self._by_name.values()}
+        is_silent = self.app == APP_DEFAULT and self.code not in declaring
+        return [one for one in self.sources if one != self.code or not is_silent]
 
     def add(self, *declared: Declaration) -> None:
         """Add declarations, all or none; a name is declared once."""
@@ -81,11 +98,11 @@ class Declarations:
 
     def add_file(self, path: str | Path) -> list[str]:
         """Add what a TOML file declares; return the names."""
-        file = Path(path)
-        source = f"file:{file.name}"
+        file = _read_path(path)
+        # Two programs may each have a schedules.toml: neither may prune what is the other's.
+        source = f"file:{self.app}:{file.as_posix()}"
         if source in self.sources:
-            remedy = "give each file a name of its own: its name is kept as the source"
-            raise Conflict("file", file.name, "is declared already", remedy)
+            raise Conflict("file", str(file), "is declared already", "declare each file once")
         declared = read_file(file, source)
         self.add(*declared)
         self.sources.append(source)
@@ -112,6 +129,20 @@ def read_file(file: Path, source: str) -> list[Declaration]:
         remedy = "write [schedules.NAME] tables"
         raise UsageError(f"{file.name}, schedules", tables, "is not a table", remedy)
     return [_read_one(file.name, source, name, table) for name, table in tables.items()]
+
+
+def _read_path(path: object) -> Path:
+    remedy = "give the path of a TOML file"
+    if not isinstance(path, str | PathLike):
+        raise UsageError("file", path, "is not a path", remedy)
+    try:
+        file = Path(path)
+    except TypeError as error:  # a path in bytes
+        raise UsageError("file", path, "is not a path", remedy) from error
+    require_text("file", str(file), PATH_LENGTH_MAX)
+    if not str(file).isprintable():
+        raise UsageError("file", str(file), "is not a path", remedy)
+    return file
 
 
 def _parsed(file: Path) -> dict[str, Any]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from duly.client.labels import run_label
-from duly.client.reading import Delay, Instant, read_delay, read_instant, read_key
+from duly.client.reading import (
+    Delay,
+    Instant,
+    check_reachable,
+    read_delay,
+    read_instant,
+    read_key,
+)
 from duly.client.run_view import (
     DelayedRun,
     EnqueuedRun,
@@ -81,10 +88,15 @@ def enqueue(
 ) -> list[EnqueuedRun]:
     """Make a run of each call in one transaction; more than it can hold is refused."""
     most = caller.settings.runs_per_order_max
-    taken = list(islice(calls, most + 1))
+    try:
+        taken = list(islice(calls, most + 1))
+    except TypeError as error:
+        remedy = "give a list of calls, such as [task.bind(1), task.bind(2)]"
+        raise UsageError("calls", calls, "are not calls of tasks", remedy) from error
     if len(taken) > most:
         problem = "are more calls than one transaction takes"
         raise UsageError("calls", f"{most:,} and more", problem, f"split them: {most:,} at a time")
+    _check_delay(caller, terms.when)
     called = [read_call(call, terms.queue, terms.priority) for call in taken]
     return add_runs(caller, [_new_run(caller, call, terms) for call in called], terms.connection)
 
@@ -126,7 +138,8 @@ def move(caller: Caller, key_or_id: str | UUID, when: When, reason: str | None) 
     if when.is_now:
         remedy = "give `at` or `delay`"
         raise UsageError("at", None, "says no instant to move to", remedy)
-    key, run_id = _reference(key_or_id)
+    _check_delay(caller, when)
+    key, run_id = read_reference(key_or_id)
     command = MoveDelayed(
         tenant=caller.tenant,
         key=key,
@@ -141,10 +154,15 @@ def move(caller: Caller, key_or_id: str | UUID, when: When, reason: str | None) 
 
 def cancel(caller: Caller, key_or_id: str | UUID, reason: str | None) -> Run:
     """Cancel a pending delayed run; what is left is its record, with the reason."""
-    key, run_id = _reference(key_or_id)
+    key, run_id = read_reference(key_or_id)
     actor = caller.ordering(reason)
     command = CancelDelayed(tenant=caller.tenant, key=key, id=run_id, actor=actor)
     return run_view(caller.store.cancel_delayed(command), None)
+
+
+def _check_delay(caller: Caller, when: When) -> None:
+    if when.delay_us is not None:
+        check_reachable("delay", when.delay_us, caller.clock.now_us())
 
 
 def _fingerprint(call: Call, when: When) -> str:
@@ -172,7 +190,7 @@ def _enqueued(run: NewRun, added: AddedRun) -> EnqueuedRun:
     )
 
 
-def _reference(key_or_id: str | UUID) -> tuple[str | None, RunId | None]:
+def read_reference(key_or_id: object) -> tuple[str | None, RunId | None]:
     """Tell a key (a text) from an id (a UUID)."""
     if isinstance(key_or_id, UUID):
         return None, RunId(key_or_id.bytes)

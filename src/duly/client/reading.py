@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NoReturn, TypeVar
 
@@ -11,13 +11,16 @@ from duly.domain.instants import to_microseconds
 from duly.domain.literals import Overlap
 from duly.domain.runs import KEY_LENGTH_MAX
 from duly.domain.schedules import JITTER_MAX_US, NAME_LENGTH_MAX, PRIORITY_MAX
+from duly.domain.timetable.interval import FIRST_INSTANT, LAST_INSTANT
 from duly.errors import UsageError, require_text
 
 QUEUE_LENGTH_MAX = 100
 REASON_LENGTH_MAX = 1000
 OWNER_LENGTH_MAX = 200
 ACTOR_LENGTH_MAX = 200
+LOOKED_FOR_LENGTH_MAX = 1000
 _INSTANT_LENGTH_MAX = 40
+_CALENDAR_REMEDY = "give a date from 0001-01-03 to 9999-12-29"
 
 Instant = datetime | str
 Delay = timedelta | str
@@ -30,7 +33,7 @@ def read_instant(field: str, value: object) -> int:
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise UsageError(field, value, "has no time zone", remedy)
-        return to_microseconds(value, field)
+        return _within_calendar(field, value, to_microseconds(value, field))
     if not isinstance(value, str) or len(value) > _INSTANT_LENGTH_MAX:
         raise UsageError(field, value, "is not an instant", remedy)
     try:
@@ -39,7 +42,21 @@ def read_instant(field: str, value: object) -> int:
         raise UsageError(field, value, "is not an instant", remedy) from error
     if moment.utcoffset() is None:
         raise UsageError(field, value, "has no offset, so it names no instant", remedy)
-    return to_microseconds(moment.astimezone(UTC), field)
+    return _within_calendar(field, value, to_microseconds(moment, field))
+
+
+def check_reachable(field: str, delay_us: int, now: int) -> None:
+    """Refuse a delay that leads out of the calendar."""
+    if now + delay_us > LAST_INSTANT:
+        delay = timedelta(microseconds=delay_us)
+        raise UsageError(field, str(delay), "leads out of the calendar", _CALENDAR_REMEDY)
+
+
+def _within_calendar(field: str, value: object, instant: int) -> int:
+    """Refuse an instant that could be stored, but not be shown in every zone."""
+    if not FIRST_INSTANT <= instant <= LAST_INSTANT:
+        raise UsageError(field, str(value), "is out of the calendar", _CALENDAR_REMEDY)
+    return instant
 
 
 def read_delay(field: str, value: object) -> int:
@@ -137,6 +154,22 @@ def read_overlap(value: object) -> Overlap | None:
 def refuse_unhonoured(field: str, value: object, remedy: str) -> NoReturn:
     """Refuse an option that would be promised and not kept."""
     raise UsageError(field, value, "is not honoured by this version", remedy)
+
+
+def read_looked_for(field: str, value: object) -> str | None:
+    """Read a text that a list is to be narrowed by, if there is one; it need not exist."""
+    if value is None:
+        return None
+    require_text(field, value, LOOKED_FOR_LENGTH_MAX)
+    assert isinstance(value, str), "just checked"
+    return value
+
+
+def read_limit(value: object, most: int) -> int:
+    """Read how many are wanted at the most; refuse a list without bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise UsageError("limit", value, "is out of range", f"give 1 to {most:,}")
+    return value
 
 
 def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:

@@ -20,8 +20,9 @@ from duly.client.schedule_orders import (
     decide_new,
     list_records,
 )
+from duly.domain.identity import schedule_id
 from duly.domain.literals import ScheduleStatus
-from duly.domain.planning import decide_delete, decide_restore
+from duly.domain.planning import decide_delete, decide_restore, first_pending
 from duly.errors import Conflict, UsageError
 from duly.store.reading import AuditFilter, ScheduleFilter, Seen
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
 
 NO_LONGER_DECLARED = "no longer declared"
+_DONE = ("created", "changed", "revived", "deleted")
+_WOULD_DO = ("would create", "would change", "would revive", "would delete")
+_ID_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,8 @@ class Reconciliation:
     """Orphans that were deleted, because that was asked for."""
     conflicts: dict[str, str] = field(default_factory=dict)
     """Declared, but not made so, and why."""
+    is_dry: bool = False
+    """Whether this is what would be done; then nothing was."""
 
     @property
     def is_clean(self) -> bool:
@@ -60,12 +66,13 @@ class Reconciliation:
 
     def lines(self) -> list[str]:
         """Say in sentences what was done and found; what is as it was goes without saying."""
-        lines = [f"created {name}" for name in self.created]
+        create, change, revive, delete = _WOULD_DO if self.is_dry else _DONE
+        lines = [f"{create} {name}" for name in self.created]
         lines += [
-            f"changed {name}: {', '.join(differing)}" for name, differing in self.changed.items()
+            f"{change} {name}: {', '.join(differing)}" for name, differing in self.changed.items()
         ]
-        lines += [f"revived {name}: it is declared again" for name in self.revived]
-        lines += [f"deleted {name}: {NO_LONGER_DECLARED}" for name in self.pruned]
+        lines += [f"{revive} {name}: it is declared again" for name in self.revived]
+        lines += [f"{delete} {name}: {NO_LONGER_DECLARED}" for name in self.pruned]
         lines += [
             f"{name} is declared, but was deleted by hand: restore it or remove its declaration"
             for name in self.kept_deleted
@@ -95,9 +102,10 @@ class Reconciliation:
 
 
 class _Report:
-    """What has been done so far."""
+    """What has been done so far, or would have been."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_dry: bool) -> None:
+        self.is_dry = is_dry
         self.names: dict[str, list[str]] = {}
         self.changed: dict[str, tuple[str, ...]] = {}
         self.conflicts: dict[str, str] = {}
@@ -107,18 +115,25 @@ class _Report:
 
     def done(self) -> Reconciliation:
         names = {what: tuple(found) for what, found in self.names.items()}
-        return Reconciliation(changed=self.changed, conflicts=self.conflicts, **names)
+        return Reconciliation(
+            changed=self.changed, conflicts=self.conflicts, is_dry=self.is_dry, **names
+        )
 
 
-def reconcile(caller: Caller, declared: Declarations, *, prune: bool) -> Reconciliation:
-    """Make, change, revive and report; with `prune`, delete what is no longer declared."""
+def reconcile(
+    caller: Caller, declared: Declarations, *, prune: bool, dry_run: bool = False
+) -> Reconciliation:
+    """Make, change, revive and report; with `prune`, delete what is no longer declared.
+
+    With `dry_run` everything is looked at and decided as it would be, and nothing is written.
+    """
     caller = replace(caller, source=DECLARATION)
     store = caller.store
     wanted = declared.resolved(caller.tasks, store.list_tasks())
     names = caller.tasks.names()
-    if names:
+    if names and not dry_run:
         store.register_tasks(names)
-    report = _Report()
+    report = _Report(is_dry=dry_run)
     for new in wanted:
         try:
             _reconcile_one(caller, new, declared.sources, report)
@@ -126,7 +141,7 @@ def reconcile(caller: Caller, declared: Declarations, *, prune: bool) -> Reconci
             # One schedule that can't be made so is reported; the others are not kept waiting.
             report.conflicts[new.name] = problem_of(error)
     taken = {new.name for new in wanted}
-    for source in declared.sources:
+    for source in declared.compared:
         for record in _declared_by(caller, source):
             if record.name not in taken:
                 _orphan(caller, record, report, prune=prune)
@@ -136,8 +151,8 @@ def reconcile(caller: Caller, declared: Declarations, *, prune: bool) -> Reconci
 def _reconcile_one(caller: Caller, new: NewSchedule, sources: list[str], report: _Report) -> None:
     seen = caller.store.find_schedule(caller.tenant, new.name)
     if seen is None or _is_nobodys(seen.record, sources):
-        made = create_schedule(caller, new)
-        report.note("created" if made.is_new else "unchanged", new.name)
+        is_new = _try_new(caller, new) if report.is_dry else create_schedule(caller, new).is_new
+        report.note("created" if is_new else "unchanged", new.name)
         return
     if seen.record.declared_by not in sources:
         whose = seen.record.declared_by or "hand"
@@ -148,11 +163,15 @@ def _reconcile_one(caller: Caller, new: NewSchedule, sources: list[str], report:
         if not _was_pruned(caller, seen.record):
             report.note("kept_deleted", new.name)
             return
-        _revive(caller, seen, new)
+        if not report.is_dry:
+            _revive(caller, seen, new)
         report.note("revived", new.name)
         return
     differing = _differing(seen.record, new)
-    _change(caller, seen, new)
+    if report.is_dry:
+        decide_new(caller, seen.record, _wanted(new), seen.now)
+    else:
+        _change(caller, seen, new)
     if differing:
         report.changed[new.name] = differing
     else:
@@ -164,11 +183,22 @@ def _is_nobodys(record: ScheduleRecord, sources: list[str]) -> bool:
     return record.status is ScheduleStatus.DELETED and record.declared_by not in sources
 
 
+def _try_new(caller: Caller, new: NewSchedule) -> bool:
+    """Decide what making it would decide; what has no occurrence to come is refused."""
+    now = caller.store.now()
+    first_pending(schedule_id(now, caller.draws.draw(_ID_BYTES)), new.definition, now)
+    return True
+
+
+def _wanted(new: NewSchedule) -> Wanted:
+    return Wanted(new.definition, owner=new.owner, declared_by=new.declared_by)
+
+
 def _change(caller: Caller, seen: Seen, new: NewSchedule) -> None:
-    wanted = Wanted(new.definition, owner=new.owner, declared_by=new.declared_by)
+    wanted = _wanted(new)
 
     def decide(record: ScheduleRecord, now: int) -> Change | None:
-        return decide_new(record, wanted, now, None)
+        return decide_new(caller, record, wanted, now)
 
     apply_order(caller, seen, decide, Order())
 
@@ -195,7 +225,9 @@ def _orphan(caller: Caller, record: ScheduleRecord, report: _Report, *, prune: b
             return None
         return decide_delete(found, NO_LONGER_DECLARED)
 
-    apply_order(caller, Seen(record, caller.store.now()), decide, Order(reason=NO_LONGER_DECLARED))
+    if not report.is_dry:
+        order = Order(reason=NO_LONGER_DECLARED)
+        apply_order(caller, Seen(record, caller.store.now()), decide, order)
     report.note("pruned", record.name)
 
 

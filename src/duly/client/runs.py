@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from duly.client.labels import read_label
-from duly.client.reading import read_choice, read_instant, read_key
+from duly.client.ordering import read_reference
+from duly.client.reading import (
+    LOOKED_FOR_LENGTH_MAX,
+    read_choice,
+    read_instant,
+    read_limit,
+    read_looked_for,
+)
 from duly.client.run_view import DelayedRun, Run, delayed_view, run_view
 from duly.client.schedule_orders import find_schedule
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import Origin, RunState
 from duly.domain.timetable.combined import zone_of
-from duly.errors import NotFound, UsageError
+from duly.errors import NotFound, UsageError, require_text
 from duly.store.reading import PAGE_MAX, RunFilter
 
 if TYPE_CHECKING:
@@ -52,20 +59,20 @@ class Runs:
         limit: int = RUNS_DEFAULT,
     ) -> ListedRuns:
         """Return runs, newest first: scheduled for `since` or later, and before `until`."""
-        check_limit(limit, self._caller.settings.listed_max)
+        most = read_limit(limit, self._caller.settings.listed_max)
         of = None if schedule is None else find_schedule(self._caller, schedule).record.id
         command = RunFilter(
             tenant=self._caller.tenant,
             schedule_id=of,
-            key=key,
-            task=task,
-            queue=queue,
+            key=read_looked_for("key", key),
+            task=read_looked_for("task", task),
+            queue=read_looked_for("queue", queue),
             states=None if state is None else frozenset({read_choice("state", state, RunState)}),
             origins=None if origin is None else frozenset({read_choice("origin", origin, Origin)}),
             since=None if since is None else read_instant("since", since),
             until=None if until is None else read_instant("until", until),
         )
-        return self._views(self._pages(command, limit))
+        return self._views(self._pages(command, most))
 
     def get(self, run: UUID | str) -> Run:
         """Return a run by its id or its label."""
@@ -92,6 +99,7 @@ class Runs:
         if not isinstance(text, str):
             remedy = "give its id (a UUID) or its label (a text)"
             raise UsageError("run", text, "names no run", remedy)
+        require_text("run", text, LOOKED_FOR_LENGTH_MAX)
         label = read_label(text)
         if label is not None:
             return self._by_label(*label)
@@ -147,9 +155,9 @@ class DelayedRuns:
 
     def list(self, *, limit: int = PAGE_MAX) -> ListedDelayed:
         """Return what is pending, in order of due."""
-        check_limit(limit, self._caller.settings.listed_max)
+        most = read_limit(limit, self._caller.settings.listed_max)
         return [
-            delayed_view(one) for one in self._caller.store.list_delayed(self._caller.tenant, limit)
+            delayed_view(one) for one in self._caller.store.list_delayed(self._caller.tenant, most)
         ]
 
     def get(self, key_or_id: str | UUID) -> DelayedRun:
@@ -161,16 +169,10 @@ class DelayedRuns:
         return delayed_view(record)
 
     def _find(self, key_or_id: str | UUID) -> DelayedRecord | None:
-        if isinstance(key_or_id, UUID):
-            return self._caller.store.get_delayed(RunId(key_or_id.bytes))
-        key = read_key(key_or_id)
+        key, run_id = read_reference(key_or_id)
+        if run_id is not None:
+            return self._caller.store.get_delayed(run_id)
         return None if key is None else self._caller.store.find_delayed(self._caller.tenant, key)
-
-
-def check_limit(limit: object, most: int) -> None:
-    """Refuse a list without bounds."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= most:
-        raise UsageError("limit", limit, "is out of range", f"give 1 to {most:,}")
 
 
 def _first(records: list[RunRecord]) -> RunRecord | None:

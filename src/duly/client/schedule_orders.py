@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.client.reading import LOOKED_FOR_LENGTH_MAX
 from duly.domain.identity import ScheduleId, schedule_id
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import ScheduleStatus
+from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.planning import Change, decide_edit, first_pending
-from duly.errors import Conflict, NotFound, UsageError
+from duly.errors import Conflict, NotFound, UsageError, require_text
 from duly.store.planning import ChangeSchedule, CreateSchedule, Stale
 from duly.store.reading import ScheduleFilter, Seen
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Decide = Callable[[ScheduleRecord, int], Change | None]
 
 Reference = UUID | str
+SKIPS_MAX = 100
+"""So many skips are looked at by an edit: more than anybody skips ahead by hand."""
 _ID_BYTES = 10
 
 
@@ -56,11 +59,10 @@ class Wanted:
     name: str | None = None
     owner: str | None = None
     declared_by: str | None = None
+    reason: str | None = None
 
 
-def decide_new(
-    record: ScheduleRecord, wanted: Wanted, now: int, reason: str | None
-) -> Change | None:
+def decide_new(caller: Caller, record: ScheduleRecord, wanted: Wanted, now: int) -> Change | None:
     """Decide an edit of template, name, owner and origin; None when nothing would change."""
     labels: dict[str, Any] = {
         field: value
@@ -70,7 +72,10 @@ def decide_new(
     is_same = wanted.definition.to_json() == record.definition.to_json()
     if is_same and record.status is not ScheduleStatus.DELETED:
         return _relabelled(record, labels) if labels else None
-    return replace(decide_edit(record, wanted.definition, now, reason), **labels)
+    skips = caller.store.list_skips(record.id, SKIPS_MAX)
+    skipped = {skip.first_for for skip in skips if skip.reason is SkipReason.SKIPPED}
+    change = decide_edit(record, wanted.definition, now, wanted.reason, skipped=skipped)
+    return replace(change, **labels)
 
 
 def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> Change:
@@ -113,6 +118,7 @@ def find_schedule(caller: Caller, schedule: Reference) -> Seen:
     if isinstance(schedule, UUID):
         seen = caller.store.get_schedule(ScheduleId(schedule.bytes))
     elif isinstance(schedule, str):
+        require_text("schedule", schedule, LOOKED_FOR_LENGTH_MAX)
         seen = caller.store.find_schedule(caller.tenant, schedule)
         if seen is None:
             seen = _by_id_text(caller, schedule)
@@ -166,6 +172,9 @@ def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> Sch
 
 
 def _require_version(record: ScheduleRecord, version: int) -> None:
+    if not isinstance(version, int) or isinstance(version, bool):
+        remedy = "give the version that you saw, or leave it out"
+        raise UsageError("version", version, "is not a version", remedy)
     if record.version == version:
         return
     when = iso_utc(from_microseconds(record.updated_at))

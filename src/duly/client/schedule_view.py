@@ -39,7 +39,7 @@ class Schedule:
     overlap: str | None
     owner: str | None
     declared_by: str | None
-    """Where it is declared (`code:app`, `file:schedules.toml`); None when it was made by hand."""
+    """Where it is declared (`code:app`, `file:app:s.toml`); None when it was made by hand."""
     next_for: datetime | None
     """The nominal time of its next occurrence; None while nothing is pending."""
     next_due: datetime | None

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.client.definitions import EDITABLE, edited_definition, read_definition
+from duly.client.definitions import (
+    EDITABLE,
+    edited_definition,
+    read_definition,
+    read_timetable,
+)
 from duly.client.history import HistoryEntry, Occurrence, read_history, read_occurrences
 from duly.client.labels import run_label
 from duly.client.ordering import add_runs
@@ -13,6 +18,7 @@ from duly.client.reading import (
     read_choice,
     read_instant,
     read_key,
+    read_looked_for,
     read_name,
     read_owner,
     read_reason,
@@ -58,12 +64,10 @@ if TYPE_CHECKING:
     from duly.domain.timetable.timetable import Timetable
     from duly.store.planning import Transaction
 
-_NONCE_BYTES = 16
 # A class that has a method `list` can't name the type below it.
 ListedSchedules = list[Schedule]
 Entries = list[HistoryEntry]
 Occurrences = list[Occurrence]
-_ID_BYTES = 10
 _NONCE_BYTES = 16
 
 
@@ -145,9 +149,8 @@ class Schedules:
 
         def decide(record: ScheduleRecord, now: int) -> Change | None:
             definition = edited_definition(record.definition, changes)
-            return decide_new(
-                record, Wanted(definition, new_name, new_owner), now, read_reason(reason)
-            )
+            wanted = Wanted(definition, new_name, new_owner, reason=read_reason(reason))
+            return decide_new(self._caller, record, wanted, now)
 
         return self._order(schedule, decide, version=version, reason=reason)
 
@@ -169,7 +172,8 @@ class Schedules:
         def decide(record: ScheduleRecord, now: int) -> Change:
             if until_at is not None and until_at <= now:
                 remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
-                raise UsageError("until", until, "lies in the past", remedy)
+                said = until if isinstance(until, str) else iso_utc(from_microseconds(until_at))
+                raise UsageError("until", said, "lies in the past", remedy)
             return decide_pause(record, reason=read_reason(reason), until=until_at, missed=choice)
 
         return self._order(schedule, decide, reason=reason)
@@ -253,10 +257,10 @@ class Schedules:
         command = ScheduleFilter(
             tenant=self._caller.tenant,
             statuses=statuses,
-            task=task,
-            owner=owner,
-            declared_by=declared_by,
-            name_prefix=name_prefix,
+            task=read_looked_for("task", task),
+            owner=read_looked_for("owner", owner),
+            declared_by=read_looked_for("declared_by", declared_by),
+            name_prefix=read_looked_for("name_prefix", name_prefix),
         )
         return [schedule_view(one) for one in list_records(self._caller, command)]
 
@@ -271,9 +275,9 @@ class Schedules:
 
     def preview(self, timetable: Timetable, after: datetime | None = None, n: int = 3) -> Preview:
         """Show what a timetable would do next: local time, zone and UTC (T5)."""
-        if after is None:
-            after = from_microseconds(self._caller.store.now())
-        return preview(timetable, after, n)
+        shown = read_timetable(timetable)
+        at = self._caller.store.now() if after is None else read_instant("after", after)
+        return preview(shown, from_microseconds(at), n)
 
     def _seen(self, schedule: Reference) -> Seen:
         return find_schedule(self._caller, schedule)

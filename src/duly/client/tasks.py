@@ -104,9 +104,6 @@ class Tasks:
 
     def add(self, function: Callable[..., Any], call: BoundCall) -> AnyTask:
         """Make a task of a function; a name belongs to one task only."""
-        if not callable(function):
-            remedy = "put @app.task above a function"
-            raise UsageError("task", function, "is not a function", remedy)
         if call.task in self._by_name:
             remedy = "give one of them another name: @app.task(name=…)"
             raise Conflict("task", call.task, "exists already in this application", remedy)
@@ -160,6 +157,9 @@ def named_call(tasks: Tasks, name: str, arguments: object, known: list[str]) -> 
 
 def new_call(function: object, options: Mapping[str, Any]) -> BoundCall:
     """Read the options of a task: its name, queue and priority."""
+    if not callable(function) or isinstance(function, type):
+        remedy = "put @app.task above a function"
+        raise UsageError("task", function, "is not a function", remedy)
     name = options.get("name")
     if name is None:
         name = getattr(function, "__name__", None)

@@ -113,7 +113,7 @@ class ScheduleRecord:
     name: str
     owner: str | None
     declared_by: str | None
-    """Where it is declared (`code:app`, `file:schedules.toml`), or None when made by hand."""
+    """Where it is declared (`code:app`, `file:app:schedules.toml`), or None when made by hand."""
     status: ScheduleStatus
     version: int
     """Grows with every change that a person or the system makes; a fire does not change it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from duly.app import App
-from duly.cli.calls import ArgumentOptions, read_call
+from duly.cli.calls import ArgumentOptions, note_unchecked, read_call
 from duly.cli.output import print_json, print_line
 from duly.cli.rules import RuleOptions, read_rule
 from duly.cli.schedule.policies import PolicyOptions
@@ -63,7 +63,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             return
         schedule = app.schedules.create(name, call, timetable, owner=policies.owner, **terms)
         is_new = before is None or before.id != schedule.id
-        taking_back = undo("delete", name, "--reason", "made by mistake")
+        taking_back = undo("delete", name, "--reason", "made by mistake", "--yes")
         if target.json:
             print_result(schedule, is_new=is_new, undo=taking_back if is_new else None)
             return
@@ -75,6 +75,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             return
         print_line(f"Created {name}. {next_sentence(schedule, now)}")
         print_undo(taking_back)
+        note_unchecked(app, task)
         note_missing_dispatcher(app)
 
 

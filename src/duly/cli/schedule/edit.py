@@ -24,6 +24,7 @@ from duly.cli.schedule.telling import (
 from duly.cli.target import Target, opened
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
+from duly.errors import UsageError
 
 RULE, ARGUMENTS, POLICIES, TARGET = RuleOptions(), ArgumentOptions(), PolicyOptions(), Target()
 
@@ -44,6 +45,10 @@ class EditOptions:
 
 
 EDIT = EditOptions()
+_CHANGE_REMEDY = (
+    "give --when, --tz, --task, --arguments, --misfire, --jitter, --queue, --priority, --owner"
+    " or --rename"
+)
 
 
 def edit(  # noqa: PLR0913 - each group of options is an argument
@@ -63,9 +68,11 @@ def edit(  # noqa: PLR0913 - each group of options is an argument
     name
         The schedule's name or id.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         before = find_schedule(app, name)
         changes = _changes(app, before, (options, rule, arguments, policies))
+        if not changes:
+            raise UsageError("edit", name, "is asked to change nothing", _CHANGE_REMEDY)
         after = app.schedules.edit(
             before.id, version=options.version, reason=options.reason, **changes
         )
@@ -81,6 +88,9 @@ def edit(  # noqa: PLR0913 - each group of options is an argument
         print_line(f"Edited {after.name}, now version {after.version}. {_moved(before, after)}")
         print_pending(app, after)
         print_undo(taking_back)
+        if after.declared_by is not None:
+            note = f"it is declared by {after.declared_by}; the next reconciliation sets it back"
+            print_line(("note: ", "bold yellow"), note)
 
 
 def _changes(

@@ -44,7 +44,7 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
     all_
         Deleted ones too.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = app.schedules.list(
             status=status, task=task, owner=owner, name_prefix=prefix, include_deleted=all_
         )
@@ -85,7 +85,7 @@ def history(
     number
         How many entries to show at the most.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         entries = app.schedules.history(found.id, limit=number)
         if target.json:
@@ -113,7 +113,7 @@ def occurrences(
     end
         Until when: an ISO time, now, tomorrow, +1h.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         tz = zone(found.timetable)
         span = [read_moment(text, tz, SystemClock(), word) for text, word in _span(start, end)]

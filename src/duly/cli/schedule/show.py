@@ -39,7 +39,7 @@ def show(name: str, /, *, target: Target = TARGET) -> None:
     name
         The schedule's name or id, or a beginning that only it has.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         identity = ScheduleId(found.id.bytes)
         owed = app.store.list_owed(identity)

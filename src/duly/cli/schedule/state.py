@@ -57,7 +57,7 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
     if missed != "skip" and until is None:
         remedy = "give --until too, or say it when you resume: duly schedule resume --missed"
         raise UsageError("missed", missed, "says nothing about a pause without end", remedy)
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         tz = zone(found.timetable)
         moment = None if until is None else read_moment(until, tz, SystemClock(), "until")
@@ -92,7 +92,7 @@ def resume(
     reason
         Why.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         resumed = app.schedules.resume(found.id, missed=missed, reason=reason)
         taking_back = undo("pause", resumed.name, "--reason", found.reason or "…")
@@ -124,7 +124,7 @@ def trigger(
     reason
         Why.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         run = app.schedules.trigger(found.id, reason=reason, key=key)
         if target.json:
@@ -144,7 +144,7 @@ def skip(name: str, /, *, reason: str | None = None, target: Target = TARGET) ->
     reason
         Why.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         after = app.schedules.skip_next(found.id, reason=reason)
         taking_back = undo("trigger", after.name, "--reason", "it was skipped by mistake")
@@ -169,7 +169,7 @@ def delete(name: str, /, *, reason: str, yes: bool = False, target: Target = TAR
     yes
         Do not ask.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         if not yes and not _is_agreed(found):
             print_line("Nothing was changed.")
@@ -194,10 +194,10 @@ def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET)
     reason
         Why.
     """
-    with opened(target) as app:
+    with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         restored = app.schedules.restore(found.id, reason=reason)
-        taking_back = undo("delete", restored.name, "--reason", found.reason or "…")
+        taking_back = undo("delete", restored.name, "--reason", found.reason or "…", "--yes")
         if target.json:
             print_result(restored, undo=taking_back)
             return

@@ -1,0 +1,75 @@
+"""Where there is no store, looking makes none: one clear error, and no file is touched (D5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.duly_command import Workplace
+
+MISSING = ("--url", "sqlite:///missing.db")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("schedule", "list"),
+        ("schedule", "show", "x"),
+        ("schedule", "history", "x"),
+        ("schedule", "occurrences", "x"),
+        ("schedule", "export"),
+        ("schedule", "pause", "x", "--reason", "y"),
+        ("db", "status"),
+        ("db", "check"),
+        ("run", "list"),
+        ("run", "show", "x"),
+        ("delayed", "list"),
+        ("cancel", "x", "--reason", "y"),
+        ("audit",),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_only_looks_makes_no_store(place: Workplace, words: tuple[str, ...]):
+    answer = place.duly(*words, *MISSING)
+
+    assert (5, "") == (answer.status, answer.out)
+    assert "sqlite:///missing.db: there is no store here; `duly db migrate` or" in answer.err
+    assert not (place.folder / "missing.db").exists()
+
+
+def others(folder: Path) -> list[str]:
+    file = apsw.Connection(str(folder / "theirs.db"))
+    found = [str(row[0]) for row in file.execute("select name from sqlite_schema")]
+    file.close()
+    return found
+
+
+def test_another_programs_database_gets_no_tables_of_ours(place: Workplace):
+    file = apsw.Connection(str(place.folder / "theirs.db"))
+    file.execute("create table orders (id)")
+    file.close()
+    theirs = ("--url", "sqlite:///theirs.db")
+    looked = place.duly("schedule", "list", *theirs)
+    told = place.duly("db", "status", *theirs)
+    tried = place.duly("db", "migrate", "--dry-run", *theirs)
+
+    assert ["orders"] == others(place.folder)
+    assert (5, True) == (looked.status, "there is no store here" in looked.err)
+    assert (5, True) == (told.status, "missing   0001_pre_" in told.out)
+    assert (0, True) == (tried.status, "to apply; nothing was changed" in tried.out)
+
+
+def test_a_migration_makes_the_store(place: Workplace):
+    tried = place.duly("db", "migrate", "--dry-run", *MISSING)
+    was_made = (place.folder / "missing.db").exists()
+    made = place.duly("db", "migrate", *MISSING)
+
+    assert (0, False) == (tried.status, was_made)
+    assert 0 == made.status, made.err
+    assert 0 == place.duly("status", *MISSING).status
