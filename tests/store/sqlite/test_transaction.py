@@ -143,7 +143,7 @@ def test_the_whole_of_every_view_may_be_read(orders, path):
         for (name,) in listed:
             assert [] == lent.execute(f"SELECT * FROM {name}")  # noqa: S608 - a name of ours
             assert [(0,)] == lent.execute(f"SELECT count(*) FROM {name}")  # noqa: S608
-            assert [] == lent.execute(f"SELECT task FROM {name.upper()}")  # noqa: S608
+            assert [] == lent.execute(f"SELECT task FROM {str(name).upper()}")  # noqa: S608
 
     assert {"duly_public_schedules", "duly_public_runs"} == {name for (name,) in listed}
 
