@@ -62,6 +62,8 @@ def make_file(
         call = app.call("ping")
         app.schedules.create("template", call, duly.every("1d"))
         app.enqueue(call, delay="1d", key="template")
+        # As in any store that has been in use: nothing is to be recomputed when it is opened.
+        app.store.note_tzdata(duly.default_zones().version)
     connection = apsw.Connection(str(path))
     connection.pragma("synchronous", "off")
     loader = _Loader(connection)
