@@ -10,13 +10,11 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import identity_text
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import Lane
 from duly.domain.settling import Settlement, settle
 from duly.errors import StoreError
 from duly.store.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
-from duly.telemetry import SetAside
 
 if TYPE_CHECKING:
     from duly.engine.clock_sync import ClockSync
@@ -161,10 +159,4 @@ class CatchUp:
 
     def _complain(self, record: OwedRecord, problem: str) -> None:
         self._around.statistics.set_aside += 1
-        event = SetAside(
-            member=self._membership.number(),
-            what="owed",
-            subject_id=identity_text(record.owed.schedule_id),
-            problem=problem,
-        )
-        self._around.telemetry.emit(event)
+        self._membership.tell_set_aside("owed", record.owed.schedule_id, problem)

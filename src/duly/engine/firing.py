@@ -24,7 +24,7 @@ from duly.store.dispatch import (
     FireTimers,
     LeaseKey,
 )
-from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, SetAside, WriteFenced
+from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -301,13 +301,7 @@ class Firing:
         entry.fire_at = self._loader.seen_now + self._around.settings.set_aside_us
         entry.plan = entry.late_after = None
         self._loader.put_back(entry)
-        event = SetAside(
-            member=self._membership.number(),
-            what=entry.timer.kind,
-            subject_id=identity_text(entry.timer.ref),
-            problem=problem,
-        )
-        self._around.telemetry.emit(event)
+        self._membership.tell_set_aside(entry.timer.kind, entry.timer.ref, problem)
 
 
 def _key(timer: Timer) -> TemplateKey:

@@ -16,7 +16,7 @@ from duly.engine.ownership import MAINTENANCE
 from duly.errors import LeaseLost, StoreError
 from duly.store.dispatch import Prune
 from duly.store.planning import ChangeSchedule, Stale
-from duly.telemetry import HistoryPruned, ScheduleResumed, SetAside
+from duly.telemetry import HistoryPruned, ScheduleResumed
 
 if TYPE_CHECKING:
     from duly.engine.membership import Membership
@@ -65,13 +65,8 @@ class Maintenance:
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
-                event = SetAside(
-                    member=self._membership.number(),
-                    what="schedule",
-                    subject_id=identity_text(schedule_id),
-                    problem=f"it can't be resumed: {error!r}",
-                )
-                self._around.telemetry.emit(event)
+                problem = f"it can't be resumed: {error!r}"
+                self._membership.tell_set_aside("schedule", schedule_id, problem)
 
     def _resume_one(self, schedule_id: ScheduleId) -> None:
         seen = self._around.store.get_schedule(schedule_id)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.identity import identity_text
 from duly.store.dispatch import Join, MemberId, MemberKind, Renew, Renewal
-from duly.telemetry import DeclaredDead, Joined, Left
+from duly.telemetry import DeclaredDead, Joined, Left, SetAside
 
 if TYPE_CHECKING:
     from duly.engine.clock_sync import ClockSync
@@ -94,6 +95,16 @@ class Membership:
             self._around.store.leave(self.id)
             self._around.telemetry.emit(Left(member=self.id))
             self.id = self.renewal = None
+
+    def tell_set_aside(self, what: str, subject_id: bytes, problem: str) -> None:
+        """Say that one promise is left alone for now, so that the others go on."""
+        event = SetAside(
+            member=self.number(),
+            what=what,
+            subject_id=identity_text(subject_id),
+            problem=problem,
+        )
+        self._around.telemetry.emit(event)
 
     def _die(self, reason: str) -> None:
         self._around.telemetry.emit(DeclaredDead(member=self.number(), reason=reason))

@@ -20,7 +20,7 @@ from duly.domain.schedules import Pending
 from duly.errors import StoreError
 from duly.store.dispatch import LoadTimers
 from duly.store.planning import ChangeSchedule, Stale
-from duly.telemetry import SetAside, TimerRetimed, TzdataRecomputed
+from duly.telemetry import TimerRetimed, TzdataRecomputed
 
 if TYPE_CHECKING:
     from duly.engine.clock_sync import ClockSync
@@ -149,13 +149,8 @@ class Retiming:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
-            event = SetAside(
-                member=self._membership.number(),
-                what="schedule",
-                subject_id=identity_text(schedule_id),
-                problem=f"it can't be recomputed: {error!r}",
-            )
-            self._around.telemetry.emit(event)
+            problem = f"it can't be recomputed: {error!r}"
+            self._membership.tell_set_aside("schedule", schedule_id, problem)
 
     def _change(self, schedule_id: ScheduleId) -> None:
         zones, store = self._around.node.zones, self._around.store

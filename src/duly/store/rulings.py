@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly.domain.identity import identity_text
+from duly.domain.identity import identity_text, shard_of
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Origin, ScheduleStatus, SkipReason
 from duly.domain.settling import Skip, Template, count_between
 from duly.errors import Conflict, NotFound, UsageError
+from duly.store.dispatch import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
     from duly.store.planning import (
         AddedRun,
@@ -208,3 +210,31 @@ def no_longer_pending(order: MoveDelayed | CancelDelayed, run: FiredOrClosed) ->
         return Conflict(what, name, "is no longer pending", "enqueue it again")
     moment = iso_utc(from_microseconds(run.fired_at))
     return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
+
+
+def schedule_timer(record: ScheduleRecord) -> Timer | None:
+    """Return the one timer of a schedule."""
+    if record.pending is None:
+        return None
+    return Timer(
+        kind="schedule",
+        ref=record.id,
+        shard=record.shard,
+        due_at=record.pending.due_at,
+        scheduled_for=record.pending.scheduled_for,
+        generation=record.version,
+        definition_number=record.definition_number,
+    )
+
+
+def delayed_timer(record: DelayedRecord, shards: int) -> Timer:
+    """Return the timer of a delayed run."""
+    return Timer(
+        kind="delayed",
+        ref=record.id,
+        shard=shard_of(record.id, shards),
+        due_at=record.due_at,
+        scheduled_for=record.due_at,
+        generation=record.generation,
+        definition_number=0,
+    )

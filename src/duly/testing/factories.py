@@ -28,6 +28,7 @@ from duly.store.planning import (
     MoveDelayed,
     NewRun,
 )
+from duly.store.rulings import delayed_timer, schedule_timer
 
 if TYPE_CHECKING:
     from duly.domain.runs import DelayedRecord
@@ -165,29 +166,14 @@ def dispatcher(**parts: Any) -> Join:
 
 def timer_of(record: ScheduleRecord) -> Timer:
     """Return a schedule's timer, as loading gives it."""
-    assert record.pending is not None, "only a pending occurrence has a timer"
-    return Timer(
-        kind="schedule",
-        ref=record.id,
-        shard=record.shard,
-        due_at=record.pending.due_at,
-        scheduled_for=record.pending.scheduled_for,
-        generation=record.version,
-        definition_number=record.definition_number,
-    )
+    timer = schedule_timer(record)
+    assert timer is not None, "only a pending occurrence has a timer"
+    return timer
 
 
 def timer_of_delayed(record: DelayedRecord, shards: int) -> Timer:
     """Return a delayed run's timer, as loading gives it."""
-    return Timer(
-        kind="delayed",
-        ref=record.id,
-        shard=shard_of(record.id, shards),
-        due_at=record.due_at,
-        scheduled_for=record.due_at,
-        generation=record.generation,
-        definition_number=0,
-    )
+    return delayed_timer(record, shards)
 
 
 def template_of(record: ScheduleRecord) -> Template:

@@ -25,10 +25,12 @@ from duly.store.dispatch import (
 from duly.store.memory.delayed import fire_delayed
 from duly.store.memory.ownership import SYSTEM, held_shards
 from duly.store.memory.planning import write_settlement
-from duly.store.memory.tables import Journal, delayed_timer, schedule_timer
+from duly.store.rulings import delayed_timer, schedule_timer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from duly.store.memory.tables import Journal
 
 DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
 

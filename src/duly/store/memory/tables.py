@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly.domain.audit import Actor, AuditEntry
-from duly.domain.identity import shard_of
 from duly.domain.literals import Lane, Origin
 from duly.store.dispatch import LeaseKey, LeaseRecord, Member, OwedRecord, Timer, TimerKind
 from duly.store.planning import NEAR_US
+from duly.store.rulings import delayed_timer, schedule_timer
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId, ScheduleId
@@ -105,34 +105,6 @@ class Tables:
             return None if record is None else schedule_timer(record)
         delayed = self.delayed.get(ref)  # type: ignore[call-overload]
         return None if delayed is None else delayed_timer(delayed, self.shards)
-
-
-def schedule_timer(record: ScheduleRecord) -> Timer | None:
-    """Return the one timer of a schedule."""
-    if record.pending is None:
-        return None
-    return Timer(
-        kind="schedule",
-        ref=record.id,
-        shard=record.shard,
-        due_at=record.pending.due_at,
-        scheduled_for=record.pending.scheduled_for,
-        generation=record.version,
-        definition_number=record.definition_number,
-    )
-
-
-def delayed_timer(record: DelayedRecord, shards: int) -> Timer:
-    """Return the timer of a delayed run."""
-    return Timer(
-        kind="delayed",
-        ref=record.id,
-        shard=shard_of(record.id, shards),
-        due_at=record.due_at,
-        scheduled_for=record.due_at,
-        generation=record.generation,
-        definition_number=0,
-    )
 
 
 class Journal:
