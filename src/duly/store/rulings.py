@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from duly.domain.identity import identity_text, shard_of
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Origin, ScheduleStatus, SkipReason
+from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.domain.settling import Skip, Template, count_between
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.dispatch import Timer
@@ -210,6 +211,18 @@ def no_longer_pending(order: MoveDelayed | CancelDelayed, run: FiredOrClosed) ->
         return Conflict(what, name, "is no longer pending", "enqueue it again")
     moment = iso_utc(from_microseconds(run.fired_at))
     return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
+
+
+def unrecorded(record: ScheduleRecord | None, instant: int) -> OccurrenceVerdict:
+    """Say what is known about an occurrence that left no trace (M1, D6)."""
+    if record is None:
+        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
+    coming = record.pending.scheduled_for if record.pending else record.held_for
+    if coming is not None and instant >= coming:
+        return OccurrenceVerdict(instant, VerdictKind.PENDING)
+    if record.pruned_through is not None and instant <= record.pruned_through:
+        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
+    return OccurrenceVerdict(instant, VerdictKind.MISSING)
 
 
 def schedule_timer(record: ScheduleRecord) -> Timer | None:

@@ -10,8 +10,9 @@ import apsw
 import pytest
 
 from duly.errors import SchemaMismatch
+from duly.store.migrating import compatible_with, make_migration
 from duly.store.sqlite import SqliteSettings, SqliteStore
-from duly.store.sqlite.schema import compatible_with, known_migrations, make_migration
+from duly.store.sqlite.schema import known_migrations
 from duly.testing.conformance import steps
 
 SECOND = make_migration(

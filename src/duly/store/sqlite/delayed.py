@@ -9,6 +9,8 @@ from duly.domain.audit import delayed_facts
 from duly.domain.identity import identity_text, shard_of
 from duly.domain.literals import Origin, RunState
 from duly.domain.runs import DelayedRecord, RunRecord
+from duly.store import records
+from duly.store.auditing import Subject
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
 from duly.store.rulings import (
     added_by_hand,
@@ -22,7 +24,6 @@ from duly.store.rulings import (
 )
 from duly.store.sqlite import rows
 from duly.store.sqlite.settlements import write_runs
-from duly.store.sqlite.work import Subject
 
 if TYPE_CHECKING:
     import apsw
@@ -104,19 +105,19 @@ def cancel_delayed(work: Work, command: CancelDelayed) -> RunRecord:
 def read_run(connection: apsw.Connection, run_id: RunId) -> RunRecord | None:
     """Return a run."""
     row = connection.execute(RUN_BY_ID, (run_id,)).fetchone()
-    return None if row is None else rows.run_record(row)
+    return None if row is None else records.run_record(row)
 
 
 def read_delayed(connection: apsw.Connection, run_id: RunId) -> DelayedRecord | None:
     """Return a pending delayed run by its id."""
     row = connection.execute(DELAYED_BY_ID, (run_id,)).fetchone()
-    return None if row is None else rows.delayed_record(row)
+    return None if row is None else records.delayed_record(row)
 
 
 def find_delayed(connection: apsw.Connection, tenant: str, key: str) -> DelayedRecord | None:
     """Return the pending delayed run of a key."""
     row = connection.execute(DELAYED_BY_KEY, (tenant, key)).fetchone()
-    return None if row is None else rows.delayed_record(row)
+    return None if row is None else records.delayed_record(row)
 
 
 def _add_run(work: Work, new: NewRun, actor: Actor) -> AddedRun:
@@ -231,7 +232,7 @@ def _find(
     row = connection.execute(NEWEST_RUN_BY_KEY, (order.tenant, order.key)).fetchone()
     if row is None:
         raise unknown_delayed(order)
-    return rows.run_record(row)
+    return records.run_record(row)
 
 
 def _close(work: Work, pending: DelayedRecord, state: RunState, actor: Actor) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import schedule_facts
 from duly.domain.identity import ScheduleId
 from duly.domain.literals import Lane, ScheduleStatus
+from duly.store.auditing import SYSTEM, Subject
 from duly.store.dispatch import Fired, FireDelayed, FireResult, FireSchedule, FireTimers
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
 from duly.store.sqlite.settlements import INSERT_READY, LANE_OFFSETS, Ground, Settlements
-from duly.store.sqlite.work import SYSTEM, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

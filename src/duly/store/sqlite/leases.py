@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane
+from duly.store.auditing import SYSTEM, Subject
 from duly.store.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
 from duly.store.rulings import is_current
 from duly.store.sqlite.rows import IS_ALIVE, one
-from duly.store.sqlite.work import SYSTEM, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

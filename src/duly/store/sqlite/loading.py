@@ -10,8 +10,9 @@ from heapq import merge
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
+from duly.store import records
 from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
-from duly.store.sqlite import rows
+from duly.store.sqlite.rows import one
 from duly.store.sqlite.shard_lists import shard_list
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ def load_timers(look: Look, command: LoadTimers) -> LoadedTimers:
             # One instant alone is more than the limit; half of it would be of no use.
             through = cut
             timers += takewhile(lambda row: row[0] == cut, found)
-    return LoadedTimers(tuple(map(rows.timer, timers)), through, look.now)
+    return LoadedTimers(tuple(map(records.timer, timers)), through, look.now)
 
 
-def _in_order(look: Look, command: LoadTimers) -> Iterator[rows.Row]:
+def _in_order(look: Look, command: LoadTimers) -> Iterator[records.Row]:
     """Merge the streams of all shards; rows begin with due and ref, and so compare by them."""
     after = BEFORE_ALL_TIME if command.after is None else command.after
-    streams: list[Iterator[rows.Row]] = []
+    streams: list[Iterator[records.Row]] = []
     for shard in command.shards:
         span = (shard, after, command.until)
         streams.append(look.connection.execute(LOAD_SCHEDULES, span))
@@ -81,7 +82,7 @@ def _in_order(look: Look, command: LoadTimers) -> Iterator[rows.Row]:
 
 def start_of_arrivals(look: Look) -> ArrivalsCursor:
     """Return a cursor at the present end of the feed."""
-    return ArrivalsCursor(str(rows.one(look.connection, END_OF_ARRIVALS)[0]))
+    return ArrivalsCursor(str(one(look.connection, END_OF_ARRIVALS)[0]))
 
 
 def read_arrivals(look: Look, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
@@ -93,8 +94,8 @@ def read_arrivals(look: Look, cursor: ArrivalsCursor, shards: Sequence[int]) -> 
     if after < int(end):
         bindings = (after, shard_list(shards))
         connection = look.connection
-        timers += map(rows.timer, connection.execute(READ_SCHEDULE_ARRIVALS, bindings))
-        timers += map(rows.timer, connection.execute(READ_DELAYED_ARRIVALS, bindings))
+        timers += map(records.timer, connection.execute(READ_SCHEDULE_ARRIVALS, bindings))
+        timers += map(records.timer, connection.execute(READ_DELAYED_ARRIVALS, bindings))
     return Arrivals(tuple(timers), end, look.now)
 
 
@@ -103,4 +104,4 @@ def read_definitions(
 ) -> Mapping[tuple[ScheduleId, int], Definition]:
     """Read definitions by schedule and number; those that are gone are left out."""
     found = look.connection.executemany(READ_DEFINITIONS, keys)
-    return {(row[0], row[1]): rows.read_definition(row[2]) for row in found}
+    return {(row[0], row[1]): records.read_definition(row[2]) for row in found}

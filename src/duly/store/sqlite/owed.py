@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
+from duly.store import records
 from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
@@ -42,7 +43,7 @@ def load_owed(
     """Read ranges of schedules that still run, oldest first."""
     place = BEFORE_ALL if after is None else after.place
     streams = [
-        map(rows.owed_record, look.connection.execute(LOAD_OWED, (shard, *place)))
+        map(records.owed_record, look.connection.execute(LOAD_OWED, (shard, *place)))
         for shard in shards
     ]
     return list(islice(merge(*streams, key=lambda record: record.place), limit))
@@ -56,7 +57,7 @@ def drain_owed(work: Work, command: DrainOwed) -> FireResult:
     owed, settlement = command.owed, command.settlement
     key = (owed.schedule_id, owed.first_for)
     row = work.connection.execute(READ_OWED, key).fetchone()
-    record = None if row is None else rows.owed_record(row)
+    record = None if row is None else records.owed_record(row)
     if record is None or record.owed != owed or record.shard != command.shard:
         return FireResult.GONE
     schedule = read_schedule(work.connection, owed.schedule_id)

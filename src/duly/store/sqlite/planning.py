@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import schedule_facts
 from duly.domain.identity import shard_of
 from duly.domain.literals import ScheduleStatus
+from duly.store import records
+from duly.store.auditing import Subject
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.rulings import (
     changed_record,
@@ -19,7 +21,6 @@ from duly.store.rulings import (
 )
 from duly.store.sqlite import rows
 from duly.store.sqlite.settlements import INSERT_SKIP, Ground, Settlements
-from duly.store.sqlite.work import Subject
 
 if TYPE_CHECKING:
     import apsw
@@ -62,7 +63,7 @@ def create_schedule(work: Work, command: CreateSchedule) -> CreatedSchedule:
     if known is None:
         row = work.connection.execute(BY_NAME, (command.tenant, command.name)).fetchone()
         if row is not None:
-            known = rows.schedule_record(row)
+            known = records.schedule_record(row)
             refuse_another(known, command)
     if known is not None:
         return CreatedSchedule(known, is_new=False)
@@ -106,7 +107,7 @@ def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Sta
 def read_schedule(connection: apsw.Connection, schedule_id: ScheduleId) -> ScheduleRecord | None:
     """Return a schedule, deleted or not."""
     row = connection.execute(BY_ID, (schedule_id,)).fetchone()
-    return None if row is None else rows.schedule_record(row)
+    return None if row is None else records.schedule_record(row)
 
 
 def read_definition(
@@ -114,7 +115,7 @@ def read_definition(
 ) -> Definition | None:
     """Return one version of a schedule's template."""
     row = connection.execute(READ_DEFINITION, (schedule_id, number)).fetchone()
-    return None if row is None else rows.read_definition(row[0])
+    return None if row is None else records.read_definition(row[0])
 
 
 def ground_of(record: ScheduleRecord) -> Ground:
@@ -155,7 +156,7 @@ def _insert(work: Work, command: CreateSchedule) -> ScheduleRecord:
     instants = (pending.scheduled_for, pending.due_at)
     copied = (command.tenant, call.task, call.queue, call.priority)
     connection.execute(INSERT_STATE, (command.id, shard, *instants, *copied))
-    text = rows.definition_text(command.definition)
+    text = records.definition_text(command.definition)
     connection.execute(INSERT_DEFINITION, (command.id, 1, text, now, made_by))
     work.count_on(ScheduleStatus.ACTIVE, 1)
     work.announce("schedule", command.id, pending.due_at, shard)
@@ -173,7 +174,7 @@ def _refuse_taken_name(work: Work, changed: ScheduleRecord) -> None:
 
 
 def _insert_definition(work: Work, changed: ScheduleRecord, definition: Definition) -> None:
-    text = rows.definition_text(definition)
+    text = records.definition_text(definition)
     row = (changed.id, changed.definition_number, text, work.now, changed.updated_by)
     work.connection.execute(INSERT_DEFINITION, row)
 
@@ -239,7 +240,7 @@ def _write(work: Work, old: ScheduleRecord, changed: ScheduleRecord) -> None:
 def _give_up_owed(work: Work, record: ScheduleRecord) -> None:
     """Turn what is owed into skips, so that no occurrence is without a verdict."""
     for row in work.connection.execute(DELETE_OWED_OF, (record.id,)).fetchall():
-        owed = rows.owed_record(row).owed
+        owed = records.owed_record(row).owed
         definition = read_definition(work.connection, record.id, owed.definition_number)
         assert definition is not None, "a definition stays as long as something refers to it"
         skip = given_up(record.id, owed, definition)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import ScheduleId, occurrence_run_id
 from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.store import records
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.rulings import unrecorded
 from duly.store.sqlite import rows
 from duly.store.sqlite.planning import BY_NAME, read_schedule
 from duly.store.sqlite.shard_lists import shard_list
@@ -64,7 +66,7 @@ def find_schedule(look: Look, tenant: str, name: str) -> Seen | None:
     row = look.connection.execute(BY_NAME, (tenant, name)).fetchone()
     if row is None:
         row = look.connection.execute(LAST_DELETED_BY_NAME, (tenant, name)).fetchone()
-    return None if row is None else Seen(rows.schedule_record(row), look.now)
+    return None if row is None else Seen(records.schedule_record(row), look.now)
 
 
 def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
@@ -82,7 +84,7 @@ def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
         where.add("(s.tenant, s.name, s.id) > (?, ?, ?)", *command.after)
     order = "ORDER BY s.tenant, s.name, s.id LIMIT ?"
     found = look.connection.execute(where.sql(rows.SCHEDULE, order), where.bound(command.limit))
-    return [rows.schedule_record(row) for row in found]
+    return [records.schedule_record(row) for row in found]
 
 
 def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
@@ -103,7 +105,7 @@ def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
         where.add("r.id < ?", command.before_id)
     sql = where.sql(rows.RUN, "ORDER BY r.id DESC LIMIT ?")
     found = look.connection.execute(sql, where.bound(command.limit))
-    return [rows.run_record(row) for row in found]
+    return [records.run_record(row) for row in found]
 
 
 def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
@@ -118,25 +120,25 @@ def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
         where.add("number < ?", command.before_number)
     sql = where.sql(rows.AUDIT, "ORDER BY number DESC LIMIT ?")
     found = look.connection.execute(sql, where.bound(command.limit))
-    return [rows.audit_entry(row) for row in found]
+    return [records.audit_entry(row) for row in found]
 
 
 def list_delayed(look: Look, tenant: str, limit: int) -> list[DelayedRecord]:
     """Return pending delayed runs in order of due."""
     found = look.connection.execute(LIST_DELAYED, (tenant, limit))
-    return [rows.delayed_record(row) for row in found]
+    return [records.delayed_record(row) for row in found]
 
 
 def list_skips(look: Look, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
     """Return what was skipped, newest first."""
     found = look.connection.execute(LIST_SKIPS, (schedule_id, limit))
-    return [rows.skip_record(row) for row in found]
+    return [records.skip_record(row) for row in found]
 
 
 def list_owed(look: Look, schedule_id: ScheduleId) -> list[Owed]:
     """Return the ranges a schedule still owes, oldest first."""
     found = look.connection.execute(LIST_OWED, (schedule_id,))
-    return [rows.owed_record(row).owed for row in found]
+    return [records.owed_record(row).owed for row in found]
 
 
 def list_tasks(look: Look) -> list[str]:
@@ -154,8 +156,7 @@ def judge(look: Look, schedule_id: ScheduleId, instants: Sequence[int]) -> list[
     """Say what is known about each occurrence."""
     record = read_schedule(look.connection, schedule_id)
     return [
-        _recorded(look, schedule_id, instant) or _unrecorded(record, instant)
-        for instant in instants
+        _recorded(look, schedule_id, instant) or unrecorded(record, instant) for instant in instants
     ]
 
 
@@ -171,17 +172,6 @@ def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceVe
     if owed is not None and instant <= owed[0]:
         return OccurrenceVerdict(instant, VerdictKind.OWED)
     return None
-
-
-def _unrecorded(record: ScheduleRecord | None, instant: int) -> OccurrenceVerdict:
-    if record is None:
-        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
-    coming = record.pending.scheduled_for if record.pending else record.held_for
-    if coming is not None and instant >= coming:
-        return OccurrenceVerdict(instant, VerdictKind.PENDING)
-    if record.pruned_through is not None and instant <= record.pruned_through:
-        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
-    return OccurrenceVerdict(instant, VerdictKind.MISSING)
 
 
 def status(look: Look) -> StoreStatus:
@@ -203,8 +193,8 @@ def status(look: Look) -> StoreStatus:
         oldest_due_at=oldest,
         next_due_at=_next_due(look, shards),
         early_fires=rows.one(connection, COUNT_EARLY)[0],
-        members=tuple(rows.member(row, is_alive=True) for row in members),
-        leases=tuple(map(rows.lease_record, connection.execute(LIST_LEASES))),
+        members=tuple(records.member(row, is_alive=True) for row in members),
+        leases=tuple(map(records.lease_record, connection.execute(LIST_LEASES))),
         shards=shards,
         tzdata=tzdata,
         incarnation=incarnation,

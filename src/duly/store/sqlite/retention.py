@@ -13,9 +13,10 @@ from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
 from duly.store.planning import NEAR_US
 from duly.store.sqlite.leases import held_shards
-from duly.store.sqlite.rows import Row, one
+from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
+    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 ARRIVALS_KEPT_US = 10 * NEAR_US

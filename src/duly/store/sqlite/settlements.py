@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.schedules import Call
     from duly.domain.settling import Settlement
-    from duly.store.sqlite.rows import Row
+    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}

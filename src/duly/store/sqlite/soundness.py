@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from duly.domain.identity import identity_text
+from duly.store.migrating import changed_migrations, compare
 from duly.store.schema import Finding
 from duly.store.sqlite.schema import read_applied, read_status
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 SHOWN_MAX = 20
 DAMAGED = "stop every program that uses it and restore a backup"
 DEFECT = "this is a defect: keep the file and report it"
-CHANGED = "restore the program's own files; a migration that was applied must never be edited"
 
 # What is wrong, how it is told, and the statement that finds it: one column names the culprit.
 INVARIANTS: tuple[tuple[str, str, str], ...] = (
@@ -124,13 +124,9 @@ def _damage(look: Look) -> Iterator[Finding]:
 
 
 def _migrations(look: Look, known: Sequence[Migration], name: str) -> Iterator[Finding]:
-    ours = {migration.number: migration for migration in known}
-    for number, phase, title, checksum, _ in read_applied(look.connection):
-        migration = ours.get(number)
-        if migration is not None and migration.checksum != checksum:
-            detail = f"{number:04}_{phase}_{title} is not as it was when it was applied"
-            yield Finding("migration", detail, CHANGED)
-    status = read_status(look.connection, known, name)
+    has = read_applied(look.connection)
+    yield from changed_migrations(known, has)
+    status = compare(known, has, name)
     if status.problem is not None:
         yield Finding("schema", f"the file {status.problem}", "run `duly db migrate`, or upgrade")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
+from duly.store.migrating import refuse_untimely
 from duly.store.reading import Seen
 from duly.store.sqlite import (
     delayed,
@@ -308,7 +309,7 @@ class SqliteStore:
         """Apply what is missing, in order, each in its own transaction."""
         with self._connections.raw() as connection:
             known, clock = self._connections.settings.migrations, self._connections.clock
-            schema.refuse_untimely(connection, known, self.name, phase)
+            refuse_untimely(schema.read_status(connection, known, self.name), phase)
             return schema.apply_missing(connection, known, clock, phase)
 
     def check(self) -> list[Finding]:

@@ -5,11 +5,10 @@ Whatever `now` a transaction has read after it got the lock, all of its rows car
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from duly.domain.audit import Actor
+from duly.store.auditing import Subject, facts_text
 from duly.store.planning import NEAR_US
 from duly.store.sqlite.rows import one
 from duly.store.wakeups import SECOND_US
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.clock import Clock
+    from duly.domain.audit import Actor
     from duly.store.dispatch import TimerKind
-
-SYSTEM = Actor("duly", "store")
 
 LONG_WAIT_US = SECOND_US // 2
 HEARTBEAT_US = 3 * SECOND_US // 2
@@ -86,21 +84,10 @@ class Work:
             subject.tenant,
             subject.name,
             subject.id,
-            _json(subject.before),
-            _json(subject.after),
+            facts_text(subject.before),
+            facts_text(subject.after),
         )
         self.connection.execute(INSERT_AUDIT, bindings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What an audit entry is about."""
-
-    name: str
-    tenant: str = ""
-    id: bytes | None = None
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
 
 
 def begin_work(
@@ -138,7 +125,3 @@ def postpone_judging(work: Work, now: int) -> None:
     """Give everybody the time of one heartbeat before anybody's expiry is judged."""
     work.judge_after = now + HEARTBEAT_US
     work.connection.execute(POSTPONE_JUDGING, (work.judge_after,))
-
-
-def _json(facts: dict[str, Any] | None) -> str | None:
-    return None if facts is None else json.dumps(facts, ensure_ascii=False, separators=(",", ":"))

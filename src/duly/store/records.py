@@ -1,0 +1,187 @@
+"""Records from rows: how what a database returns becomes what the ports speak of.
+
+Both databases select the same columns in the same order, so one reading serves them.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from duly.domain.audit import Actor, AuditEntry
+from duly.domain.identity import RunId, ScheduleId
+from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
+from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
+from duly.domain.schedules import (
+    Call,
+    Definition,
+    Owed,
+    Pending,
+    ScheduleRecord,
+    canonical_json,
+    definition_from_json,
+)
+from duly.store.dispatch import (
+    LeaseKey,
+    LeaseRecord,
+    Member,
+    MemberId,
+    MemberKind,
+    OwedRecord,
+    Timer,
+    TimerKind,
+)
+
+Row = tuple[Any, ...]
+
+
+def definition_text(definition: Definition) -> str:
+    """Write a definition as it is stored."""
+    return canonical_json(definition.to_json())
+
+
+@lru_cache(maxsize=4096)
+def read_definition(text: str) -> Definition:
+    """Read a definition as it is stored; definitions are values, so one copy serves all."""
+    return definition_from_json(json.loads(text))
+
+
+def schedule_record(row: Row) -> ScheduleRecord:
+    """Return a schedule."""
+    pending = None if row[10] is None else Pending(row[10], row[11])
+    return ScheduleRecord(
+        id=ScheduleId(row[0]),
+        tenant=row[1],
+        name=row[2],
+        owner=row[3],
+        declared_by=row[4],
+        status=ScheduleStatus(row[5]),
+        version=row[6],
+        definition_number=row[7],
+        definition=read_definition(row[8]),
+        shard=row[9],
+        pending=pending,
+        held_for=row[12],
+        last_for=row[13],
+        last_run=None if row[14] is None else RunId(row[14]),
+        last_fired_at=row[15],
+        fires=row[16],
+        reason=row[17],
+        resume_at=row[18],
+        resume_missed=None if row[19] is None else Missed(row[19]),
+        status_before=None if row[20] is None else ScheduleStatus(row[20]),
+        pruned_through=row[21],
+        created_at=row[22],
+        updated_at=row[23],
+        updated_by=row[24],
+    )
+
+
+def run_record(row: Row) -> RunRecord:
+    """Return a run, with where it is or what became of it."""
+    arguments = read_definition(row[8]).call.arguments if row[7] is None else row[7]
+    return RunRecord(
+        id=RunId(row[0]),
+        tenant=row[1],
+        schedule_id=None if row[2] is None else ScheduleId(row[2]),
+        schedule_name=row[3],
+        definition_number=row[4],
+        key=row[5],
+        call=Call(task=row[6], arguments=arguments, queue=row[9], priority=row[10]),
+        origin=Origin(row[11]),
+        lane=Lane(row[12]),
+        root=RunId(row[0] if row[13] is None else row[13]),
+        scheduled_for=row[14],
+        not_before=row[15],
+        window_from=row[16],
+        created_at=row[17],
+        fired_at=row[18],
+        state=RunState.QUEUED if row[19] is None else RunState(row[19]),
+        state_reason=row[20],
+        finished_at=row[21],
+    )
+
+
+def delayed_record(row: Row) -> DelayedRecord:
+    """Return a delayed run that is pending."""
+    return DelayedRecord(
+        id=RunId(row[0]),
+        tenant=row[1],
+        key=row[2],
+        call=Call(task=row[3], arguments=row[4], queue=row[5], priority=row[6]),
+        due_at=row[7],
+        generation=row[8],
+        fingerprint=row[9],
+        created_at=row[10],
+    )
+
+
+def skip_record(row: Row) -> SkipRecord:
+    """Return a range of occurrences that were not run."""
+    return SkipRecord(
+        schedule_id=ScheduleId(row[0]),
+        first_for=row[1],
+        last_for=row[2],
+        count=row[3],
+        reason=SkipReason(row[4]),
+        into=None if row[5] is None else RunId(row[5]),
+        at=row[6],
+    )
+
+
+def owed_record(row: Row) -> OwedRecord:
+    """Return a range of occurrences that are still to be settled."""
+    owed = Owed(
+        schedule_id=ScheduleId(row[0]),
+        first_for=row[1],
+        last_for=row[2],
+        definition_number=row[3],
+    )
+    return OwedRecord(owed=owed, shard=row[4], created_at=row[5])
+
+
+def audit_entry(row: Row) -> AuditEntry:
+    """Return an entry of the audit trail."""
+    return AuditEntry(
+        number=row[0],
+        at=row[1],
+        actor=Actor(row[2], row[3], row[4]),
+        action=row[5],
+        tenant=row[6],
+        subject=row[7],
+        subject_id=row[8],
+        before=None if row[9] is None else json.loads(row[9]),
+        after=None if row[10] is None else json.loads(row[10]),
+    )
+
+
+def member(row: Row, *, is_alive: bool) -> Member:
+    """Return a member of the fleet."""
+    return Member(
+        id=MemberId(row[0]),
+        kind=MemberKind(row[1]),
+        host=row[2],
+        process=row[3],
+        is_alive=is_alive,
+        started_at=row[5],
+        renewed_at=row[6],
+        expires_at=row[7],
+        skew_us=row[8],
+        is_holding=bool(row[9]),
+        tzdata=row[10],
+    )
+
+
+def lease_record(row: Row) -> LeaseRecord:
+    """Return a lease."""
+    owner = None if row[3] is None else MemberId(row[3])
+    return LeaseRecord(LeaseKey(row[0], Lane(row[1])), row[2], owner, row[4])
+
+
+def timer(row: Row) -> Timer:
+    """Return a timer, from (due, ref, shard, scheduled for, generation, definition number)."""
+    due_at, ref, shard, scheduled_for, generation, definition_number = row
+    # Definitions are numbered from one; a delayed run has none.
+    kind: TimerKind = "schedule" if definition_number else "delayed"
+    return Timer(kind, ref, shard, due_at, scheduled_for, generation, definition_number)
