@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store
+from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.client import ordering
 from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
@@ -93,12 +93,13 @@ class App:
         """
         clock = clock or SystemClock()
         self.name = read_name(name)
-        self.url = chosen_url(url) if store is None else store.name
+        self._url = chosen_url(url) if store is None else store.name
+        self._store = LazyStore(opener(self._url, clock) if store is None else lambda: store)
+        self.url = safe_url(self._url)
         self.settings = read_settings(settings)
         self.declarations = Declarations(name)
         self.tasks = Tasks(Payload.of(self.settings))
         self._clock = clock
-        self._store = LazyStore(opener(self.url, clock) if store is None else lambda: store)
         self._names_store = store is None
         self._lending = Lending()
         self._caller = Caller(
@@ -128,7 +129,7 @@ class App:
     def require_store(self, *, is_file_enough: bool = False) -> None:
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
         if self._names_store:
-            require_store(self.url, is_file_enough=is_file_enough)
+            require_store(self._url, is_file_enough=is_file_enough)
 
     @property
     def store(self) -> Store:
@@ -247,7 +248,7 @@ class App:
         key: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
-        connection: Transaction | None = None,
+        connection: object | None = None,
         past: str | None = None,
         replace: bool = False,
         id: UUID | None = None,  # noqa: A002 - the promised name
@@ -276,7 +277,7 @@ class App:
         delay: Delay | None = None,
         queue: str | None = None,
         priority: int | None = None,
-        connection: Transaction | None = None,
+        connection: object | None = None,
         past: str | None = None,
     ) -> list[EnqueuedRun]:
         """Promise a run of each call, all or none, in one transaction."""
@@ -336,7 +337,7 @@ class App:
 
     def schema_status(self) -> SchemaStatus:
         """Say which migrations the store has and lacks; this makes no store."""
-        found = read_schema(self.url) if self._names_store else None
+        found = read_schema(self._url) if self._names_store else None
         return self.store.schema_status() if found is None else found
 
     def check(self) -> list[Finding]:

@@ -26,7 +26,11 @@ _BUSY_MS = 5000
 _SQLITE = "sqlite:///"
 _MEMORY = frozenset({"memory:", "memory://"})
 _POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
-_REMEDY = "use sqlite:///promises.db, sqlite:////absolute/path.db or memory:"
+_REMEDY = (
+    "use postgresql://user@host/database, sqlite:///promises.db, sqlite:////absolute/path.db or"
+    " memory:"
+)
+_MAKES_ONE = "`duly db migrate` or `duly dispatcher` makes one"
 
 
 def chosen_url(url: str | None) -> str:
@@ -43,33 +47,49 @@ def opener(url: str, clock: Clock) -> Callable[[], Store]:
         path = _sqlite_path(url)
         return lambda: _open_sqlite(path, clock)
     if url.startswith(_POSTGRESQL):
-        raise UsageError("url", _safe(url), "names PostgreSQL, which has no store yet", _REMEDY)
-    raise UsageError("url", _safe(url), "names no store that is known", _REMEDY)
+        return lambda: _open_postgres(url, clock)
+    raise UsageError("url", safe_url(url), "names no store that is known", _REMEDY)
 
 
 def require_store(url: str, *, is_file_enough: bool = False) -> None:
     """Refuse a URL where no store has been made: looking must make none."""
     path = _file_of(url)
-    if path is None:
+    if url.startswith(_POSTGRESQL):
+        is_there = _look_at_postgres(url) or is_file_enough
+    elif path is not None:
+        with _looked_at(path, url) as file:
+            is_there = file is not None and (is_file_enough or _has_store(file))
+    else:
         return
-    with _looked_at(path, url) as file:
-        if file is None or not (is_file_enough or _has_store(file)):
-            remedy = "`duly db migrate` or `duly dispatcher` makes one"
-            raise StoreUnavailable(url, "there is no store here", remedy)
+    if not is_there:
+        raise StoreUnavailable(safe_url(url), "there is no store here", _MAKES_ONE)
 
 
 def read_schema(url: str) -> SchemaStatus | None:
-    """Say what a file lacks that is no store yet, making none; None where the store can say it."""
+    """Say what is missing where there is no store yet, making none; None where one can say it."""
     path = _file_of(url)
-    if path is None:
-        return None
-    from duly.store.sqlite.schema import known_migrations
-
-    with _looked_at(path, url) as file:
-        if file is not None and _has_store(file):
+    if url.startswith(_POSTGRESQL):
+        if _look_at_postgres(url):
             return None
-        problem = "there is no store here: run `duly db migrate`"
-        return SchemaStatus(url, (), known_migrations(), (), is_usable=False, problem=problem)
+        from duly.store.postgres.schema import known_migrations
+    elif path is not None:
+        with _looked_at(path, url) as file:
+            if file is not None and _has_store(file):
+                return None
+        from duly.store.sqlite.schema import known_migrations
+    else:
+        return None
+    problem = "there is no store here: run `duly db migrate`"
+    return SchemaStatus(safe_url(url), (), known_migrations(), (), is_usable=False, problem=problem)
+
+
+def safe_url(url: str) -> str:
+    """Return a URL for people to read: who logs in with which password is left out."""
+    if url.startswith(_SQLITE):
+        return url
+    scheme, separator, rest = url.partition("?")[0].partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}{separator}{'…' if credentials else ''}{at}{place}"
 
 
 def _file_of(url: str) -> Path | None:
@@ -155,8 +175,29 @@ def _open_sqlite(path: Path, clock: Clock) -> Store:
     return SqliteStore(path, clock)
 
 
-def _safe(url: str) -> str:
-    """Leave a password out of a message."""
-    scheme, separator, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}{'…' if credentials else ''}{at}{place}"
+def _open_postgres(url: str, clock: Clock) -> Store:
+    with _driver(url):
+        from duly.store.postgres import PostgresStore
+
+    return PostgresStore(url, clock)
+
+
+def _look_at_postgres(url: str) -> bool:
+    """Say whether there is a store in a database, making none."""
+    with _driver(url):
+        from duly.store.postgres.looking import has_store
+
+    return has_store(url)
+
+
+@contextmanager
+def _driver(url: str) -> Iterator[None]:
+    """Say what to install when there is no driver for PostgreSQL."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "psycopg").partition(".")[0] != "psycopg":
+            raise
+        problem = f"needs the driver for PostgreSQL ({error})"
+        remedy = "pip install 'duly[postgres]'"
+        raise UsageError("url", safe_url(url), problem, remedy) from error

@@ -44,10 +44,10 @@ def opened(target: Target, *, makes_store: bool = True) -> Iterator[App]:
     if target.url is not None:
         os.environ[URL_VARIABLE] = target.url  # also for an application that names no store itself
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
-    app = App(target.url) if not place else load_app(place)
-    if target.url is not None and app.url != target.url:
+    app = load_app(place) if place else App(target.url)
+    if place and target.url is not None and app.url != (asked := App(target.url).url):
         problem = f"is not the store of {place}, which names {app.url}"
-        raise UsageError("url", target.url, problem, "leave --url out, or let it read $DULY_URL")
+        raise UsageError("url", asked, problem, "leave --url out, or let it read $DULY_URL")
     if not place:
         app.declarations.sources.clear()  # no program, so there is no code that declares anything
     if not makes_store:

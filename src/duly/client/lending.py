@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duly.client.reading import read_delay
-from duly.errors import UsageError
+from duly.store.joinable import Lent, not_lent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +36,11 @@ class Lending:
                     self._lent.pop(id(transaction), None)
 
     def check(self, connection: object) -> None:
-        """Refuse a connection that was not lent by this application, or is over."""
+        """Refuse one that was lent by another application, or is over.
+
+        A connection of the caller's own is for the store to judge: not every store can join it.
+        """
         with self._lock:
-            is_lent = connection is None or id(connection) in self._lent
-        if not is_lent:
-            remedy = "give what `with app.transaction() as tx` lends, inside that block"
-            raise UsageError("connection", connection, "is not a connection that Duly lent", remedy)
+            is_ours = id(connection) in self._lent
+        if isinstance(connection, Lent) and not is_ours:
+            raise not_lent(connection)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from duly.client.caller import Caller
     from duly.domain.schedules import Call
-    from duly.store.planning import Transaction
 
 RUN_IN_PAST = "run"
 _NONCE_BYTES = 16
@@ -80,7 +79,7 @@ class Terms:
     priority: int | None = None
     replaces: bool = False
     id: UUID | None = None
-    connection: Transaction | None = None
+    connection: object | None = None
 
 
 def enqueue(
@@ -104,7 +103,7 @@ def enqueue(
 def add_runs(
     caller: Caller,
     runs: Sequence[NewRun],
-    within: Transaction | None = None,
+    within: object | None = None,
     reason: str | None = None,
 ) -> list[EnqueuedRun]:
     """Make runs, all or none, and say what was promised."""

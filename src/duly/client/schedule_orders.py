@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from duly.client.caller import Caller
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.planning import CreatedSchedule, Transaction
+    from duly.store.planning import CreatedSchedule
 
     Decide = Callable[[ScheduleRecord, int], Change | None]
 
@@ -93,7 +93,7 @@ def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> Change:
 
 
 def create_schedule(
-    caller: Caller, new: NewSchedule, connection: Transaction | None = None
+    caller: Caller, new: NewSchedule, connection: object | None = None
 ) -> CreatedSchedule:
     """Make a schedule with its first instant, by the store's clock."""
     caller.lending.check(connection)

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from duly.domain.misfire import Misfire
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.timetable.timetable import Timetable
-    from duly.store.planning import Transaction
 
 # A class that has a method `list` can't name the type below it.
 ListedSchedules = list[Schedule]
@@ -90,7 +89,7 @@ class Schedules:
         owner: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
-        connection: Transaction | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Make a schedule; durable, with its first instant pending, when this returns.
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Actor
+from duly.domain.audit import Actor, schedule_facts
+from duly.domain.identity import identity_text
+
+if TYPE_CHECKING:
+    from duly.domain.runs import DelayedRecord
+    from duly.domain.schedules import ScheduleRecord
 
 SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""
@@ -26,3 +31,29 @@ class Subject:
 def facts_text(facts: dict[str, Any] | None) -> str | None:
     """Write facts as they are stored."""
     return None if facts is None else json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+
+
+def created_subject(record: ScheduleRecord) -> Subject:
+    """Return what is told of a schedule that was made."""
+    return Subject(
+        name=record.name, tenant=record.tenant, id=record.id, after=schedule_facts(record)
+    )
+
+
+def changed_subject(old: ScheduleRecord, changed: ScheduleRecord) -> Subject:
+    """Return what is told of a schedule that was changed."""
+    return Subject(
+        name=changed.name,
+        tenant=changed.tenant,
+        id=changed.id,
+        before=schedule_facts(old),
+        after=schedule_facts(changed),
+    )
+
+
+def delayed_subject(
+    delayed: DelayedRecord, before: dict[str, object], after: dict[str, object] | None
+) -> Subject:
+    """Return what is told of a delayed run."""
+    name = delayed.key or identity_text(delayed.id)
+    return Subject(name=name, tenant=delayed.tenant, id=delayed.id, before=before, after=after)

@@ -198,7 +198,7 @@ class FireDelayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireTimers:
-    """Fire a batch, in one transaction, under one fence."""
+    """Fire a batch under one fence, each timer in one transaction."""
 
     fence: Fence
     schedules: tuple[FireSchedule, ...] = ()
@@ -341,7 +341,7 @@ class DispatchStore(Protocol):
         ...
 
     def fire_timers(self, command: FireTimers) -> Fired:
-        """Make the runs, queue them, advance the timers: all in one transaction (F2).
+        """Make the runs, queue them, advance the timers: each timer in one transaction (F2).
 
         For each timer in order: FENCED unless its shard's live lease is ours at that epoch and we
         are alive; GONE unless (ref, generation, due) is what is pending; EARLY unless due by the

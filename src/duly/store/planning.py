@@ -146,7 +146,7 @@ class PlanningStore(Protocol):
     """What clients may order."""
 
     def create_schedule(
-        self, command: CreateSchedule, within: Transaction | None = None
+        self, command: CreateSchedule, within: object | None = None
     ) -> CreatedSchedule:
         """Create a schedule, its definition, its timer, an arrival if near, and an audit entry.
 
@@ -167,7 +167,7 @@ class PlanningStore(Protocol):
         """
         ...
 
-    def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
         """Make runs at once (run and queue row) or later (pending row, timer, arrival if near).
 
         All or none. A known id is the same request again and returns what it has become; with

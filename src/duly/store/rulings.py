@@ -12,6 +12,7 @@ from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.domain.settling import Skip, Template, count_between
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.dispatch import Timer
+from duly.store.planning import NEAR_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
         NewRun,
     )
 
+DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
+"""Whose owed occurrences are made; others wait, or have been given up."""
+OCCURRENCE_ORIGINS = frozenset((Origin.SCHEDULE, Origin.CATCH_UP, Origin.BACKFILL))
+"""Where the runs of a schedule's own occurrences come from."""
+ARRIVALS_KEPT_US = 10 * NEAR_US
+"""How long announcements are kept, and members that have ended."""
+WALK_MAX = 100
+"""How many schedules are looked at in one go for runs beyond the newest few."""
 LIBRARY = "library"
 """The way by which programs' own orders come in."""
 IDS_MAX = 10

@@ -274,6 +274,6 @@ def test_a_transaction_of_another_store_is_refused(orders, tmp_path, clock):
     other = SqliteStore(tmp_path / "other.db", clock)
     with other.transaction(SECOND_US) as lent, pytest.raises(UsageError, match="another store"):
         orders.add_runs(add_runs(new_run(None)), within=lent)
-    with pytest.raises(UsageError, match="has lent"):
+    with pytest.raises(UsageError, match="Duly lent"):
         orders.add_runs(add_runs(new_run(None)), within=object())
     other.close()

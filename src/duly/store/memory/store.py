@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from duly.store.joinable import not_lent
 from duly.store.memory import (
     delayed,
     firing,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         CreateSchedule,
         MoveDelayed,
         Stale,
-        Transaction,
     )
     from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
 
@@ -75,10 +75,11 @@ class MemoryStore:
         with self._lock:
             return operation(Journal(self.tables, self._clock.now_us()))
 
-    def _within(self, within: Transaction | None, operation: Callable[[Journal], T]) -> T:
+    def _within(self, within: object | None, operation: Callable[[Journal], T]) -> T:
         if within is None:
             return self._write(operation)
-        assert isinstance(within, MemoryTransaction), "a transaction of this store"
+        if not isinstance(within, MemoryTransaction):
+            raise not_lent(within)
         with self._lock:
             return within.run(operation)
 
@@ -93,7 +94,7 @@ class MemoryStore:
     # Planning
 
     def create_schedule(
-        self, command: CreateSchedule, within: Transaction | None = None
+        self, command: CreateSchedule, within: object | None = None
     ) -> CreatedSchedule:
         """Create a schedule, or recognise the one that is there."""
         return self._within(within, lambda journal: planning.create_schedule(journal, command))
@@ -102,7 +103,7 @@ class MemoryStore:
         """Apply a decided change, or say that it came too late."""
         return self._write(lambda journal: planning.change_schedule(journal, command))
 
-    def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
         """Make runs, all or none."""
         # However late a lent transaction commits, an instant is meant as of this call.
         as_of = self._clock.now_us()

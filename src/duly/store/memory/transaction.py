@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.errors import StoreUnavailable, UsageError
+from duly.store.joinable import Lent
 from duly.store.memory.tables import Journal, Tables
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryTransaction:
+class MemoryTransaction(Lent):
     """Operations to be carried out together at the commit."""
 
     def __init__(self, tables: Tables, clock: Clock, limit_us: int) -> None:

@@ -6,22 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import delayed_facts
-from duly.domain.identity import identity_text, shard_of
-from duly.domain.literals import Origin, RunState
+from duly.domain.identity import shard_of
+from duly.domain.literals import RunState
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store import records
-from duly.store.auditing import Subject
-from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
-from duly.store.rulings import (
-    added_by_hand,
-    due_of,
-    key_taken,
-    no_longer_pending,
-    refuse_another_request,
-    refuse_deleted,
-    unknown_delayed,
-    unknown_schedule,
-)
+from duly.store.adding import Adding, Known, delayed_row
+from duly.store.auditing import delayed_subject
+from duly.store.gathering import ordered_row
+from duly.store.rulings import due_of, no_longer_pending, unknown_delayed
 from duly.store.sqlite import rows
 from duly.store.sqlite.settlements import write_runs
 
@@ -30,6 +22,8 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
+    from duly.store.auditing import Subject
+    from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
     from duly.store.sqlite.work import Work
 
 DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?"
@@ -60,14 +54,7 @@ INSERT INTO duly_outcomes (run_id, state, reason, finished_at) VALUES (?, ?, ?, 
 
 def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     """Make runs, all or none."""
-    added = [_add_run(work, run, command.actor) for run in command.runs]
-    entry = added_by_hand(command, added)
-    if entry is not None:
-        subject = Subject(
-            name=entry.subject, tenant=entry.tenant, id=entry.subject_id, after=entry.after
-        )
-        work.record(command.actor, "runs.added", subject)
-    return added
+    return _SqliteAdding(work, command).add_all(command)
 
 
 def move_delayed(work: Work, command: MoveDelayed) -> DelayedRecord:
@@ -85,7 +72,7 @@ def move_delayed(work: Work, command: MoveDelayed) -> DelayedRecord:
     connection.execute(INSERT_TIMER, (shard, due_at, old.id, new.generation))
     work.announce("delayed", old.id, due_at, shard)
     before, after = delayed_facts(old), delayed_facts(new)
-    work.record(command.actor, "delayed.moved", _subject(old, before, after))
+    work.record(command.actor, "delayed.moved", delayed_subject(old, before, after))
     return new
 
 
@@ -120,100 +107,43 @@ def find_delayed(connection: apsw.Connection, tenant: str, key: str) -> DelayedR
     return None if row is None else records.delayed_record(row)
 
 
-def _add_run(work: Work, new: NewRun, actor: Actor) -> AddedRun:
-    known = _known(work.connection, new)
-    if known is not None:
-        return known
-    if new.schedule_id is not None:
-        _refuse_deleted(work, new.schedule_id)
-    if new.key is not None:
-        pending = find_delayed(work.connection, new.tenant, new.key)
+class _SqliteAdding(Adding):
+    """Looks up what is asked for and writes at once: nobody else writes meanwhile."""
+
+    def __init__(self, work: Work, command: AddRuns) -> None:
+        super().__init__(command.actor, work.now)
+        self._work = work
+
+    def known(self, new: NewRun) -> Known | None:
+        pending = read_delayed(self._work.connection, new.id)
         if pending is not None:
-            if pending.fingerprint == new.fingerprint and not new.replaces:
-                return AddedRun(pending.id, pending.due_at, is_new=False)
-            if not new.replaces:
-                raise key_taken(new.key)
-            _close(work, pending, RunState.REPLACED, actor)
-    due_at = due_of(new, work.now)
-    if due_at is None or due_at <= work.now:
-        return _run_at_once(work, new, work.now if due_at is None else due_at, actor)
-    _insert_delayed(work, new, due_at)
-    return AddedRun(new.id, due_at, is_new=True)
+            return Known(pending, pending.due_at, pending.fingerprint)
+        run = read_run(self._work.connection, new.id)
+        return None if run is None else Known(run, run.not_before)
 
+    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str] | None:
+        row = self._work.connection.execute(STATUS_OF_SCHEDULE, (schedule_id,)).fetchone()
+        return None if row is None else (row[0], row[1])
 
-def _known(connection: apsw.Connection, new: NewRun) -> AddedRun | None:
-    """Return what a request that was made before has become."""
-    pending = read_delayed(connection, new.id)
-    if pending is not None:
-        refuse_another_request(new, pending, pending.fingerprint)
-        return AddedRun(new.id, pending.due_at, is_new=False)
-    run = read_run(connection, new.id)
-    if run is None:
-        return None
-    refuse_another_request(new, run)
-    return AddedRun(new.id, run.not_before, is_new=False)
+    def pending(self, tenant: str, key: str) -> DelayedRecord | None:
+        return find_delayed(self._work.connection, tenant, key)
 
+    def replace(self, pending: DelayedRecord) -> None:
+        _close(self._work, pending, RunState.REPLACED, self.actor)
 
-def _refuse_deleted(work: Work, schedule_id: ScheduleId) -> None:
-    row = work.connection.execute(STATUS_OF_SCHEDULE, (schedule_id,)).fetchone()
-    if row is None:
-        raise unknown_schedule(schedule_id)
-    refuse_deleted(*row)
+    def run_at_once(self, new: NewRun, instant: int) -> None:
+        write_runs(self._work, [ordered_row(new, instant, self.now)])
 
+    def keep(self, new: NewRun, due_at: int) -> None:
+        shard = shard_of(new.id, self._work.shards)
+        connection = self._work.connection
+        connection.execute(INSERT_DELAYED, delayed_row(new, due_at, self.now, shard))
+        connection.execute(INSERT_TIMER, (shard, due_at, new.id, 1))
+        self._work.count_on("delayed", 1)
+        self._work.announce("delayed", new.id, due_at, shard)
 
-def _run_at_once(work: Work, new: NewRun, instant: int, actor: Actor) -> AddedRun:
-    now, call = work.now, new.call
-    row = (
-        new.id,
-        new.tenant,
-        new.schedule_id,
-        new.definition_number,
-        new.key,
-        call.task,
-        call.arguments,
-        call.queue,
-        call.priority,
-        new.origin,
-        new.lane,
-        instant,
-        instant,
-        None,
-        now,
-        now,
-    )
-    write_runs(work, [row])
-    if new.origin is Origin.MANUAL:
-        name = identity_text(new.id)
-        subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after={"run": name})
-        work.record(actor, "schedule.triggered", subject)
-    return AddedRun(new.id, instant, is_new=True)
-
-
-def _insert_delayed(work: Work, new: NewRun, due_at: int) -> None:
-    call, shard = new.call, shard_of(new.id, work.shards)
-    work.connection.execute(
-        INSERT_DELAYED,
-        (
-            new.id,
-            new.tenant,
-            new.key,
-            call.task,
-            call.arguments,
-            call.queue,
-            call.priority,
-            new.origin,
-            new.lane,
-            new.schedule_id,
-            new.definition_number,
-            shard,
-            due_at,
-            new.fingerprint,
-            work.now,
-        ),
-    )
-    work.connection.execute(INSERT_TIMER, (shard, due_at, new.id, 1))
-    work.count_on("delayed", 1)
-    work.announce("delayed", new.id, due_at, shard)
+    def record(self, action: str, subject: Subject) -> None:
+        self._work.record(self.actor, action, subject)
 
 
 def _find(
@@ -243,11 +173,4 @@ def _close(work: Work, pending: DelayedRecord, state: RunState, actor: Actor) ->
     connection.execute(DELETE_TIMER, (shard, pending.due_at, pending.id, pending.generation))
     connection.execute(DELETE_DELAYED, (pending.id,))
     work.count_on("delayed", -1)
-    work.record(actor, f"delayed.{state}", _subject(pending, delayed_facts(pending), None))
-
-
-def _subject(
-    delayed: DelayedRecord, before: dict[str, object], after: dict[str, object] | None
-) -> Subject:
-    name = delayed.key or identity_text(delayed.id)
-    return Subject(name=name, tenant=delayed.tenant, id=delayed.id, before=before, after=after)
+    work.record(actor, f"delayed.{state}", delayed_subject(pending, delayed_facts(pending), None))

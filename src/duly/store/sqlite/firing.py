@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import schedule_facts
 from duly.domain.identity import ScheduleId
 from duly.domain.literals import Lane, ScheduleStatus
-from duly.store.auditing import SYSTEM, Subject
+from duly.store.auditing import SYSTEM, changed_subject
 from duly.store.dispatch import Fired, FireDelayed, FireResult, FireSchedule, FireTimers
+from duly.store.gathering import LANE_OFFSETS, Ground
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
-from duly.store.sqlite.settlements import INSERT_READY, LANE_OFFSETS, Ground, Settlements
+from duly.store.sqlite.settlements import INSERT_READY, Settlements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,14 +137,7 @@ def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
     work.connection.execute(END_STATE, (before.id,))
     work.count_on(ScheduleStatus.ACTIVE, -1)
     work.count_on(ScheduleStatus.ENDED, 1)
-    subject = Subject(
-        name=before.name,
-        tenant=before.tenant,
-        id=before.id,
-        before=schedule_facts(before),
-        after=schedule_facts(_read(work, fire)),
-    )
-    work.record(SYSTEM, "schedule.ended", subject)
+    work.record(SYSTEM, "schedule.ended", changed_subject(before, _read(work, fire)))
 
 
 def _fire_delayed(

@@ -7,18 +7,20 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane, ScheduleStatus
+from duly.domain.literals import Lane
 from duly.store import records
 from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.gathering import ground_of
+from duly.store.rulings import DRAINABLE
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
-from duly.store.sqlite.planning import ground_of, read_definition, read_schedule
+from duly.store.sqlite.planning import read_definition, read_schedule
 from duly.store.sqlite.settlements import INSERT_OWED, Settlements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.sqlite.settlements import Ground
+    from duly.store.gathering import Ground
     from duly.store.sqlite.work import Look, Work
 
 LOAD_OWED = """
@@ -34,7 +36,6 @@ UPDATE duly_schedule_state SET last_for = ?, last_run = ?, last_fired_at = ?, fi
 WHERE schedule_id = ?"""
 
 BEFORE_ALL = (-(1 << 63), b"", 0)
-DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
 
 
 def load_owed(

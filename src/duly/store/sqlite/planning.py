@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import schedule_facts
 from duly.domain.identity import shard_of
 from duly.domain.literals import ScheduleStatus
 from duly.store import records
-from duly.store.auditing import Subject
+from duly.store.auditing import changed_subject, created_subject
+from duly.store.gathering import ground_of
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.rulings import (
     changed_record,
@@ -20,7 +20,7 @@ from duly.store.rulings import (
     unknown_schedule,
 )
 from duly.store.sqlite import rows
-from duly.store.sqlite.settlements import INSERT_SKIP, Ground, Settlements
+from duly.store.sqlite.settlements import INSERT_SKIP, Settlements
 
 if TYPE_CHECKING:
     import apsw
@@ -68,10 +68,7 @@ def create_schedule(work: Work, command: CreateSchedule) -> CreatedSchedule:
     if known is not None:
         return CreatedSchedule(known, is_new=False)
     record = _insert(work, command)
-    subject = Subject(
-        name=record.name, tenant=record.tenant, id=record.id, after=schedule_facts(record)
-    )
-    work.record(command.actor, "schedule.created", subject)
+    work.record(command.actor, "schedule.created", created_subject(record))
     return CreatedSchedule(record, is_new=True)
 
 
@@ -93,14 +90,7 @@ def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Sta
     _write(work, old, changed)
     if changed.pending is not None:
         work.announce("schedule", changed.id, changed.pending.due_at, changed.shard)
-    subject = Subject(
-        name=changed.name,
-        tenant=changed.tenant,
-        id=changed.id,
-        before=schedule_facts(old),
-        after=schedule_facts(changed),
-    )
-    work.record(command.actor, change.action, subject)
+    work.record(command.actor, change.action, changed_subject(old, changed))
     return changed
 
 
@@ -116,24 +106,6 @@ def read_definition(
     """Return one version of a schedule's template."""
     row = connection.execute(READ_DEFINITION, (schedule_id, number)).fetchone()
     return None if row is None else records.read_definition(row[0])
-
-
-def ground_of(record: ScheduleRecord) -> Ground:
-    """Return what settling builds on, under the definition in force."""
-    call = record.definition.call
-    return Ground(
-        schedule_id=record.id,
-        tenant=record.tenant,
-        shard=record.shard,
-        number=record.definition_number,
-        task=call.task,
-        queue=call.queue,
-        priority=call.priority,
-        last_for=record.last_for,
-        last_run=record.last_run,
-        last_fired_at=record.last_fired_at,
-        fires=record.fires,
-    )
 
 
 def _insert(work: Work, command: CreateSchedule) -> ScheduleRecord:

@@ -9,6 +9,7 @@ from duly.domain.identity import ScheduleId, occurrence_run_id
 from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
+from duly.store.filters import Where, audit_where, runs_where, schedules_where
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 from duly.store.rulings import unrecorded
 from duly.store.sqlite import rows
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import AuditEntry
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.store.filters import Value
     from duly.store.sqlite.work import Look
 
 LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = ? AND s.name = ?
@@ -71,56 +73,23 @@ def find_schedule(look: Look, tenant: str, name: str) -> Seen | None:
 
 def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
     """Return schedules in order of tenant, name and id."""
-    statuses = command.statuses or frozenset(ScheduleStatus) - {ScheduleStatus.DELETED}
-    where = _Where()
-    where.equal("s.tenant", command.tenant)
-    where.one_of("s.status", statuses)
-    where.equal("t.task", command.task)
-    where.equal("s.owner", command.owner)
-    where.equal("s.declared_by", command.declared_by)
-    if command.name_prefix:
-        where.add("substr(s.name, 1, ?) = ?", len(command.name_prefix), command.name_prefix)
-    if command.after is not None:
-        where.add("(s.tenant, s.name, s.id) > (?, ?, ?)", *command.after)
-    order = "ORDER BY s.tenant, s.name, s.id LIMIT ?"
-    found = look.connection.execute(where.sql(rows.SCHEDULE, order), where.bound(command.limit))
-    return [records.schedule_record(row) for row in found]
+    where = schedules_where(_SqliteWhere(), command)
+    sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
+    return [records.schedule_record(row) for row in look.connection.execute(sql, where.bound())]
 
 
 def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
     """Return runs, newest first by id."""
-    where = _Where()
-    where.equal("r.tenant", command.tenant)
-    where.equal("r.schedule_id", command.schedule_id)
-    where.equal("r.key", command.key)
-    where.equal("r.task", command.task)
-    where.equal("r.queue", command.queue)
-    where.one_of("coalesce(o.state, 'queued')", command.states)
-    where.one_of("r.origin", command.origins)
-    if command.since is not None:
-        where.add("r.scheduled_for >= ?", command.since)
-    if command.until is not None:
-        where.add("r.scheduled_for < ?", command.until)
-    if command.before_id is not None:
-        where.add("r.id < ?", command.before_id)
-    sql = where.sql(rows.RUN, "ORDER BY r.id DESC LIMIT ?")
-    found = look.connection.execute(sql, where.bound(command.limit))
-    return [records.run_record(row) for row in found]
+    where = runs_where(_SqliteWhere(), command)
+    sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
+    return [records.run_record(row) for row in look.connection.execute(sql, where.bound())]
 
 
 def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
     """Return audit entries, newest first."""
-    where = _Where()
-    where.equal("tenant", command.tenant)
-    where.equal("subject_id", command.subject_id)
-    where.equal("subject", command.subject)
-    where.equal("action", command.action)
-    where.equal("actor", command.actor)
-    if command.before_number is not None:
-        where.add("number < ?", command.before_number)
-    sql = where.sql(rows.AUDIT, "ORDER BY number DESC LIMIT ?")
-    found = look.connection.execute(sql, where.bound(command.limit))
-    return [records.audit_entry(row) for row in found]
+    where = audit_where(_SqliteWhere(), command)
+    sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
+    return [records.audit_entry(row) for row in look.connection.execute(sql, where.bound())]
 
 
 def list_delayed(look: Look, tenant: str, limit: int) -> list[DelayedRecord]:
@@ -212,29 +181,17 @@ def _next_due(look: Look, shards: int) -> int | None:
     return min(found, default=None)
 
 
-class _Where:
-    """The one place that puts a statement together: conditions of ours, values of the caller's."""
+class _SqliteWhere(Where):
+    """Conditions with the places of SQLite's statements."""
 
-    def __init__(self) -> None:
-        self._conditions: list[str] = []
-        self._values: list[str | int | bytes] = []
-
-    def add(self, condition: str, *values: str | int | bytes) -> None:
-        self._conditions.append(condition)
-        self._values += values
-
-    def equal(self, column: str, value: str | bytes | None) -> None:
-        if value is not None:
-            self.add(f"{column} = ?", value)
+    def place(self, value: Value) -> str:
+        self.values.append(value)
+        return "?"
 
     def one_of(self, column: str, values: Iterable[str] | None) -> None:
         if values is not None:
             listed = json.dumps(sorted(values))
             self.add(f"{column} IN (SELECT value FROM json_each(?))", listed)  # noqa: S608
 
-    def sql(self, select: str, order: str) -> str:
-        where = f"WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
-        return f"{select} {where} {order}"
-
-    def bound(self, limit: int) -> tuple[str | int | bytes, ...]:
-        return (*self._values, limit)
+    def begins(self, column: str, prefix: str) -> None:
+        self.add(f"substr({column}, 1, ?) = ?", len(prefix), prefix)

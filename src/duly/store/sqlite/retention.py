@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
-from duly.store.planning import NEAR_US
+from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
-
-ARRIVALS_KEPT_US = 10 * NEAR_US
-WALK_MAX = 100
-"""How many schedules are looked at in one go for runs beyond the newest few."""
 
 OLD_OUTCOMES = """
 SELECT run_id FROM duly_outcomes WHERE state = ? AND finished_at < ?
@@ -95,7 +91,7 @@ def _prune_runs(work: Work, command: Prune) -> tuple[int, bool]:
     occurrences = [
         (schedule_id, min(scheduled_for, work.now))
         for schedule_id, scheduled_for, origin in removed
-        if schedule_id is not None and origin in ("schedule", "catch-up", "backfill")
+        if schedule_id is not None and origin in OCCURRENCE_ORIGINS
     ]
     work.connection.executemany(REMEMBER, occurrences)
     return len(doomed), has_more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
-from duly.errors import UsageError
+from duly.store.joinable import not_lent
 from duly.store.migrating import refuse_untimely
 from duly.store.reading import Seen
 from duly.store.sqlite import (
@@ -80,18 +80,17 @@ class SqliteStore:
         """Let go of the file; whatever was committed stays."""
         self._connections.close()
 
-    def _within(self, within: Transaction | None) -> AbstractContextManager[Work]:
+    def _within(self, within: object | None) -> AbstractContextManager[Work]:
         if within is None:
             return self._connections.write()
         if not isinstance(within, SqliteTransaction):
-            problem = "is not a transaction that this store has lent"
-            raise UsageError("connection", within, problem, "use store.transaction()")
+            raise not_lent(within)
         return within.operation(self._connections)
 
     # Planning
 
     def create_schedule(
-        self, command: CreateSchedule, within: Transaction | None = None
+        self, command: CreateSchedule, within: object | None = None
     ) -> CreatedSchedule:
         """Create a schedule, or recognise the one that is there."""
         with self._within(within) as work:
@@ -102,7 +101,7 @@ class SqliteStore:
         with self._connections.write() as work:
             return planning.change_schedule(work, command)
 
-    def add_runs(self, command: AddRuns, within: Transaction | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
         """Make runs, all or none."""
         with self._within(within) as work:
             return delayed.add_runs(work, command)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import apsw
 
-from duly.errors import Conflict, StoreUnavailable, UsageError
+from duly.errors import Conflict, UsageError
+from duly.store.joinable import Lent
+from duly.store.lending import Loan, another_store, mistake, parameter_values
 from duly.store.wakeups import wake_all
 
 if TYPE_CHECKING:
@@ -60,29 +61,28 @@ _COLUMN_SECOND = frozenset((apsw.SQLITE_READ, apsw.SQLITE_UPDATE))
 _WRITES = frozenset((apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE))
 
 
-class SqliteTransaction:
+class SqliteTransaction(Lent):
     """A connection that is lent for a bounded time; it never begins or ends a transaction."""
 
     def __init__(self, connections: Connections, work: Work, limit_us: int) -> None:
         self._connections = connections
         self._work = work
-        self._deadline_us = work.began_at + limit_us
-        self._is_open = True
+        self._loan = Loan(connections.name, work.clock, limit_us)
         self._is_callers = False
         work.connection.authorizer = self._authorize
-        work.connection.set_progress_handler(self._is_late, PROGRESS_STEPS)
+        work.connection.set_progress_handler(self._loan.is_late, PROGRESS_STEPS)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Run one statement of the caller's; the whole commits with ours, or nothing does."""
         self._refuse_late()
         self._is_callers = True
         try:
-            values = _values(parameters)
+            values = parameter_values(parameters)
             # Not from the cache: a statement of ours was prepared without being asked about.
             cursor = self._work.connection.execute(sql, values, can_cache=False)
             return [tuple(row) for row in cursor]
         except apsw.InterruptError as error:
-            raise self._too_late() from error
+            raise self._loan.too_late() from error
         except apsw.AuthError as error:
             remedy = "use your own tables, or read duly_public_schedules and duly_public_runs"
             raise UsageError("sql", sql, "touches what is not the caller's", remedy) from error
@@ -90,7 +90,7 @@ class SqliteTransaction:
             problem = f"was refused by a constraint ({error})"
             raise Conflict("statement", sql, problem, "look at the rows that are there") from error
         except _MISTAKES as error:
-            raise UsageError("sql", sql, f"can't be run ({error})", "correct it") from error
+            raise mistake(sql, error) from error
         finally:
             self._is_callers = False
 
@@ -98,14 +98,14 @@ class SqliteTransaction:
     def operation(self, connections: Connections) -> Iterator[Work]:
         """Carry out one of our operations in it: all of the operation, or none."""
         if connections is not self._connections:
-            raise UsageError("connection", self, "is a transaction of another store", "use its own")
+            raise another_store(self)
         self._refuse_late()
         connection = self._work.connection
         connection.execute("SAVEPOINT duly_operation")
         try:
             yield self._work
         except apsw.InterruptError as error:
-            raise self._too_late() from error
+            raise self._loan.too_late() from error
         except BaseException:
             connection.execute("ROLLBACK TO duly_operation")
             raise
@@ -120,25 +120,12 @@ class SqliteTransaction:
 
     def close(self) -> None:
         """Take it back."""
-        self._is_open = False
+        self._loan.end()
         self._work.connection.set_progress_handler(None)
         self._work.connection.authorizer = None
 
-    def _is_late(self) -> bool:
-        return self._work.clock.monotonic_us() > self._deadline_us
-
     def _refuse_late(self) -> None:
-        if not self._is_open:
-            raise UsageError("connection", self, "is a transaction that is over", "begin another")
-        if self._is_late() or not self._work.connection.in_transaction:
-            raise self._too_late()
-
-    def _too_late(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            self._connections.name,
-            "the transaction was open for longer than its limit and has been undone",
-            "do the slow part before it, or give a larger limit",
-        )
+        self._loan.refuse_late(lambda: self._work.connection.in_transaction)
 
     def _authorize(
         self,
@@ -169,15 +156,6 @@ def _is_public(table: str | None, column: str | None, inside: str | None) -> boo
     return (table or "").lower() in _PUBLIC or (
         shown is not None and (not column or column in shown.split())
     )
-
-
-def _values(parameters: Parameters) -> Mapping[str, object] | tuple[object, ...]:
-    if isinstance(parameters, Mapping):
-        return parameters
-    if isinstance(parameters, str | bytes):
-        remedy = "give a tuple or a list of values, or a mapping by name"
-        raise UsageError("parameters", parameters, "is one text and no list of values", remedy)
-    return tuple(parameters)
 
 
 @contextmanager

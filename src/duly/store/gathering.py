@@ -1,0 +1,216 @@
+"""Gathering what a transaction settles: runs, skips and what stays owed, as rows to be written.
+
+Shared by firing, draining and orders that settle something, on every database. Runs are gathered
+and written in one go, because a batch of a thousand is the usual case.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from duly.domain.literals import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.schedules import Call, ScheduleRecord
+    from duly.domain.settling import PlannedRun, Settlement
+    from duly.store.planning import NewRun
+    from duly.store.records import Row
+
+LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
+"""Added to the priority in the queue, so that one order expresses lanes and priorities."""
+
+
+@dataclass(slots=True)
+class Ground:
+    """What of a schedule's row a settlement builds on, and leaves changed."""
+
+    schedule_id: ScheduleId
+    tenant: str
+    shard: int
+    number: int
+    """Of the definition that the runs refer to, and below what it says is run."""
+    task: str
+    queue: str
+    priority: int
+    last_for: int | None
+    last_run: RunId | None
+    last_fired_at: int | None
+    fires: int
+
+    def under(self, number: int, call: Call) -> None:
+        """Settle under another definition than the one in force."""
+        self.number, self.task = number, call.task
+        self.queue, self.priority = call.queue, call.priority
+
+
+def ground_of(record: ScheduleRecord) -> Ground:
+    """Return what settling builds on, under the definition in force."""
+    call = record.definition.call
+    return Ground(
+        schedule_id=record.id,
+        tenant=record.tenant,
+        shard=record.shard,
+        number=record.definition_number,
+        task=call.task,
+        queue=call.queue,
+        priority=call.priority,
+        last_for=record.last_for,
+        last_run=record.last_run,
+        last_fired_at=record.last_fired_at,
+        fires=record.fires,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunBefore:
+    """A question: which occurrence of the schedule was the last to be run before this one."""
+
+    place: int
+    schedule_id: ScheduleId
+    run_id: RunId
+    scheduled_for: int
+
+
+class Gathering(ABC):
+    """What is gathered in one transaction, to be written together."""
+
+    ID, TENANT, SCHEDULE, NUMBER, KEY, TASK, ARGUMENTS, QUEUE = range(8)
+    PRIORITY, ORIGIN, LANE, FOR, NOT_BEFORE, WINDOW, CREATED, FIRED = range(8, 16)
+    COLUMNS: ClassVar = 16
+    """How a run's row is ordered."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._runs: list[Row] = []
+        self._grounds: list[Ground] = []
+        """The ground of each run."""
+        self._unsure: list[RunBefore] = []
+        self._skips: dict[tuple[bytes, int], Row] = {}
+        self._owed: dict[tuple[bytes, int], Row] = {}
+
+    @abstractmethod
+    def ran_before(self, questions: Sequence[RunBefore]) -> list[int | None]:
+        """Say which occurrence the store knows as the last that was run before each."""
+
+    @abstractmethod
+    def write_runs(self, rows: list[Row]) -> set[bytes]:
+        """Insert runs and queue those that are new; return their ids."""
+
+    @abstractmethod
+    def write_ranges(self, skips: list[Row], owed: list[Row]) -> None:
+        """Insert skips and what is owed; of ranges that begin alike the longer one holds."""
+
+    def add(self, ground: Ground, settlement: Settlement) -> None:
+        """Take a settlement up."""
+        now, last_for = self._now, ground.last_for
+        for run in settlement.runs:
+            window_from = last_for
+            if last_for is not None and last_for >= run.scheduled_for:
+                self._ask(ground, run)
+            else:
+                last_for = run.scheduled_for
+            self._grounds.append(ground)
+            self._runs.append(settled_row(ground, run, window_from, now))
+        for skip in settlement.skips:
+            ends = (ground.schedule_id, skip.first_for, skip.last_for)
+            _longer(self._skips, (*ends, skip.count, skip.reason, skip.into, now))
+        if settlement.owed is not None:
+            owed = settlement.owed
+            ends = (owed.schedule_id, owed.first_for, owed.last_for)
+            _longer(self._owed, (*ends, owed.definition_number, ground.shard, now))
+
+    def write(self) -> int:
+        """Write everything; return how many runs were made, and note them on their grounds."""
+        if self._unsure:
+            self._find_windows()
+        made = self.write_runs(self._runs) if self._runs else set[bytes]()
+        for ground, row in zip(self._grounds, self._runs, strict=True):
+            if row[self.ID] not in made:
+                continue
+            ground.fires += 1
+            ground.last_fired_at = self._now
+            if ground.last_for is None or ground.last_for < row[self.FOR]:
+                ground.last_for, ground.last_run = row[self.FOR], row[self.ID]
+        self.write_ranges(list(self._skips.values()), list(self._owed.values()))
+        return len(made)
+
+    def _ask(self, ground: Ground, run: PlannedRun) -> None:
+        place = len(self._runs)
+        self._unsure.append(RunBefore(place, ground.schedule_id, run.run_id, run.scheduled_for))
+
+    def _find_windows(self) -> None:
+        """Fill in the windows of runs that come before others: asked of the store all at once."""
+        gathered: dict[bytes, list[int]] = defaultdict(list)
+        for row in self._runs:
+            gathered[row[self.SCHEDULE]].append(row[self.FOR])
+        for instants in gathered.values():
+            instants.sort()
+        for question, stored in zip(self._unsure, self.ran_before(self._unsure), strict=True):
+            # What this transaction has gathered is not in the table yet.
+            instants = gathered[question.schedule_id]
+            before = bisect_left(instants, question.scheduled_for)
+            found = [instants[before - 1]] if before else []
+            if stored is not None:
+                found.append(stored)
+            row = self._runs[question.place]
+            window = (max(found, default=None),)
+            self._runs[question.place] = row[: self.WINDOW] + window + row[self.WINDOW + 1 :]
+
+
+def settled_row(ground: Ground, run: PlannedRun, window_from: int | None, now: int) -> Row:
+    """Return the row of a run that an occurrence becomes."""
+    return (
+        run.run_id,
+        ground.tenant,
+        ground.schedule_id,
+        ground.number,
+        None,
+        ground.task,
+        None,
+        ground.queue,
+        ground.priority,
+        run.origin,
+        run.lane,
+        run.scheduled_for,
+        run.not_before,
+        window_from,
+        now,
+        now,
+    )
+
+
+def ordered_row(new: NewRun, instant: int, now: int) -> Row:
+    """Return the row of a run that somebody asked for at once."""
+    call = new.call
+    return (
+        new.id,
+        new.tenant,
+        new.schedule_id,
+        new.definition_number,
+        new.key,
+        call.task,
+        call.arguments,
+        call.queue,
+        call.priority,
+        new.origin,
+        new.lane,
+        instant,
+        instant,
+        None,
+        now,
+        now,
+    )
+
+
+def _longer(ranges: dict[tuple[bytes, int], Row], row: Row) -> None:
+    """Keep a range; of two that begin alike, the longer one."""
+    known = ranges.get(row[:2])
+    if known is None or known[2] < row[2]:
+        ranges[row[:2]] = row

@@ -1,0 +1,105 @@
+"""What must always hold of a store, as statements that find what does not.
+
+Tables are called by their names on SQLite; `soundness` of each database says what they are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly.domain.identity import identity_text
+from duly.store.migrating import changed_migrations, compare
+from duly.store.schema import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from duly.store.migrating import Applied
+    from duly.store.schema import Migration
+
+SHOWN_MAX = 20
+DEFECT = "this is a defect: keep the store as it is and report it"
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """What is wrong, how it is told, and the statement that finds it."""
+
+    what: str
+    detail: str
+    statement: str
+    """Its one column names the culprit."""
+
+    def finding(self, culprit: object) -> Finding:
+        """Return what is told of a culprit."""
+        named = identity_text(culprit) if isinstance(culprit, bytes) else str(culprit)
+        return Finding(self.what, self.detail.format(named), DEFECT)
+
+
+INVARIANTS = (
+    Invariant(
+        "timer",
+        "schedule {} is active and has nothing pending, or has something and is not",
+        """SELECT s.id FROM duly_schedules s JOIN duly_schedule_state t ON t.schedule_id = s.id
+        WHERE (s.status = 'active') <> (t.next_due IS NOT NULL)""",
+    ),
+    Invariant(
+        "schedule",
+        "schedule {} lacks its state or its definition",
+        """SELECT s.id FROM duly_schedules s
+        LEFT JOIN duly_schedule_state t ON t.schedule_id = s.id
+        LEFT JOIN duly_schedule_definitions d
+            ON d.schedule_id = s.id AND d.number = t.definition_number
+        WHERE d.schedule_id IS NULL""",
+    ),
+    Invariant(
+        "schedule",
+        "state, definition or debt of {}, which is no schedule",
+        """SELECT schedule_id FROM duly_schedule_state
+        UNION SELECT schedule_id FROM duly_schedule_definitions
+        UNION SELECT schedule_id FROM duly_owed
+        EXCEPT SELECT id FROM duly_schedules""",
+    ),
+    Invariant(
+        "place",
+        "run {} is in no place",
+        """SELECT id FROM duly_runs
+        EXCEPT SELECT run_id FROM duly_ready EXCEPT SELECT run_id FROM duly_outcomes""",
+    ),
+    Invariant(
+        "place",
+        "run {} is in two places",
+        "SELECT run_id FROM duly_ready INTERSECT SELECT run_id FROM duly_outcomes",
+    ),
+    Invariant(
+        "place",
+        "the queue or the history holds {}, which is no run",
+        """SELECT run_id FROM duly_ready UNION SELECT run_id FROM duly_outcomes
+        EXCEPT SELECT id FROM duly_runs""",
+    ),
+    Invariant(
+        "place",
+        "{} is pending and a run at once",
+        "SELECT id FROM duly_delayed INTERSECT SELECT id FROM duly_runs",
+    ),
+    Invariant(
+        "early",
+        "run {} fired before it was due",
+        "SELECT id FROM duly_runs WHERE fired_at < not_before OR not_before < scheduled_for",
+    ),
+    Invariant(
+        "lease",
+        "a lease is owned by member {}, which does not exist",
+        """SELECT owner FROM duly_leases WHERE owner IS NOT NULL
+        EXCEPT SELECT id FROM duly_members""",
+    ),
+)
+
+
+def migration_findings(known: Sequence[Migration], has: Applied, name: str) -> Iterator[Finding]:
+    """Find what is wrong with the migrations of a store."""
+    yield from changed_migrations(known, has)
+    status = compare(known, has, name)
+    if status.problem is not None:
+        yield Finding("schema", f"the store {status.problem}", "run `duly db migrate`, or upgrade")

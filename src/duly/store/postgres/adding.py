@@ -1,0 +1,350 @@
+"""Adding runs: plain ones in a single statement, all others in a few over arrays.
+
+One id must never be both pending and a run, though the two live in two tables, and the same request
+may be made again while its first attempt is still under way, perhaps when its time has come. Two at
+once, or two later, are told apart by the primary key of the one table. For one of each:
+
+* Who makes something pending claims its id among the runs, too, for the time of his transaction. If
+  there is such a run, or about to be, he waits for it and then finds the key taken.
+* Who makes a run while its id is claimed waits for that, and then looks among what is pending, with
+  fresh eyes: what was committed meanwhile is found.
+
+Whoever comes second undoes what he has written, looks again, and finds what the first one made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from psycopg import errors
+
+from duly.domain.identity import shard_of
+from duly.domain.literals import Origin, RunState
+from duly.domain.runs import DelayedRecord
+from duly.store import records
+from duly.store.adding import Adding, Known, delayed_row
+from duly.store.gathering import ordered_row
+from duly.store.planning import NEAR_US, AddedRun
+from duly.store.postgres import rows
+from duly.store.postgres.arrays import (
+    Int4s,
+    Int8s,
+    OptionalInt4s,
+    OptionalInt8s,
+    OptionalUuids,
+    Texts,
+    Uuids,
+)
+from duly.store.postgres.pending import close_all
+from duly.store.postgres.savepoints import OvertakenError, unless_overtaken
+from duly.store.postgres.session import one
+from duly.store.postgres.settlements import RANKED, write_runs
+from duly.store.postgres.trail import record_all
+from duly.store.rulings import LIBRARY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.audit import Actor
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.store.auditing import Subject
+    from duly.store.planning import AddRuns, NewRun
+    from duly.store.postgres.session import Session
+    from duly.store.postgres.work import Work
+    from duly.store.records import Row
+
+DELAYED_BY_IDS = f"{rows.DELAYED} WHERE id = ANY($1::uuid[])"
+RUNS_BY_IDS = f"{rows.RUN} WHERE r.id = ANY($1::uuid[])"
+LOCK_BY_KEYS = f"""{rows.DELAYED} WHERE id IN (
+    SELECT p.id FROM unnest($1::text[], $2::text[]) AS u(tenant, key)
+    CROSS JOIN LATERAL (
+        SELECT d.id FROM duly.delayed d WHERE d.tenant = u.tenant AND d.key = u.key OFFSET 0) p)
+ORDER BY id FOR UPDATE"""  # noqa: S608 - columns of ours
+# A deletion changes the row, so it waits for us, or we for it.
+LOCK_SCHEDULES = """
+SELECT uuid_send(id), name, status FROM duly.schedules
+WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE"""
+INSERT_DELAYED = """
+INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
+    schedule_id, definition_number, shard, due_at, fingerprint, created_at, generation)
+SELECT u.*, $1::int8, 1
+FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int4[],
+    $9::text[], $10::text[], $11::uuid[], $12::int4[], $13::int4[], $14::int8[], $15::text[]) u"""
+CLAIM = "SELECT duly.claim_ids($1::uuid[])"
+ARE_PENDING = "SELECT duly.are_pending($1::uuid[])"
+
+# The last column is looked at when all is written; a division by zero is how it undoes that.
+ADD_PLAIN = f"""
+WITH clock AS MATERIALIZED (SELECT duly.now_us() AS now),
+asked AS MATERIALIZED (
+    SELECT u.id, u.tenant, u.key, u.task, u.arguments, u.queue, u.priority, u.origin, u.lane,
+        u.shard, u.fingerprint, c.now, coalesce(c.now + u.delay_us, u.due_at) AS due_at
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int4[],
+        $8::text[], $9::text[], $10::int4[], $11::text[], $12::int8[], $13::int8[])
+        u(id, tenant, key, task, arguments, queue, priority, origin, lane, shard, fingerprint,
+        due_at, delay_us)
+    CROSS JOIN clock c),
+verdict AS MATERIALIZED (
+    SELECT NOT EXISTS (SELECT 1 FROM asked WHERE due_at <= now)
+        AND NOT EXISTS (SELECT 1 FROM duly.delayed WHERE id = ANY($1::uuid[]))
+        AND NOT EXISTS (SELECT 1 FROM duly.runs WHERE id = ANY($1::uuid[]))
+        AND NOT EXISTS (
+            SELECT 1 FROM asked a CROSS JOIN LATERAL (
+                SELECT 1 FROM duly.delayed d
+                WHERE d.tenant = a.tenant AND d.key = a.key OFFSET 0) p
+            WHERE a.key IS NOT NULL)
+        AS is_plain),
+wanted AS MATERIALIZED (SELECT * FROM asked WHERE (SELECT is_plain FROM verdict)),
+made AS (
+    INSERT INTO duly.runs (id, tenant, key, task, arguments, queue, priority, origin, lane,
+        scheduled_for, not_before, created_at, fired_at)
+    SELECT id, tenant, key, task, arguments, queue, priority, origin, lane, now, now, now, now
+    FROM wanted WHERE due_at IS NULL RETURNING id),
+queued AS (
+    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
+    SELECT queue, {RANKED}, now, id, now, now, (SELECT era FROM duly.cluster)
+    FROM wanted WHERE due_at IS NULL),
+kept AS (
+    INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
+        shard, due_at, fingerprint, created_at, generation)
+    SELECT id, tenant, key, task, arguments, queue, priority, origin, lane, shard, due_at,
+        fingerprint, now, 1
+    FROM wanted WHERE due_at IS NOT NULL RETURNING id),
+told AS (
+    INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
+    SELECT now, id, shard, (SELECT era FROM duly.cluster), false
+    FROM wanted WHERE due_at - now <= {NEAR_US}),
+counted AS (
+    INSERT INTO duly.tally_changes (name, change)
+    SELECT 'delayed', count(*) FROM wanted WHERE due_at IS NOT NULL HAVING count(*) > 0)
+SELECT c.now, v.is_plain, CASE
+    WHEN EXISTS (SELECT 1 FROM kept) AND NOT duly.claim_ids(ARRAY(SELECT id FROM kept)) THEN 0
+    WHEN EXISTS (SELECT 1 FROM made) AND duly.are_pending(ARRAY(SELECT id FROM made)) THEN 1 / 0
+    END
+FROM clock c CROSS JOIN verdict v"""  # noqa: S608 - numbers of ours
+
+
+class Plain(NamedTuple):
+    """What became of a command that was plain."""
+
+    added: list[AddedRun]
+    has_arrivals: bool
+    """Whether something near was announced, so that dispatchers are to be woken."""
+
+
+def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
+    """Make runs in one statement, if nothing about them has to be looked at first.
+
+    None when it is not so, or when anything stands in the way; then nothing was written, and
+    `add_runs` decides. The statement commits by itself; inside a transaction it belongs into a
+    savepoint, for it may fail.
+    """
+    if not _is_plain(command):
+        return None
+    asked = sorted(command.runs, key=attrgetter("id"))
+    calls = [new.call for new in asked]
+    values = (
+        Uuids([new.id for new in asked]),
+        Texts([new.tenant for new in asked]),
+        Texts([new.key for new in asked]),
+        Texts([call.task for call in calls]),
+        Texts([call.arguments for call in calls]),
+        Texts([call.queue for call in calls]),
+        Int4s([call.priority for call in calls]),
+        Texts([new.origin for new in asked]),
+        Texts([new.lane for new in asked]),
+        Int4s([shard_of(new.id, shards) for new in asked]),
+        Texts([new.fingerprint for new in asked]),
+        OptionalInt8s([new.due_at for new in asked]),
+        OptionalInt8s([new.delay_us for new in asked]),
+    )
+    try:
+        now, is_plain, _ = one(session, ADD_PLAIN, values)
+    except (errors.UniqueViolation, errors.DivisionByZero):
+        return None
+    if not is_plain:
+        return None
+    return _plainly_added(command, now)
+
+
+def _is_plain(command: AddRuns) -> bool:
+    if command.actor.source != LIBRARY or not command.runs:
+        return False
+    keys = [(new.tenant, new.key) for new in command.runs if new.key is not None]
+    are_distinct = len({new.id for new in command.runs}) == len(command.runs)
+    return (
+        are_distinct
+        and len(set(keys)) == len(keys)
+        and not any(
+            new.replaces or new.schedule_id is not None or new.origin is Origin.MANUAL
+            for new in command.runs
+        )
+    )
+
+
+def _plainly_added(command: AddRuns, now: int) -> Plain:
+    added: list[AddedRun] = []
+    has_arrivals = False
+    for new in command.runs:
+        due_at = now + new.delay_us if new.delay_us is not None else new.due_at
+        has_arrivals = has_arrivals or (due_at is not None and due_at - now <= NEAR_US)
+        added.append(AddedRun(new.id, now if due_at is None else due_at, is_new=True))
+    return Plain(added, has_arrivals)
+
+
+def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
+    """Make runs, all or none."""
+
+    def add() -> list[AddedRun]:
+        seen = _look(work, command)
+        adding = _PostgresAdding(work, command.actor, seen)
+        added = adding.add_all(command)
+        adding.flush()
+        return added
+
+    return unless_overtaken(work.session, "duly_adding", add)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a command's decisions are based on, read at once for all of its runs."""
+
+    known: dict[RunId, Known]
+    schedules: dict[ScheduleId, tuple[str, str]]
+    pending: dict[tuple[str, str], DelayedRecord]
+
+
+def _look(work: Work, command: AddRuns) -> _Seen:
+    """Read what is there, and hold on to what must stay so until the commit."""
+    session, runs = work.session, command.runs
+    of = sorted({new.schedule_id for new in runs if new.schedule_id is not None})
+    found = session.rows(LOCK_SCHEDULES, (Uuids(of),)) if of else []
+    schedules = {row[0]: (row[1], row[2]) for row in found}
+    keys = sorted({(new.tenant, new.key) for new in runs if new.key is not None})
+    pending: dict[tuple[str, str], DelayedRecord] = {}
+    if keys:
+        values = (Texts([tenant for tenant, _ in keys]), Texts([key for _, key in keys]))
+        for row in session.rows(LOCK_BY_KEYS, values):
+            record = records.delayed_record(row)
+            assert record.key is not None, "it was found by its key"
+            pending[record.tenant, record.key] = record
+    seen = _Seen(_known(session, [new.id for new in runs]), schedules, pending)
+    work.look_at_the_clock()
+    return seen
+
+
+def _known(session: Session, ids: Sequence[RunId]) -> dict[RunId, Known]:
+    """Return what requests that were made before have become.
+
+    What is pending is read first: what fires in between is among the runs then.
+    """
+    known: dict[RunId, Known] = {}
+    asked = Uuids(ids)
+    for row in session.rows(DELAYED_BY_IDS, (asked,)):
+        pending = records.delayed_record(row)
+        known[pending.id] = Known(pending, pending.due_at, pending.fingerprint)
+    for row in session.rows(RUNS_BY_IDS, (asked,)):
+        run = records.run_record(row)
+        known[run.id] = Known(run, run.not_before)
+    return known
+
+
+class _PostgresAdding(Adding):
+    """Decides by what was read for all, and gathers what is to be written."""
+
+    def __init__(self, work: Work, actor: Actor, seen: _Seen) -> None:
+        super().__init__(actor, work.now)
+        self._work = work
+        self._seen = seen
+        self._replaced: list[DelayedRecord] = []
+        self._runs: list[Row] = []
+        self._kept: dict[bytes, Row] = {}
+        self._entries: list[tuple[str, Subject]] = []
+
+    def known(self, new: NewRun) -> Known | None:
+        return self._seen.known.get(new.id)
+
+    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str] | None:
+        return self._seen.schedules.get(schedule_id)
+
+    def pending(self, tenant: str, key: str) -> DelayedRecord | None:
+        return self._seen.pending.get((tenant, key))
+
+    def replace(self, pending: DelayedRecord) -> None:
+        if pending.id in self._kept:
+            # It is one of this very command: it has to be there before it can end.
+            self.flush()
+        assert pending.key is not None, "it was found by its key"
+        del self._seen.pending[pending.tenant, pending.key]
+        self._seen.known[pending.id] = Known(pending, pending.due_at)
+        self._replaced.append(pending)
+
+    def run_at_once(self, new: NewRun, instant: int) -> None:
+        self._seen.known[new.id] = Known(new, instant)
+        self._runs.append(ordered_row(new, instant, self.now))
+
+    def keep(self, new: NewRun, due_at: int) -> None:
+        self._seen.known[new.id] = Known(new, due_at, new.fingerprint)
+        if new.key is not None:
+            self._seen.pending[new.tenant, new.key] = DelayedRecord(
+                id=new.id,
+                tenant=new.tenant,
+                key=new.key,
+                call=new.call,
+                due_at=due_at,
+                generation=1,
+                fingerprint=new.fingerprint,
+                created_at=self.now,
+            )
+        shard = shard_of(new.id, self._work.shards)
+        self._kept[new.id] = delayed_row(new, due_at, self.now, shard)
+
+    def record(self, action: str, subject: Subject) -> None:
+        self._entries.append((action, subject))
+
+    def flush(self) -> None:
+        """Write what has been gathered."""
+        close_all(self._work, self._replaced, RunState.REPLACED, self.actor)
+        self._make_runs()
+        self._make_pending()
+        record_all(self._work, self.actor, self._entries)
+        self._replaced, self._runs, self._kept, self._entries = [], [], {}, []
+
+    def _make_runs(self) -> None:
+        if self._runs:
+            ids = Uuids([row[0] for row in self._runs])
+            made = write_runs(self._work, self._runs)
+            if len(made) < len(self._runs) or one(self._work.session, ARE_PENDING, (ids,))[0]:
+                raise OvertakenError
+
+    def _make_pending(self) -> None:
+        if self._kept:
+            kept = [row for _, row in sorted(self._kept.items())]
+            _insert(self._work, kept)
+            self._work.session.rows(CLAIM, (Uuids([row[0] for row in kept]),))
+            self._work.count_on("delayed", len(kept))
+            self._work.announce_all("delayed", [(row[0], row[12], row[11]) for row in kept])
+
+
+def _insert(work: Work, kept: Sequence[Row]) -> None:
+    columns = list(zip(*kept, strict=True))
+    values = (
+        work.now,
+        Uuids(columns[0]),
+        Texts(columns[1]),
+        Texts(columns[2]),
+        Texts(columns[3]),
+        Texts(columns[4]),
+        Texts(columns[5]),
+        Int4s(columns[6]),
+        Texts(columns[7]),
+        Texts(columns[8]),
+        OptionalUuids(columns[9]),
+        OptionalInt4s(columns[10]),
+        Int4s(columns[11]),
+        Int8s(columns[12]),
+        Texts(columns[13]),
+    )
+    work.session.run(INSERT_DELAYED, values)

@@ -1,0 +1,127 @@
+"""The bell: wakes dispatchers after something near was committed; off the write path, not often.
+
+NOTIFY takes a lock of the whole database until its commit, so it is never part of a write: one
+thread sends it on a connection of its own, at most once in a while, however much was written. It
+is a hint alone: the arrivals feed finds what no bell was rung for.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from duly.errors import StoreError
+from duly.store.wakeups import SECOND_US, LocalWakeups, UdpWakeups
+
+if TYPE_CHECKING:
+    from duly.store.postgres.connection import Connections
+    from duly.store.postgres.session import BoundedConnection
+
+CHANNEL = "duly"
+RING = "SELECT pg_notify('duly', '')"
+LISTEN = "LISTEN duly"
+APART_US = SECOND_US // 100
+LISTEN_AGAIN_US = SECOND_US
+LOOK_UP_US = SECOND_US
+CLOSE_WITHIN_S = 2.0
+
+
+class Bell:
+    """Rings for all that was written since it last rang."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._calls = LocalWakeups()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def ring(self) -> None:
+        """Have dispatchers woken soon; returns at once and never fails."""
+        if self._is_closed:
+            return
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+        self._calls.wake()
+
+    def close(self) -> None:
+        """Ring for what is still to be rung for, and let go."""
+        self._is_closed = True
+        self._calls.wake()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WITHIN_S)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                # A thread does not survive a fork: the child's first ring starts its own.
+                self._thread = threading.Thread(target=self._run, name="duly bell", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            is_called = self._calls.wait(LOOK_UP_US)
+            if is_called:
+                with suppress(StoreError), self._connections.statement() as session:
+                    session.rows(RING)
+            if self._is_closed:
+                return
+            if is_called:
+                self._pause()
+
+    def _pause(self) -> None:
+        """Let others write for a moment, so that one ring is for all of them."""
+        threading.Event().wait(APART_US / SECOND_US)
+
+
+class PostgresWakeups:
+    """A place to wait at that hears the bell, wherever it is rung.
+
+    A thread listens and wakes whoever waits; behind a pooler nothing can be heard, and the place
+    is woken only by this process.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._place = UdpWakeups()
+        self.address = CHANNEL
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="duly listener", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_us: int) -> bool:
+        """Wait at most that long; True when woken. Never raises, never waits longer."""
+        return self._place.wait(timeout_us)
+
+    def wake(self) -> None:
+        """Wake whoever waits here, from any thread or signal handler."""
+        self._place.wake()
+
+    def close(self) -> None:
+        """Stop listening, and wake whoever still waits."""
+        self._over.set()
+        self._thread.join(CLOSE_WITHIN_S)
+        self._place.close()
+
+    def _listen(self) -> None:
+        while not self._over.is_set():
+            with suppress(psycopg.Error, StoreError):
+                connection = self._connections.open()
+                try:
+                    if connection.is_pooled:
+                        return
+                    self._hear(connection)
+                finally:
+                    connection.close()
+            self._over.wait(LISTEN_AGAIN_US / SECOND_US)
+
+    def _hear(self, connection: BoundedConnection) -> None:
+        connection.execute(LISTEN)
+        # Something may have been rung for before we listened.
+        self._place.wake()
+        while not self._over.is_set():
+            for _ in connection.notifies(timeout=LOOK_UP_US / SECOND_US, stop_after=1):
+                self._place.wake()

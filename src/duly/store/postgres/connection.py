@@ -1,0 +1,314 @@
+"""Connections to one database: opened when needed, shared between threads, let go in doubt.
+
+Nothing is kept in a session of the server's, so whoever hands out its connections anew for every
+transaction may stand between. A connection whose state is not known for sure is closed, and the
+next call opens another one: that is all it takes to come back after a restart or a failover.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import conninfo, errors
+from psycopg.pq import TransactionStatus
+
+from duly.errors import StoreUnavailable, UsageError
+from duly.store import migrating
+from duly.store.postgres import arrays, schema
+from duly.store.postgres.bell import Bell
+from duly.store.postgres.failures import failure
+from duly.store.postgres.session import BoundedConnection, ConnectionSession, one
+from duly.store.postgres.side_by_side import SideBySide
+from duly.store.postgres.work import Look, Work
+from duly.store.wakeups import SECOND_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.clock import Clock
+    from duly.store.postgres.session import Session
+    from duly.store.schema import Migration
+
+CONNECTIONS_MAX = 16
+IDLE_MAX = 8
+PREPARE_AFTER = 3
+MIGRATION_LIMIT_US = 3600 * SECOND_US
+
+DRIVER_DEFAULTS = {
+    "application_name": "duly",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+WHO_ANSWERS = "SELECT pg_backend_pid(), current_setting('server_version_num')::int4"
+SERVER_OLDEST = 150_000
+# Estimates of what a batch holds are rough: what they cost is not worth compiling for.
+SET_UP = (
+    "SET jit = off; SET statement_timeout = '{}ms'; SET client_connection_check_interval = '1s'"
+)
+# Whoever stands still in the middle lets go of what he holds before a lease has run out.
+BEGIN_WRITE = """BEGIN;
+SET LOCAL lock_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '3s'"""
+BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+READ_CLUSTER = "SELECT duly.now_us(), shards, program_min, uuid_send(identity) FROM duly.cluster"
+FORGET_PLANS = "DISCARD PLANS"
+PLANS_KEPT_US = 15 * SECOND_US
+"""A plan that was made while a table was small may be bad once it has grown: none gets old."""
+
+_abandoned: list[BoundedConnection] = []
+"""What a fork left us of the parent's connections: closing them would end the parent's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSettings:
+    """How a database is used; the defaults suit a dispatcher."""
+
+    limit_us: int = 30 * SECOND_US
+    """How long to wait for an answer to whatever people ask."""
+    dispatch_limit_us: int = 4 * SECOND_US
+    """The same for dispatchers: a lease runs out in five seconds, so nobody waits longer."""
+    connections_max: int = CONNECTIONS_MAX
+    fire_connections: int = 2
+    """How many statements of one batch may run at the same time."""
+    migrations: tuple[Migration, ...] = field(default_factory=schema.known_migrations)
+    """The schema that this program knows."""
+
+
+class Connections:
+    """The connections of one store object."""
+
+    def __init__(self, url: str, clock: Clock, settings: PostgresSettings, shards: int) -> None:
+        self._parameters = read_url(url)
+        self.name = safe_name(self._parameters)
+        self.clock = clock
+        self.settings = settings
+        self.bell = Bell(self)
+        self.side_by_side = SideBySide(settings.fire_connections)
+        self.shards = shards
+        """How many there are to be when the store is made; from then on, how many there are."""
+        self.identity = b""
+        self._schema_number = max(migration.number for migration in settings.migrations)
+        self._process = os.getpid()
+        self._room = threading.BoundedSemaphore(settings.connections_max)
+        self._idle: list[BoundedConnection] = []
+        self._first_use = threading.Lock()
+        self._is_ready = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Close every connection; whatever was committed stays."""
+        self.bell.close()
+        self.side_by_side.close()
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Say what an error of the driver's means."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise failure(error, self.name) from error
+
+    @contextmanager
+    def statement(self, limit_us: int | None = None) -> Iterator[Session]:
+        """Lend a session for statements that each are a transaction of their own."""
+        with self.borrowed(limit_us) as connection:
+            self._get_ready(connection)
+            yield ConnectionSession(connection, is_ours=True)
+
+    @contextmanager
+    def write(self, limit_us: int | None = None) -> Iterator[Work]:
+        """Open a short transaction: it commits, or nothing of it happens."""
+        with self.borrowed(limit_us) as connection:
+            self._get_ready(connection)
+            session = ConnectionSession(connection, is_ours=True)
+            with transaction(connection, BEGIN_WRITE):
+                work = self.begin(session)
+                yield work
+        if work.has_arrivals:
+            self.bell.ring()
+
+    def begin(self, session: Session) -> Work:
+        """Read the time, and what every operation needs to know of the store."""
+        now, shards, program_min, identity = one(session, READ_CLUSTER)
+        if self.identity and identity != self.identity:
+            problem = "is a connection to another database than the store's"
+            raise UsageError("connection", None, problem, f"give one to {self.name}")
+        self.refuse_newer(session, program_min)
+        return Work(session, now, shards)
+
+    def refuse_newer(self, session: Session, program_min: int) -> None:
+        """Refuse to go on when somebody has migrated the database beyond what we know."""
+        if program_min > self._schema_number:
+            self._require_usable(session)
+
+    @contextmanager
+    def read(self, *, is_any_age: bool = False) -> Iterator[Look]:
+        """Open a snapshot; it waits for nobody. Of any schema, when that is what is looked at."""
+        with self.borrowed() as connection:
+            if not is_any_age:
+                self._get_ready(connection)
+            session = ConnectionSession(connection, is_ours=True)
+            with transaction(connection, BEGIN_READ):
+                now = 0 if is_any_age else int(one(session, schema.READ_NOW)[0])
+                yield Look(session, now)
+
+    @contextmanager
+    def migrating(self) -> Iterator[tuple[BoundedConnection, Session]]:
+        """Lend a connection for migrations, each of which is a transaction of its own."""
+        with self.borrowed(MIGRATION_LIMIT_US) as connection:
+            session = ConnectionSession(connection, is_ours=True)
+            with transaction(connection, BEGIN_WRITE):
+                schema.create(session, self.settings.migrations, self.shards)
+            yield connection, session
+
+    @contextmanager
+    def borrowed(self, limit_us: int | None = None) -> Iterator[BoundedConnection]:
+        """Lend a connection; one that comes back in doubt is closed."""
+        limit_s = (limit_us or self.settings.limit_us) / SECOND_US
+        with self.failures():
+            if not self._room.acquire(timeout=limit_s):
+                problem = "is kept busy by other threads of this program"
+                raise StoreUnavailable(self.name, problem, "try again, or allow more connections")
+            try:
+                connection = self._find_idle() or self.open()
+                connection.limit_s = limit_s
+                try:
+                    yield connection
+                except BaseException as error:
+                    self._give_back(connection, error)
+                    raise
+                self._give_back(connection, None)
+            finally:
+                self._room.release()
+
+    def open(self) -> BoundedConnection:
+        """Open a connection."""
+        if self._is_closed:
+            raise StoreUnavailable(self.name, "has been closed", "open it again")
+        connection = BoundedConnection.connect(**self._parameters, autocommit=True)
+        try:
+            arrays.register(connection)
+            session = ConnectionSession(connection, is_ours=True)
+            process, version = one(session, WHO_ANSWERS)
+            self._refuse_old_server(version)
+            connection.is_pooled = process != connection.info.backend_pid
+            connection.prepare_threshold = None if connection.is_pooled else PREPARE_AFTER
+            connection.planned_at = self.clock.monotonic_us()
+            if not connection.is_pooled:
+                limit_ms = self.settings.limit_us // 1000
+                connection.execute(SET_UP.format(limit_ms), prepare=False)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _refuse_old_server(self, version: int) -> None:
+        if version < SERVER_OLDEST:
+            problem = f"is PostgreSQL {version // 10_000}, which is too old"
+            raise StoreUnavailable(self.name, problem, "use PostgreSQL 15 or newer")
+
+    def _find_idle(self) -> BoundedConnection | None:
+        if self._process != os.getpid():
+            _abandoned.extend(self._idle)
+            self._idle = []
+            self._process = os.getpid()
+        # The list's own operations are atomic.
+        with suppress(IndexError):
+            while True:
+                connection = self._idle.pop()
+                if is_quiet(connection):
+                    self._forget_old_plans(connection)
+                    return connection
+                connection.close()
+        return None
+
+    def _forget_old_plans(self, connection: BoundedConnection) -> None:
+        monotonic = self.clock.monotonic_us()
+        if not connection.is_pooled and monotonic - connection.planned_at > PLANS_KEPT_US:
+            connection.planned_at = monotonic
+            connection.execute(FORGET_PLANS, prepare=False)
+
+    def _give_back(self, connection: BoundedConnection, error: BaseException | None) -> None:
+        is_doubtful = isinstance(error, (psycopg.OperationalError, errors.ReadOnlySqlTransaction))
+        is_idle = connection.info.transaction_status is TransactionStatus.IDLE
+        has_room = len(self._idle) < IDLE_MAX
+        if is_idle and has_room and not is_doubtful and not self._is_closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _get_ready(self, connection: BoundedConnection) -> None:
+        """At the first use, make the schema in an empty database, and refuse one of another age."""
+        if self._is_ready:
+            return
+        with self._first_use:
+            if self._is_ready:
+                return
+            session = ConnectionSession(connection, is_ours=True)
+            if not schema.has_schema(session):
+                with transaction(connection, BEGIN_WRITE):
+                    schema.create(session, self.settings.migrations, self.shards)
+            self._require_usable(session)
+            _, self.shards, _, self.identity = one(session, READ_CLUSTER)
+            self._is_ready = True
+
+    def _require_usable(self, session: Session) -> None:
+        has = schema.read_applied(session)
+        migrating.require_usable(migrating.compare(self.settings.migrations, has, self.name))
+
+
+@contextmanager
+def transaction(connection: BoundedConnection, begin: str) -> Iterator[None]:
+    """Begin, and commit at the end of the block; whatever fails undoes all of it."""
+    connection.execute(begin, prepare=False)
+    try:
+        yield
+        connection.execute("COMMIT", prepare=False)
+    except BaseException:
+        # What can't be rolled back any more is rolled back when the connection is closed.
+        with suppress(psycopg.Error):
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                connection.execute("ROLLBACK", prepare=False)
+        raise
+
+
+def is_quiet(connection: BoundedConnection) -> bool:
+    """Say whether an idle connection still stands: a server that has gone leaves a last word."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return not poll.poll(0)
+
+
+def read_url(url: str) -> dict[str, object]:
+    """Read a URL of libpq's kind, with what we add where it says nothing."""
+    remedy = "use postgresql://user:password@host:5432/database"
+    try:
+        parameters = conninfo.conninfo_to_dict(url.replace("+psycopg", "", 1))
+    except psycopg.Error as error:
+        raise UsageError("url", "postgresql://…", f"can't be read ({error})", remedy) from error
+    return {**DRIVER_DEFAULTS, **parameters}
+
+
+def safe_name(parameters: dict[str, object]) -> str:
+    """Return how messages call a database: nothing secret in it."""
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
+    ports = str(parameters.get("port") or 5432).split(",")
+    if len(ports) == 1:
+        ports *= len(hosts)
+    pairs = zip(hosts, ports, strict=False)
+    places = ",".join(f"{host}:{port or 5432}" for host, port in pairs)
+    database = parameters.get("dbname") or parameters.get("user") or ""
+    return f"postgresql://{places}/{database}"

@@ -1,0 +1,316 @@
+"""Firing: plain timers by one statement each kind, all others in a short transaction.
+
+A plain fire makes one run on time and puts the schedule to its next instant; a delayed run becomes
+a run. For these one statement locks the fence, reads the clock, compares, advances, makes the runs
+and queues them: nothing is held while a network is waited for. What such a statement leaves
+untouched, because it is late, ends its schedule, was made before or is locked by somebody, is
+looked at row by row in a transaction, which takes what nobody holds and says BUSY for the rest.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from psycopg import errors
+from psycopg.types.numeric import Int8
+
+from duly.domain.literals import Lane, Origin
+from duly.store.dispatch import Fired, FireResult, FireTimers
+from duly.store.postgres import firing_others, leases
+from duly.store.postgres.arrays import Int4s, Int8s, Uuids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.store.dispatch import FireDelayed, FireSchedule, LeaseKey, Timer
+    from duly.store.postgres.connection import Connections
+    from duly.store.records import Row
+
+# The member's row is held first, and only then is the clock looked at: what is waited for here is
+# waited for briefly, and not for ever.
+_FENCE = """
+WITH f AS MATERIALIZED (
+    SELECT m.held, m.renewed_at, m.expires_at FROM duly.members m
+    WHERE m.id = $1::int8 AND m.ended_at IS NULL
+        AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
+    FOR KEY SHARE OF m),
+c AS MATERIALIZED (SELECT f.*, duly.now_us() AS at FROM f),
+n AS MATERIALIZED (
+    SELECT c.at AS now, ARRAY(SELECT p FROM unnest($2::int8[]) p WHERE p = ANY(c.held)) AS have,
+        ARRAY(SELECT (p >> 4 & 65535)::int4 FROM unnest($2::int8[]) p
+            WHERE p = ANY(c.held) AND p & 15 = 0) AS mine
+    FROM c WHERE c.at < c.expires_at AND c.renewed_at - c.at <= c.expires_at - c.renewed_at)"""
+
+FIRE_SCHEDULES = f"""{_FENCE},
+fired AS (
+    UPDATE duly.schedule_state s
+    SET next_for = u.next_for, next_due = u.next_due,
+        load_at = CASE WHEN u.next_due - s.load_at <= 10000000 THEN s.load_at ELSE u.next_due END,
+        before_last = s.last_for, last_for = u.scheduled_for, last_run = u.run_id,
+        last_fired_at = n.now, fires = s.fires + 1
+    FROM n CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int8[], $7::int4[], $8::int8[],
+        $9::uuid[], $10::int8[], $11::int8[]) WITH ORDINALITY
+        u(ref, version, due, scheduled_for, shard, late_after, run_id, next_for, next_due, place)
+    WHERE s.schedule_id = u.ref AND s.version = u.version AND s.next_due = u.due
+        AND s.shard = u.shard AND u.shard = ANY(n.mine) AND u.due <= n.now AND n.now <= u.late_after
+        AND (s.last_for IS NULL OR s.last_for < u.scheduled_for)
+        AND NOT EXISTS (SELECT 1 FROM duly.runs e WHERE e.id = u.run_id OFFSET 0)
+    RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue,
+        s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
+made AS (
+    INSERT INTO duly.runs (id, scheduled_for, not_before, window_from, created_at, fired_at,
+        schedule_id, definition_number, priority, tenant, task, queue, origin, lane)
+    SELECT run_id, scheduled_for, due, before_last, now, now, schedule_id, definition_number,
+        priority, tenant, task, queue, 'schedule', 'live' FROM fired),
+queued AS (
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster), queue FROM fired)
+SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
+    CASE WHEN count(*) <> cardinality($3::uuid[]) THEN array_agg(place) END
+FROM fired"""  # noqa: S608 - a part of ours
+
+FIRE_DELAYED = f"""{_FENCE},
+found AS MATERIALIZED (
+    SELECT t.tid FROM n
+    CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int4[]) u(ref, generation, due, shard)
+    CROSS JOIN LATERAL (
+        SELECT d.ctid AS tid FROM duly.delayed d
+        WHERE d.id = u.ref AND d.generation = u.generation AND d.due_at = u.due
+            AND d.shard = u.shard OFFSET 0) t
+    WHERE u.due <= n.now AND u.shard = ANY(n.mine)),
+fired AS (
+    DELETE FROM duly.delayed d WHERE d.ctid = ANY(ARRAY(SELECT tid FROM found))
+    RETURNING d.*),
+made AS (
+    INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
+        definition_number, priority, tenant, task, queue, origin, lane, key, arguments)
+    SELECT d.id, d.due_at, d.due_at, d.created_at, n.now, d.schedule_id, d.definition_number,
+        d.priority, d.tenant, d.task, d.queue, d.origin, d.lane, d.key, d.arguments
+    FROM fired d CROSS JOIN n),
+queued AS (
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    SELECT d.due_at, n.now, d.due_at, d.id, d.priority + CASE d.lane
+        WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
+        (SELECT era FROM duly.cluster), d.queue
+    FROM fired d CROSS JOIN n),
+counted AS (
+    INSERT INTO duly.tally_changes (name, change)
+    SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0)
+SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
+    CASE WHEN count(*) <> cardinality($3::uuid[]) THEN array_agg(uuid_send(id)) END
+FROM fired"""  # noqa: S608 - a part of ours
+
+IN_THE_WAY = (errors.LockNotAvailable, errors.UniqueViolation, errors.DeadlockDetected)
+"""Somebody holds a row for more than a moment, or has just made the same run: row by row, then."""
+
+
+PART_MIN = 32
+"""Below this a second statement costs more than it saves."""
+
+
+class Batch:
+    """One order to fire, while it is carried out: what became of each timer so far."""
+
+    def __init__(self, command: FireTimers) -> None:
+        self.command = command
+        self.timers = [fire.timer for fire in (*command.schedules, *command.delayed)]
+        self.results: list[FireResult | None] = [None] * len(self.timers)
+        self.now = 0
+        self.runs_made = 0
+        self.lost: dict[LeaseKey, None] = {}
+        # Told twice in one batch, a timer is gone the second time.
+        first = {timer.ref: place for place, timer in reversed([*enumerate(self.timers)])}
+        self._firsts = frozenset(first.values())
+
+    def open_schedules(self) -> list[tuple[int, FireSchedule]]:
+        """Return the schedules that have no result yet, with their places."""
+        return [
+            (place, fire)
+            for place, fire in enumerate(self.command.schedules)
+            if self.results[place] is None and place in self._firsts
+        ]
+
+    def open_delayed(self) -> list[tuple[int, FireDelayed]]:
+        """Return the delayed runs that have no result yet, with their places."""
+        return [
+            (place, fire)
+            for place, fire in enumerate(self.command.delayed, len(self.command.schedules))
+            if self.results[place] is None and place in self._firsts
+        ]
+
+    def hear(self, now: int, have: Sequence[int] | None) -> None:
+        """Learn from an answer what time it is and which leases are ours; the rest is fenced."""
+        held, lost = leases.divided(self.command.fence, have or ())
+        self.lost.update(dict.fromkeys(lost))
+        self.now = now
+        shards = {key.shard for key in held if key.lane is Lane.LIVE}
+        for place, timer in enumerate(self.timers):
+            if timer.shard not in shards and self.results[place] is None:
+                self.results[place] = FireResult.FENCED
+
+    def judge(self, place: int, late_after: int | None) -> None:
+        """Settle what the clock alone has settled of a timer that is still there."""
+        if self.timers[place].due_at > self.now:
+            self.results[place] = FireResult.EARLY
+        elif late_after is not None and self.now > late_after:
+            self.results[place] = FireResult.LATE
+
+    def fired(self) -> Fired:
+        """Return the answer."""
+        results = tuple(FireResult.GONE if one is None else one for one in self.results)
+        return Fired(self.now, results, self.runs_made, tuple(self.lost))
+
+
+def fire_timers(connections: Connections, command: FireTimers) -> Fired:
+    """Fire a batch; each timer in one transaction, and with its own result."""
+    batch = Batch(command)
+    _fire_plain_schedules(connections, batch)
+    _fire_delayed(connections, batch)
+    if batch.open_schedules() or batch.open_delayed() or not batch.results:
+        firing_others.fire(connections, batch)
+    if batch.lost:
+        _record_refused(connections, batch)
+    return batch.fired()
+
+
+def is_plain(fire: FireSchedule) -> bool:
+    """Say whether a fire makes one run, on time, and goes on to a next instant."""
+    plan, timer = fire.plan, fire.timer
+    settlement = plan.settlement
+    if plan.pending is None or fire.late_after is None or len(settlement.runs) != 1:
+        return False
+    run = settlement.runs[0]
+    return (
+        not settlement.skips
+        and settlement.owed is None
+        and (run.scheduled_for, run.not_before) == (timer.scheduled_for, timer.due_at)
+        and (run.origin, run.lane) == (Origin.SCHEDULE, Lane.LIVE)
+    )
+
+
+def schedule_values(command: FireTimers, fires: Sequence[FireSchedule]) -> tuple[object, ...]:
+    """Return the values of FIRE_SCHEDULES."""
+    timers = [fire.timer for fire in fires]
+    runs = [fire.plan.settlement.runs[0] for fire in fires]
+    following = [fire.plan.pending for fire in fires]
+    return (
+        *_fence_values(command),
+        Uuids([timer.ref for timer in timers]),
+        Int4s([timer.generation for timer in timers]),
+        Int8s([timer.due_at for timer in timers]),
+        Int8s([timer.scheduled_for for timer in timers]),
+        Int4s([timer.shard for timer in timers]),
+        Int8s([fire.late_after or 0 for fire in fires]),
+        Uuids([run.run_id for run in runs]),
+        Int8s([one.scheduled_for for one in following if one is not None]),
+        Int8s([one.due_at for one in following if one is not None]),
+    )
+
+
+def delayed_values(command: FireTimers, timers: Sequence[Timer]) -> tuple[object, ...]:
+    """Return the values of FIRE_DELAYED."""
+    return (
+        *_fence_values(command),
+        Uuids([timer.ref for timer in timers]),
+        Int4s([timer.generation for timer in timers]),
+        Int8s([timer.due_at for timer in timers]),
+        Int4s([timer.shard for timer in timers]),
+    )
+
+
+def _fence_values(command: FireTimers) -> tuple[object, ...]:
+    fence = command.fence
+    return Int8(fence.member), Int8s([leases.packed(lease) for lease in fence.leases])
+
+
+def _fire_plain_schedules(connections: Connections, batch: Batch) -> None:
+    chosen = [(place, fire) for place, fire in batch.open_schedules() if is_plain(fire)]
+    for part, answer in _ask_each(connections, batch.command, chosen):
+        if answer is None:
+            continue
+        now, have, count, numbers = answer
+        batch.hear(now, have)
+        batch.runs_made += count
+        # Nothing is listed when all have fired, which is nearly always.
+        fired = range(1, len(part) + 1) if numbers is None and count else numbers or ()
+        for number in fired:
+            batch.results[part[number - 1][0]] = FireResult.FIRED
+        left = [(place, fire.late_after) for place, fire in part if batch.results[place] is None]
+        _look_again(connections, batch, left, firing_others.STILL_BELIEVED)
+
+
+Chosen = list[tuple[int, "FireSchedule"]]
+
+
+def _ask_each(
+    connections: Connections, command: FireTimers, chosen: Chosen
+) -> list[tuple[Chosen, Row | None]]:
+    """Send a batch in as many statements as may run at once; no two of them share a shard."""
+    at_once = connections.side_by_side.at_once
+    if len(chosen) < PART_MIN * at_once:
+        parts = [chosen] if chosen else []
+    else:
+        parts = [
+            [one for one in chosen if one[1].timer.shard % at_once == number]
+            for number in range(at_once)
+        ]
+        parts = [part for part in parts if part]
+    values = [schedule_values(command, [fire for _, fire in part]) for part in parts]
+    calls = [partial(_ask, connections, FIRE_SCHEDULES, one) for one in values]
+    answers = connections.side_by_side.run(calls) if calls else []
+    return [*zip(parts, answers, strict=True)]
+
+
+def _fire_delayed(connections: Connections, batch: Batch) -> None:
+    chosen = batch.open_delayed()
+    if not chosen:
+        return
+    timers = [fire.timer for _, fire in chosen]
+    answer = _ask(connections, FIRE_DELAYED, delayed_values(batch.command, timers))
+    if answer is None:
+        return
+    now, have, count, refs = answer
+    batch.hear(now, have)
+    batch.runs_made += count
+    fired = {timer.ref for timer in timers} if refs is None and count else set(refs or ())
+    for place, fire in chosen:
+        if fire.timer.ref in fired:
+            batch.results[place] = FireResult.FIRED
+    left = [(place, None) for place, _ in chosen if batch.results[place] is None]
+    _look_again(connections, batch, left, firing_others.STILL_BELIEVED_DELAYED)
+
+
+def _look_again(
+    connections: Connections,
+    batch: Batch,
+    left: Sequence[tuple[int, int | None]],
+    statement: str,
+) -> None:
+    """Tell what is gone from what is early or late; what was in the way of the rest, others see."""
+    if not left:
+        return
+    values = firing_others.believed_values([batch.timers[place] for place, _ in left])
+    with connections.statement(connections.settings.dispatch_limit_us) as session:
+        there = {number - 1 for (number,) in session.rows(statement, values)}
+    for number, (place, late_after) in enumerate(left):
+        if number in there:
+            batch.judge(place, late_after)
+        else:
+            batch.results[place] = FireResult.GONE
+
+
+def _ask(connections: Connections, statement: str, values: tuple[object, ...]) -> Row | None:
+    """Send a statement; None when somebody was in the way and nothing of it has happened."""
+    with connections.statement(connections.settings.dispatch_limit_us) as session:
+        try:
+            return session.rows(statement, values)[0]
+        except IN_THE_WAY:
+            return None
+
+
+def _record_refused(connections: Connections, batch: Batch) -> None:
+    """Put it on record; and end the membership if it is over, so that it stays so."""
+    with connections.write(connections.settings.dispatch_limit_us) as work:
+        leases.lock_fence(work, batch.command.fence)
+        leases.record_refused(work, batch.command.fence, [*batch.lost])

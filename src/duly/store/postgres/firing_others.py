@@ -1,0 +1,223 @@
+"""Firing whatever is not plain, timer by timer, in one short transaction.
+
+Late plans, skips, what becomes owed, schedules that end, runs that exist already: all of it is
+decided here on rows that are locked. A row that somebody else holds is left to him and called busy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.audit import schedule_facts
+from duly.domain.identity import ScheduleId
+from duly.domain.literals import ScheduleStatus
+from duly.store.auditing import SYSTEM, Subject
+from duly.store.dispatch import FireResult
+from duly.store.gathering import Ground
+from duly.store.postgres import leases
+from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
+from duly.store.postgres.planning import read_schedule
+from duly.store.postgres.session import uid
+from duly.store.postgres.settlements import Settlements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.schedules import ScheduleRecord
+    from duly.store.dispatch import FireDelayed, FireSchedule, Timer
+    from duly.store.postgres.connection import Connections
+    from duly.store.postgres.firing import Batch
+    from duly.store.postgres.work import Work
+
+_BELIEVED = """
+FROM unnest($1::uuid[], $2::int4[], $3::int8[], $4::int4[]) WITH ORDINALITY
+    u(ref, version, due, shard, place)
+JOIN duly.schedule_state s
+    ON s.schedule_id = u.ref AND s.version = u.version AND s.next_due = u.due
+    AND s.shard = u.shard"""
+LOCK_BELIEVED = f"""
+SELECT u.place, uuid_send(s.schedule_id), s.tenant, s.shard, s.definition_number, s.task, s.queue,
+    s.priority, s.last_for, uuid_send(s.last_run), s.last_fired_at, s.fires {_BELIEVED}
+ORDER BY s.schedule_id FOR UPDATE OF s SKIP LOCKED"""
+STILL_BELIEVED = f"SELECT u.place {_BELIEVED}"
+_BELIEVED_DELAYED = """
+FROM unnest($1::uuid[], $2::int4[], $3::int8[], $4::int4[]) WITH ORDINALITY
+    u(ref, generation, due, shard, place)
+JOIN duly.delayed d
+    ON d.id = u.ref AND d.generation = u.generation AND d.due_at = u.due AND d.shard = u.shard"""
+LOCK_BELIEVED_DELAYED = (
+    f"SELECT u.place {_BELIEVED_DELAYED} ORDER BY d.id FOR UPDATE OF d SKIP LOCKED"
+)
+STILL_BELIEVED_DELAYED = f"SELECT u.place {_BELIEVED_DELAYED}"
+ADVANCE = """
+UPDATE duly.schedule_state s
+SET next_for = u.next_for, next_due = u.next_due,
+    load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND 10000000 THEN s.load_at
+        ELSE u.next_due END,
+    last_for = u.last_for, last_run = u.last_run, last_fired_at = u.last_fired_at, fires = u.fires
+FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::uuid[], $6::int8[], $7::int8[])
+    u(id, next_for, next_due, last_for, last_run, last_fired_at, fires)
+WHERE s.schedule_id = u.id"""
+END_STATE = "UPDATE duly.schedule_state SET version = version + 1 WHERE schedule_id = $1::uuid"
+END_SCHEDULE = """
+UPDATE duly.schedules SET status = 'ended', reason = $2, updated_at = $3::int8, updated_by = $4
+WHERE id = $1::uuid"""
+MAKE_RUNS_OF_DELAYED = """
+WITH fired AS (DELETE FROM duly.delayed WHERE id = ANY($1::uuid[]) RETURNING *),
+made AS (
+    INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
+        definition_number, priority, tenant, task, queue, origin, lane, key, arguments)
+    SELECT id, due_at, due_at, created_at, $2::int8, schedule_id, definition_number, priority,
+        tenant, task, queue, origin, lane, key, arguments FROM fired),
+queued AS (
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    SELECT due_at, $2::int8, due_at, id, priority + CASE lane
+        WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
+        (SELECT era FROM duly.cluster), queue FROM fired)
+SELECT count(*) FROM fired"""
+
+
+def fire(connections: Connections, batch: Batch) -> None:
+    """Settle everything in a batch that has no result yet."""
+    with connections.write(connections.settings.dispatch_limit_us) as work:
+        held, _ = leases.lock_fence(work, batch.command.fence)
+        schedules, delayed = batch.open_schedules(), batch.open_delayed()
+        # Whoever waited for a row would hold up all the others: locked ones are passed over.
+        grounds = _locked(work, [one.timer for _, one in schedules])
+        unlocked = _locked_delayed(work, [one.timer for _, one in delayed])
+        now = work.look_at_the_clock()
+        ours = [lease for lease in batch.command.fence.leases if lease.key in held]
+        batch.hear(now, [leases.packed(lease) for lease in ours])
+        _fire_schedules(work, batch, schedules, grounds)
+        _fire_delayed(work, batch, delayed, unlocked)
+
+
+def _fire_schedules(
+    work: Work,
+    batch: Batch,
+    schedules: Sequence[tuple[int, FireSchedule]],
+    grounds: dict[int, Ground],
+) -> None:
+    settlements = Settlements(work)
+    fired: list[tuple[FireSchedule, Ground]] = []
+    missing: list[int] = []
+    for number, (place, one) in enumerate(schedules):
+        if batch.results[place] is FireResult.FENCED:
+            continue
+        ground = grounds.get(number)
+        if ground is None:
+            missing.append(place)
+            continue
+        batch.judge(place, one.late_after)
+        if batch.results[place] is not None:
+            continue
+        if any(run.not_before > work.now for run in one.plan.settlement.runs):
+            batch.results[place] = FireResult.EARLY
+            continue
+        batch.results[place] = FireResult.FIRED
+        settlements.add(ground, one.plan.settlement)
+        fired.append((one, ground))
+    ending = [one for one, _ in fired if one.plan.pending is None]
+    before = [_read(work, one) for one in ending]
+    batch.runs_made += settlements.write()
+    _advance(work, fired)
+    for one, record in zip(ending, before, strict=True):
+        _end(work, one, record)
+    _tell_busy(work, batch, missing, STILL_BELIEVED)
+
+
+def _fire_delayed(
+    work: Work, batch: Batch, delayed: Sequence[tuple[int, FireDelayed]], unlocked: set[int]
+) -> None:
+    refs: list[bytes] = []
+    missing: list[int] = []
+    for number, (place, one) in enumerate(delayed):
+        if batch.results[place] is FireResult.FENCED:
+            continue
+        if number not in unlocked:
+            missing.append(place)
+            continue
+        batch.judge(place, None)
+        if batch.results[place] is None:
+            batch.results[place] = FireResult.FIRED
+            refs.append(one.timer.ref)
+    if refs:
+        work.session.rows(MAKE_RUNS_OF_DELAYED, (Uuids(refs), work.now))
+        work.count_on("delayed", -len(refs))
+        batch.runs_made += len(refs)
+    _tell_busy(work, batch, missing, STILL_BELIEVED_DELAYED)
+
+
+def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
+    """Lock what is as believed and nobody else holds; by the place in the list."""
+    if not timers:
+        return {}
+    rows = work.session.rows(LOCK_BELIEVED, believed_values(timers))
+    return {place - 1: Ground(ScheduleId(state[0]), *state[1:]) for place, *state in rows}
+
+
+def _locked_delayed(work: Work, timers: Sequence[Timer]) -> set[int]:
+    if not timers:
+        return set()
+    rows = work.session.rows(LOCK_BELIEVED_DELAYED, believed_values(timers))
+    return {place - 1 for (place,) in rows}
+
+
+def _tell_busy(work: Work, batch: Batch, missing: Sequence[int], statement: str) -> None:
+    """Tell those that somebody holds from those that are gone: a held one is still there."""
+    if not missing:
+        return
+    rows = work.session.rows(statement, believed_values([batch.timers[one] for one in missing]))
+    there = {number - 1 for (number,) in rows}
+    for number, place in enumerate(missing):
+        batch.results[place] = FireResult.BUSY if number in there else FireResult.GONE
+
+
+def believed_values(timers: Sequence[Timer]) -> tuple[object, ...]:
+    """Return what is believed about timers, as the statements take it."""
+    return (
+        Uuids([timer.ref for timer in timers]),
+        Int4s([timer.generation for timer in timers]),
+        Int8s([timer.due_at for timer in timers]),
+        Int4s([timer.shard for timer in timers]),
+    )
+
+
+def _advance(work: Work, fired: Sequence[tuple[FireSchedule, Ground]]) -> None:
+    if not fired:
+        return
+    following = [one.plan.pending for one, _ in fired]
+    grounds = [ground for _, ground in fired]
+    values = (
+        Uuids([ground.schedule_id for ground in grounds]),
+        OptionalInt8s([None if one is None else one.scheduled_for for one in following]),
+        OptionalInt8s([None if one is None else one.due_at for one in following]),
+        OptionalInt8s([ground.last_for for ground in grounds]),
+        OptionalUuids([ground.last_run for ground in grounds]),
+        OptionalInt8s([ground.last_fired_at for ground in grounds]),
+        Int8s([ground.fires for ground in grounds]),
+    )
+    work.session.run(ADVANCE, values)
+
+
+def _read(work: Work, fire: FireSchedule) -> ScheduleRecord:
+    record = read_schedule(work.session, ScheduleId(fire.timer.ref))
+    assert record is not None, "its state was read a moment ago"
+    return record
+
+
+def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
+    """End a schedule that has no next instant; the reason stays with it (T7)."""
+    values = (uid(before.id), fire.plan.end_reason, work.now, SYSTEM.name)
+    work.session.run(END_SCHEDULE, values)
+    work.session.run(END_STATE, (uid(before.id),))
+    work.count_on(ScheduleStatus.ACTIVE, -1)
+    work.count_on(ScheduleStatus.ENDED, 1)
+    subject = Subject(
+        name=before.name,
+        tenant=before.tenant,
+        id=before.id,
+        before=schedule_facts(before),
+        after=schedule_facts(_read(work, fire)),
+    )
+    work.record(SYSTEM, "schedule.ended", subject)

@@ -1,0 +1,172 @@
+"""Loading what falls due, and the arrivals feed: hints, each read by one statement without a lock.
+
+A schedule is found by `load_at`, which lies at most LAG_US before the instant it is due: so a
+window is read by the index from that much earlier, and what is due after it is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
+from duly.store.postgres.arrays import Int4s, Uuids
+from duly.store.postgres.session import one
+from duly.store.records import read_definition, timer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from duly.domain.identity import ScheduleId
+    from duly.domain.schedules import Definition
+    from duly.store.postgres.session import Session
+    from duly.store.records import Row
+
+LAG_US = 10_000_000
+"""How far `load_at` may lie behind: the constraint `found_in_time` says the same."""
+BEFORE_ALL_TIME = -(1 << 63)
+ALL = (1 << 31) - 1
+
+# One shard at a time, each in the order of its index: what lies behind the limit is never read. The
+# row without a shard is the clock's; in the others the last columns are the place in the index, and
+# whether it is a schedule's.
+LOAD = """
+SELECT duly.now_us(), '\\x'::bytea, -1, 0::int8, 0, 0, 0::int8, true
+UNION ALL
+SELECT t.* FROM unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
+    SELECT s.next_due, uuid_send(s.schedule_id), s.shard, s.next_for, s.version,
+        s.definition_number, s.load_at, true
+    FROM duly.schedule_state s
+    WHERE s.shard = u.shard AND s.load_at > $2::int8 AND s.load_at <= $4::int8
+        AND s.next_due > $3::int8 AND s.next_due <= $4::int8
+    ORDER BY s.load_at LIMIT $5::int4) t
+UNION ALL
+SELECT t.* FROM unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
+    SELECT d.due_at, uuid_send(d.id), d.shard, d.due_at, d.generation, 0, d.due_at, false
+    FROM duly.delayed d
+    WHERE d.shard = u.shard AND d.due_at > $3::int8 AND d.due_at <= $4::int8
+    ORDER BY d.due_at LIMIT $5::int4) t"""
+END_OF_ARRIVALS = "SELECT pg_current_snapshot()::text"
+# Seen since the last look is what was written by transactions that were not there then, and by
+# those that were open then. A cursor from the future is of a database that was restored since.
+READ_ARRIVALS = """
+WITH c AS MATERIALIZED (SELECT pg_current_snapshot() AS present),
+p AS MATERIALIZED (
+    SELECT CASE WHEN pg_snapshot_xmax($1::pg_snapshot) <= pg_snapshot_xmax(c.present)
+        THEN $1::pg_snapshot ELSE '1:1:'::pg_snapshot END AS past FROM c),
+a AS MATERIALIZED (
+    SELECT ref, is_schedule FROM duly.arrivals
+    WHERE arrived >= pg_snapshot_xmax((SELECT past FROM p))
+        AND arrived < pg_snapshot_xmax((SELECT present FROM c)) AND shard = ANY($2::int4[])
+    UNION
+    SELECT ref, is_schedule FROM duly.arrivals
+    WHERE arrived = ANY(ARRAY(SELECT pg_snapshot_xip((SELECT past FROM p))))
+        AND shard = ANY($2::int4[]))
+SELECT duly.now_us(), convert_to(c.present::text, 'UTF8'), -1, 0::int8, 0, 0 FROM c
+UNION ALL
+SELECT t.* FROM a CROSS JOIN LATERAL (
+    SELECT s.next_due, uuid_send(s.schedule_id), s.shard, s.next_for, s.version, s.definition_number
+    FROM duly.schedule_state s
+    WHERE s.schedule_id = a.ref AND s.next_due IS NOT NULL OFFSET 0) t
+WHERE a.is_schedule
+UNION ALL
+SELECT t.* FROM a CROSS JOIN LATERAL (
+    SELECT d.due_at, uuid_send(d.id), d.shard, d.due_at, d.generation, 0
+    FROM duly.delayed d WHERE d.id = a.ref OFFSET 0) t
+WHERE NOT a.is_schedule"""
+READ_DEFINITIONS = """
+SELECT uuid_send(u.id), u.number, t.definition
+FROM unnest($1::uuid[], $2::int4[]) u(id, number) CROSS JOIN LATERAL (
+    SELECT d.definition FROM duly.schedule_definitions d
+    WHERE d.schedule_id = u.id AND d.number = u.number OFFSET 0) t"""
+
+
+def load_timers(session: Session, command: LoadTimers) -> LoadedTimers:
+    """Read timers in order of due."""
+    # Ids are spread evenly: a few times its share is more than a shard is likely to have.
+    share = 4 * command.limit // max(len(command.shards), 1) + 32
+    for at_most in (min(share, command.limit + 1), command.limit + 1):
+        now, rows, complete = _load(session, command, command.until, at_most)
+        if not command.is_whole:
+            return _cut_anywhere(command, now, rows, complete)
+        loaded = _cut_between(command, now, rows, complete)
+        if loaded is not None:
+            return loaded
+    # One instant alone, in one shard, is more than the limit; half of it would be of no use.
+    instant = min(row[0] for row in rows)
+    now, rows, _ = _load(session, command, instant, ALL)
+    return LoadedTimers(_timers(rows), instant, now)
+
+
+def _load(
+    session: Session, command: LoadTimers, until: int, at_most: int
+) -> tuple[int, list[Row], int]:
+    """Return the time, the rows in order of due and ref, and up to when they are complete."""
+    after = BEFORE_ALL_TIME if command.after is None else command.after
+    earliest = max(after - LAG_US, BEFORE_ALL_TIME)
+    values = (Int4s(command.shards), earliest, after, until, at_most)
+    clock, rows = _without_clock(session.rows(LOAD, values))
+    counts: dict[tuple[int, bool], int] = {}
+    reached: dict[tuple[int, bool], int] = {}
+    for row in rows:
+        stream = row[2], row[7]
+        counts[stream] = counts.get(stream, 0) + 1
+        reached[stream] = max(row[6], reached.get(stream, row[6]))
+    cut = [reached[stream] - 1 for stream, count in counts.items() if count >= at_most]
+    rows.sort(key=lambda row: row[:2])
+    return clock[0], rows, min(cut, default=until)
+
+
+def _without_clock(rows: list[Row]) -> tuple[Row, list[Row]]:
+    """Return the row of the clock, and the others."""
+    place = next(place for place, row in enumerate(rows) if row[2] < 0)
+    clock = rows.pop(place)
+    return clock, rows
+
+
+def _cut_anywhere(command: LoadTimers, now: int, rows: list[Row], complete: int) -> LoadedTimers:
+    """Keep to the limit, wherever that cuts."""
+    through = complete
+    if len(rows) > command.limit:
+        through = min(through, rows[command.limit][0] - 1)
+    return LoadedTimers(_timers(rows[: command.limit]), through, now)
+
+
+def _cut_between(
+    command: LoadTimers, now: int, rows: list[Row], complete: int
+) -> LoadedTimers | None:
+    """Keep every instant whole; None when not even the first is known to be complete."""
+    whole = [row for row in rows if row[0] <= complete]
+    if len(whole) <= command.limit:
+        is_all = complete == command.until
+        return LoadedTimers(_timers(whole), complete, now) if whole or is_all else None
+    cut = whole[command.limit][0]
+    if whole[0][0] < cut:
+        # The instant at the cut is incomplete: leave it for the next page.
+        return LoadedTimers(_timers(row for row in whole if row[0] < cut), cut - 1, now)
+    return LoadedTimers(_timers(row for row in whole if row[0] == cut), cut, now)
+
+
+def _timers(rows: Iterable[Row]) -> tuple[Timer, ...]:
+    return tuple(timer(row[:6]) for row in rows)
+
+
+def start_of_arrivals(session: Session) -> ArrivalsCursor:
+    """Return a cursor at the present end of the feed."""
+    return ArrivalsCursor(one(session, END_OF_ARRIVALS)[0])
+
+
+def read_arrivals(session: Session, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
+    """Read what was announced since the cursor, as it is now."""
+    clock, rows = _without_clock(session.rows(READ_ARRIVALS, (cursor, Int4s(shards))))
+    return Arrivals(tuple(map(timer, rows)), ArrivalsCursor(clock[1].decode()), clock[0])
+
+
+def read_definitions(
+    session: Session, keys: Sequence[tuple[ScheduleId, int]]
+) -> Mapping[tuple[ScheduleId, int], Definition]:
+    """Read definitions by schedule and number; those that are gone are left out."""
+    if not keys:
+        return {}
+    ids, numbers = zip(*keys, strict=True)
+    found = session.rows(READ_DEFINITIONS, (Uuids(ids), Int4s(numbers)))
+    return {(row[0], row[1]): read_definition(row[2]) for row in found}

@@ -1,0 +1,223 @@
+"""Looking at promises: single ones, lists with filters, verdicts, and the state of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
+from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.store import records
+from duly.store.filters import Where, audit_where, runs_where, schedules_where
+from duly.store.postgres import rows
+from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
+from duly.store.postgres.planning import BY_NAME, read_schedule
+from duly.store.postgres.session import first, one, pairs, uid
+from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.rulings import unrecorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from duly.domain.audit import AuditEntry
+    from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
+    from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.store.filters import Value
+    from duly.store.postgres.work import Look
+
+LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = $1 AND s.name = $2
+ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
+LIST_DELAYED = f"{rows.DELAYED} WHERE tenant = $1 ORDER BY due_at, id LIMIT $2::int8"
+LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = $1::uuid ORDER BY first_for DESC LIMIT $2::int8"
+LIST_OWED = f"{rows.OWED} WHERE schedule_id = $1::uuid ORDER BY first_for"
+LIST_TASKS = "SELECT name FROM duly.tasks ORDER BY name"
+DUE_RESUMES = """
+SELECT uuid_send(id) FROM duly.schedules
+WHERE resume_at IS NOT NULL AND resume_at <= $1::int8 AND status = 'paused'
+ORDER BY resume_at, id LIMIT $2::int8"""
+JUDGE = """
+SELECT EXISTS (SELECT 1 FROM duly.runs r WHERE r.id = u.run_id), k.last_for, k.reason,
+    uuid_send(k.into_run), o.last_for
+FROM unnest($2::int8[], $3::uuid[]) WITH ORDINALITY u(instant, run_id, place)
+LEFT JOIN LATERAL (
+    SELECT last_for, reason, into_run FROM duly.skips
+    WHERE schedule_id = $1::uuid AND first_for <= u.instant
+    ORDER BY first_for DESC LIMIT 1) k ON true
+LEFT JOIN LATERAL (
+    SELECT last_for FROM duly.owed
+    WHERE schedule_id = $1::uuid AND first_for <= u.instant
+    ORDER BY first_for DESC LIMIT 1) o ON true
+ORDER BY u.place"""
+READ_TALLIES = """
+SELECT t.name, t.count + coalesce(c.change, 0)
+FROM duly.tallies t
+LEFT JOIN (SELECT name, sum(change)::int8 AS change FROM duly.tally_changes GROUP BY name) c
+    ON c.name = t.name"""
+COUNT_QUEUES = "SELECT queue, count(*) FROM duly.ready GROUP BY queue"
+COUNT_OWED = "SELECT count(*) FROM duly.owed"
+COUNT_EARLY = "SELECT count(*) FROM duly.runs WHERE fired_at < not_before"
+# What is due is at the front of each shard's index; what is pending behind it is not touched.
+OVERDUE = """
+SELECT count(*), min(due) FROM (
+    SELECT next_due AS due FROM duly.schedule_state
+    WHERE shard = ANY($1::int4[]) AND load_at <= $2::int8 AND next_due <= $2::int8
+    UNION ALL
+    SELECT due_at FROM duly.delayed
+    WHERE shard = ANY($1::int4[]) AND due_at <= $2::int8) AS overdue"""
+# The index knows only a lower bound, at most ten seconds before the instant. The first by that
+# bound is due no later than ten seconds after the very first one.
+NEXT_AT_MOST = """
+SELECT min(n.due) FROM unnest($1::int4[]) AS u(shard)
+CROSS JOIN LATERAL (
+    SELECT t.next_due AS due FROM duly.schedule_state t
+    WHERE t.shard = u.shard AND t.load_at > $2::int8 - 10000000 AND t.next_due > $2::int8
+    ORDER BY t.load_at LIMIT 1) n"""
+# Any that is due before that has its bound before that, too.
+NEXT_SCHEDULE = """
+SELECT min(next_due) FROM duly.schedule_state
+WHERE shard = ANY($1::int4[]) AND load_at > $2::int8 - 10000000 AND load_at <= $3::int8
+    AND next_due > $2::int8"""
+NEXT_DELAYED = """
+SELECT min(n.due_at) FROM unnest($1::int4[]) AS u(shard)
+CROSS JOIN LATERAL (
+    SELECT d.due_at FROM duly.delayed d WHERE d.shard = u.shard AND d.due_at > $2::int8
+    ORDER BY d.due_at LIMIT 1) n"""
+READ_STORE = "SELECT shards, tzdata, incarnation FROM duly.cluster"
+LIST_MEMBERS = f"{rows.MEMBER} WHERE {rows.IS_ALIVE} ORDER BY id"
+LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
+
+
+def find_schedule(look: Look, tenant: str, name: str) -> Seen | None:
+    """Return the schedule of a name; of deleted ones the last, if no other has it."""
+    named = (tenant, name)
+    row = first(look.session, BY_NAME, named) or first(look.session, LAST_DELETED_BY_NAME, named)
+    return None if row is None else Seen(records.schedule_record(row), look.now)
+
+
+def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
+    """Return schedules in order of tenant, name and id."""
+    where = schedules_where(_PostgresWhere(), command)
+    sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
+    return [records.schedule_record(row) for row in look.session.rows(sql, where.bound())]
+
+
+def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
+    """Return runs, newest first by id."""
+    where = runs_where(_PostgresWhere(), command)
+    sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
+    return [records.run_record(row) for row in look.session.rows(sql, where.bound())]
+
+
+def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
+    """Return audit entries, newest first."""
+    where = audit_where(_PostgresWhere(), command)
+    sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
+    return [records.audit_entry(row) for row in look.session.rows(sql, where.bound())]
+
+
+def list_delayed(look: Look, tenant: str, limit: int) -> list[DelayedRecord]:
+    """Return pending delayed runs in order of due."""
+    return [records.delayed_record(row) for row in look.session.rows(LIST_DELAYED, (tenant, limit))]
+
+
+def list_skips(look: Look, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+    """Return what was skipped, newest first."""
+    found = look.session.rows(LIST_SKIPS, (uid(schedule_id), limit))
+    return [records.skip_record(row) for row in found]
+
+
+def list_owed(look: Look, schedule_id: ScheduleId) -> list[Owed]:
+    """Return the ranges a schedule still owes, oldest first."""
+    found = look.session.rows(LIST_OWED, (uid(schedule_id),))
+    return [records.owed_record(row).owed for row in found]
+
+
+def list_tasks(look: Look) -> list[str]:
+    """Return the names of tasks that programs have registered, sorted."""
+    return [name for (name,) in look.session.rows(LIST_TASKS)]
+
+
+def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
+    """Read paused schedules whose time to resume has come."""
+    found = look.session.rows(DUE_RESUMES, (look.now, limit))
+    return [ScheduleId(schedule_id) for (schedule_id,) in found]
+
+
+def judge(look: Look, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    """Say what is known about each occurrence."""
+    record = read_schedule(look.session, schedule_id)
+    ids = [occurrence_run_id(schedule_id, instant) for instant in instants]
+    found = look.session.rows(JUDGE, (uid(schedule_id), Int8s(instants), Uuids(ids)))
+    return [
+        _recorded(instant, run_id, row) or unrecorded(record, instant)
+        for instant, run_id, row in zip(instants, ids, found, strict=True)
+    ]
+
+
+def _recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdict | None:
+    has_run, skipped_to, reason, into, owed_to = row
+    if has_run:
+        return OccurrenceVerdict(instant, VerdictKind.RUN, run_id=run_id)
+    if skipped_to is not None and instant <= skipped_to:
+        return OccurrenceVerdict(instant, VerdictKind.SKIPPED, into, SkipReason(reason))
+    if owed_to is not None and instant <= owed_to:
+        return OccurrenceVerdict(instant, VerdictKind.OWED)
+    return None
+
+
+def status(look: Look) -> StoreStatus:
+    """Return the state of the store."""
+    session, now = look.session, look.now
+    shards, tzdata, incarnation = one(session, READ_STORE)
+    tallies = pairs(session, READ_TALLIES)
+    queues = pairs(session, COUNT_QUEUES)
+    every_shard = Int4s(range(shards))
+    overdue, oldest = one(session, OVERDUE, (every_shard, now))
+    members = session.rows(LIST_MEMBERS, (now,))
+    return StoreStatus(
+        now=now,
+        schedules={name: tallies[name] for name in ScheduleStatus if tallies[name]},
+        delayed=tallies["delayed"],
+        queued=sum(queues.values()),
+        owed=one(session, COUNT_OWED)[0],
+        overdue=overdue,
+        oldest_due_at=oldest,
+        next_due_at=_next_due(look, every_shard),
+        early_fires=one(session, COUNT_EARLY)[0],
+        members=tuple(records.member(row, is_alive=True) for row in members),
+        leases=tuple(map(records.lease_record, session.rows(LIST_LEASES))),
+        shards=shards,
+        tzdata=tzdata,
+        incarnation=incarnation,
+        queues=queues,
+    )
+
+
+def _next_due(look: Look, every_shard: Int4s) -> int | None:
+    session, key = look.session, (every_shard, look.now)
+    found: list[int | None] = [one(session, NEXT_DELAYED, key)[0]]
+    (at_most,) = one(session, NEXT_AT_MOST, key)
+    if at_most is not None:
+        found.append(one(session, NEXT_SCHEDULE, (*key, at_most))[0])
+    return min((due for due in found if due is not None), default=None)
+
+
+class _PostgresWhere(Where):
+    """Conditions with the places of PostgreSQL's statements, each with the type of its value."""
+
+    def place(self, value: Value) -> str:
+        if isinstance(value, bytes):
+            self.values.append(uid(value))
+            kind = "uuid"
+        else:
+            self.values.append(value)
+            kind = "int8" if isinstance(value, int) else "text"
+        return f"${len(self.values)}::{kind}"
+
+    def one_of(self, column: str, values: Iterable[str] | None) -> None:
+        if values is not None:
+            self.values.append(Texts(sorted(values)))
+            self.add(f"{column} = ANY(${len(self.values)}::text[])")
+
+    def begins(self, column: str, prefix: str) -> None:
+        self.add(f"{column} ^@ ?", prefix)

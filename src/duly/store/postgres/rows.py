@@ -1,0 +1,53 @@
+"""Rows to be read: for each record the columns that `duly.store.records` reads, ids as bytes."""
+
+from __future__ import annotations
+
+SCHEDULE = """
+SELECT uuid_send(s.id), s.tenant, s.name, s.owner, s.declared_by, s.status, t.version,
+    t.definition_number, d.definition, t.shard, t.next_for, t.next_due, t.held_for, t.last_for,
+    uuid_send(t.last_run), t.last_fired_at, t.fires, s.reason, s.resume_at, s.resume_missed,
+    s.status_before, t.pruned_through, s.created_at, s.updated_at, s.updated_by
+FROM duly.schedules s
+JOIN duly.schedule_state t ON t.schedule_id = s.id
+JOIN duly.schedule_definitions d ON d.schedule_id = s.id AND d.number = t.definition_number"""
+
+RUN = """
+SELECT uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), s.name, r.definition_number, r.key,
+    r.task, r.arguments, d.definition, r.queue, r.priority, r.origin, r.lane, uuid_send(r.root),
+    r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at, o.state, o.reason,
+    o.finished_at
+FROM duly.runs r
+LEFT JOIN duly.outcomes o ON o.run_id = r.id
+LEFT JOIN duly.schedules s ON s.id = r.schedule_id
+LEFT JOIN duly.schedule_definitions d
+    ON d.schedule_id = r.schedule_id AND d.number = r.definition_number AND r.arguments IS NULL"""
+
+DELAYED = """
+SELECT uuid_send(id), tenant, key, task, arguments, queue, priority, due_at, generation,
+    fingerprint, created_at
+FROM duly.delayed"""
+
+SKIP = """
+SELECT uuid_send(schedule_id), first_for, last_for, count, reason, uuid_send(into_run), at
+FROM duly.skips"""
+
+OWED_COLUMNS = """uuid_send(o.schedule_id), o.first_for, o.last_for, o.definition_number, o.shard,
+    o.created_at"""
+
+OWED = f"SELECT {OWED_COLUMNS} FROM duly.owed o"  # noqa: S608 - columns of ours
+
+AUDIT = """
+SELECT number, at, actor, source, reason, action, tenant, subject, uuid_send(subject_id), before,
+    after
+FROM duly.audit"""
+
+MEMBER = """
+SELECT id, kind, host, process, ended_at, started_at, renewed_at, expires_at, skew_us, is_holding,
+    tzdata
+FROM duly.members"""
+
+# At $1: as `rulings.is_current` says it.
+IS_ALIVE = """ended_at IS NULL
+    AND $1::int8 < expires_at AND renewed_at - $1::int8 <= expires_at - renewed_at"""
+
+LEASE = "SELECT shard, lane, epoch, owner, acquired_at FROM duly.leases"

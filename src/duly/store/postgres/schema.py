@@ -1,0 +1,106 @@
+"""The schema in the database: what it has of the migrations, and applying what is missing (D5)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import Lane
+from duly.store import migrating
+from duly.store.migrating import Applied, applied_at, compatible_with, read_migrations
+from duly.store.postgres.session import one
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.store.postgres.session import Session
+    from duly.store.schema import Migration
+
+HAS_SCHEMA = "SELECT to_regclass('duly.migrations') IS NOT NULL"
+# Held to the end of the transaction, so it needs no session of its own: of two that come at once,
+# one makes the schema and the other finds it made.
+WAIT_FOR_OTHERS = "SELECT pg_advisory_xact_lock(hashtext('duly.migrations'))"
+LIST_APPLIED = "SELECT number, phase, name, checksum, applied_at FROM duly.migrations ORDER BY 1"
+INSERT_APPLIED = "INSERT INTO duly.migrations VALUES ($1::int4, $2, $3, $4, $5::int8)"
+READ_PROGRAM_MIN = "SELECT program_min FROM duly.cluster"
+RAISE_PROGRAM_MIN = "UPDATE duly.cluster SET program_min = greatest(program_min, $1::int4)"
+INSERT_CLUSTER = """
+INSERT INTO duly.cluster (id, shards, incarnation, tzdata, program_min)
+VALUES (1, $1::int4, 1, '', 1)"""
+INSERT_LEASES = """
+INSERT INTO duly.leases (shard, lane, epoch)
+SELECT shard, lane, 0
+FROM generate_series(0, $1::int4 - 1) shard CROSS JOIN unnest($2::text[]) lane"""
+READ_NOW = "SELECT duly.now_us()"
+
+
+@cache
+def known_migrations() -> tuple[Migration, ...]:
+    """Return the migrations that this program brings, in order."""
+    return read_migrations("duly.store.postgres")
+
+
+def has_schema(session: Session) -> bool:
+    """Say whether there is a store in this database."""
+    return bool(one(session, HAS_SCHEMA)[0])
+
+
+def create(session: Session, known: Sequence[Migration], shards: int) -> None:
+    """Make all of the schema, inside the caller's transaction, if nobody has meanwhile."""
+    session.run(WAIT_FOR_OTHERS)
+    if has_schema(session):
+        return
+    first, *rest = known
+    _execute(session, first)
+    session.run(INSERT_CLUSTER, (shards,))
+    session.run(INSERT_LEASES, (shards, [str(lane) for lane in Lane]))
+    _note(session, first)
+    for migration in rest:
+        _execute(session, migration)
+        _note(session, migration)
+
+
+def apply(session: Session, migration: Migration) -> Migration | None:
+    """Apply one, inside the caller's transaction; None if the database has it already."""
+    session.run(WAIT_FOR_OTHERS)
+    if migration.number in {row[0] for row in session.rows(LIST_APPLIED)}:
+        return None
+    _execute(session, migration)
+    return applied_at(migration, _note(session, migration))
+
+
+def read_applied(session: Session) -> Applied:
+    """Return what a database has."""
+    if not has_schema(session):
+        return migrating.NOTHING_APPLIED
+    return Applied(tuple(session.rows(LIST_APPLIED)), one(session, READ_PROGRAM_MIN)[0])  # type: ignore[arg-type]
+
+
+def _execute(session: Session, migration: Migration) -> None:
+    """Run the statements of a migration one by one: a statement with values is one by itself."""
+    for statement in statements_of(migration.sql):
+        session.run(statement)
+
+
+def statements_of(sql: str) -> list[str]:
+    """Split the text of a migration: a statement ends with a semicolon at the end of a line."""
+    found: list[str] = []
+    lines: list[str] = []
+    for line in sql.splitlines():
+        bare = line.strip()
+        if not bare or bare.startswith("--"):
+            continue
+        lines.append(line)
+        if bare.endswith(";"):
+            found.append("\n".join(lines).rstrip(";"))
+            lines = []
+    assert not lines, "the last statement of a migration ends with a semicolon"
+    return found
+
+
+def _note(session: Session, migration: Migration) -> int:
+    now = int(one(session, READ_NOW)[0])
+    row = (migration.number, migration.phase, migration.name, migration.checksum, now)
+    session.run(INSERT_APPLIED, row)
+    session.run(RAISE_PROGRAM_MIN, (compatible_with(migration),))
+    return now

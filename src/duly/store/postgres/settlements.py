@@ -1,0 +1,160 @@
+"""Writing settlements: runs with their places in the queue, skips, and what stays owed.
+
+Each kind is one statement over arrays, however many there are of it, in the order of ids: two that
+write the same wait for each other and never in a circle.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from duly.store.gathering import Gathering
+from duly.store.postgres.arrays import (
+    Int4s,
+    Int8s,
+    OptionalInt4s,
+    OptionalInt8s,
+    OptionalUuids,
+    Texts,
+    Uuids,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.store.gathering import RunBefore
+    from duly.store.postgres.work import Work
+    from duly.store.records import Row
+
+RANGE = itemgetter(0, 1)
+"""What ranges are told apart by: the schedule and where they begin."""
+
+# What is added to the priority in the queue, as `gathering.LANE_OFFSETS` says it.
+RANKED = "priority + CASE lane WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END"
+
+# A run that exists is left alone: its id says that it is the same occurrence's.
+INSERT_RUNS = f"""
+WITH made AS (
+    INSERT INTO duly.runs (id, tenant, schedule_id, definition_number, key, task, arguments, queue,
+        priority, origin, lane, scheduled_for, not_before, window_from, created_at, fired_at)
+    SELECT u.id, u.tenant, u.schedule_id, u.number, u.key, u.task, u.arguments, u.queue, u.priority,
+        u.origin, u.lane, u.scheduled_for, u.not_before, u.window_from, $1::int8, $1::int8
+    FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::int4[], $6::text[], $7::text[], $8::text[],
+        $9::text[], $10::int4[], $11::text[], $12::text[], $13::int8[], $14::int8[], $15::int8[])
+        u(id, tenant, schedule_id, number, key, task, arguments, queue, priority, origin, lane,
+        scheduled_for, not_before, window_from)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, queue, priority, lane, not_before, fired_at),
+queued AS (
+    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
+    SELECT queue, {RANKED}, not_before, id, fired_at, not_before, (SELECT era FROM duly.cluster)
+    FROM made)
+SELECT uuid_send(id) FROM made"""  # noqa: S608 - an expression of ours
+# Ranges that begin alike are the same promise told twice: the longer one holds.
+INSERT_SKIPS = """
+INSERT INTO duly.skips (schedule_id, first_for, last_for, count, reason, into_run, at)
+SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::uuid[],
+    $7::int8[])
+ON CONFLICT (schedule_id, first_for) DO UPDATE
+SET last_for = excluded.last_for, count = excluded.count WHERE excluded.last_for > skips.last_for"""
+INSERT_OWED = """
+INSERT INTO duly.owed (schedule_id, first_for, last_for, definition_number, shard, created_at)
+SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int4[], $5::int4[], $6::int8[])
+ON CONFLICT (schedule_id, first_for) DO UPDATE
+SET last_for = greatest(owed.last_for, excluded.last_for)"""
+# Ids sort by the occurrence's time, so the one before is the neighbour in the index.
+RAN_BEFORE = """
+SELECT b.scheduled_for
+FROM unnest($1::uuid[], $2::uuid[], $3::int8[]) WITH ORDINALITY
+    u(schedule_id, run_id, scheduled_for, place)
+LEFT JOIN LATERAL (
+    SELECT r.scheduled_for FROM duly.runs r
+    WHERE r.schedule_id = u.schedule_id AND r.id < u.run_id AND r.scheduled_for < u.scheduled_for
+        AND r.origin IN ('schedule', 'catch-up', 'backfill')
+    ORDER BY r.id DESC LIMIT 1) b ON true
+ORDER BY u.place"""
+
+
+class Settlements(Gathering):
+    """What is gathered in one transaction, to be written together."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work.now)
+        self._work = work
+
+    def ran_before(self, questions: Sequence[RunBefore]) -> list[int | None]:
+        """Say which occurrence the store knows as the last that was run before each."""
+        values = (
+            Uuids([one.schedule_id for one in questions]),
+            Uuids([one.run_id for one in questions]),
+            Int8s([one.scheduled_for for one in questions]),
+        )
+        return [instant for (instant,) in self._work.session.rows(RAN_BEFORE, values)]
+
+    def write_runs(self, rows: list[Row]) -> set[bytes]:
+        """Insert runs and queue those that are new; return their ids."""
+        return write_runs(self._work, rows)
+
+    def write_ranges(self, skips: list[Row], owed: list[Row]) -> None:
+        """Insert skips and what is owed."""
+        write_skips(self._work, skips)
+        write_owed(self._work, owed)
+
+
+def write_runs(work: Work, rows: list[Row]) -> set[bytes]:
+    """Insert runs that are visible from now on, and queue those that are new; return their ids."""
+    if not rows:
+        return set()
+    columns = list(zip(*sorted(rows, key=itemgetter(Gathering.ID)), strict=True))
+    values = (
+        work.now,
+        Uuids(columns[Gathering.ID]),
+        Texts(columns[Gathering.TENANT]),
+        OptionalUuids(columns[Gathering.SCHEDULE]),
+        OptionalInt4s(columns[Gathering.NUMBER]),
+        Texts(columns[Gathering.KEY]),
+        Texts(columns[Gathering.TASK]),
+        Texts(columns[Gathering.ARGUMENTS]),
+        Texts(columns[Gathering.QUEUE]),
+        Int4s(columns[Gathering.PRIORITY]),
+        Texts(columns[Gathering.ORIGIN]),
+        Texts(columns[Gathering.LANE]),
+        Int8s(columns[Gathering.FOR]),
+        Int8s(columns[Gathering.NOT_BEFORE]),
+        OptionalInt8s(columns[Gathering.WINDOW]),
+    )
+    return {run_id for (run_id,) in work.session.rows(INSERT_RUNS, values)}
+
+
+def write_skips(work: Work, rows: list[Row]) -> None:
+    """Insert ranges that were not run."""
+    if not rows:
+        return
+    ids, firsts, lasts, counts, reasons, runs, moments = zip(*sorted(rows, key=RANGE), strict=True)
+    values = (
+        Uuids(ids),
+        Int8s(firsts),
+        Int8s(lasts),
+        OptionalInt8s(counts),
+        Texts(reasons),
+        OptionalUuids(runs),
+        Int8s(moments),
+    )
+    work.session.run(INSERT_SKIPS, values)
+
+
+def write_owed(work: Work, rows: list[Row]) -> None:
+    """Insert ranges that are still to be settled."""
+    if not rows:
+        return
+    ids, firsts, lasts, numbers, shards, moments = zip(*sorted(rows, key=RANGE), strict=True)
+    values = (
+        Uuids(ids),
+        Int8s(firsts),
+        Int8s(lasts),
+        Int4s(numbers),
+        Int4s(shards),
+        Int8s(moments),
+    )
+    work.session.run(INSERT_OWED, values)

@@ -1,0 +1,352 @@
+"""The PostgreSQL store as one object: opens what an order needs, and hands the order on."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from duly.clock import SystemClock
+from duly.store.migrating import compare, refuse_untimely
+from duly.store.postgres import (
+    delayed,
+    firing,
+    leases,
+    loading,
+    owed,
+    planning,
+    reading,
+    retention,
+    rotation,
+    schema,
+    soundness,
+)
+from duly.store.postgres.arrays import Texts
+from duly.store.postgres.bell import PostgresWakeups
+from duly.store.postgres.connection import (
+    BEGIN_WRITE,
+    Connections,
+    PostgresSettings,
+    transaction,
+)
+from duly.store.postgres.joining import joined
+from duly.store.postgres.schema import READ_NOW
+from duly.store.postgres.session import one
+from duly.store.postgres.transaction import PostgresTransaction, lent
+from duly.store.reading import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from duly.clock import Clock
+    from duly.domain.audit import AuditEntry
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store import dispatch as port
+    from duly.store.planning import (
+        AddedRun,
+        AddRuns,
+        CancelDelayed,
+        ChangeSchedule,
+        CreatedSchedule,
+        CreateSchedule,
+        MoveDelayed,
+        Stale,
+        Transaction,
+    )
+    from duly.store.postgres.session import Session
+    from duly.store.postgres.work import Work
+    from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
+    from duly.store.schema import Finding, Migration, SchemaStatus
+
+SHARDS_DEFAULT = 32
+INSERT_TASKS = "INSERT INTO duly.tasks (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
+
+
+class PostgresStore:
+    """Promises in one database; for several threads, processes and hosts.
+
+    Nothing is opened before the first operation; a database without our schema gets it then.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        *,
+        shards: int = SHARDS_DEFAULT,
+        settings: PostgresSettings | None = None,
+    ) -> None:
+        """Name a database; `shards` counts only when its schema is made, and never changes after.
+
+        The clock measures how long things take: what time it is, the database says.
+        """
+        self._connections = Connections(
+            url, clock or SystemClock(), settings or PostgresSettings(), shards
+        )
+        self.name = self._connections.name
+
+    def close(self) -> None:
+        """Let go of the connections; whatever was committed stays."""
+        self._connections.close()
+
+    def _within(self, within: object) -> AbstractContextManager[Work]:
+        if within is None:
+            return self._connections.write()
+        if isinstance(within, PostgresTransaction):
+            return within.operation(self._connections)
+        return joined(self._connections, within)
+
+    @contextmanager
+    def _dispatching(self) -> Iterator[Session]:
+        with self._connections.statement(self._connections.settings.dispatch_limit_us) as session:
+            yield session
+
+    def _dispatch_work(self) -> AbstractContextManager[Work]:
+        return self._connections.write(self._connections.settings.dispatch_limit_us)
+
+    # Planning
+
+    def create_schedule(
+        self, command: CreateSchedule, within: object | None = None
+    ) -> CreatedSchedule:
+        """Create a schedule, or recognise the one that is there."""
+        with self._within(within) as work:
+            return planning.create_schedule(work, command)
+
+    def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
+        """Apply a decided change, or say that it came too late."""
+        with self._connections.write() as work:
+            return planning.change_schedule(work, command)
+
+    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
+        """Make runs, all or none."""
+        if within is None:
+            with self._connections.statement() as session:
+                plain = delayed.add_plain(session, command, self._connections.shards)
+            if plain is not None:
+                if plain.has_arrivals:
+                    self._connections.bell.ring()
+                return plain.added
+        with self._within(within) as work:
+            return delayed.add_runs(work, command)
+
+    def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
+        """Move a pending run to another instant."""
+        with self._connections.write() as work:
+            return delayed.move_delayed(work, command)
+
+    def cancel_delayed(self, command: CancelDelayed) -> RunRecord:
+        """Cancel a pending run; one that is already cancelled stays so."""
+        with self._connections.write() as work:
+            return delayed.cancel_delayed(work, command)
+
+    def register_tasks(self, names: Sequence[str]) -> None:
+        """Remember which tasks programs know; write only what is new."""
+        new = set(names).difference(self.list_tasks())
+        if new:
+            with self._connections.statement() as session:
+                session.run(INSERT_TASKS, (Texts(sorted(new)),))
+
+    def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
+        """Lend a connection: all that is done with it commits together, or not at all."""
+        return lent(self._connections, limit_us)
+
+    # Dispatch
+
+    def wakeups(self) -> port.Wakeups:
+        """Return a new place to wait at, which hears the bell of every process."""
+        return PostgresWakeups(self._connections)
+
+    def join(self, command: port.Join) -> tuple[port.MemberId, int]:
+        """Register a member under a fresh id; return it with the store's now."""
+        with self._dispatching() as session:
+            return leases.join(session, command)
+
+    def renew(self, command: port.Renew) -> port.Renewal:
+        """Extend a membership that still holds."""
+        with self._dispatching() as session:
+            renewal, program_min = leases.renew(session, command)
+            self._connections.refuse_newer(session, program_min)
+            return renewal
+
+    def leave(self, member: port.MemberId) -> None:
+        """End a membership and give up its leases."""
+        with self._dispatch_work() as work:
+            leases.leave(work, member)
+
+    def acquire_leases(
+        self, member: port.MemberId, wanted: Sequence[port.LeaseKey]
+    ) -> list[port.Lease]:
+        """Take those leases that nobody alive owns."""
+        with self._dispatch_work() as work:
+            return leases.acquire_leases(work, member, wanted)
+
+    def release_leases(self, fence: port.Fence) -> None:
+        """Give up leases that are still ours."""
+        with self._dispatch_work() as work:
+            leases.release_leases(work, fence)
+
+    def load_timers(self, command: port.LoadTimers) -> port.LoadedTimers:
+        """Read timers in order of due."""
+        with self._dispatching() as session:
+            return loading.load_timers(session, command)
+
+    def start_of_arrivals(self) -> port.ArrivalsCursor:
+        """Return a cursor at the present end of the arrivals feed."""
+        with self._dispatching() as session:
+            return loading.start_of_arrivals(session)
+
+    def read_arrivals(self, cursor: port.ArrivalsCursor, shards: Sequence[int]) -> port.Arrivals:
+        """Read timers announced since the cursor, as they are now."""
+        with self._dispatching() as session:
+            return loading.read_arrivals(session, cursor, shards)
+
+    def read_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> Mapping[tuple[ScheduleId, int], Definition]:
+        """Read definitions by schedule and number."""
+        with self._dispatching() as session:
+            return loading.read_definitions(session, keys)
+
+    def fire_timers(self, command: port.FireTimers) -> port.Fired:
+        """Make the runs, queue them, advance the timers: each in one transaction."""
+        return firing.fire_timers(self._connections, command)
+
+    def load_owed(
+        self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
+    ) -> list[port.OwedRecord]:
+        """Read ranges of schedules that still run, oldest first."""
+        with self._connections.read() as look:
+            return owed.load_owed(look, shards, limit, after)
+
+    def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
+        """Apply a settlement of a range under the catch-up lease."""
+        with self._dispatch_work() as work:
+            return owed.drain_owed(work, command)
+
+    def due_resumes(self, limit: int) -> list[ScheduleId]:
+        """Read paused schedules whose time to resume has come."""
+        with self._connections.read() as look:
+            return reading.due_resumes(look, limit)
+
+    def note_tzdata(self, release: str) -> bool:
+        """Remember the newest release of time-zone rules; False if this one is older."""
+        with self._dispatching() as session:
+            return leases.note_tzdata(session, release)
+
+    def prune(self, command: port.Prune) -> port.Pruned:
+        """Remove history past its retention."""
+        with self._connections.write() as work:
+            pruned = retention.prune(work, command)
+        return rotation.rotate(self._connections, command, pruned)
+
+    # Reading
+
+    def now(self) -> int:
+        """Return the store's clock."""
+        with self._connections.statement() as session:
+            return int(one(session, READ_NOW)[0])
+
+    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+        """Return a schedule, deleted or not."""
+        with self._connections.read() as look:
+            record = planning.read_schedule(look.session, schedule_id)
+            return None if record is None else Seen(record, look.now)
+
+    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+        """Return the schedule of a name."""
+        with self._connections.read() as look:
+            return reading.find_schedule(look, tenant, name)
+
+    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
+        """Return schedules in order of name."""
+        with self._connections.read() as look:
+            return reading.list_schedules(look, command)
+
+    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        with self._connections.read() as look:
+            return planning.read_definition(look.session, schedule_id, number)
+
+    def get_run(self, run_id: RunId) -> RunRecord | None:
+        """Return a run."""
+        with self._connections.read() as look:
+            return delayed.read_run(look.session, run_id)
+
+    def list_runs(self, command: RunFilter) -> list[RunRecord]:
+        """Return runs, newest first."""
+        with self._connections.read() as look:
+            return reading.list_runs(look, command)
+
+    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+        """Return a pending delayed run by its id."""
+        with self._connections.read() as look:
+            return delayed.read_delayed(look.session, run_id)
+
+    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
+        """Return the pending delayed run of a key."""
+        with self._connections.read() as look:
+            return delayed.find_delayed(look.session, tenant, key)
+
+    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due."""
+        with self._connections.read() as look:
+            return reading.list_delayed(look, tenant, limit)
+
+    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+        """Return what was skipped, newest first."""
+        with self._connections.read() as look:
+            return reading.list_skips(look, schedule_id, limit)
+
+    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first."""
+        with self._connections.read() as look:
+            return reading.list_owed(look, schedule_id)
+
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+        """Say what is known about each expected occurrence."""
+        with self._connections.read() as look:
+            return reading.judge(look, schedule_id, instants)
+
+    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
+        """Return audit entries, newest first."""
+        with self._connections.read() as look:
+            return reading.list_audit(look, command)
+
+    def list_tasks(self) -> list[str]:
+        """Return the names of registered tasks, sorted."""
+        with self._connections.read() as look:
+            return reading.list_tasks(look)
+
+    def status(self) -> StoreStatus:
+        """Return the state of the store."""
+        with self._connections.read() as look:
+            return reading.status(look)
+
+    # Schema
+
+    def schema_status(self) -> SchemaStatus:
+        """Say which migrations are applied and which are missing; this makes no schema."""
+        with self._connections.read(is_any_age=True) as look:
+            known = self._connections.settings.migrations
+            return compare(known, schema.read_applied(look.session), self.name)
+
+    def migrate(self, *, phase: str | None = None) -> list[Migration]:
+        """Apply what is missing, in order, each in its own transaction."""
+        known = self._connections.settings.migrations
+        with self._connections.migrating() as (connection, session):
+            refuse_untimely(compare(known, schema.read_applied(session), self.name), phase)
+            done: list[Migration] = []
+            for migration in known:
+                if phase in (None, migration.phase):
+                    with transaction(connection, BEGIN_WRITE):
+                        applied = schema.apply(session, migration)
+                    done += [] if applied is None else [applied]
+            return done
+
+    def check(self) -> list[Finding]:
+        """Look for broken invariants and changed migrations."""
+        with self._connections.read(is_any_age=True) as look:
+            return soundness.check(look, self._connections.settings.migrations, self.name)

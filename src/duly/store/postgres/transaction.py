@@ -1,0 +1,200 @@
+"""A lent transaction: the caller's own statements beside ours, committed together (D3).
+
+The caller may do with his own tables what he likes, but neither begin nor end a transaction, nor
+leave anything behind on the connection, which others use after him. Each of his statements and each
+order of ours stands in a savepoint, so that one which fails leaves the rest to the caller.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from duly.errors import Conflict, UsageError
+from duly.store.joinable import Lent
+from duly.store.lending import Loan, another_store, mistake, parameter_values
+from duly.store.postgres.savepoints import savepoint
+from duly.store.postgres.session import ConnectionSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.store.planning import Parameters
+    from duly.store.postgres.connection import Connections
+    from duly.store.postgres.work import Work
+
+# The server lets go of what stands idle even when this process can't; a little later than we do.
+BOUND = """SET LOCAL statement_timeout = '{}ms';
+SET LOCAL idle_in_transaction_session_timeout = '{}ms'"""
+IDLE_SPARE_US = 3_000_000
+
+_FORBIDDEN = frozenset(
+    (
+        "abort",
+        "begin",
+        "commit",
+        "deallocate",
+        "discard",
+        "end",
+        "listen",
+        "load",
+        "prepare",
+        "release",
+        "reset",
+        "rollback",
+        "savepoint",
+        "start",
+        "unlisten",
+    )
+)
+_SETTABLE = frozenset(("constraints", "local"))
+_WORD = re.compile(r"\w*")
+_BLANK = re.compile(r"[\s;]+|--[^\n]*(?:\n|\Z)")
+_MISTAKES = (
+    psycopg.ProgrammingError,
+    psycopg.DataError,
+    psycopg.NotSupportedError,
+    psycopg.InternalError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""How a statement of the caller's fails that no other time would let run."""
+
+
+class PostgresTransaction(Lent):
+    """A connection that is lent for a bounded time; it never begins or ends a transaction."""
+
+    def __init__(self, connections: Connections, work: Work, limit_us: int) -> None:
+        assert isinstance(work.session, ConnectionSession), "a connection of our own"
+        self._connections = connections
+        self._work = work
+        self._connection = work.session.connection
+        self._loan = Loan(connections.name, connections.clock, limit_us)
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
+        """Run one statement of the caller's; the whole commits with ours, or nothing does."""
+        self._refuse_late()
+        values = _values(sql, parameters)
+        _refuse_forbidden(sql)
+        try:
+            with savepoint(self._work.session, "duly_caller"):
+                return self._run(sql, values)
+        except errors.QueryCanceled as error:
+            raise self._loan.too_late() from error
+        except psycopg.IntegrityError as error:
+            problem = f"was refused by a constraint ({_said(error)})"
+            raise Conflict("statement", sql, problem, "look at the rows that are there") from error
+        except _MISTAKES as error:
+            raise mistake(sql, error) from error
+
+    @contextmanager
+    def operation(self, connections: Connections) -> Iterator[Work]:
+        """Carry out one of our operations in it: all of the operation, or none."""
+        if connections is not self._connections:
+            raise another_store(self)
+        self._refuse_late()
+        try:
+            with savepoint(self._work.session, "duly_operation"):
+                self._work.look_at_the_clock()
+                yield self._work
+        except errors.QueryCanceled as error:
+            raise self._loan.too_late() from error
+
+    def finish(self) -> None:
+        """Refuse to commit what took too long."""
+        self._refuse_late()
+
+    def close(self) -> None:
+        """Take it back."""
+        self._loan.end()
+
+    def _run(self, sql: str, values: Parameters | None) -> list[tuple[object, ...]]:
+        with self._connection.cursor(row_factory=tuple_row) as cursor:
+            # Binary, so that the server takes a single statement and no more; and not prepared,
+            # since the caller may change his tables between two of them.
+            cursor.execute(sql, values, binary=True, prepare=False)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def _refuse_late(self) -> None:
+        self._loan.refuse_late(self._is_alive)
+
+    def _is_alive(self) -> bool:
+        connection = self._connection
+        is_open = not connection.closed
+        return is_open and connection.info.transaction_status is TransactionStatus.INTRANS
+
+
+def _values(sql: str, parameters: Parameters) -> Parameters | None:
+    """Return the values to be bound; None when there are none, so that a % is nothing but a %."""
+    try:
+        return parameter_values(parameters) or None
+    except TypeError as error:
+        raise mistake(sql, error) from error
+
+
+def _refuse_forbidden(sql: str) -> None:
+    """Refuse what would end the transaction, or outlive it on the connection."""
+    word, rest = _first_word(sql)
+    is_left_behind = word == "set" and _first_word(rest)[0] not in _SETTABLE
+    if word in _FORBIDDEN or is_left_behind:
+        remedy = "leave the transaction to the `with` block, and the connection as it is"
+        raise UsageError("sql", sql, "can't be run in a transaction that is lent", remedy)
+
+
+def _first_word(sql: str) -> tuple[str, str]:
+    """Return the first word of a statement in small letters, and what comes after it."""
+    statement = _without_preface(sql)
+    word = _WORD.match(statement)
+    assert word is not None, "no word is a word, too"
+    return word.group().lower(), statement[word.end() :]
+
+
+def _without_preface(sql: str) -> str:
+    """Return a statement without the comments and blanks that it begins with."""
+    position = 0
+    while True:
+        blank = _BLANK.match(sql, position)
+        if blank is not None:
+            position = blank.end()
+        elif sql.startswith("/*", position):
+            position = _end_of_comment(sql, position)
+        else:
+            return sql[position:]
+
+
+def _end_of_comment(sql: str, start: int) -> int:
+    """Return where a comment ends; one may stand inside another."""
+    depth = 0
+    for mark in re.compile(r"/\*|\*/").finditer(sql, start):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(sql)
+
+
+def _said(error: psycopg.Error) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+@contextmanager
+def lent(connections: Connections, limit_us: int) -> Iterator[PostgresTransaction]:
+    """Lend a connection until the block ends: it commits then, or all is undone."""
+    with connections.write(max(limit_us, connections.settings.limit_us)) as work:
+        limit_ms = max(limit_us // 1000, 1)
+        bound = BOUND.format(limit_ms, limit_ms + IDLE_SPARE_US // 1000)
+        for statement in bound.split(";"):
+            work.session.run(statement)
+        transaction = PostgresTransaction(connections, work, limit_us)
+        try:
+            yield transaction
+            transaction.finish()
+        finally:
+            transaction.close()

@@ -1,0 +1,88 @@
+"""A transaction in progress: its session, its `now`, and what every operation may write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly.store.auditing import Subject, facts_text
+from duly.store.planning import NEAR_US
+from duly.store.postgres.arrays import Int4s, Uuids
+from duly.store.postgres.session import one, uid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.audit import Actor
+    from duly.store.dispatch import TimerKind
+    from duly.store.postgres.session import Session
+
+READ_NOW = "SELECT duly.now_us()"
+INSERT_ARRIVALS = """
+INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
+SELECT $1::int8, u.ref, u.shard, (SELECT era FROM duly.cluster), $2::bool
+FROM unnest($3::uuid[], $4::int4[]) u(ref, shard)"""
+COUNT_ON = "INSERT INTO duly.tally_changes (name, change) VALUES ($1, $2::int8)"
+INSERT_AUDIT = """
+INSERT INTO duly.audit (at, actor, source, reason, action, tenant, subject, subject_id, before,
+    after)
+VALUES ($1::int8, $2, $3, $4, $5, $6, $7, $8::uuid, $9, $10)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A snapshot to read from."""
+
+    session: Session
+    now: int
+
+
+@dataclass(slots=True)
+class Work:
+    """A transaction that may write."""
+
+    session: Session
+    now: int
+    """The store's clock: when the transaction began, or when it last got what it waited for."""
+    shards: int
+    has_arrivals: bool = False
+    """Whether dispatchers are to be woken once it is committed."""
+
+    def look_at_the_clock(self) -> int:
+        """Read the time anew, after what was waited for is ours: it may have taken a while."""
+        self.now = int(one(self.session, READ_NOW)[0])
+        return self.now
+
+    def announce(self, kind: TimerKind, ref: bytes, due_at: int, shard: int) -> None:
+        """Put a timer on the arrivals feed, if it falls due soon."""
+        self.announce_all(kind, [(ref, due_at, shard)])
+
+    def announce_all(self, kind: TimerKind, timers: Sequence[tuple[bytes, int, int]]) -> None:
+        """Put those of some timers on the feed (ref, due, shard) that fall due soon."""
+        near = [(ref, shard) for ref, due_at, shard in timers if due_at - self.now <= NEAR_US]
+        if near:
+            refs, shards = zip(*near, strict=True)
+            values = (self.now, kind == "schedule", Uuids(refs), Int4s(shards))
+            self.session.run(INSERT_ARRIVALS, values)
+            self.has_arrivals = True
+
+    def count_on(self, name: str, by: int) -> None:
+        """Keep a tally."""
+        if by:
+            self.session.run(COUNT_ON, (name, by))
+
+    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+        """Write an audit entry."""
+        values = (
+            self.now,
+            actor.name,
+            actor.source,
+            actor.reason,
+            action,
+            subject.tenant,
+            subject.name,
+            uid(subject.id),
+            facts_text(subject.before),
+            facts_text(subject.after),
+        )
+        self.session.run(INSERT_AUDIT, values)

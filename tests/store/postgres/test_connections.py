@@ -1,0 +1,237 @@
+"""Connections: opened when needed, closed in doubt, never waited for without end."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import psycopg
+import pytest
+
+from duly.domain.literals import Lane
+from duly.errors import SchemaMismatch, StoreUnavailable, UsageError
+from duly.store.dispatch import Join, LeaseKey, MemberKind
+from duly.store.postgres import PostgresSettings
+from duly.store.postgres.connection import PLANS_KEPT_US, read_url, safe_name
+from duly.store.wakeups import SECOND_US
+from duly.testing.factories import add_runs, new_run
+from duly.testing.manual_clock import ManualClock
+from tests.postgres.patience import comes_true
+from tests.postgres.proxy import Proxy
+
+SHORT = PostgresSettings(limit_us=SECOND_US, dispatch_limit_us=SECOND_US)
+JOIN = Join(kind=MemberKind.DISPATCHER, host="here", process=1)
+
+
+def test_nothing_is_opened_before_the_first_use(open_store):
+    store = open_store("postgresql://127.0.0.1:1/nowhere")
+
+    with pytest.raises(StoreUnavailable, match="can't be reached"):
+        store.now()
+
+
+@pytest.mark.parametrize("word", ["secret", "hunter2"])
+def test_a_message_never_shows_the_password(open_store, word):
+    store = open_store(f"postgresql://me:{word}@127.0.0.1:1/nowhere")
+
+    with pytest.raises(StoreUnavailable) as caught:
+        store.now()
+
+    assert word not in str(caught.value)
+    assert word not in store.name
+
+
+def test_several_hosts_are_named_as_they_were_given():
+    given = read_url("postgresql://me@a,b:5433,c/app?target_session_attrs=read-write")
+
+    assert "postgresql://a:5432,b:5433,c:5432/app" == safe_name(given)
+    assert "read-write" == given["target_session_attrs"]
+
+
+def test_a_url_that_cannot_be_read_is_a_mistake_of_the_callers():
+    with pytest.raises(UsageError, match="url"):
+        read_url("postgresql://me@host/app?nonsense=1")
+
+
+def test_the_dialect_of_sqlalchemy_is_understood():
+    assert "app" == read_url("postgresql+psycopg://me@host/app")["dbname"]
+
+
+def test_an_empty_database_gets_the_schema_once_by_many_at_once(database, open_store):
+    """D5: of several that come at once, one makes it."""
+    stores = [open_store(database) for _ in range(6)]
+    problems = []
+
+    def use(store):
+        try:
+            store.add_runs(add_runs(new_run(None, f"of {stores.index(store)}")))
+        except Exception as error:  # noqa: BLE001 - told below
+            problems.append(error)
+
+    threads = [threading.Thread(target=use, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [] == problems
+    assert len(stores) == stores[0].status().queued
+
+
+def test_it_comes_back_after_every_backend_was_terminated(postgres_server, url, open_store):
+    """The idle connections of the stock are noticed to be dead before anything is asked of them."""
+    store = open_store(url)
+    store.now()
+    postgres_server.kill_backends(url)
+
+    assert store.now() > 0
+    assert store.status().now > 0
+
+
+def test_it_comes_back_after_a_restart(private_server, open_store):
+    store = open_store(private_server.create_database())
+    member, _ = store.join(JOIN)
+    private_server.stop("immediate")
+    with pytest.raises(StoreUnavailable):
+        store.now()
+    private_server.start()
+
+    assert store.acquire_leases(member, [LeaseKey(0, Lane.LIVE)])
+
+
+def test_an_answer_that_is_swallowed_is_not_waited_for_for_ever(url, open_store):
+    """The connection still stands; only a limit of our own can tell."""
+    with Proxy(url) as proxy:
+        store = open_store(proxy.url, settings=SHORT)
+        store.now()
+        proxy.swallow()
+        with pytest.raises(StoreUnavailable):
+            store.now()
+        proxy.heal()
+
+        assert store.now() > 0
+
+
+def test_what_was_ordered_when_an_answer_was_lost_can_be_ordered_again(url, open_store):
+    """D1, INV-17: the same id is the same order, whether it arrived or not."""
+    order = add_runs(new_run(None))
+    with Proxy(url) as proxy:
+        store = open_store(proxy.url)
+        store.now()
+        proxy.drop_reply(b"INSERT INTO duly.runs")
+        with pytest.raises(StoreUnavailable):
+            store.add_runs(order)
+        (again,) = store.add_runs(order)
+
+        assert not again.is_new
+        assert 1 == store.status().queued
+
+
+def test_a_child_process_opens_connections_of_its_own(url, open_store):
+    """A connection that two processes use is of no use to either."""
+    store = open_store(url)
+    parent = _backend(store)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with os.fdopen(writer, "w") as told:
+            told.write(str(_backend(store)))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as heard:
+        said = heard.read()
+    _, status = os.waitpid(child, 0)
+
+    assert 0 == status
+    assert said
+    assert str(parent) != said
+    assert parent == _backend(store)
+
+
+def test_more_threads_than_connections_wait_their_turn(url, open_store):
+    store = open_store(url, settings=PostgresSettings(connections_max=2))
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(store.now())) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 12 == len(seen)
+    assert _client_backends(url) <= 2
+
+
+def test_plans_do_not_get_old(url, open_store):
+    """A generic plan of an empty table would be kept while it fills."""
+    clock = ManualClock()
+    store = open_store(url, clock)
+    for _ in range(20):
+        store.load_timers(_nothing_loaded())
+    clock.advance(PLANS_KEPT_US + 1)
+    store.load_timers(_nothing_loaded())
+
+    with store._connections.borrowed() as connection:  # noqa: SLF001 - the plan is not seen else
+        assert clock.monotonic_us() == connection.planned_at
+
+
+def test_a_pooler_is_noticed_and_nothing_is_prepared(url, pgbouncer_url, open_store):
+    direct, pooled = open_store(url), open_store(pgbouncer_url(url))
+
+    assert (False, 3) == _manner(direct)
+    assert (True, None) == _manner(pooled)
+
+
+def test_a_newer_schema_is_refused_at_the_next_write(url, open_store):
+    """D5: somebody migrates while an older program runs."""
+    store = open_store(url)
+    member, _ = store.join(JOIN)
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("UPDATE duly.cluster SET program_min = 99")
+        other.execute("INSERT INTO duly.migrations VALUES (99, 'pre', 'later', '', 0)")
+
+    with pytest.raises(SchemaMismatch, match="newer"):
+        store.leave(member)
+
+
+def test_a_transaction_that_stands_still_is_ended_by_the_server(url, open_store):
+    """Whoever is stopped in the middle holds nothing for as long as a lease lasts."""
+    store = open_store(url)
+
+    def stand_still():
+        with store._connections.write() as work:  # noqa: SLF001 - no order of ours stands still
+            pid = work.session.rows("SELECT pg_backend_pid()")[0][0]
+            assert comes_true(lambda: pid not in _backends(url))
+            work.look_at_the_clock()
+
+    with pytest.raises(StoreUnavailable):
+        stand_still()
+
+
+def _nothing_loaded():
+    from duly.store.dispatch import LoadTimers
+
+    return LoadTimers(shards=(0, 1), after=None, until=0, limit=10)
+
+
+def _backend(store):
+    with store._connections.statement() as session:  # noqa: SLF001 - who answers is not said else
+        return session.rows("SELECT pg_backend_pid()")[0][0]
+
+
+def _manner(store):
+    store.now()
+    with store._connections.borrowed() as connection:  # noqa: SLF001 - as above
+        return connection.is_pooled, connection.prepare_threshold
+
+
+def _backends(url):
+    with psycopg.connect(url, autocommit=True) as watcher:
+        rows = watcher.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'duly'"
+        ).fetchall()
+    return {pid for (pid,) in rows}
+
+
+def _client_backends(url):
+    return len(_backends(url))
