@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from duly.errors import StoreUnavailable, UsageError
+from duly.errors import Conflict, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,4 +64,15 @@ def another_store(given: object) -> UsageError:
 
 def mistake(sql: str, error: BaseException) -> UsageError:
     """Return the error for a statement of the caller's that no other time would let run."""
-    return UsageError("sql", sql, f"can't be run ({error})", "correct it")
+    return UsageError("sql", sql, f"can't be run ({first_line(error)})", "correct it")
+
+
+def refused(sql: str, error: BaseException) -> Conflict:
+    """Return the error for a statement of the caller's that a constraint refuses."""
+    problem = f"was refused by a constraint ({first_line(error)})"
+    return Conflict("statement", sql, problem, "look at the rows that are there")
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without the details that some add in further lines."""
+    return str(error).strip().split("\n", 1)[0]

@@ -121,8 +121,8 @@ counted AS (
     SELECT 'delayed', count(*) FROM wanted WHERE due_at IS NOT NULL HAVING count(*) > 0)
 SELECT c.now, v.is_plain, CASE
     WHEN EXISTS (SELECT 1 FROM kept) AND NOT duly.claim_ids(ARRAY(SELECT id FROM kept)) THEN 0
-    WHEN EXISTS (SELECT 1 FROM made) AND duly.are_pending(ARRAY(SELECT id FROM made)) THEN 1 / 0
-    END
+    WHEN EXISTS (SELECT 1 FROM made)
+    THEN 1 / (CASE WHEN duly.are_pending(ARRAY(SELECT id FROM made)) THEN 0 ELSE 1 END) END
 FROM clock c CROSS JOIN verdict v"""  # noqa: S608 - numbers of ours
 
 

@@ -12,7 +12,7 @@ import select
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import conninfo, errors
@@ -23,7 +23,7 @@ from duly.store import migrating
 from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.failures import failure
-from duly.store.postgres.session import BoundedConnection, ConnectionSession, one
+from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, one
 from duly.store.postgres.side_by_side import SideBySide
 from duly.store.postgres.work import Look, Work
 from duly.store.wakeups import SECOND_US
@@ -167,10 +167,7 @@ class Connections:
     def migrating(self) -> Iterator[tuple[BoundedConnection, Session]]:
         """Lend a connection for migrations, each of which is a transaction of its own."""
         with self.borrowed(MIGRATION_LIMIT_US) as connection:
-            session = ConnectionSession(connection, is_ours=True)
-            with transaction(connection, BEGIN_WRITE):
-                schema.create(session, self.settings.migrations, self.shards)
-            yield connection, session
+            yield connection, ConnectionSession(connection, is_ours=True)
 
     @contextmanager
     def borrowed(self, limit_us: int | None = None) -> Iterator[BoundedConnection]:
@@ -196,7 +193,8 @@ class Connections:
         """Open a connection."""
         if self._is_closed:
             raise StoreUnavailable(self.name, "has been closed", "open it again")
-        connection = BoundedConnection.connect(**self._parameters, autocommit=True)
+        conninfo_text = conninfo.make_conninfo(**self._parameters)
+        connection = BoundedConnection.connect(conninfo_text, autocommit=True)
         try:
             arrays.register(connection)
             session = ConnectionSession(connection, is_ours=True)
@@ -207,7 +205,7 @@ class Connections:
             connection.planned_at = self.clock.monotonic_us()
             if not connection.is_pooled:
                 limit_ms = self.settings.limit_us // 1000
-                connection.execute(SET_UP.format(limit_ms), prepare=False)
+                connection.execute(as_query(SET_UP.format(limit_ms)), prepare=False)
         except BaseException:
             connection.close()
             raise
@@ -271,7 +269,7 @@ class Connections:
 @contextmanager
 def transaction(connection: BoundedConnection, begin: str) -> Iterator[None]:
     """Begin, and commit at the end of the block; whatever fails undoes all of it."""
-    connection.execute(begin, prepare=False)
+    connection.execute(as_query(begin), prepare=False)
     try:
         yield
         connection.execute("COMMIT", prepare=False)
@@ -292,7 +290,7 @@ def is_quiet(connection: BoundedConnection) -> bool:
     return not poll.poll(0)
 
 
-def read_url(url: str) -> dict[str, object]:
+def read_url(url: str) -> dict[str, Any]:
     """Read a URL of libpq's kind, with what we add where it says nothing."""
     remedy = "use postgresql://user:password@host:5432/database"
     try:
@@ -302,7 +300,7 @@ def read_url(url: str) -> dict[str, object]:
     return {**DRIVER_DEFAULTS, **parameters}
 
 
-def safe_name(parameters: dict[str, object]) -> str:
+def safe_name(parameters: dict[str, Any]) -> str:
     """Return how messages call a database: nothing secret in it."""
     hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
     ports = str(parameters.get("port") or 5432).split(",")

@@ -114,7 +114,8 @@ class Batch:
 
     def __init__(self, command: FireTimers) -> None:
         self.command = command
-        self.timers = [fire.timer for fire in (*command.schedules, *command.delayed)]
+        self.timers = [fire.timer for fire in command.schedules]
+        self.timers += [fire.timer for fire in command.delayed]
         self.results: list[FireResult | None] = [None] * len(self.timers)
         self.now = 0
         self.runs_made = 0

@@ -62,19 +62,22 @@ END_STATE = "UPDATE duly.schedule_state SET version = version + 1 WHERE schedule
 END_SCHEDULE = """
 UPDATE duly.schedules SET status = 'ended', reason = $2, updated_at = $3::int8, updated_by = $4
 WHERE id = $1::uuid"""
+# A run that exists is left alone, here as everywhere: one that can't be made must not be in the way
+# of all others.
 MAKE_RUNS_OF_DELAYED = """
 WITH fired AS (DELETE FROM duly.delayed WHERE id = ANY($1::uuid[]) RETURNING *),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
         definition_number, priority, tenant, task, queue, origin, lane, key, arguments)
     SELECT id, due_at, due_at, created_at, $2::int8, schedule_id, definition_number, priority,
-        tenant, task, queue, origin, lane, key, arguments FROM fired),
+        tenant, task, queue, origin, lane, key, arguments FROM fired
+    ON CONFLICT (id) DO NOTHING RETURNING id),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
     SELECT due_at, $2::int8, due_at, id, priority + CASE lane
         WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
-        (SELECT era FROM duly.cluster), queue FROM fired)
-SELECT count(*) FROM fired"""
+        (SELECT era FROM duly.cluster), queue FROM fired WHERE id IN (SELECT id FROM made))
+SELECT count(*) FROM made"""
 
 
 def fire(connections: Connections, batch: Batch) -> None:
@@ -142,9 +145,9 @@ def _fire_delayed(
             batch.results[place] = FireResult.FIRED
             refs.append(one.timer.ref)
     if refs:
-        work.session.rows(MAKE_RUNS_OF_DELAYED, (Uuids(refs), work.now))
+        ((made,),) = work.session.rows(MAKE_RUNS_OF_DELAYED, (Uuids(refs), work.now))
         work.count_on("delayed", -len(refs))
-        batch.runs_made += len(refs)
+        batch.runs_made += made
     _tell_busy(work, batch, missing, STILL_BELIEVED_DELAYED)
 
 

@@ -21,7 +21,7 @@ from psycopg.rows import tuple_row
 from duly.errors import StoreError, UsageError
 from duly.store.postgres import arrays
 from duly.store.postgres.callers import find, require_fit
-from duly.store.postgres.session import ConnectionSession
+from duly.store.postgres.session import ConnectionSession, as_query
 
 if TYPE_CHECKING:
     import asyncio
@@ -172,11 +172,11 @@ class AwaitedSession:
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[Row]:
         async with self._cursor() as cursor:
-            return await (await cursor.execute(statement, values, binary=True)).fetchall()
+            return await (await cursor.execute(as_query(statement), values, binary=True)).fetchall()
 
     async def _run(self, statement: str, values: Sequence[object]) -> int:
         async with self._cursor() as cursor:
-            return (await cursor.execute(statement, values, binary=True)).rowcount
+            return (await cursor.execute(as_query(statement), values, binary=True)).rowcount
 
     def _cursor(self) -> AsyncRawCursor[Row]:
         cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)

@@ -75,8 +75,8 @@ UPDATE duly.members m SET ended_at = n.now
 FROM n WHERE m.id = $1::int8 AND m.ended_at IS NULL AND NOT {IS_CURRENT}"""  # noqa: S608
 READ_LEASES = """
 SELECT l.shard, l.lane, l.owner
-FROM unnest($1::int4[], $2::text[]) u(shard, lane)
-JOIN duly.leases l ON l.shard = u.shard AND l.lane = u.lane"""
+FROM unnest($1::int4[], $2::text[]) WITH ORDINALITY u(shard, lane, place)
+JOIN duly.leases l ON l.shard = u.shard AND l.lane = u.lane ORDER BY u.place"""
 TAKE_LEASES = """
 WITH free AS MATERIALIZED (
     SELECT l.shard, l.lane

@@ -84,6 +84,7 @@ def load_timers(session: Session, command: LoadTimers) -> LoadedTimers:
     """Read timers in order of due."""
     # Ids are spread evenly: a few times its share is more than a shard is likely to have.
     share = 4 * command.limit // max(len(command.shards), 1) + 32
+    rows: list[Row] = []
     for at_most in (min(share, command.limit + 1), command.limit + 1):
         now, rows, complete = _load(session, command, command.until, at_most)
         if not command.is_whole:

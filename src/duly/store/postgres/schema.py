@@ -45,19 +45,20 @@ def has_schema(session: Session) -> bool:
     return bool(one(session, HAS_SCHEMA)[0])
 
 
-def create(session: Session, known: Sequence[Migration], shards: int) -> None:
+def create(session: Session, known: Sequence[Migration], shards: int) -> list[Migration]:
     """Make all of the schema, inside the caller's transaction, if nobody has meanwhile."""
     session.run(WAIT_FOR_OTHERS)
     if has_schema(session):
-        return
+        return []
     first, *rest = known
     _execute(session, first)
     session.run(INSERT_CLUSTER, (shards,))
     session.run(INSERT_LEASES, (shards, [str(lane) for lane in Lane]))
-    _note(session, first)
+    done = [applied_at(first, _note(session, first))]
     for migration in rest:
         _execute(session, migration)
-        _note(session, migration)
+        done.append(applied_at(migration, _note(session, migration)))
+    return done
 
 
 def apply(session: Session, migration: Migration) -> Migration | None:
@@ -73,7 +74,7 @@ def read_applied(session: Session) -> Applied:
     """Return what a database has."""
     if not has_schema(session):
         return migrating.NOTHING_APPLIED
-    return Applied(tuple(session.rows(LIST_APPLIED)), one(session, READ_PROGRAM_MIN)[0])  # type: ignore[arg-type]
+    return Applied(tuple(session.rows(LIST_APPLIED)), one(session, READ_PROGRAM_MIN)[0])
 
 
 def _execute(session: Session, migration: Migration) -> None:

@@ -66,18 +66,23 @@ class ConnectionSession:
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement; return what it returns."""
         with self._cursor() as cursor:
-            return cursor.execute(statement, values, binary=True).fetchall()
+            return cursor.execute(as_query(statement), values, binary=True).fetchall()
 
     def run(self, statement: str, values: Sequence[object] = ()) -> int:
         """Run a statement; return how many rows it touched."""
         with self._cursor() as cursor:
-            return cursor.execute(statement, values, binary=True).rowcount
+            return cursor.execute(as_query(statement), values, binary=True).rowcount
 
     def _cursor(self) -> RawCursor[Row]:
         cursor = RawCursor(self.connection, row_factory=tuple_row)
         if not self._is_ours:
             arrays.register(cursor)  # the caller's connection stays as it is
         return cursor
+
+
+def as_query(statement: str) -> bytes:
+    """Return a statement as the driver takes one that was put together, and not written out."""
+    return statement.encode()
 
 
 def one(session: Session, statement: str, values: Sequence[object] = ()) -> Row:

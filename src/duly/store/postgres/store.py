@@ -337,8 +337,9 @@ class PostgresStore:
         """Apply what is missing, in order, each in its own transaction."""
         known = self._connections.settings.migrations
         with self._connections.migrating() as (connection, session):
+            with transaction(connection, BEGIN_WRITE):
+                done = schema.create(session, known, self._connections.shards)
             refuse_untimely(compare(known, schema.read_applied(session), self.name), phase)
-            done: list[Migration] = []
             for migration in known:
                 if phase in (None, migration.phase):
                     with transaction(connection, BEGIN_WRITE):

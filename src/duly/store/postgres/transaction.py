@@ -16,11 +16,11 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from duly.errors import Conflict, UsageError
+from duly.errors import UsageError
 from duly.store.joinable import Lent
-from duly.store.lending import Loan, another_store, mistake, parameter_values
+from duly.store.lending import Loan, another_store, mistake, parameter_values, refused
 from duly.store.postgres.savepoints import savepoint
-from duly.store.postgres.session import ConnectionSession
+from duly.store.postgres.session import ConnectionSession, as_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,7 @@ _FORBIDDEN = frozenset(
         "abort",
         "begin",
         "commit",
+        "copy",
         "deallocate",
         "discard",
         "end",
@@ -60,7 +61,9 @@ _MISTAKES = (
     psycopg.ProgrammingError,
     psycopg.DataError,
     psycopg.NotSupportedError,
-    psycopg.InternalError,
+    errors.InvalidTransactionTermination,
+    errors.PlpgsqlError,
+    errors.RaiseException,
     KeyError,
     OverflowError,
     TypeError,
@@ -90,8 +93,7 @@ class PostgresTransaction(Lent):
         except errors.QueryCanceled as error:
             raise self._loan.too_late() from error
         except psycopg.IntegrityError as error:
-            problem = f"was refused by a constraint ({_said(error)})"
-            raise Conflict("statement", sql, problem, "look at the rows that are there") from error
+            raise refused(sql, error) from error
         except _MISTAKES as error:
             raise mistake(sql, error) from error
 
@@ -120,7 +122,7 @@ class PostgresTransaction(Lent):
         with self._connection.cursor(row_factory=tuple_row) as cursor:
             # Binary, so that the server takes a single statement and no more; and not prepared,
             # since the caller may change his tables between two of them.
-            cursor.execute(sql, values, binary=True, prepare=False)
+            cursor.execute(as_query(sql), values, binary=True, prepare=False)
             return cursor.fetchall() if cursor.description is not None else []
 
     def _refuse_late(self) -> None:
@@ -178,10 +180,6 @@ def _end_of_comment(sql: str, start: int) -> int:
         if depth == 0:
             return mark.end()
     return len(sql)
-
-
-def _said(error: psycopg.Error) -> str:
-    return str(error).strip().split("\n", 1)[0]
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from duly.errors import Conflict, UsageError
+from duly.errors import UsageError
 from duly.store.joinable import Lent
-from duly.store.lending import Loan, another_store, mistake, parameter_values
+from duly.store.lending import Loan, another_store, mistake, parameter_values, refused
 from duly.store.wakeups import wake_all
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class SqliteTransaction(Lent):
             remedy = "use your own tables, or read duly_public_schedules and duly_public_runs"
             raise UsageError("sql", sql, "touches what is not the caller's", remedy) from error
         except apsw.ConstraintError as error:
-            problem = f"was refused by a constraint ({error})"
-            raise Conflict("statement", sql, problem, "look at the rows that are there") from error
+            raise refused(sql, error) from error
         except _MISTAKES as error:
             raise mistake(sql, error) from error
         finally:
