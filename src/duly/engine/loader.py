@@ -39,6 +39,12 @@ class Loader:
         self._feed_at = 0
         self._sweep_at = 0
         self._sweep_after: int | None = None
+        """Where a sweep that was cut short goes on."""
+        self._swept_through: int | None = None
+        """Whatever was due by then has been seen; None when that is not known."""
+        self._is_sweeping_all = True
+        self._sweep_took_us = 0
+        self._sweep_all_at = 0
         self._has_more_overdue = False
         self._busy_until = 0
 
@@ -73,7 +79,7 @@ class Loader:
         for shard in shards:
             self._through[shard] = start
         self._sweep_at = monotonic
-        self._sweep_after = None
+        self._sweep_after = self._swept_through = None
 
     def wake(self) -> None:
         """Read the feed at the next tick: somebody has written something near."""
@@ -158,7 +164,17 @@ class Loader:
         return self._has_more_overdue and len(self.backlog) < self._around.settings.batch_max
 
     def _sweep(self, monotonic: int) -> None:
+        """Read a page of what is overdue.
+
+        It begins where the last sweep ended: what has been fired leaves its traces in a database's
+        index for a while, and whoever begins at the beginning of time walks over all of them. Now
+        and then it does so all the same, and finds what should not be.
+        """
         settings = self._around.settings
+        if self._sweep_after is None:
+            is_all = self._swept_through is None or monotonic >= self._sweep_all_at
+            self._is_sweeping_all, self._sweep_took_us = is_all, 0
+            self._sweep_after = None if is_all else self._swept_through
         order = LoadTimers(
             shards=tuple(sorted(self._through)),
             after=self._sweep_after,
@@ -167,14 +183,26 @@ class Loader:
             is_whole=False,
         )
         loaded = self._load(order)
+        took_us = self._around.clock.monotonic_us() - monotonic
+        self._sweep_took_us = max(took_us, self._sweep_took_us)
         found = sum(self._offer(timer) for timer in loaded.timers)
         self._around.statistics.swept += found
         # A page that was cut short is followed by the next: at once, unless all of it was known
-        # (then what it holds is fired first). At the end it starts from the beginning.
+        # (then what it holds is fired first).
         is_cut = loaded.through < order.until
         self._has_more_overdue = is_cut and found > 0
         self._sweep_after = loaded.through if is_cut else None
         self._sweep_at = monotonic + settings.sweep_every_us
+        if not is_cut:
+            self._end_sweep(monotonic, order.until)
+
+    def _end_sweep(self, monotonic: int, until: int) -> None:
+        # What there was no room for has not been seen.
+        self._swept_through = until if self._room() > 0 else None
+        if self._is_sweeping_all:
+            settings = self._around.settings
+            rest_us = settings.sweep_all_rest * self._sweep_took_us
+            self._sweep_all_at = monotonic + max(settings.sweep_all_every_us, rest_us)
 
     def _load(self, order: LoadTimers) -> LoadedTimers:
         store = self._around.store

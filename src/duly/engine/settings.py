@@ -65,6 +65,10 @@ class DispatcherSettings:
     sweep_every_us: int = 1 * SECOND_US
     sweep_behind_us: int = 50 * _MILLISECOND_US
     """A sweep looks for what is overdue by this much, whatever else went wrong."""
+    sweep_all_every_us: int = 60 * SECOND_US
+    """How often it looks for what is overdue since any time, and not since the last sweep."""
+    sweep_all_rest: int = 50
+    """After one that took long it waits this many times as long: it is a net, and no load."""
     sweep_page: int = 2000
     live_grace_us: int = 60 * SECOND_US
     """What is overdue by more is backlog: it gets what fresh work leaves, and a reserved share."""

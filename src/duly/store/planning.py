@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NEAR_US = 120 * 1_000_000
 """What falls due within this time of being written is announced on the arrivals feed, because a
-dispatcher may have loaded its window already."""
+dispatcher may have loaded its window already. In a transaction that the caller commits, at whatever
+time, anything may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ Whoever comes second undoes what he has written, looks again, and finds what the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import errors
@@ -61,7 +60,7 @@ LOCK_BY_KEYS = f"""{rows.DELAYED} WHERE id IN (
     SELECT p.id FROM unnest($1::text[], $2::text[]) AS u(tenant, key)
     CROSS JOIN LATERAL (
         SELECT d.id FROM duly.delayed d WHERE d.tenant = u.tenant AND d.key = u.key OFFSET 0) p)
-ORDER BY id FOR UPDATE"""  # noqa: S608 - columns of ours
+ORDER BY tenant COLLATE "C", key COLLATE "C" FOR UPDATE"""  # noqa: S608 - columns of ours
 # A deletion changes the row, so it waits for us, or we for it.
 LOCK_SCHEDULES = """
 SELECT uuid_send(id), name, status FROM duly.schedules
@@ -104,7 +103,7 @@ made AS (
     FROM wanted WHERE due_at IS NULL RETURNING id),
 queued AS (
     INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
-    SELECT queue, {RANKED}, now, id, now, now, (SELECT era FROM duly.cluster)
+    SELECT queue, {RANKED}, now, id, now, now, (SELECT era FROM duly.cluster WHERE id = 1)
     FROM wanted WHERE due_at IS NULL),
 kept AS (
     INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
@@ -114,7 +113,7 @@ kept AS (
     FROM wanted WHERE due_at IS NOT NULL RETURNING id),
 told AS (
     INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
-    SELECT now, id, shard, (SELECT era FROM duly.cluster), false
+    SELECT now, id, shard, (SELECT era FROM duly.cluster WHERE id = 1), false
     FROM wanted WHERE due_at - now <= {NEAR_US}),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
@@ -143,7 +142,7 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     """
     if not _is_plain(command):
         return None
-    asked = sorted(command.runs, key=attrgetter("id"))
+    asked = sorted(command.runs, key=_place)
     calls = [new.call for new in asked]
     values = (
         Uuids([new.id for new in asked]),
@@ -167,6 +166,11 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     if not is_plain:
         return None
     return _plainly_added(command, now)
+
+
+def _place(new: NewRun) -> tuple[str, str, bytes]:
+    """Return where a run stands among others: by key, so that nobody waits in a circle."""
+    return new.tenant, new.key or "", new.id
 
 
 def _is_plain(command: AddRuns) -> bool:
@@ -321,9 +325,9 @@ class _PostgresAdding(Adding):
 
     def _make_pending(self) -> None:
         if self._kept:
-            kept = [row for _, row in sorted(self._kept.items())]
+            kept = sorted(self._kept.values(), key=lambda row: (row[1], row[2] or "", row[0]))
             _insert(self._work, kept)
-            self._work.session.rows(CLAIM, (Uuids([row[0] for row in kept]),))
+            self._work.session.rows(CLAIM, (Uuids(sorted(self._kept)),))
             self._work.count_on("delayed", len(kept))
             self._work.announce_all("delayed", [(row[0], row[12], row[11]) for row in kept])
 

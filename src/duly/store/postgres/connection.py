@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX = 16
 IDLE_MAX = 8
 PREPARE_AFTER = 3
+OPEN_LIMIT_S = 5.0
 MIGRATION_LIMIT_US = 3600 * SECOND_US
 
 DRIVER_DEFAULTS = {
@@ -54,11 +55,16 @@ SERVER_OLDEST = 150_000
 SET_UP = (
     "SET jit = off; SET statement_timeout = '{}ms'; SET client_connection_check_interval = '1s'"
 )
+# A dispatcher's statements all go by an index, in its order: a plan by any other way was made while
+# a table was nearly empty, and an index that is read in order remembers which of its entries are
+# dead.
+SET_UP_DISPATCH = "SET enable_seqscan = off; SET enable_bitmapscan = off"
 # Whoever stands still in the middle lets go of what he holds before a lease has run out.
 BEGIN_WRITE = """BEGIN;
 SET LOCAL lock_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '3s'"""
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-READ_CLUSTER = "SELECT duly.now_us(), shards, program_min, uuid_send(identity) FROM duly.cluster"
+READ_CLUSTER = """
+SELECT duly.now_us(), shards, program_min, uuid_send(identity) FROM duly.cluster WHERE id = 1"""
 FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
@@ -73,8 +79,9 @@ class PostgresSettings:
 
     limit_us: int = 30 * SECOND_US
     """How long to wait for an answer to whatever people ask."""
-    dispatch_limit_us: int = 4 * SECOND_US
-    """The same for dispatchers: a lease runs out in five seconds, so nobody waits longer."""
+    dispatch_limit_us: int = 3 * SECOND_US
+    """The same for dispatchers: with a renewal that is a second and a half old, one unanswered
+    statement must leave room for the next renewal before a lease of five seconds has run out."""
     connections_max: int = CONNECTIONS_MAX
     fire_connections: int = 2
     """How many statements of one batch may run at the same time."""
@@ -98,7 +105,8 @@ class Connections:
         self._schema_number = max(migration.number for migration in settings.migrations)
         self._process = os.getpid()
         self._room = threading.BoundedSemaphore(settings.connections_max)
-        self._idle: list[BoundedConnection] = []
+        self._idle: dict[bool, list[BoundedConnection]] = {True: [], False: []}
+        """Those for dispatchers, and those for everybody else."""
         self._first_use = threading.Lock()
         self._is_ready = False
         self._is_closed = False
@@ -108,8 +116,9 @@ class Connections:
         self.bell.close()
         self.side_by_side.close()
         self._is_closed = True
-        while self._idle:
-            self._idle.pop().close()
+        for stock in self._idle.values():
+            while stock:
+                stock.pop().close()
 
     @contextmanager
     def failures(self) -> Iterator[None]:
@@ -120,16 +129,16 @@ class Connections:
             raise failure(error, self.name) from error
 
     @contextmanager
-    def statement(self, limit_us: int | None = None) -> Iterator[Session]:
+    def statement(self, *, for_dispatch: bool = False) -> Iterator[Session]:
         """Lend a session for statements that each are a transaction of their own."""
-        with self.borrowed(limit_us) as connection:
+        with self.borrowed(for_dispatch=for_dispatch) as connection:
             self._get_ready(connection)
             yield ConnectionSession(connection, is_ours=True)
 
     @contextmanager
-    def write(self, limit_us: int | None = None) -> Iterator[Work]:
+    def write(self, limit_us: int | None = None, *, for_dispatch: bool = False) -> Iterator[Work]:
         """Open a short transaction: it commits, or nothing of it happens."""
-        with self.borrowed(limit_us) as connection:
+        with self.borrowed(limit_us, for_dispatch=for_dispatch) as connection:
             self._get_ready(connection)
             session = ConnectionSession(connection, is_ours=True)
             with transaction(connection, BEGIN_WRITE):
@@ -153,9 +162,9 @@ class Connections:
             self._require_usable(session)
 
     @contextmanager
-    def read(self, *, is_any_age: bool = False) -> Iterator[Look]:
+    def read(self, *, for_dispatch: bool = False, is_any_age: bool = False) -> Iterator[Look]:
         """Open a snapshot; it waits for nobody. Of any schema, when that is what is looked at."""
-        with self.borrowed() as connection:
+        with self.borrowed(for_dispatch=for_dispatch) as connection:
             if not is_any_age:
                 self._get_ready(connection)
             session = ConnectionSession(connection, is_ours=True)
@@ -170,16 +179,20 @@ class Connections:
             yield connection, ConnectionSession(connection, is_ours=True)
 
     @contextmanager
-    def borrowed(self, limit_us: int | None = None) -> Iterator[BoundedConnection]:
+    def borrowed(
+        self, limit_us: int | None = None, *, for_dispatch: bool = False
+    ) -> Iterator[BoundedConnection]:
         """Lend a connection; one that comes back in doubt is closed."""
-        limit_s = (limit_us or self.settings.limit_us) / SECOND_US
+        usual_us = self.settings.dispatch_limit_us if for_dispatch else self.settings.limit_us
+        limit_s = (limit_us or usual_us) / SECOND_US
         with self.failures():
             if not self._room.acquire(timeout=limit_s):
                 problem = "is kept busy by other threads of this program"
                 raise StoreUnavailable(self.name, problem, "try again, or allow more connections")
             try:
-                connection = self._find_idle() or self.open()
-                connection.limit_s = limit_s
+                connection = self._find_idle(limit_s, for_dispatch=for_dispatch) or self.open(
+                    limit_s, for_dispatch=for_dispatch
+                )
                 try:
                     yield connection
                 except BaseException as error:
@@ -189,12 +202,15 @@ class Connections:
             finally:
                 self._room.release()
 
-    def open(self) -> BoundedConnection:
-        """Open a connection."""
+    def open(
+        self, limit_s: float = OPEN_LIMIT_S, *, for_dispatch: bool = False
+    ) -> BoundedConnection:
+        """Open a connection, on which nothing is waited for longer than a limit."""
         if self._is_closed:
             raise StoreUnavailable(self.name, "has been closed", "open it again")
         conninfo_text = conninfo.make_conninfo(**self._parameters)
         connection = BoundedConnection.connect(conninfo_text, autocommit=True)
+        connection.limit_s = limit_s
         try:
             arrays.register(connection)
             session = ConnectionSession(connection, is_ours=True)
@@ -206,6 +222,9 @@ class Connections:
             if not connection.is_pooled:
                 limit_ms = self.settings.limit_us // 1000
                 connection.execute(as_query(SET_UP.format(limit_ms)), prepare=False)
+                if for_dispatch:
+                    connection.execute(SET_UP_DISPATCH, prepare=False)
+            connection.is_for_dispatch = for_dispatch
         except BaseException:
             connection.close()
             raise
@@ -216,16 +235,18 @@ class Connections:
             problem = f"is PostgreSQL {version // 10_000}, which is too old"
             raise StoreUnavailable(self.name, problem, "use PostgreSQL 15 or newer")
 
-    def _find_idle(self) -> BoundedConnection | None:
+    def _find_idle(self, limit_s: float, *, for_dispatch: bool) -> BoundedConnection | None:
         if self._process != os.getpid():
-            _abandoned.extend(self._idle)
-            self._idle = []
+            for stock in self._idle.values():
+                _abandoned.extend(stock)
+                stock.clear()
             self._process = os.getpid()
         # The list's own operations are atomic.
         with suppress(IndexError):
             while True:
-                connection = self._idle.pop()
+                connection = self._idle[for_dispatch].pop()
                 if is_quiet(connection):
+                    connection.limit_s = limit_s
                     self._forget_old_plans(connection)
                     return connection
                 connection.close()
@@ -240,9 +261,10 @@ class Connections:
     def _give_back(self, connection: BoundedConnection, error: BaseException | None) -> None:
         is_doubtful = isinstance(error, (psycopg.OperationalError, errors.ReadOnlySqlTransaction))
         is_idle = connection.info.transaction_status is TransactionStatus.IDLE
-        has_room = len(self._idle) < IDLE_MAX
+        stock = self._idle[connection.is_for_dispatch]
+        has_room = len(stock) < IDLE_MAX
         if is_idle and has_room and not is_doubtful and not self._is_closed:
-            self._idle.append(connection)
+            stock.append(connection)
         else:
             connection.close()
 
@@ -296,7 +318,9 @@ def read_url(url: str) -> dict[str, Any]:
     try:
         parameters = conninfo.conninfo_to_dict(url.replace("+psycopg", "", 1))
     except psycopg.Error as error:
-        raise UsageError("url", "postgresql://…", f"can't be read ({error})", remedy) from error
+        # What libpq quotes after the colon may be the password.
+        problem = f"can't be read ({str(error).partition(':')[0].strip()})"
+        raise UsageError("url", "postgresql://…", problem, remedy) from None
     return {**DRIVER_DEFAULTS, **parameters}
 
 

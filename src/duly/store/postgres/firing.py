@@ -65,7 +65,8 @@ made AS (
         priority, tenant, task, queue, 'schedule', 'live' FROM fired),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
-    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster), queue FROM fired)
+    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue
+    FROM fired)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
     CASE WHEN count(*) <> cardinality($3::uuid[]) THEN array_agg(place) END
 FROM fired"""  # noqa: S608 - a part of ours
@@ -92,7 +93,7 @@ queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
     SELECT d.due_at, n.now, d.due_at, d.id, d.priority + CASE d.lane
         WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
-        (SELECT era FROM duly.cluster), d.queue
+        (SELECT era FROM duly.cluster WHERE id = 1), d.queue
     FROM fired d CROSS JOIN n),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
@@ -292,7 +293,7 @@ def _look_again(
     if not left:
         return
     values = firing_others.believed_values([batch.timers[place] for place, _ in left])
-    with connections.statement(connections.settings.dispatch_limit_us) as session:
+    with connections.statement(for_dispatch=True) as session:
         there = {number - 1 for (number,) in session.rows(statement, values)}
     for number, (place, late_after) in enumerate(left):
         if number in there:
@@ -303,7 +304,7 @@ def _look_again(
 
 def _ask(connections: Connections, statement: str, values: tuple[object, ...]) -> Row | None:
     """Send a statement; None when somebody was in the way and nothing of it has happened."""
-    with connections.statement(connections.settings.dispatch_limit_us) as session:
+    with connections.statement(for_dispatch=True) as session:
         try:
             return session.rows(statement, values)[0]
         except IN_THE_WAY:
@@ -312,6 +313,6 @@ def _ask(connections: Connections, statement: str, values: tuple[object, ...]) -
 
 def _record_refused(connections: Connections, batch: Batch) -> None:
     """Put it on record; and end the membership if it is over, so that it stays so."""
-    with connections.write(connections.settings.dispatch_limit_us) as work:
+    with connections.write(for_dispatch=True) as work:
         leases.lock_fence(work, batch.command.fence)
         leases.record_refused(work, batch.command.fence, [*batch.lost])

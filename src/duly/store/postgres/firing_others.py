@@ -76,13 +76,14 @@ queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
     SELECT due_at, $2::int8, due_at, id, priority + CASE lane
         WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
-        (SELECT era FROM duly.cluster), queue FROM fired WHERE id IN (SELECT id FROM made))
+        (SELECT era FROM duly.cluster WHERE id = 1), queue
+    FROM fired WHERE id IN (SELECT id FROM made))
 SELECT count(*) FROM made"""
 
 
 def fire(connections: Connections, batch: Batch) -> None:
     """Settle everything in a batch that has no result yet."""
-    with connections.write(connections.settings.dispatch_limit_us) as work:
+    with connections.write(for_dispatch=True) as work:
         held, _ = leases.lock_fence(work, batch.command.fence)
         schedules, delayed = batch.open_schedules(), batch.open_delayed()
         # Whoever waited for a row would hold up all the others: locked ones are passed over.

@@ -101,13 +101,15 @@ async def _has_come_to_rest(lock: asyncio.Lock) -> bool:
 
 def _begin(connections: Connections, session: Session, callers: Callers) -> Work:
     try:
-        return connections.begin(session)
+        work = connections.begin(session)
     except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
         problem = "is a connection to another database than the store's"
         remedy = f"give one to {connections.name}"
         raise UsageError("connection", callers.given, problem, remedy) from error
     except UsageError as error:
         raise UsageError("connection", callers.given, error.problem, error.remedy) from None
+    work.is_callers = True
+    return work
 
 
 def _release(callers: Callers) -> None:

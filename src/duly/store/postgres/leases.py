@@ -56,7 +56,7 @@ SELECT n.now, coalesce((SELECT is_alive FROM r), false), (SELECT held FROM r),
     ARRAY(SELECT m.id FROM duly.members m
         WHERE m.kind = 'dispatcher' AND NOT m.is_holding AND m.id <> $1::int8 AND {IS_CURRENT}),
     s.shards, s.incarnation, s.tzdata, s.program_min
-FROM n CROSS JOIN duly.cluster s"""  # noqa: S608 - a condition of ours
+FROM n CROSS JOIN duly.cluster s WHERE s.id = 1"""  # noqa: S608 - a condition of ours
 
 LOCK_MEMBERS = """
 SELECT id, renewed_at, expires_at, ended_at FROM duly.members
@@ -105,7 +105,7 @@ WITH ours AS MATERIALIZED (
 UPDATE duly.leases l SET owner = NULL
 FROM ours WHERE l.shard = ours.shard AND l.lane = ours.lane"""
 NOTE_TZDATA = """
-UPDATE duly.cluster SET tzdata = $1 WHERE tzdata COLLATE "C" <= $1 RETURNING 1"""
+UPDATE duly.cluster SET tzdata = $1 WHERE id = 1 AND tzdata COLLATE "C" <= $1 RETURNING 1"""
 
 
 def packed(lease: Lease) -> int:

@@ -42,6 +42,7 @@ class BoundedConnection(Connection[Any]):
     limit_s: float = 30.0
     is_pooled: bool = False
     """Whether somebody between us and the server hands out its connections anew."""
+    is_for_dispatch: bool = False
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
 

@@ -48,7 +48,8 @@ WITH made AS (
     RETURNING id, queue, priority, lane, not_before, fired_at),
 queued AS (
     INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
-    SELECT queue, {RANKED}, not_before, id, fired_at, not_before, (SELECT era FROM duly.cluster)
+    SELECT queue, {RANKED}, not_before, id, fired_at, not_before,
+        (SELECT era FROM duly.cluster WHERE id = 1)
     FROM made)
 SELECT uuid_send(id) FROM made"""  # noqa: S608 - an expression of ours
 # Ranges that begin alike are the same promise told twice: the longer one holds.

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Transaction,
     )
     from duly.store.postgres.session import Session
-    from duly.store.postgres.work import Work
+    from duly.store.postgres.work import Look, Work
     from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
     from duly.store.schema import Finding, Migration, SchemaStatus
 
@@ -100,11 +100,14 @@ class PostgresStore:
 
     @contextmanager
     def _dispatching(self) -> Iterator[Session]:
-        with self._connections.statement(self._connections.settings.dispatch_limit_us) as session:
+        with self._connections.statement(for_dispatch=True) as session:
             yield session
 
+    def _dispatch_look(self) -> AbstractContextManager[Look]:
+        return self._connections.read(for_dispatch=True)
+
     def _dispatch_work(self) -> AbstractContextManager[Work]:
-        return self._connections.write(self._connections.settings.dispatch_limit_us)
+        return self._connections.write(for_dispatch=True)
 
     # Planning
 
@@ -218,7 +221,7 @@ class PostgresStore:
         self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
     ) -> list[port.OwedRecord]:
         """Read ranges of schedules that still run, oldest first."""
-        with self._connections.read() as look:
+        with self._dispatch_look() as look:
             return owed.load_owed(look, shards, limit, after)
 
     def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
@@ -228,7 +231,7 @@ class PostgresStore:
 
     def due_resumes(self, limit: int) -> list[ScheduleId]:
         """Read paused schedules whose time to resume has come."""
-        with self._connections.read() as look:
+        with self._dispatch_look() as look:
             return reading.due_resumes(look, limit)
 
     def note_tzdata(self, release: str) -> bool:

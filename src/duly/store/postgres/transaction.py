@@ -186,6 +186,7 @@ def _end_of_comment(sql: str, start: int) -> int:
 def lent(connections: Connections, limit_us: int) -> Iterator[PostgresTransaction]:
     """Lend a connection until the block ends: it commits then, or all is undone."""
     with connections.write(max(limit_us, connections.settings.limit_us)) as work:
+        work.is_callers = True
         limit_ms = max(limit_us // 1000, 1)
         bound = BOUND.format(limit_ms, limit_ms + IDLE_SPARE_US // 1000)
         for statement in bound.split(";"):

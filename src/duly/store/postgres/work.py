@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 READ_NOW = "SELECT duly.now_us()"
 INSERT_ARRIVALS = """
 INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
-SELECT $1::int8, u.ref, u.shard, (SELECT era FROM duly.cluster), $2::bool
+SELECT $1::int8, u.ref, u.shard, (SELECT era FROM duly.cluster WHERE id = 1), $2::bool
 FROM unnest($3::uuid[], $4::int4[]) u(ref, shard)"""
 COUNT_ON = "INSERT INTO duly.tally_changes (name, change) VALUES ($1, $2::int8)"
 INSERT_AUDIT = """
@@ -45,6 +45,8 @@ class Work:
     now: int
     """The store's clock: when the transaction began, or when it last got what it waited for."""
     shards: int
+    is_callers: bool = False
+    """Whether the caller commits it, at whatever time."""
     has_arrivals: bool = False
     """Whether dispatchers are to be woken once it is committed."""
 
@@ -58,8 +60,12 @@ class Work:
         self.announce_all(kind, [(ref, due_at, shard)])
 
     def announce_all(self, kind: TimerKind, timers: Sequence[tuple[bytes, int, int]]) -> None:
-        """Put those of some timers on the feed (ref, due, shard) that fall due soon."""
-        near = [(ref, shard) for ref, due_at, shard in timers if due_at - self.now <= NEAR_US]
+        """Put those of some timers on the feed (ref, due, shard) that fall due soon.
+
+        In a transaction of the caller's any of them may: nobody knows when it commits.
+        """
+        last = self.now + NEAR_US
+        near = [(ref, shard) for ref, due_at, shard in timers if self.is_callers or due_at <= last]
         if near:
             refs, shards = zip(*near, strict=True)
             values = (self.now, kind == "schedule", Uuids(refs), Int4s(shards))
