@@ -132,12 +132,21 @@ def test_a_store_that_contradicts_the_application_is_refused(place: Workplace):
     assert_refused(answer, 2, "url", "own.db")
 
 
-@pytest.mark.parametrize("url", ["mysql://x", "sqlite:///", "postgresql://me:secret@host/db"])
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite:///", "mysql://me:secret@host/db"])
 def test_a_url_that_names_no_store_is_refused_without_its_password(place: Workplace, url: str):
     answer = place.duly("status", "--url", url, DULY_APP="")
 
     assert_refused(answer, 2, "url")
     assert "secret" not in answer.err
+
+
+def test_a_server_that_can_not_be_reached_is_exit_code_5_without_its_password(place: Workplace):
+    url = "postgresql://me:secret@127.0.0.1:1/shop"
+    for words in (("status",), ("db", "status"), ("enqueue", "report")):
+        answer = place.duly(*words, "--url", url, DULY_APP="")
+
+        assert_refused(answer, 5, "postgresql://127.0.0.1:1/shop: can't be reached")
+        assert "secret" not in answer.err
 
 
 def test_a_folder_that_is_not_there_is_exit_code_5(place: Workplace):

@@ -74,7 +74,7 @@ def everything(app: duly.App) -> dict[str, Any]:
     }
 
 
-def refused(app: duly.App, kind: type[Exception], order: Callable[[], object]) -> str:
+def refused(app: duly.App, kind: type[BaseException], order: Callable[[], object]) -> str:
     """Carry out an order that must be refused; return what it says. Nothing may be half made."""
     before = everything(app)
     with pytest.raises(kind) as caught:

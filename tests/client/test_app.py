@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,13 +16,14 @@ from duly import Conflict, StoreUnavailable, UsageError, every
 from duly.store.sqlite import SqliteStore
 from tests.client.conftest import everything, refused
 
+if TYPE_CHECKING:
+    from uuid import UUID
+
 
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("postgresql://ada:secret@host/db", "PostgreSQL, which has no store yet"),
-        ("postgres://host/db", "PostgreSQL, which has no store yet"),
-        ("mysql://host", "names no store that is known"),
+        ("mysql://ada:secret@host", "names no store that is known"),
         ("sqlite://relative.db", "names no store that is known"),
         ("sqlite:///", "names no store that is known"),
         ("sqlite:///duly.db?mode=ro", "is more than a path"),
@@ -32,6 +36,39 @@ def test_a_url_that_names_no_store_is_refused_with_examples(url, says):
         duly.App(url)
 
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:secret@host:5433/shop?password=secret", "postgresql://…@host:5433/shop"),
+        ("postgres://host/shop", "postgres://host/shop"),
+        ("postgresql+psycopg://ada:secret@host/shop", "postgresql+psycopg://…@host/shop"),
+        ("sqlite:////srv/p@per.db", "sqlite:////srv/p@per.db"),
+    ],
+)
+def test_an_application_shows_its_url_without_what_is_secret(url, shown):
+    """Nothing is opened, so there need be no such server."""
+    assert shown == duly.App(url).url
+
+
+def test_without_the_driver_it_is_said_what_to_install():
+    """In a process of its own, which is told that there is no psycopg."""
+    program = (
+        "import sys; sys.modules['psycopg'] = None\nimport duly\n"
+        "app = duly.App('postgresql://ada:secret@host/shop')\n"
+        "for use in (app.status, app.require_store, app.schema_status):\n"
+        "    try: use()\n"
+        "    except duly.UsageError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+
+    assert 3 == len(lines)
+    assert all(line.endswith("pip install 'duly[postgres]'") for line in lines)
+    assert "secret" not in done.stdout
 
 
 def test_making_an_application_opens_nothing(tmp_path, monkeypatch):
@@ -188,7 +225,91 @@ def test_an_awaited_order_is_refused_like_any_other(app, tasks):
         await app.aio.schedules.get("unknown")
 
     refused(app, duly.NotFound, lambda: asyncio.run(order()))
-    assert "can't be awaited" in refused(app, UsageError, lambda: app.aio.transaction)
+    assert "can't be awaited" in refused(app, UsageError, lambda: app.aio.dispatcher)
+
+
+def test_a_transaction_can_be_awaited(app, tasks):
+    """D3: all of it happens on one thread, which is another one than the event loop's."""
+
+    async def order() -> UUID:
+        async with app.aio.transaction() as tx:
+            promised = await app.aio.enqueue(tasks.remind.bind(1), delay="1h", connection=tx)
+            await app.aio.enqueue_many([tasks.report] * 2, connection=tx)
+            await app.aio.schedules.create("hourly", tasks.report, every("1h"), connection=tx)
+        found: UUID = promised.id
+        return found
+
+    promised = asyncio.run(order())
+
+    assert [promised] == [one.id for one in app.delayed.list()]
+    assert (2, 1) == (len(app.runs.list()), len(app.schedules.list()))
+
+
+def test_nothing_is_ordered_when_an_awaited_transaction_fails(app, tasks):
+    async def order(limit: str = "1s") -> None:
+        async with app.aio.transaction(limit) as tx:
+            await app.aio.enqueue(tasks.remind.bind(1), delay="1h", connection=tx)
+            raise KeyError("the caller's own trouble")
+
+    refused(app, KeyError, lambda: asyncio.run(order()))
+    assert "limit" in refused(app, UsageError, lambda: asyncio.run(order("soon")))
+
+
+def test_an_awaited_transaction_that_is_over_can_not_be_joined(app, tasks):
+    async def order() -> None:
+        async with app.aio.transaction() as tx:
+            pass
+        await app.aio.enqueue(tasks.report, connection=tx)
+
+    assert "is not a connection that Duly lent" in refused(
+        app, UsageError, lambda: asyncio.run(order())
+    )
+    assert "is not a connection that Duly lent" in refused(
+        app, UsageError, lambda: app.enqueue(tasks.report, connection=app.aio.transaction())
+    )
+
+
+def test_who_is_cancelled_in_an_awaited_transaction_has_ordered_nothing(app, tasks):
+    async def order() -> None:
+        entered = asyncio.Event()
+
+        async def wait() -> None:
+            async with app.aio.transaction() as tx:
+                await app.aio.enqueue(tasks.remind.bind(1), delay="1h", connection=tx)
+                entered.set()
+                await asyncio.Event().wait()
+
+        waiting = asyncio.create_task(wait())
+        await entered.wait()
+        waiting.cancel()
+        await waiting
+
+    refused(app, asyncio.CancelledError, lambda: asyncio.run(order()))
+
+
+def test_who_is_cancelled_while_a_transaction_begins_leaves_none_open(app, tasks):
+    async def order() -> None:
+        async with app.aio.transaction():
+            raise AssertionError("it was cancelled before")
+
+    async def cancelled() -> None:
+        beginning = asyncio.create_task(order())
+        await asyncio.wait({beginning}, timeout=0)
+        beginning.cancel()
+        await beginning
+
+    refused(app, asyncio.CancelledError, lambda: asyncio.run(cancelled()))
+    with app.transaction() as tx:
+        app.enqueue(tasks.report, connection=tx)
+
+    assert 1 == len(app.runs.list())
+
+
+def test_a_connection_of_the_callers_own_is_joined_on_postgresql_alone(app, tasks):
+    async def order() -> None:
+        await app.aio.enqueue(tasks.report, connection=object())
+
+    assert "<object object" in refused(app, UsageError, lambda: asyncio.run(order()))
 
 
 def test_the_schema_can_be_looked_at_and_checked(app):

@@ -55,6 +55,10 @@ class Line:
         """Operations whose next answer is lost after they were carried out."""
         self.breaks: dict[str, Callable[[Any], bool]] = {}
         """Operations that fail, for a reason of their own, on a command that matches."""
+        self.refuses: dict[str, Callable[[Any], bool]] = {}
+        """Operations that the store does not answer, on a command that matches."""
+        self.asked: dict[str, list[Any]] = {}
+        """What each operation was asked with."""
         self.fails_at: int | None = None
         """Which call fails; after it was carried out if `is_done`."""
         self.is_done = False
@@ -71,9 +75,12 @@ class Line:
         def call(*arguments: Any) -> Any:
             self.calls.append(name)
             self.count += 1
+            self.asked.setdefault(name, []).extend(arguments[:1])
             is_failing = self.count == self.fails_at
             if self.is_cut or (is_failing and not self.is_done):
                 raise StoreUnavailable("memory", "is cut off", "try again")
+            if name in self.refuses and self.refuses[name](arguments[0]):
+                raise StoreUnavailable("memory", "took too long", "ask for less")
             if name in self.breaks and self.breaks[name](arguments[0]):
                 raise ValueError("a row that nobody can read")
             answer = operation(*arguments)

@@ -16,6 +16,7 @@ from duly.domain.literals import Lane, MisfirePolicy, ScheduleStatus
 from duly.domain.runs import DelayedRecord
 from duly.engine import firing as engine_firing
 from duly.engine.loader import Loader
+from duly.engine.sweep import Sweep
 from duly.store.dispatch import ArrivalsCursor, FireResult
 from duly.store.memory import MemoryStore, firing, ownership
 from duly.store.memory import delayed as memory_delayed
@@ -285,8 +286,9 @@ def _highest_number(journal, cursor, shards):
 
 
 def _no_sweep(self, monotonic):
-    self._sweep_at = monotonic + self._around.settings.sweep_every_us
-    self._has_more_overdue = False
+    every_us = self._around.settings.sweep_every_us
+    self._recent_at = self._past_at = monotonic + every_us
+    self._has_more_recent = self._has_more_past = False
 
 
 def _only_the_future(self, shards):
@@ -304,7 +306,7 @@ ORIGINAL_RELOAD = Loader.reload
 def _cursor_without_open(_: World) -> Iterator[None]:
     with (
         mock.patch.object(firing, "read_arrivals", _highest_number),
-        mock.patch.object(Loader, "_sweep", _no_sweep),
+        mock.patch.object(Sweep, "read", _no_sweep),
     ):
         yield
 
@@ -313,7 +315,7 @@ def _cursor_without_open(_: World) -> Iterator[None]:
 def _takeover_of_the_future(_: World) -> Iterator[None]:
     with (
         mock.patch.object(Loader, "reload", _only_the_future),
-        mock.patch.object(Loader, "_sweep", _no_sweep),
+        mock.patch.object(Sweep, "read", _no_sweep),
     ):
         yield
 

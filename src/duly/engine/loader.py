@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.engine.sweep import Sweep
 from duly.engine.wheel import Entry, Wheel
 from duly.store.dispatch import ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 
@@ -37,15 +38,7 @@ class Loader:
         """Up to which instant each shard is loaded."""
         self._cursor: ArrivalsCursor | None = None
         self._feed_at = 0
-        self._sweep_at = 0
-        self._sweep_after: int | None = None
-        """Where a sweep that was cut short goes on."""
-        self._swept_through: int | None = None
-        """Whatever was due by then has been seen; None when that is not known."""
-        self._is_sweeping_all = True
-        self._sweep_took_us = 0
-        self._sweep_all_at = 0
-        self._has_more_overdue = False
+        self._sweep = Sweep(around, sync, self)
         self._busy_until = 0
 
     def begin(self) -> None:
@@ -70,6 +63,7 @@ class Loader:
             self._through.pop(shard, None)
         self.wheel.drop_shards(shards)
         self.backlog.drop_shards(shards)
+        self._sweep.own(self._through)
         self.unplanned = [entry for entry in self.unplanned if self.wheel.holds(entry)]
 
     def reload(self, shards: Collection[int]) -> None:
@@ -78,8 +72,8 @@ class Loader:
         start = self._sync.floor_now(monotonic) - self._around.settings.live_grace_us
         for shard in shards:
             self._through[shard] = start
-        self._sweep_at = monotonic
-        self._sweep_after = self._swept_through = None
+        self._sweep.own(self._through)
+        self._sweep.begin(shards, start)
 
     def wake(self) -> None:
         """Read the feed at the next tick: somebody has written something near."""
@@ -98,16 +92,13 @@ class Loader:
             self._read_feed(monotonic)
         if monotonic >= self._window_at(monotonic):
             self._load_window(monotonic)
-        if monotonic >= self._sweep_at or self._is_ready_for_overdue():
-            self._sweep(monotonic)
+        self._sweep.read(monotonic)
 
     def next_at(self, monotonic: int) -> int | None:
         """Return when to read again; None when nothing is ours."""
         if not self._through:
             return None
-        if self._is_ready_for_overdue():
-            return monotonic
-        return min(self._feed_at, self._sweep_at, self._window_at(monotonic))
+        return min(self._feed_at, self._sweep.next_at(monotonic), self._window_at(monotonic))
 
     def hand_over(self, timer: Timer) -> None:
         """Take the next instant of what we have just fired, if its window is loaded."""
@@ -137,10 +128,10 @@ class Loader:
         shards = tuple(sorted(one for one, through in self._through.items() if through == after))
         limit = min(settings.load_page, self._room())
         until = self._sync.floor_now(monotonic) + settings.horizon_us
-        loaded = self._load(LoadTimers(shards=shards, after=after, until=until, limit=limit))
+        loaded = self.load(LoadTimers(shards=shards, after=after, until=until, limit=limit))
         for timer in loaded.timers:
             # A crowd at one instant is taken as a whole: half of it would have to be read again.
-            self._offer(timer, has_room=True)
+            self.offer(timer, has_room=True)
         for shard in shards:
             self._through[shard] = loaded.through
 
@@ -159,52 +150,12 @@ class Loader:
         is_busy = monotonic < self._busy_until
         self._feed_at = monotonic + (settings.feed_busy_us if is_busy else settings.feed_idle_us)
 
-    def _is_ready_for_overdue(self) -> bool:
-        """Say whether the last sweep left some, and what it found has been dealt with."""
-        return self._has_more_overdue and len(self.backlog) < self._around.settings.batch_max
+    def is_ready_for_more(self) -> bool:
+        """Say whether what a sweep found before has been dealt with."""
+        return len(self.backlog) < self._around.settings.batch_max
 
-    def _sweep(self, monotonic: int) -> None:
-        """Read a page of what is overdue.
-
-        It begins where the last sweep ended: what has been fired leaves its traces in a database's
-        index for a while, and whoever begins at the beginning of time walks over all of them. Now
-        and then it does so all the same, and finds what should not be.
-        """
-        settings = self._around.settings
-        if self._sweep_after is None:
-            is_all = self._swept_through is None or monotonic >= self._sweep_all_at
-            self._is_sweeping_all, self._sweep_took_us = is_all, 0
-            self._sweep_after = None if is_all else self._swept_through
-        order = LoadTimers(
-            shards=tuple(sorted(self._through)),
-            after=self._sweep_after,
-            until=self._sync.floor_now(monotonic) - settings.sweep_behind_us,
-            limit=settings.sweep_page,
-            is_whole=False,
-        )
-        loaded = self._load(order)
-        took_us = self._around.clock.monotonic_us() - monotonic
-        self._sweep_took_us = max(took_us, self._sweep_took_us)
-        found = sum(self._offer(timer) for timer in loaded.timers)
-        self._around.statistics.swept += found
-        # A page that was cut short is followed by the next: at once, unless all of it was known
-        # (then what it holds is fired first).
-        is_cut = loaded.through < order.until
-        self._has_more_overdue = is_cut and found > 0
-        self._sweep_after = loaded.through if is_cut else None
-        self._sweep_at = monotonic + settings.sweep_every_us
-        if not is_cut:
-            self._end_sweep(monotonic, order.until)
-
-    def _end_sweep(self, monotonic: int, until: int) -> None:
-        # What there was no room for has not been seen.
-        self._swept_through = until if self._room() > 0 else None
-        if self._is_sweeping_all:
-            settings = self._around.settings
-            rest_us = settings.sweep_all_rest * self._sweep_took_us
-            self._sweep_all_at = monotonic + max(settings.sweep_all_every_us, rest_us)
-
-    def _load(self, order: LoadTimers) -> LoadedTimers:
+    def load(self, order: LoadTimers) -> LoadedTimers:
+        """Read timers, and hear the store's clock."""
         store = self._around.store
         loaded = self._sync.ask(lambda: store.load_timers(order))
         self.see(loaded.now)
@@ -213,9 +164,9 @@ class Loader:
     def _offer_near(self, timer: Timer) -> bool:
         """Take a timer if its window is loaded; otherwise loading the window will find it."""
         through = self._through.get(timer.shard)
-        return through is not None and timer.due_at <= through and self._offer(timer)
+        return through is not None and timer.due_at <= through and self.offer(timer)
 
-    def _offer(self, timer: Timer, *, has_room: bool = False) -> bool:
+    def offer(self, timer: Timer, *, has_room: bool = False) -> bool:
         """Put a timer into memory; False if it is there, is not ours, or there is no room."""
         through = self._through.get(timer.shard)
         if through is None:

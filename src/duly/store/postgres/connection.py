@@ -23,7 +23,7 @@ from duly.store import migrating
 from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.failures import failure
-from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, one
+from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, first, one
 from duly.store.postgres.side_by_side import SideBySide
 from duly.store.postgres.work import Look, Work
 from duly.store.wakeups import SECOND_US
@@ -64,7 +64,8 @@ BEGIN_WRITE = """BEGIN;
 SET LOCAL lock_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '3s'"""
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 READ_CLUSTER = """
-SELECT duly.now_us(), shards, program_min, uuid_send(identity) FROM duly.cluster WHERE id = 1"""
+SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()
+FROM duly.cluster WHERE id = 1"""
 FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
@@ -101,7 +102,8 @@ class Connections:
         self.side_by_side = SideBySide(settings.fire_connections)
         self.shards = shards
         """How many there are to be when the store is made; from then on, how many there are."""
-        self.identity = b""
+        self.identity = ""
+        """Of the store and its database, so that a copy of it is another one."""
         self._schema_number = max(migration.number for migration in settings.migrations)
         self._process = os.getpid()
         self._room = threading.BoundedSemaphore(settings.connections_max)
@@ -149,7 +151,11 @@ class Connections:
 
     def begin(self, session: Session) -> Work:
         """Read the time, and what every operation needs to know of the store."""
-        now, shards, program_min, identity = one(session, READ_CLUSTER)
+        row = first(session, READ_CLUSTER)
+        if row is None:
+            problem = "sees the database as it was before the store was made"
+            raise UsageError("connection", None, problem, "begin its transaction anew")
+        now, shards, program_min, identity = row
         if self.identity and identity != self.identity:
             problem = "is a connection to another database than the store's"
             raise UsageError("connection", None, problem, f"give one to {self.name}")

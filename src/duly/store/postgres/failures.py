@@ -27,18 +27,6 @@ _MEANINGS: tuple[tuple[type[psycopg.Error], str, str], ...] = (
     ),
     (errors.DiskFull, "can't be written to, for the disk is full", "free some space and try again"),
     (
-        errors.TooManyConnections,
-        "has no connection left",
-        "raise max_connections, or use a pooler such as PgBouncer",
-    ),
-    (errors.InvalidPassword, "refused the password", "correct the URL, or ~/.pgpass"),
-    (
-        errors.InvalidAuthorizationSpecification,
-        "refused this user",
-        "correct the URL, or the server's pg_hba.conf",
-    ),
-    (errors.InvalidCatalogName, "does not exist on this server", "create the database first"),
-    (
         errors.InsufficientPrivilege,
         "may not be used so by this user",
         "let `duly db migrate` be run by the schema's owner, and grant the others its use",

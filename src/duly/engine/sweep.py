@@ -1,0 +1,160 @@
+"""The sweep: finds whatever is overdue and still there, whoever forgot it.
+
+It looks in two places. What fell due since it last looked it reads every second, for all shards.
+What was due before that it reads when a shard is new to us, and then again and again, a shard at a
+time: what has been fired leaves traces in a database's index for as long as somebody keeps an old
+transaction open, and whoever began at the beginning of time every second would walk over them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from duly.domain.instants import SECOND_US
+from duly.errors import StoreUnavailable
+from duly.store.dispatch import LoadedTimers, LoadTimers, Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from duly.engine.clock_sync import ClockSync
+    from duly.engine.surroundings import Surroundings
+
+QUICK_US = SECOND_US // 4
+
+
+class Taking(Protocol):
+    """Who reads timers, and takes them in."""
+
+    def load(self, order: LoadTimers) -> LoadedTimers:
+        """Read timers."""
+        ...
+
+    def offer(self, timer: Timer) -> bool:
+        """Put a timer into memory; False if it is there, is not ours, or there is no room."""
+        ...
+
+    def is_ready_for_more(self) -> bool:
+        """Say whether what was found before has been dealt with."""
+        ...
+
+
+class Sweep:
+    """What is overdue: of late, and since any time."""
+
+    def __init__(self, around: Surroundings, sync: ClockSync, taking: Taking) -> None:
+        self._around = around
+        self._sync = sync
+        self._taking = taking
+        self._shards: tuple[int, ...] = ()
+        self._through = 0
+        """All that fell due by then is looked for as past."""
+        self._recent_at = 0
+        self._has_more_recent = False
+        self._past_at = 0
+        self._has_more_past = False
+        self._unchecked: set[int] = set()
+        """Shards whose past we have not seen."""
+        self._checking: tuple[int, ...] = ()
+        self._check_after: int | None = None
+        self._last = -1
+        """The shard whose past was read last."""
+        self._width = 0
+        """How many shards' past is read at once; 0 for all."""
+
+    def own(self, shards: Collection[int]) -> None:
+        """Look at these shards, and at no others."""
+        self._shards = tuple(sorted(shards))
+        self._unchecked &= set(shards)
+        self._leave_group()
+
+    def begin(self, shards: Collection[int], through: int) -> None:
+        """Believe nothing about the past of shards; what falls due later the window reads."""
+        monotonic = self._around.clock.monotonic_us()
+        self._unchecked |= set(shards)
+        self._through = min(self._through, through) if self._through else through
+        self._recent_at = self._past_at = monotonic
+        self._leave_group()
+
+    def read(self, monotonic: int) -> None:
+        """Do what is due of both."""
+        if not self._shards:
+            return
+        is_ready = self._taking.is_ready_for_more()
+        if monotonic >= self._recent_at or (self._has_more_recent and is_ready):
+            self.read_recent(monotonic)
+        if monotonic >= self._past_at or (self._has_more_past and is_ready):
+            self.read_past(monotonic)
+
+    def next_at(self, monotonic: int) -> int:
+        """Return when to read again."""
+        has_more = self._has_more_recent or self._has_more_past
+        if has_more and self._taking.is_ready_for_more():
+            return monotonic
+        return min(self._recent_at, self._past_at)
+
+    def read_recent(self, monotonic: int) -> None:
+        """Read a page of what fell due since the last look."""
+        settings = self._around.settings
+        # Said before it is asked: what fails is not asked again at once.
+        self._recent_at = monotonic + settings.sweep_every_us
+        until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
+        loaded, found = self._take(self._shards, self._through, until)
+        self._has_more_recent = loaded.through < until and found > 0
+        self._through = max(self._through, min(loaded.through, until))
+
+    def read_past(self, monotonic: int) -> None:
+        """Read a page of what was due before that: of shards that are new, or of the next one."""
+        settings = self._around.settings
+        group = self._checking or self._next_group()
+        is_new = not self._unchecked.isdisjoint(group)
+        every_us = settings.sweep_all_every_us // max(len(self._shards), 1)
+        self._past_at = monotonic + (settings.sweep_every_us if is_new else every_us)
+        self._checking = group
+        try:
+            loaded, found = self._take(group, self._check_after, self._through)
+        except StoreUnavailable:
+            # Perhaps it was too much to walk over at once.
+            self._width = max(len(group) // 2, 1)
+            self._leave_group()
+            raise
+        is_cut = loaded.through < self._through
+        self._has_more_past = is_cut and found > 0
+        if is_cut:
+            self._check_after = loaded.through
+            return
+        self._end_group(monotonic, group)
+
+    def _end_group(self, monotonic: int, group: tuple[int, ...]) -> None:
+        self._unchecked.difference_update(group)
+        self._leave_group()
+        took_us = self._around.clock.monotonic_us() - monotonic
+        if self._unchecked:
+            self._has_more_past = True
+            if took_us < QUICK_US:
+                self._width *= 2
+        else:
+            self._width = 0
+            rest_us = self._around.settings.sweep_all_rest * took_us
+            self._past_at = max(self._past_at, monotonic + rest_us)
+        self._last = group[-1]
+
+    def _next_group(self) -> tuple[int, ...]:
+        new = sorted(self._unchecked)
+        if new:
+            return tuple(new[: self._width or len(new)])
+        return (next((one for one in self._shards if one > self._last), self._shards[0]),)
+
+    def _leave_group(self) -> None:
+        self._checking, self._check_after = (), None
+
+    def _take(
+        self, shards: tuple[int, ...], after: int | None, until: int
+    ) -> tuple[LoadedTimers, int]:
+        """Read a page; return it, and how many of it were not known."""
+        limit = self._around.settings.sweep_page
+        order = LoadTimers(shards=shards, after=after, until=until, limit=limit, is_whole=False)
+        loaded = self._taking.load(order)
+        found = sum(self._taking.offer(timer) for timer in loaded.timers)
+        self._around.statistics.swept += found
+        return loaded, found
