@@ -13,6 +13,8 @@ SECONDS ?= 60
 SEEDS ?= 1000
 FIRST ?= 0
 SEED ?=
+STORE ?= memory
+QUICK ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
@@ -39,19 +41,22 @@ check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
 corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' answers, read from $DULY_CORPORA
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/corpora
 
-bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md
-	@$(BIN)/python bench/timetables.py
-	@$(BIN)/python -m bench.engine
+bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md (QUICK=1: small sizes)
+	@$(BIN)/python -m bench.timetables
+	@$(BIN)/python -m bench.engine $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench.fleet $(if $(QUICK),--quick)
 
-chaos: .venv/ready-test   ## real processes under load, killed and stopped for SECONDS (60)
+chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)
+	@$(BIN)/python -m tests.system.postgres_campaign $(SECONDS) $(SEED)
+	@$(BIN)/python -m tests.failover.campaign $(SECONDS) $(SEED)
 
 fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
 	@mkdir -p .fuzz && $(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 \
 	    -max_len=400 -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz
 
-simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0)
-	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS)
+simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres)
+	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE)
 
 format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --quiet --fix-only
@@ -70,7 +75,7 @@ corpora-folder:
 	fi
 
 # What is ready for checking is ready for testing, and what is ready for that is ready for the tour.
-.venv/ready-check .venv/ready-fuzz .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
+.venv/ready-check .venv/ready-failover .venv/ready-fuzz .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
 	@echo "Installing Duly and what it needs for make $* into .venv …" >&2
 	@$(INSTALL) '.[$*]'
 	@touch .venv/ready-demo .venv/ready-test $@

@@ -238,6 +238,7 @@ class Dispatcher:
     def _back_off(self, error: StoreUnavailable) -> int:
         """Wait a little longer each time, but never long: a lease may hang on it."""
         monotonic = self._around.clock.monotonic_us()
+        self._loader.doubt()
         if self._lost_at is None:
             self._lost_at = monotonic
             self._around.statistics.store_losses += 1

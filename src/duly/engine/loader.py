@@ -37,6 +37,7 @@ class Loader:
         self._through: dict[int, int] = {}
         """Up to which instant each shard is loaded."""
         self._cursor: ArrivalsCursor | None = None
+        self._is_doubtful = False
         self._feed_at = 0
         self._sweep = Sweep(around, sync, self)
         self._busy_until = 0
@@ -68,12 +69,18 @@ class Loader:
 
     def reload(self, shards: Collection[int]) -> None:
         """Believe nothing about shards and read them anew: the near future first, then the rest."""
-        monotonic = self._around.clock.monotonic_us()
-        start = self._sync.floor_now(monotonic) - self._around.settings.live_grace_us
+        start = self._start_of_window()
         for shard in shards:
             self._through[shard] = start
         self._sweep.own(self._through)
         self._sweep.begin(shards, start)
+
+    def doubt(self) -> None:
+        """Begin the feed anew and load the window again: the store may be another server now.
+
+        One that took over may give its transactions numbers that our cursor has passed.
+        """
+        self._is_doubtful = True
 
     def wake(self) -> None:
         """Read the feed at the next tick: somebody has written something near."""
@@ -87,6 +94,8 @@ class Loader:
         """Do what is due of reading: a page of the window, the feed, a page of the sweep."""
         if not self._through:
             return
+        if self._is_doubtful:
+            self._begin_anew()
         monotonic = self._around.clock.monotonic_us()
         if monotonic >= self._feed_at:
             self._read_feed(monotonic)
@@ -115,6 +124,17 @@ class Loader:
     def see(self, now: int) -> None:
         """Remember what the store's clock showed."""
         self.seen_now = now
+
+    def _begin_anew(self) -> None:
+        self._cursor = self._around.store.start_of_arrivals()
+        start = self._start_of_window()
+        for shard, through in self._through.items():
+            self._through[shard] = min(start, through)
+        self._is_doubtful = False
+
+    def _start_of_window(self) -> int:
+        monotonic = self._around.clock.monotonic_us()
+        return self._sync.floor_now(monotonic) - self._around.settings.live_grace_us
 
     def _window_at(self, monotonic: int) -> int:
         if self._room() < self._around.settings.load_page // 2:

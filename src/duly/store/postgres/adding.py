@@ -36,6 +36,7 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
+from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.pending import close_all
 from duly.store.postgres.savepoints import OvertakenError, unless_overtaken
 from duly.store.postgres.session import one
@@ -206,6 +207,7 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
         adding = _PostgresAdding(work, command.actor, seen)
         added = adding.add_all(command)
         adding.flush()
+        confirm_runs(work, [one.id for one in added if not one.is_new])
         return added
 
     return unless_overtaken(work.session, "duly_adding", add)

@@ -205,6 +205,7 @@ class Connections:
                     self._give_back(connection, error)
                     raise
                 self._give_back(connection, None)
+                self._refuse_doubt(connection)
             finally:
                 self._room.release()
 
@@ -217,6 +218,7 @@ class Connections:
         conninfo_text = conninfo.make_conninfo(**self._parameters)
         connection = BoundedConnection.connect(conninfo_text, autocommit=True)
         connection.limit_s = limit_s
+        connection.add_notice_handler(connection.hear)
         try:
             arrays.register(connection)
             session = ConnectionSession(connection, is_ours=True)
@@ -267,12 +269,19 @@ class Connections:
     def _give_back(self, connection: BoundedConnection, error: BaseException | None) -> None:
         is_doubtful = isinstance(error, (psycopg.OperationalError, errors.ReadOnlySqlTransaction))
         is_idle = connection.info.transaction_status is TransactionStatus.IDLE
+        is_doubtful = is_doubtful or connection.is_in_doubt
         stock = self._idle[connection.is_for_dispatch]
         has_room = len(stock) < IDLE_MAX
         if is_idle and has_room and not is_doubtful and not self._is_closed:
             stock.append(connection)
         else:
             connection.close()
+
+    def _refuse_doubt(self, connection: BoundedConnection) -> None:
+        """Acknowledge nothing that no standby is known to have."""
+        if connection.is_in_doubt:
+            problem = "was told to wait no longer for a standby: what was done may yet be lost"
+            raise StoreUnavailable(self.name, problem, "look whether it is there, and order again")
 
     def _get_ready(self, connection: BoundedConnection) -> None:
         """At the first use, make the schema in an empty database, and refuse one of another age."""

@@ -13,6 +13,7 @@ from duly.store import records
 from duly.store.auditing import delayed_subject
 from duly.store.postgres import rows
 from duly.store.postgres.adding import add_plain, add_runs
+from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.pending import (
     DELAYED_BY_ID,
     DELAYED_BY_KEY,
@@ -72,6 +73,7 @@ def cancel_delayed(work: Work, command: CancelDelayed) -> RunRecord:
         assert closed is not None, "a cancelled run keeps its record"
         return closed
     if old.state is RunState.CANCELLED:
+        confirm_runs(work, [old.id])
         return old
     raise no_longer_pending(command, old)
 

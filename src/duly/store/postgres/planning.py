@@ -7,43 +7,25 @@ happens between what is read and what is written.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.identity import shard_of
-from duly.domain.literals import ScheduleStatus
 from duly.store import records
-from duly.store.auditing import changed_subject, created_subject
-from duly.store.gathering import ground_of
-from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+from duly.store.changing import Changing, Statements
 from duly.store.postgres import rows
+from duly.store.postgres.confirming import confirm_schedule
 from duly.store.postgres.savepoints import unless_overtaken
 from duly.store.postgres.session import first, uid
-from duly.store.postgres.settlements import Settlements, write_skips
-from duly.store.rulings import (
-    changed_record,
-    given_up,
-    is_outdated,
-    name_taken,
-    refuse_another,
-    unknown_schedule,
-)
+from duly.store.postgres.settlements import Settlements
+from duly.store.rulings import name_taken
 
 if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId
-    from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
-
-__all__ = [
-    "change_schedule",
-    "create_schedule",
-    "ground_of",
-    "read_definition",
-    "read_schedule",
-]
 
 BY_ID = f"{rows.SCHEDULE} WHERE s.id = $1::uuid"
 BY_NAME = f"{rows.SCHEDULE} WHERE s.tenant = $1 AND s.name = $2 AND s.status <> 'deleted'"
@@ -51,7 +33,7 @@ LOCK_STATE = "SELECT 1 FROM duly.schedule_state WHERE schedule_id = $1::uuid FOR
 INSERT_SCHEDULE = """
 INSERT INTO duly.schedules (id, tenant, name, owner, declared_by, status, created_at, updated_at,
     updated_by)
-VALUES ($1::uuid, $2, $3, $4, $5, 'active', $6::int8, $6::int8, $7)"""
+VALUES ($1::uuid, $2, $3, $4, $5, 'active', $6::int8, $7::int8, $8)"""
 INSERT_STATE = """
 INSERT INTO duly.schedule_state (schedule_id, version, definition_number, shard, next_for, next_due,
     load_at, fires, tenant, task, queue, priority)
@@ -64,15 +46,20 @@ SELECT definition FROM duly.schedule_definitions
 WHERE schedule_id = $1::uuid AND number = $2::int4"""
 UPDATE_SCHEDULE = """
 UPDATE duly.schedules
-SET name = $2, owner = $3, declared_by = $4, status = $5, reason = $6, resume_at = $7::int8,
-    resume_missed = $8, status_before = $9, updated_at = $10::int8, updated_by = $11
-WHERE id = $1::uuid"""
+SET name = $1, owner = $2, declared_by = $3, status = $4, reason = $5, resume_at = $6::int8,
+    resume_missed = $7, status_before = $8, updated_at = $9::int8, updated_by = $10
+WHERE id = $11::uuid"""
 UPDATE_STATE = """
 UPDATE duly.schedule_state
-SET version = $2::int4, definition_number = $3::int4, next_for = $4::int8, next_due = $5::int8,
-    load_at = $5::int8, held_for = $6::int8, last_for = $7::int8, last_run = $8::uuid,
-    last_fired_at = $9::int8, fires = $10::int8, task = $11, queue = $12, priority = $13::int4
-WHERE schedule_id = $1::uuid"""
+SET version = $1::int4, definition_number = $2::int4, next_for = $3::int8, next_due = $4::int8,
+    load_at = $4::int8, held_for = $5::int8, last_for = $6::int8, last_run = $7::uuid,
+    last_fired_at = $8::int8, fires = $9::int8, task = $10, queue = $11, priority = $12::int4
+WHERE schedule_id = $13::uuid"""
+NOTE_RUNS = """
+UPDATE duly.schedule_state
+SET last_for = $1::int8, last_run = $2::uuid, last_fired_at = $3::int8, fires = $4::int8
+WHERE schedule_id = $5::uuid"""
+DELETE_OWED = "DELETE FROM duly.owed WHERE schedule_id = $1::uuid AND first_for = $2::int8"
 DELETE_OWED_OF = f"""
 DELETE FROM duly.owed o WHERE schedule_id = $1::uuid RETURNING {rows.OWED_COLUMNS}"""  # noqa: S608
 
@@ -81,38 +68,20 @@ def create_schedule(work: Work, command: CreateSchedule) -> CreatedSchedule:
     """Create a schedule, or recognise the one that is there."""
 
     def create() -> CreatedSchedule:
-        known = _recognised(work, command)
-        if known is not None:
-            return CreatedSchedule(known, is_new=False)
-        record = _insert(work, command)
-        work.record(command.actor, "schedule.created", created_subject(record))
-        return CreatedSchedule(record, is_new=True)
+        work.look_at_the_clock()
+        created = PostgresChanging(work).create(command)
+        if not created.is_new:
+            confirm_schedule(work, created.record.id)
+        return created
 
     return unless_overtaken(work.session, "duly_create", create)
 
 
 def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Stale:
     """Apply a decided change, or say that it came too late."""
-    change = command.change
     work.session.rows(LOCK_STATE, (uid(command.id),))
-    old = read_schedule(work.session, command.id)
-    now = work.look_at_the_clock()
-    if old is None:
-        raise unknown_schedule(command.id)
-    if is_outdated(command, old, now):
-        return Stale(old, now)
-    changed = changed_record(old, command, now)
-    _refuse_taken_name(work, changed)
-    if change.definition is not None:
-        _insert_definition(work, changed, change.definition)
-    if change.drops_owed:
-        _give_up_owed(work, old)
-    changed = _settled(work, old, changed, command)
-    _write(work, old, changed)
-    if changed.pending is not None:
-        work.announce("schedule", changed.id, changed.pending.due_at, changed.shard)
-    work.record(command.actor, change.action, changed_subject(old, changed))
-    return changed
+    work.look_at_the_clock()
+    return PostgresChanging(work).change(command)
 
 
 def read_schedule(session: Session, schedule_id: ScheduleId) -> ScheduleRecord | None:
@@ -127,121 +96,54 @@ def read_definition(session: Session, schedule_id: ScheduleId, number: int) -> D
     return None if row is None else records.read_definition(row[0])
 
 
-def _recognised(work: Work, command: CreateSchedule) -> ScheduleRecord | None:
-    """Return the schedule that this request made before, or one that is the same."""
-    known = read_schedule(work.session, command.id)
-    if known is not None:
-        return known
-    row = first(work.session, BY_NAME, (command.tenant, command.name))
-    if row is None:
-        return None
-    known = records.schedule_record(row)
-    refuse_another(known, command)
-    return known
+class PostgresChanging(Changing):
+    """Makes, changes and drains schedules; whoever changes one holds its row."""
 
-
-def _insert(work: Work, command: CreateSchedule) -> ScheduleRecord:
-    session, now, made_by = work.session, work.look_at_the_clock(), command.actor.name
-    identity, call, pending = uid(command.id), command.definition.call, command.pending
-    shard = shard_of(command.id, work.shards)
-    names = (command.tenant, command.name, command.owner, command.declared_by)
-    session.run(INSERT_SCHEDULE, (identity, *names, now, made_by))
-    instants = (pending.scheduled_for, pending.due_at)
-    copied = (command.tenant, call.task, call.queue, call.priority)
-    session.run(INSERT_STATE, (identity, shard, *instants, *copied))
-    text = records.definition_text(command.definition)
-    session.run(INSERT_DEFINITION, (identity, 1, text, now, made_by))
-    work.count_on(ScheduleStatus.ACTIVE, 1)
-    work.announce("schedule", command.id, pending.due_at, shard)
-    record = read_schedule(session, command.id)
-    assert record is not None, "it was written a moment ago"
-    return record
-
-
-def _refuse_taken_name(work: Work, changed: ScheduleRecord) -> None:
-    if changed.status is ScheduleStatus.DELETED:
-        return
-    row = first(work.session, BY_NAME, (changed.tenant, changed.name))
-    if row is not None and row[0] != changed.id:
-        raise name_taken(changed.name)
-
-
-def _insert_definition(work: Work, changed: ScheduleRecord, definition: Definition) -> None:
-    text = records.definition_text(definition)
-    row = (uid(changed.id), changed.definition_number, text, work.now, changed.updated_by)
-    work.session.run(INSERT_DEFINITION, row)
-
-
-def _settled(
-    work: Work, old: ScheduleRecord, changed: ScheduleRecord, command: ChangeSchedule
-) -> ScheduleRecord:
-    """Write what the change settles, which is always under the old definition."""
-    ground = ground_of(old)
-    settlements = Settlements(work)
-    settlements.add(ground, command.change.settlement)
-    settlements.write()
-    return replace(
-        changed,
-        last_for=ground.last_for,
-        last_run=ground.last_run,
-        last_fired_at=ground.last_fired_at,
-        fires=ground.fires,
+    statements = Statements(
+        insert_schedule=INSERT_SCHEDULE,
+        insert_state=INSERT_STATE,
+        insert_definition=INSERT_DEFINITION,
+        update_schedule=UPDATE_SCHEDULE,
+        update_state=UPDATE_STATE,
+        note_runs=NOTE_RUNS,
+        delete_owed=DELETE_OWED,
     )
 
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self._settling = work
+        self._session = work.session
 
-def _write(work: Work, old: ScheduleRecord, changed: ScheduleRecord) -> None:
-    try:
-        work.session.run(UPDATE_SCHEDULE, (uid(changed.id), *_described(changed)))
-    except errors.UniqueViolation as error:
-        # Somebody has taken the name since we looked.
-        raise name_taken(changed.name) from error
-    work.session.run(UPDATE_STATE, (uid(changed.id), *_stated(changed)))
-    if old.status is not changed.status:
-        work.count_on(old.status, -1)
-        work.count_on(changed.status, 1)
+    def run(self, statement: str, row: records.Row) -> None:
+        """Run one of the statements; ids go in as text."""
+        values = [uid(value) if isinstance(value, bytes) else value for value in row]
+        self._session.run(statement, values)
 
+    def read(self, schedule_id: ScheduleId) -> ScheduleRecord | None:
+        """Return a schedule, deleted or not."""
+        return read_schedule(self._session, schedule_id)
 
-def _described(changed: ScheduleRecord) -> tuple[object, ...]:
-    return (
-        changed.name,
-        changed.owner,
-        changed.declared_by,
-        changed.status,
-        changed.reason,
-        changed.resume_at,
-        changed.resume_missed,
-        changed.status_before,
-        changed.updated_at,
-        changed.updated_by,
-    )
+    def named(self, tenant: str, name: str) -> ScheduleRecord | None:
+        """Return the schedule that has a name, if one has it that is not deleted."""
+        row = first(self._session, BY_NAME, (tenant, name))
+        return None if row is None else records.schedule_record(row)
 
+    def definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        return read_definition(self._session, schedule_id, number)
 
-def _stated(changed: ScheduleRecord) -> tuple[object, ...]:
-    pending, call = changed.pending, changed.definition.call
-    return (
-        changed.version,
-        changed.definition_number,
-        None if pending is None else pending.scheduled_for,
-        None if pending is None else pending.due_at,
-        changed.held_for,
-        changed.last_for,
-        uid(changed.last_run),
-        changed.last_fired_at,
-        changed.fires,
-        call.task,
-        call.queue,
-        call.priority,
-    )
+    def take_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Delete what a schedule owes, and return it."""
+        found = self._session.rows(DELETE_OWED_OF, (uid(schedule_id),))
+        return [records.owed_record(row).owed for row in found]
 
+    def settlements(self) -> Settlements:
+        """Return what gathers and writes settlements in this transaction."""
+        return Settlements(self._settling)
 
-def _give_up_owed(work: Work, record: ScheduleRecord) -> None:
-    """Turn what is owed into skips, so that no occurrence is without a verdict."""
-    skips: list[records.Row] = []
-    for row in work.session.rows(DELETE_OWED_OF, (uid(record.id),)):
-        owed = records.owed_record(row).owed
-        definition = read_definition(work.session, record.id, owed.definition_number)
-        assert definition is not None, "a definition stays as long as something refers to it"
-        skip = given_up(record.id, owed, definition)
-        ends = (record.id, skip.first_for, skip.last_for)
-        skips.append((*ends, skip.count, skip.reason, None, work.now))
-    write_skips(work, skips)
+    def update_schedule(self, changed: ScheduleRecord) -> None:
+        """Write what a schedule is called; somebody may have taken the name since we looked."""
+        try:
+            super().update_schedule(changed)
+        except errors.UniqueViolation as error:
+            raise name_taken(changed.name) from error

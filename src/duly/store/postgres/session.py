@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from psycopg.abc import RV, PQGen
+    from psycopg.errors import Diagnostic
 
     from duly.store.records import Row
 
@@ -43,8 +44,19 @@ class BoundedConnection(Connection[Any]):
     is_pooled: bool = False
     """Whether somebody between us and the server hands out its connections anew."""
     is_for_dispatch: bool = False
+    is_in_doubt: bool = False
+    """Whether a commit was answered that no standby is known to have."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
+
+    def hear(self, notice: Diagnostic) -> None:
+        """Notice when somebody has told the server to wait no longer for a standby.
+
+        It answers a commit with success then, and says so in a warning: known by the name of its
+        function, because the words depend on the server's language.
+        """
+        if notice.source_function == "SyncRepWaitForLSN":
+            self.is_in_doubt = True
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
         """Wait for an answer, at most as long as the limit says.

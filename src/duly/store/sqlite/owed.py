@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,17 +9,13 @@ from typing import TYPE_CHECKING
 from duly.domain.literals import Lane
 from duly.store import records
 from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
-from duly.store.gathering import ground_of
-from duly.store.rulings import DRAINABLE
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
-from duly.store.sqlite.planning import read_definition, read_schedule
-from duly.store.sqlite.settlements import INSERT_OWED, Settlements
+from duly.store.sqlite.planning import SqliteChanging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.gathering import Ground
     from duly.store.sqlite.work import Look, Work
 
 LOAD_OWED = """
@@ -30,10 +25,6 @@ WHERE o.shard = ? AND (o.created_at, o.schedule_id, o.first_for) > (?, ?, ?)
     AND s.status IN ('active', 'ended')
 ORDER BY o.created_at, o.schedule_id, o.first_for"""
 READ_OWED = f"{rows.OWED} WHERE schedule_id = ? AND first_for = ?"
-DELETE_OWED = "DELETE FROM duly_owed WHERE schedule_id = ? AND first_for = ?"
-NOTE_RUNS = """
-UPDATE duly_schedule_state SET last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
-WHERE schedule_id = ?"""
 
 BEFORE_ALL = (-(1 << 63), b"", 0)
 
@@ -55,39 +46,6 @@ def drain_owed(work: Work, command: DrainOwed) -> FireResult:
     held, _ = held_shards(work, command.fence, Lane.CATCH_UP)
     if command.shard not in held:
         return FireResult.FENCED
-    owed, settlement = command.owed, command.settlement
-    key = (owed.schedule_id, owed.first_for)
+    key = (command.owed.schedule_id, command.owed.first_for)
     row = work.connection.execute(READ_OWED, key).fetchone()
-    record = None if row is None else records.owed_record(row)
-    if record is None or record.owed != owed or record.shard != command.shard:
-        return FireResult.GONE
-    schedule = read_schedule(work.connection, owed.schedule_id)
-    if schedule is None or schedule.status not in DRAINABLE:
-        return FireResult.GONE
-    if any(run.not_before > work.now for run in settlement.runs):
-        return FireResult.EARLY
-    ground = ground_of(schedule)
-    definition = read_definition(work.connection, owed.schedule_id, owed.definition_number)
-    assert definition is not None, "a definition stays as long as something refers to it"
-    ground.under(owed.definition_number, definition.call)
-    work.connection.execute(DELETE_OWED, key)
-    settlements = Settlements(work)
-    settlements.add(ground, replace(settlement, owed=None))
-    if settlements.write():
-        work.connection.execute(NOTE_RUNS, _noted(ground))
-    rest = settlement.owed
-    if rest is not None:
-        ends = (rest.schedule_id, rest.first_for, rest.last_for)
-        left = (*ends, rest.definition_number, record.shard, record.created_at)
-        work.connection.execute(INSERT_OWED, left)
-    return FireResult.FIRED
-
-
-def _noted(ground: Ground) -> tuple[object, ...]:
-    return (
-        ground.last_for,
-        ground.last_run,
-        ground.last_fired_at,
-        ground.fires,
-        ground.schedule_id,
-    )
+    return SqliteChanging(work).drain(command, None if row is None else records.owed_record(row))
