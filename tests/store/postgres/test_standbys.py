@@ -63,7 +63,7 @@ class Asked(threading.Thread):
 
 
 def _waiting(operator):
-    found = []
+    found: list[tuple[int]] = []
 
     def is_waiting():
         found[:] = operator.execute(WAITING).fetchall()

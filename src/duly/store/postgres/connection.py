@@ -52,9 +52,11 @@ DRIVER_DEFAULTS = {
 WHO_ANSWERS = "SELECT pg_backend_pid(), current_setting('server_version_num')::int4"
 SERVER_OLDEST = 150_000
 # Estimates of what a batch holds are rough: what they cost is not worth compiling for.
-SET_UP = (
-    "SET jit = off; SET statement_timeout = '{}ms'; SET client_connection_check_interval = '1s'"
-)
+# And what is acknowledged is on a disk, whatever was chosen for others' work in this database (D1).
+SET_UP = """SET jit = off;
+SET statement_timeout = '{}ms'; SET client_connection_check_interval = '1s';
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off'"""
 # A dispatcher's statements all go by an index, in its order: a plan by any other way was made while
 # a table was nearly empty, and an index that is read in order remembers which of its entries are
 # dead.

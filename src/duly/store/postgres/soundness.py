@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 from duly.store.invariants import INVARIANTS, SHOWN_MAX, Invariant, migration_findings
 from duly.store.migrating import compare
 from duly.store.postgres.schema import read_applied
+from duly.store.postgres.session import one
+from duly.store.schema import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.store.postgres.work import Look
-    from duly.store.schema import Finding, Migration
+    from duly.store.schema import Migration
 
+READ_DURABILITY = "SELECT current_setting('synchronous_commit')"
 OURS = (
     *INVARIANTS,
     Invariant(
@@ -22,6 +25,17 @@ OURS = (
         """SELECT schedule_id FROM duly_schedule_state
         WHERE (load_at IS NULL) <> (next_due IS NULL)
             OR NOT next_due - load_at BETWEEN 0 AND 10000000""",
+    ),
+    Invariant(
+        "lease",
+        "member {} holds other leases than it is said to own",
+        # Packed as `leases.packed` does it.
+        """SELECT m.id FROM duly_members m WHERE m.ended_at IS NULL AND
+            (SELECT coalesce(array_agg(o.packed ORDER BY o.packed), '{}') FROM (
+                SELECT l.epoch << 20 | (l.shard << 4)::int8 | CASE l.lane
+                    WHEN 'live' THEN 0 WHEN 'catch-up' THEN 1 ELSE 2 END AS packed
+                FROM duly_leases l WHERE l.owner = m.id) o)
+            <> (SELECT coalesce(array_agg(h ORDER BY h), '{}') FROM unnest(m.held) h)""",
     ),
     Invariant(
         "place",
@@ -43,10 +57,21 @@ OURS = (
 def check(look: Look, known: Sequence[Migration], name: str) -> list[Finding]:
     """Return everything that is not as it must be."""
     has = read_applied(look.session)
-    found = list(migration_findings(known, has, name))
+    found = [*migration_findings(known, has, name), *_durability(look)]
     if has.rows and compare(known, has, name).is_usable:
         found += _invariants(look)
     return found
+
+
+def _durability(look: Look) -> Iterator[Finding]:
+    """Find a server that answers before its log is on disk, and that we could not tell otherwise.
+
+    On a connection of our own we have; a pooler's is not ours to change.
+    """
+    if one(look.session, READ_DURABILITY)[0] == "off":
+        detail = "synchronous_commit is off: what was acknowledged may be lost when the server dies"
+        remedy = "turn it on for this role or database, or name the server and not the pooler"
+        yield Finding("durability", detail, remedy)
 
 
 def _invariants(look: Look) -> Iterator[Finding]:
