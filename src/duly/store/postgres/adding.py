@@ -88,8 +88,6 @@ asked AS MATERIALIZED (
     CROSS JOIN clock c),
 verdict AS MATERIALIZED (
     SELECT NOT EXISTS (SELECT 1 FROM asked WHERE due_at <= now)
-        AND NOT EXISTS (SELECT 1 FROM duly.delayed WHERE id = ANY($1::uuid[]))
-        AND NOT EXISTS (SELECT 1 FROM duly.runs WHERE id = ANY($1::uuid[]))
         AND NOT EXISTS (
             SELECT 1 FROM asked a CROSS JOIN LATERAL (
                 SELECT 1 FROM duly.delayed d

@@ -11,7 +11,8 @@ from duly.store import records
 from duly.store.filters import Where, audit_where, runs_where, schedules_where
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
-from duly.store.postgres.planning import BY_NAME, read_schedule
+from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
+from duly.store.postgres.planning import BY_NAME, read_definition, read_schedule
 from duly.store.postgres.session import first, one, pairs, uid
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 from duly.store.rulings import unrecorded
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import AuditEntry
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
-    from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.filters import Value
     from duly.store.postgres.work import Look
 
@@ -87,71 +88,126 @@ LIST_MEMBERS = f"{rows.MEMBER} WHERE {rows.IS_ALIVE} ORDER BY id"
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
 
 
-def find_schedule(look: Look, tenant: str, name: str) -> Seen | None:
-    """Return the schedule of a name; of deleted ones the last, if no other has it."""
-    named = (tenant, name)
-    row = first(look.session, BY_NAME, named) or first(look.session, LAST_DELETED_BY_NAME, named)
-    return None if row is None else Seen(records.schedule_record(row), look.now)
+class PostgresReading:
+    """What anybody may look at, all of it in one snapshot."""
 
+    def __init__(self, look: Look) -> None:
+        self._look = look
 
-def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
-    """Return schedules in order of tenant, name and id."""
-    where = schedules_where(_PostgresWhere(), command)
-    sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
-    return [records.schedule_record(row) for row in look.session.rows(sql, where.bound())]
+    def now(self) -> int:
+        """Return the store's clock."""
+        return self._look.now
 
+    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+        """Return a schedule, deleted or not."""
+        record = read_schedule(self._look.session, schedule_id)
+        return None if record is None else Seen(record, self._look.now)
 
-def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
-    """Return runs, newest first by id."""
-    where = runs_where(_PostgresWhere(), command)
-    sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
-    return [records.run_record(row) for row in look.session.rows(sql, where.bound())]
+    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        return read_definition(self._look.session, schedule_id, number)
 
+    def get_run(self, run_id: RunId) -> RunRecord | None:
+        """Return a run."""
+        return read_run(self._look.session, run_id)
 
-def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
-    """Return audit entries, newest first."""
-    where = audit_where(_PostgresWhere(), command)
-    sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
-    return [records.audit_entry(row) for row in look.session.rows(sql, where.bound())]
+    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+        """Return a pending delayed run by its id."""
+        return read_delayed(self._look.session, run_id)
 
+    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
+        """Return the pending delayed run of a key."""
+        return find_delayed(self._look.session, tenant, key)
 
-def list_delayed(look: Look, tenant: str, limit: int) -> list[DelayedRecord]:
-    """Return pending delayed runs in order of due."""
-    return [records.delayed_record(row) for row in look.session.rows(LIST_DELAYED, (tenant, limit))]
+    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+        """Return the schedule of a name; of deleted ones the last, if no other has it."""
+        named = (tenant, name)
+        row = first(self._look.session, BY_NAME, named) or first(
+            self._look.session, LAST_DELETED_BY_NAME, named
+        )
+        return None if row is None else Seen(records.schedule_record(row), self._look.now)
 
+    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
+        """Return schedules in order of tenant, name and id."""
+        where = schedules_where(_PostgresWhere(), command)
+        sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
+        return [records.schedule_record(row) for row in self._look.session.rows(sql, where.bound())]
 
-def list_skips(look: Look, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
-    """Return what was skipped, newest first."""
-    found = look.session.rows(LIST_SKIPS, (uid(schedule_id), limit))
-    return [records.skip_record(row) for row in found]
+    def list_runs(self, command: RunFilter) -> list[RunRecord]:
+        """Return runs, newest first by id."""
+        where = runs_where(_PostgresWhere(), command)
+        sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
+        return [records.run_record(row) for row in self._look.session.rows(sql, where.bound())]
 
+    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
+        """Return audit entries, newest first."""
+        where = audit_where(_PostgresWhere(), command)
+        sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
+        return [records.audit_entry(row) for row in self._look.session.rows(sql, where.bound())]
 
-def list_owed(look: Look, schedule_id: ScheduleId) -> list[Owed]:
-    """Return the ranges a schedule still owes, oldest first."""
-    found = look.session.rows(LIST_OWED, (uid(schedule_id),))
-    return [records.owed_record(row).owed for row in found]
+    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due."""
+        return [
+            records.delayed_record(row)
+            for row in self._look.session.rows(LIST_DELAYED, (tenant, limit))
+        ]
 
+    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+        """Return what was skipped, newest first."""
+        found = self._look.session.rows(LIST_SKIPS, (uid(schedule_id), limit))
+        return [records.skip_record(row) for row in found]
 
-def list_tasks(look: Look) -> list[str]:
-    """Return the names of tasks that programs have registered, sorted."""
-    return [name for (name,) in look.session.rows(LIST_TASKS)]
+    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first."""
+        found = self._look.session.rows(LIST_OWED, (uid(schedule_id),))
+        return [records.owed_record(row).owed for row in found]
+
+    def list_tasks(self) -> list[str]:
+        """Return the names of tasks that programs have registered, sorted."""
+        return [name for (name,) in self._look.session.rows(LIST_TASKS)]
+
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+        """Say what is known about each occurrence."""
+        record = read_schedule(self._look.session, schedule_id)
+        ids = [occurrence_run_id(schedule_id, instant) for instant in instants]
+        found = self._look.session.rows(JUDGE, (uid(schedule_id), Int8s(instants), Uuids(ids)))
+        return [
+            _recorded(instant, run_id, row) or unrecorded(record, instant)
+            for instant, run_id, row in zip(instants, ids, found, strict=True)
+        ]
+
+    def status(self) -> StoreStatus:
+        """Return the state of the store."""
+        session, now = self._look.session, self._look.now
+        shards, tzdata, incarnation = one(session, READ_STORE)
+        tallies = pairs(session, READ_TALLIES)
+        queues = pairs(session, COUNT_QUEUES)
+        every_shard = Int4s(range(shards))
+        overdue, oldest = one(session, OVERDUE, (every_shard, now))
+        members = session.rows(LIST_MEMBERS, (now,))
+        return StoreStatus(
+            now=now,
+            schedules={name: tallies[name] for name in ScheduleStatus if tallies[name]},
+            delayed=tallies["delayed"],
+            queued=sum(queues.values()),
+            owed=one(session, COUNT_OWED)[0],
+            overdue=overdue,
+            oldest_due_at=oldest,
+            next_due_at=_next_due(self._look, every_shard),
+            early_fires=one(session, COUNT_EARLY)[0],
+            members=tuple(records.member(row, is_alive=True) for row in members),
+            leases=tuple(map(records.lease_record, session.rows(LIST_LEASES))),
+            shards=shards,
+            tzdata=tzdata,
+            incarnation=incarnation,
+            queues=queues,
+        )
 
 
 def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
     """Read paused schedules whose time to resume has come."""
     found = look.session.rows(DUE_RESUMES, (look.now, limit))
     return [ScheduleId(schedule_id) for (schedule_id,) in found]
-
-
-def judge(look: Look, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
-    """Say what is known about each occurrence."""
-    record = read_schedule(look.session, schedule_id)
-    ids = [occurrence_run_id(schedule_id, instant) for instant in instants]
-    found = look.session.rows(JUDGE, (uid(schedule_id), Int8s(instants), Uuids(ids)))
-    return [
-        _recorded(instant, run_id, row) or unrecorded(record, instant)
-        for instant, run_id, row in zip(instants, ids, found, strict=True)
-    ]
 
 
 def _recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdict | None:
@@ -163,34 +219,6 @@ def _recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdic
     if owed_to is not None and instant <= owed_to:
         return OccurrenceVerdict(instant, VerdictKind.OWED)
     return None
-
-
-def status(look: Look) -> StoreStatus:
-    """Return the state of the store."""
-    session, now = look.session, look.now
-    shards, tzdata, incarnation = one(session, READ_STORE)
-    tallies = pairs(session, READ_TALLIES)
-    queues = pairs(session, COUNT_QUEUES)
-    every_shard = Int4s(range(shards))
-    overdue, oldest = one(session, OVERDUE, (every_shard, now))
-    members = session.rows(LIST_MEMBERS, (now,))
-    return StoreStatus(
-        now=now,
-        schedules={name: tallies[name] for name in ScheduleStatus if tallies[name]},
-        delayed=tallies["delayed"],
-        queued=sum(queues.values()),
-        owed=one(session, COUNT_OWED)[0],
-        overdue=overdue,
-        oldest_due_at=oldest,
-        next_due_at=_next_due(look, every_shard),
-        early_fires=one(session, COUNT_EARLY)[0],
-        members=tuple(records.member(row, is_alive=True) for row in members),
-        leases=tuple(map(records.lease_record, session.rows(LIST_LEASES))),
-        shards=shards,
-        tzdata=tzdata,
-        incarnation=incarnation,
-        queues=queues,
-    )
 
 
 def _next_due(look: Look, every_shard: Int4s) -> int | None:

@@ -32,17 +32,16 @@ from duly.store.postgres.joining import joined
 from duly.store.postgres.schema import READ_NOW
 from duly.store.postgres.session import one
 from duly.store.postgres.transaction import PostgresTransaction, lent
-from duly.store.reading import Seen
+from duly.store.snapshots import ReadsBySnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from duly.clock import Clock
-    from duly.domain.audit import AuditEntry
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.identity import ScheduleId
+    from duly.domain.runs import DelayedRecord, RunRecord
+    from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store import dispatch as port
     from duly.store.planning import (
         AddedRun,
@@ -57,14 +56,14 @@ if TYPE_CHECKING:
     )
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
-    from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
+    from duly.store.reading import ReadingStore
     from duly.store.schema import Finding, Migration, SchemaStatus
 
 SHARDS_DEFAULT = 32
 INSERT_TASKS = "INSERT INTO duly.tasks (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
 
 
-class PostgresStore:
+class PostgresStore(ReadsBySnapshot):
     """Promises in one database; for several threads, processes and hosts.
 
     Nothing is opened before the first operation; a database without our schema gets it then.
@@ -247,86 +246,15 @@ class PostgresStore:
 
     # Reading
 
+    @contextmanager
+    def _snapshot(self) -> Iterator[ReadingStore]:
+        with self._connections.read() as look:
+            yield reading.PostgresReading(look)
+
     def now(self) -> int:
         """Return the store's clock."""
         with self._connections.statement() as session:
             return int(one(session, READ_NOW)[0])
-
-    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
-        """Return a schedule, deleted or not."""
-        with self._connections.read() as look:
-            record = planning.read_schedule(look.session, schedule_id)
-            return None if record is None else Seen(record, look.now)
-
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
-        """Return the schedule of a name."""
-        with self._connections.read() as look:
-            return reading.find_schedule(look, tenant, name)
-
-    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
-        """Return schedules in order of name."""
-        with self._connections.read() as look:
-            return reading.list_schedules(look, command)
-
-    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
-        """Return one version of a schedule's template."""
-        with self._connections.read() as look:
-            return planning.read_definition(look.session, schedule_id, number)
-
-    def get_run(self, run_id: RunId) -> RunRecord | None:
-        """Return a run."""
-        with self._connections.read() as look:
-            return delayed.read_run(look.session, run_id)
-
-    def list_runs(self, command: RunFilter) -> list[RunRecord]:
-        """Return runs, newest first."""
-        with self._connections.read() as look:
-            return reading.list_runs(look, command)
-
-    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
-        """Return a pending delayed run by its id."""
-        with self._connections.read() as look:
-            return delayed.read_delayed(look.session, run_id)
-
-    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
-        """Return the pending delayed run of a key."""
-        with self._connections.read() as look:
-            return delayed.find_delayed(look.session, tenant, key)
-
-    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
-        """Return pending delayed runs in order of due."""
-        with self._connections.read() as look:
-            return reading.list_delayed(look, tenant, limit)
-
-    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
-        """Return what was skipped, newest first."""
-        with self._connections.read() as look:
-            return reading.list_skips(look, schedule_id, limit)
-
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
-        """Return the ranges a schedule still owes, oldest first."""
-        with self._connections.read() as look:
-            return reading.list_owed(look, schedule_id)
-
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
-        """Say what is known about each expected occurrence."""
-        with self._connections.read() as look:
-            return reading.judge(look, schedule_id, instants)
-
-    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
-        """Return audit entries, newest first."""
-        with self._connections.read() as look:
-            return reading.list_audit(look, command)
-
-    def list_tasks(self) -> list[str]:
-        """Return the names of registered tasks, sorted."""
-        with self._connections.read() as look:
-            return reading.list_tasks(look)
-
-    def status(self) -> StoreStatus:
-        """Return the state of the store."""
-        with self._connections.read() as look:
-            return reading.status(look)
 
     # Schema
 

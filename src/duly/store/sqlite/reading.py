@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import ScheduleId, occurrence_run_id
+from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
@@ -13,7 +13,8 @@ from duly.store.filters import Where, audit_where, runs_where, schedules_where
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 from duly.store.rulings import unrecorded
 from duly.store.sqlite import rows
-from duly.store.sqlite.planning import BY_NAME, read_schedule
+from duly.store.sqlite.delayed import find_delayed, read_delayed, read_run
+from duly.store.sqlite.planning import BY_NAME, read_definition, read_schedule
 from duly.store.sqlite.shard_lists import shard_list
 from duly.store.sqlite.work import counted
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import AuditEntry
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
-    from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.filters import Value
     from duly.store.sqlite.work import Look
 
@@ -63,70 +64,128 @@ WHERE {rows.IS_ALIVE} ORDER BY id"""
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
 
 
-def find_schedule(look: Look, tenant: str, name: str) -> Seen | None:
-    """Return the schedule of a name; of deleted ones the last, if no other has it."""
-    row = look.connection.execute(BY_NAME, (tenant, name)).fetchone()
-    if row is None:
-        row = look.connection.execute(LAST_DELETED_BY_NAME, (tenant, name)).fetchone()
-    return None if row is None else Seen(records.schedule_record(row), look.now)
+class SqliteReading:
+    """What anybody may look at, all of it in one snapshot."""
 
+    def __init__(self, look: Look) -> None:
+        self._look = look
 
-def list_schedules(look: Look, command: ScheduleFilter) -> list[ScheduleRecord]:
-    """Return schedules in order of tenant, name and id."""
-    where = schedules_where(_SqliteWhere(), command)
-    sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
-    return [records.schedule_record(row) for row in look.connection.execute(sql, where.bound())]
+    def now(self) -> int:
+        """Return the store's clock."""
+        return self._look.now
 
+    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+        """Return a schedule, deleted or not."""
+        record = read_schedule(self._look.connection, schedule_id)
+        return None if record is None else Seen(record, self._look.now)
 
-def list_runs(look: Look, command: RunFilter) -> list[RunRecord]:
-    """Return runs, newest first by id."""
-    where = runs_where(_SqliteWhere(), command)
-    sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
-    return [records.run_record(row) for row in look.connection.execute(sql, where.bound())]
+    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        return read_definition(self._look.connection, schedule_id, number)
 
+    def get_run(self, run_id: RunId) -> RunRecord | None:
+        """Return a run."""
+        return read_run(self._look.connection, run_id)
 
-def list_audit(look: Look, command: AuditFilter) -> list[AuditEntry]:
-    """Return audit entries, newest first."""
-    where = audit_where(_SqliteWhere(), command)
-    sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
-    return [records.audit_entry(row) for row in look.connection.execute(sql, where.bound())]
+    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+        """Return a pending delayed run by its id."""
+        return read_delayed(self._look.connection, run_id)
 
+    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
+        """Return the pending delayed run of a key."""
+        return find_delayed(self._look.connection, tenant, key)
 
-def list_delayed(look: Look, tenant: str, limit: int) -> list[DelayedRecord]:
-    """Return pending delayed runs in order of due."""
-    found = look.connection.execute(LIST_DELAYED, (tenant, limit))
-    return [records.delayed_record(row) for row in found]
+    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+        """Return the schedule of a name; of deleted ones the last, if no other has it."""
+        row = self._look.connection.execute(BY_NAME, (tenant, name)).fetchone()
+        if row is None:
+            row = self._look.connection.execute(LAST_DELETED_BY_NAME, (tenant, name)).fetchone()
+        return None if row is None else Seen(records.schedule_record(row), self._look.now)
 
+    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
+        """Return schedules in order of tenant, name and id."""
+        where = schedules_where(_SqliteWhere(), command)
+        sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
+        return [
+            records.schedule_record(row)
+            for row in self._look.connection.execute(sql, where.bound())
+        ]
 
-def list_skips(look: Look, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
-    """Return what was skipped, newest first."""
-    found = look.connection.execute(LIST_SKIPS, (schedule_id, limit))
-    return [records.skip_record(row) for row in found]
+    def list_runs(self, command: RunFilter) -> list[RunRecord]:
+        """Return runs, newest first by id."""
+        where = runs_where(_SqliteWhere(), command)
+        sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
+        return [
+            records.run_record(row) for row in self._look.connection.execute(sql, where.bound())
+        ]
 
+    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
+        """Return audit entries, newest first."""
+        where = audit_where(_SqliteWhere(), command)
+        sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
+        return [
+            records.audit_entry(row) for row in self._look.connection.execute(sql, where.bound())
+        ]
 
-def list_owed(look: Look, schedule_id: ScheduleId) -> list[Owed]:
-    """Return the ranges a schedule still owes, oldest first."""
-    found = look.connection.execute(LIST_OWED, (schedule_id,))
-    return [records.owed_record(row).owed for row in found]
+    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due."""
+        found = self._look.connection.execute(LIST_DELAYED, (tenant, limit))
+        return [records.delayed_record(row) for row in found]
 
+    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+        """Return what was skipped, newest first."""
+        found = self._look.connection.execute(LIST_SKIPS, (schedule_id, limit))
+        return [records.skip_record(row) for row in found]
 
-def list_tasks(look: Look) -> list[str]:
-    """Return the names of tasks that programs have registered, sorted."""
-    return [name for (name,) in look.connection.execute(LIST_TASKS)]
+    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first."""
+        found = self._look.connection.execute(LIST_OWED, (schedule_id,))
+        return [records.owed_record(row).owed for row in found]
+
+    def list_tasks(self) -> list[str]:
+        """Return the names of tasks that programs have registered, sorted."""
+        return [name for (name,) in self._look.connection.execute(LIST_TASKS)]
+
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+        """Say what is known about each occurrence."""
+        record = read_schedule(self._look.connection, schedule_id)
+        return [
+            _recorded(self._look, schedule_id, instant) or unrecorded(record, instant)
+            for instant in instants
+        ]
+
+    def status(self) -> StoreStatus:
+        """Return the state of the store."""
+        connection, now = self._look.connection, self._look.now
+        shards, tzdata, incarnation, judge_after = rows.one(connection, READ_STORE)
+        tallies = rows.pairs(connection, READ_TALLIES)
+        overdue, oldest = rows.one(connection, OVERDUE, (shard_list(range(shards)), now))
+        queues = rows.pairs(connection, COUNT_QUEUES)
+        counts = {one: tallies[one] for one in ScheduleStatus if tallies[one]}
+        members = connection.execute(LIST_MEMBERS, (now, counted(judge_after, now)))
+        return StoreStatus(
+            now=now,
+            schedules=counts,
+            delayed=tallies["delayed"],
+            queued=sum(queues.values()),
+            owed=rows.one(connection, COUNT_OWED)[0],
+            overdue=overdue,
+            oldest_due_at=oldest,
+            next_due_at=_next_due(self._look, shards),
+            early_fires=rows.one(connection, COUNT_EARLY)[0],
+            members=tuple(records.member(row, is_alive=True) for row in members),
+            leases=tuple(map(records.lease_record, connection.execute(LIST_LEASES))),
+            shards=shards,
+            tzdata=tzdata,
+            incarnation=incarnation,
+            queues=queues,
+        )
 
 
 def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
     """Read paused schedules whose time to resume has come."""
     found = look.connection.execute(DUE_RESUMES, (look.now, limit))
     return [ScheduleId(schedule_id) for (schedule_id,) in found]
-
-
-def judge(look: Look, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
-    """Say what is known about each occurrence."""
-    record = read_schedule(look.connection, schedule_id)
-    return [
-        _recorded(look, schedule_id, instant) or unrecorded(record, instant) for instant in instants
-    ]
 
 
 def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceVerdict | None:
@@ -141,34 +200,6 @@ def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceVe
     if owed is not None and instant <= owed[0]:
         return OccurrenceVerdict(instant, VerdictKind.OWED)
     return None
-
-
-def status(look: Look) -> StoreStatus:
-    """Return the state of the store."""
-    connection, now = look.connection, look.now
-    shards, tzdata, incarnation, judge_after = rows.one(connection, READ_STORE)
-    tallies = rows.pairs(connection, READ_TALLIES)
-    overdue, oldest = rows.one(connection, OVERDUE, (shard_list(range(shards)), now))
-    queues = rows.pairs(connection, COUNT_QUEUES)
-    counts = {one: tallies[one] for one in ScheduleStatus if tallies[one]}
-    members = connection.execute(LIST_MEMBERS, (now, counted(judge_after, now)))
-    return StoreStatus(
-        now=now,
-        schedules=counts,
-        delayed=tallies["delayed"],
-        queued=sum(queues.values()),
-        owed=rows.one(connection, COUNT_OWED)[0],
-        overdue=overdue,
-        oldest_due_at=oldest,
-        next_due_at=_next_due(look, shards),
-        early_fires=rows.one(connection, COUNT_EARLY)[0],
-        members=tuple(records.member(row, is_alive=True) for row in members),
-        leases=tuple(map(records.lease_record, connection.execute(LIST_LEASES))),
-        shards=shards,
-        tzdata=tzdata,
-        incarnation=incarnation,
-        queues=queues,
-    )
 
 
 def _next_due(look: Look, shards: int) -> int | None:

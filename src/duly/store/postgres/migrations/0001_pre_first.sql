@@ -200,14 +200,18 @@ CREATE INDEX runs_early ON duly.runs (fired_at) WHERE fired_at < not_before;
 
 -- No id is both pending and a run, although those are two tables and two requests may come at once.
 -- Who has made some pending claims their ids among the runs, for this transaction; who has made runs
--- looks afterwards whether they are pending. Both see what was committed while their statement ran.
-CREATE FUNCTION duly.claim_ids(claimed uuid[]) RETURNS bool LANGUAGE sql VOLATILE AS $$
+-- looks afterwards whether they are pending. Both see what was committed while their statement ran,
+-- and both go by an index however small the table was when they were planned: an id of many is
+-- compared with all that are asked for in a scan.
+CREATE FUNCTION duly.claim_ids(claimed uuid[]) RETURNS bool LANGUAGE sql VOLATILE
+    SET enable_seqscan = off AS $$
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, priority, tenant, task, queue,
         origin, lane)
     SELECT claim, 0, 0, 0, 0, '', '', '', '', '' FROM unnest(claimed) claim
     ; DELETE FROM duly.runs WHERE id = ANY(claimed)
     ; SELECT true $$;
-CREATE FUNCTION duly.are_pending(asked uuid[]) RETURNS bool LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION duly.are_pending(asked uuid[]) RETURNS bool LANGUAGE sql VOLATILE
+    SET enable_seqscan = off AS $$
     SELECT EXISTS (SELECT 1 FROM duly.delayed WHERE id = ANY(asked)) $$;
 
 -- Rows come and go; leaves are emptied by TRUNCATE and never by vacuum, so that a transaction that

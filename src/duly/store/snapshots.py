@@ -1,0 +1,106 @@
+"""Reading by snapshots: every question opens one, asks it, and lets it go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from duly.domain.audit import AuditEntry
+    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
+    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store.reading import (
+        AuditFilter,
+        ReadingStore,
+        RunFilter,
+        ScheduleFilter,
+        Seen,
+        StoreStatus,
+    )
+
+
+class ReadsBySnapshot(ABC):
+    """The reading port of a database that can be looked at as it was at one instant."""
+
+    @abstractmethod
+    def _snapshot(self) -> AbstractContextManager[ReadingStore]:
+        """Open a snapshot; it waits for nobody."""
+
+    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+        """Return a schedule, deleted or not."""
+        with self._snapshot() as seen:
+            return seen.get_schedule(schedule_id)
+
+    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+        """Return the schedule of a name."""
+        with self._snapshot() as seen:
+            return seen.find_schedule(tenant, name)
+
+    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
+        """Return schedules in order of name."""
+        with self._snapshot() as seen:
+            return seen.list_schedules(command)
+
+    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
+        """Return one version of a schedule's template."""
+        with self._snapshot() as seen:
+            return seen.get_definition(schedule_id, number)
+
+    def get_run(self, run_id: RunId) -> RunRecord | None:
+        """Return a run."""
+        with self._snapshot() as seen:
+            return seen.get_run(run_id)
+
+    def list_runs(self, command: RunFilter) -> list[RunRecord]:
+        """Return runs, newest first."""
+        with self._snapshot() as seen:
+            return seen.list_runs(command)
+
+    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+        """Return a pending delayed run by its id."""
+        with self._snapshot() as seen:
+            return seen.get_delayed(run_id)
+
+    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
+        """Return the pending delayed run of a key."""
+        with self._snapshot() as seen:
+            return seen.find_delayed(tenant, key)
+
+    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due."""
+        with self._snapshot() as seen:
+            return seen.list_delayed(tenant, limit)
+
+    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
+        """Return what was skipped, newest first."""
+        with self._snapshot() as seen:
+            return seen.list_skips(schedule_id, limit)
+
+    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first."""
+        with self._snapshot() as seen:
+            return seen.list_owed(schedule_id)
+
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+        """Say what is known about each expected occurrence."""
+        with self._snapshot() as seen:
+            return seen.judge(schedule_id, instants)
+
+    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
+        """Return audit entries, newest first."""
+        with self._snapshot() as seen:
+            return seen.list_audit(command)
+
+    def list_tasks(self) -> list[str]:
+        """Return the names of registered tasks, sorted."""
+        with self._snapshot() as seen:
+            return seen.list_tasks()
+
+    def status(self) -> StoreStatus:
+        """Return the state of the store."""
+        with self._snapshot() as seen:
+            return seen.status()
