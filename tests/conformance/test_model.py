@@ -66,12 +66,13 @@ from duly.testing.factories import (
     template_of,
 )
 from duly.testing.manual_clock import ManualClock
-from duly.testing.snapshot import snapshot
+from duly.testing.snapshot import Snapshot, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.domain.schedules import ScheduleRecord
+    from duly.store.dispatch import Timer
     from duly.store.protocol import Store
 
 SHARDS = 2
@@ -119,14 +120,21 @@ class Interrupted(Exception):  # noqa: N818 - what a caller's own code may raise
 class SameAnswers(RuleBasedStateMachine):
     """Two stores, one clock, the same orders."""
 
+    def open_other(self) -> tuple[ManualClock, Store]:
+        """Return the store that is compared with memory, and the clock of both."""
+        self.folder = tempfile.TemporaryDirectory()
+        clock = ManualClock()
+        return clock, SqliteStore(Path(self.folder.name) / "duly.db", clock, shards=SHARDS)
+
+    def remove_other(self) -> None:
+        """Remove what the store leaves behind."""
+        self.folder.cleanup()
+
     @initialize()
     def begin(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.clock = ManualClock()
-        path = Path(self.folder.name) / "duly.db"
+        self.clock, self.other = self.open_other()
         self.memory = MemoryStore(self.clock, shards=SHARDS)
-        self.sqlite = SqliteStore(path, self.clock, shards=SHARDS)
-        self.stores: tuple[Store, ...] = (self.memory, self.sqlite)
+        self.stores: tuple[Store, ...] = (self.memory, self.other)
         self.cursors = [store.start_of_arrivals() for store in self.stores]
         self.seen: list[ScheduleRecord] = []
         self.fences: list[Fence] = []
@@ -139,16 +147,23 @@ class SameAnswers(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.sqlite.close()
-            self.folder.cleanup()
+        if hasattr(self, "other"):
+            self.other.close()
+            self.remove_other()
 
     def both(self, call: Callable[[Store], Any]) -> Any:
         """Ask both stores, require one answer, and return it; None when they refuse."""
         expected, actual = (outcome(call, store) for store in self.stores)
 
-        assert expected == actual
+        assert self.comparable(expected) == self.comparable(actual)
         return expected[1] if expected[0] == "answer" else None
+
+    def comparable(self, answer: Any) -> Any:
+        """Return what must be equal of an answer."""
+        return answer
+
+    def before_pruning(self) -> None:
+        """Do what must be done before announcements may go."""
 
     # Time
 
@@ -380,6 +395,7 @@ class SameAnswers(RuleBasedStateMachine):
             deleted_schedules_us=kept,
         )
         fence = self.owner(place)
+        self.before_pruning()
         command = Prune(fence=fence, retention=retention, limit=limit)
         self.both(lambda store: store.prune(command))
 
@@ -413,13 +429,21 @@ class SameAnswers(RuleBasedStateMachine):
         ]
         self.cursors = [one.cursor for one in told]
 
-        assert set(told[0].timers) == set(told[1].timers)
+        self.compare_timers(set(told[0].timers), set(told[1].timers))
+
+    def compare_timers(self, model: set[Timer], actual: set[Timer]) -> None:
+        """Require that the same was announced."""
+        assert model == actual
+
+    def read(self, store: Store) -> Snapshot:
+        """Return all that can be read."""
+        return snapshot(store, TENANTS)
 
     @invariant()
     def all_that_can_be_read_is_equal(self) -> None:
         if not hasattr(self, "stores"):
             return
-        model, actual = (snapshot(store, TENANTS) for store in self.stores)
+        model, actual = (self.read(store) for store in self.stores)
         for part in model.__slots__:
             assert getattr(model, part) == getattr(actual, part), part
 

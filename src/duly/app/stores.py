@@ -88,8 +88,7 @@ def safe_url(url: str) -> str:
     if url.startswith(_SQLITE):
         return url
     scheme, separator, rest = url.partition("?")[0].partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}{'…' if credentials else ''}{at}{place}"
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _file_of(url: str) -> Path | None:

@@ -37,7 +37,7 @@ SENTENCES = {
     "schedule-resumed": "{schedule} has resumed by itself",
     "set-aside": "{what} {subject_id} set aside, to be tried again: {problem}",
     "history-pruned": "removed {rows} rows of history past their retention",
-    "store-lost": "the store can't be reached, trying on: {problem}",
+    "store-lost": "the store does not answer, trying on: {problem}",
     "store-recovered": "the store answers again after {lost_us}",
     "tick-failed": "an error that nobody foresaw, going on: {problem}",
 }
@@ -94,7 +94,8 @@ def sentence(event: events.Event) -> str:
 
 def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - a field of an event
     if isinstance(value, list):
-        return f"{len(value)} leases: {_by_lane(value)}"
+        leases = "1 lease" if len(value) == 1 else f"{len(value)} leases"
+        return f"{leases}: {_by_lane(value)}"
     if name.endswith("_us"):
         return f"{timedelta(microseconds=value).total_seconds():.1f} s"
     if name in ("before", "after") and not isinstance(value, str):

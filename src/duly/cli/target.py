@@ -28,7 +28,8 @@ class Target:
     """Options of every command that needs a store."""
 
     url: str | None = None
-    """The store: sqlite:///promises.db. Else the application's own, $DULY_URL, sqlite:///duly.db."""
+    """The store: sqlite:///promises.db, postgresql://user@host/database. Else the application's
+    own, $DULY_URL, sqlite:///duly.db."""
     app: str | None = None
     """The application that knows the tasks, as module:attribute; $DULY_APP unless given."""
     json: bool = False

@@ -32,4 +32,4 @@ def version(*, json: bool = False) -> None:
         print_json(found)
         return
     for name, release in found.items():
-        console().print(f"{name:9}{release}")
+        console().print(f"{name:9}{release}", markup=False)

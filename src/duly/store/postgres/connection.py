@@ -344,10 +344,10 @@ def read_url(url: str) -> dict[str, Any]:
 def safe_name(parameters: dict[str, Any]) -> str:
     """Return how messages call a database: nothing secret in it."""
     hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
-    ports = str(parameters.get("port") or 5432).split(",")
+    ports = str(parameters.get("port") or "").split(",")
     if len(ports) == 1:
         ports *= len(hosts)
     pairs = zip(hosts, ports, strict=False)
-    places = ",".join(f"{host}:{port or 5432}" for host, port in pairs)
+    places = ",".join(f"{host}:{port}" if port else host for host, port in pairs)
     database = parameters.get("dbname") or parameters.get("user") or ""
     return f"postgresql://{places}/{database}"

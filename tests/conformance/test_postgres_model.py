@@ -1,0 +1,88 @@
+"""Memory is the model of PostgreSQL, too: the same answers to any sequence of orders (SPEC D4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from duly.store.dispatch import Pruned, PruneKind
+from duly.store.postgres import PostgresStore
+from tests.conformance.test_model import SHARDS, SameAnswers
+from tests.postgres.database_clock import DatabaseClock, install_clock
+
+if TYPE_CHECKING:
+    from duly.store.dispatch import Timer
+    from duly.store.protocol import Store
+    from duly.testing.manual_clock import ManualClock
+    from duly.testing.snapshot import Snapshot
+    from tests.postgres.server import Databases
+
+MODEL_SETTINGS = settings(
+    max_examples=8,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def with_schema(url: str) -> None:
+    """Make the schema, with a clock that is set by hand."""
+    store = PostgresStore(url, shards=SHARDS)
+    store.now()
+    store.close()
+    install_clock(url)
+
+
+class SameAnswersOnPostgres(SameAnswers):
+    """Memory and PostgreSQL, one clock, the same orders."""
+
+    def __init__(self, databases: Databases) -> None:
+        super().__init__()
+        self._databases = databases
+
+    def open_other(self) -> tuple[ManualClock, Store]:
+        self._url = self._databases.create_database(self._databases.prepared(with_schema))
+        clock = DatabaseClock(self._url)
+        return clock, PostgresStore(self._url, clock)
+
+    def comparable(self, answer: Any) -> Any:
+        """Leave out how many announcements went: here they go by whole leaves, when one is full."""
+        kind, value = answer
+        if isinstance(value, Pruned):
+            counts = {**value.counts, PruneKind.ARRIVALS: 0}
+            return kind, Pruned(counts, has_more=False)
+        return answer
+
+    def compare_timers(self, model: set[Timer], actual: set[Timer]) -> None:
+        """Require that the same was announced, or more: whatever a caller commits himself."""
+        assert model <= actual
+
+    def before_pruning(self) -> None:
+        """Hear of all that was announced: what of it is forgotten now is the store's own affair."""
+        self._hear()
+
+    def read(self, store: Store) -> Snapshot:
+        """Return all that can be read; of numbers on the trail, the order that they mean.
+
+        A transaction that is undone leaves a gap in PostgreSQL's numbers.
+        """
+        found = super().read(store)
+        trail = [replace(entry, number=0) for entry in found.audit]
+        return replace(found, audit=tuple(trail))
+
+    def remove_other(self) -> None:
+        assert isinstance(self.clock, DatabaseClock)
+        self.clock.close()
+        self._databases.drop_database(self._url)
+
+
+@pytest.mark.timeout(300)
+def test_postgres_gives_the_answers_that_memory_gives(postgres_server):
+    def machine() -> SameAnswersOnPostgres:
+        return SameAnswersOnPostgres(postgres_server)
+
+    run_state_machine_as_test(machine, settings=MODEL_SETTINGS)  # type: ignore[arg-type]

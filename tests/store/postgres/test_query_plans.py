@@ -1,0 +1,249 @@
+"""Statements search by an index: what they cost follows what is due, not what is pending (F3)."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from typing import Any
+
+import psycopg
+import pytest
+
+from duly.store import postgres
+from duly.store.dispatch import Timer
+from duly.store.planning import AddRuns
+from duly.store.postgres import PostgresSettings, PostgresStore, rotation
+from duly.testing.factories import MINUTE_US, PROGRAM, SECOND_US, new_run
+from duly.testing.manual_clock import START_US
+from tests.postgres.database_clock import DatabaseClock
+from tests.store.postgres.conftest import with_schema_and_clock
+from tests.store.postgres.loaded import (
+    BATCH,
+    Meter,
+    due_timers,
+    fill,
+    fire_all,
+    own_for_long,
+    tidy,
+)
+
+PENDING = 40_000
+SMALL = frozenset(("cluster", "members", "leases", "migrations", "tallies", "tasks"))
+"""Tables that do not grow with promises."""
+SCANNING = {
+    "reading.READ_TALLIES": "changes that maintenance has not folded yet",
+    "reading.COUNT_QUEUES": "the status tells how long each queue is, and counts it",
+    "reading.COUNT_OWED": "ranges that are left from an outage; the status counts them",
+    "reading.COUNT_EARLY": "by an index that is empty for ever",
+    "retention.FOLD_TALLIES": "some of the changes that are there, whichever",
+    "rotation.has_runs": "whether there is any row at all",
+    "rotation.has_arrivals": "whether there is any row at all",
+    "rotation.newest_arrival": "one row, from the end of the index",
+    "rotation.delete_arrivals": "a few rows, from the beginning of the index",
+    "rotation.old_arrivals": "a leaf that is about to be emptied as a whole",
+    "rotation.young_arrivals": "the same leaf once more, when nobody writes to it any more",
+}
+"""Statements that may read a table from its beginning, and what they do so for."""
+PARTS = frozenset(("rows",))
+"""Modules whose texts are parts of statements."""
+STATEMENT = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b")
+GENERIC = "?options=-c%20plan_cache_mode%3Dforce_generic_plan"
+PREPARED_AFTER = 8
+"""So often a statement must have been sent before it is surely prepared."""
+ONE_CONNECTION = PostgresSettings(fire_connections=1)
+
+
+def statements():
+    """Return every statement of the store by its name; a new one is among them by itself."""
+    found = {}
+    for module in pkgutil.iter_modules(postgres.__path__):
+        if module.ispkg or module.name in PARTS:
+            continue
+        loaded = importlib.import_module(f"{postgres.__name__}.{module.name}")
+        for name, value in vars(loaded).items():
+            several = isinstance(value, tuple) and name.isupper()
+            texts = value if several else (value,)
+            for number, text in enumerate(texts):
+                is_ours = name.isupper() and not name.startswith("_") and isinstance(text, str)
+                if is_ours and STATEMENT.match(text):
+                    suffix = f"[{number}]" if several else ""
+                    found[f"{module.name}.{name}{suffix}"] = text
+    leaf = rotation.LEAVES[1]
+    for name in leaf.__slots__:
+        text = getattr(leaf, name)
+        if isinstance(text, str) and STATEMENT.match(text):
+            found[f"rotation.{name}"] = text
+    return found
+
+
+def plan_of(line, statement):
+    """Explain a statement as it is planned for any values."""
+    line.execute(b"PREPARE explained AS " + statement.encode())
+    try:
+        (count,) = line.execute(
+            "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'explained'"
+        ).fetchone()
+        values = f"({', '.join(['NULL'] * count)})" if count else ""
+        explained = line.execute(f"EXPLAIN (FORMAT JSON) EXECUTE explained{values}".encode())
+        return explained.fetchone()[0][0]["Plan"]
+    finally:
+        line.execute("DEALLOCATE explained")
+
+
+def scans_in(plan):
+    """Return where a plan reads all of a table or of an index that grows with promises."""
+    found = []
+    kind, table = plan["Node Type"], plan.get("Relation Name", "")
+    if table not in SMALL:
+        if kind in {"Seq Scan", "Sample Scan"}:
+            found.append(f"{kind} on {table}")
+        if kind in {"Index Scan", "Index Only Scan", "Bitmap Index Scan"} and not plan.get(
+            "Index Cond"
+        ):
+            found.append(f"{kind} of all of {plan['Index Name']}")
+    for part in plan.get("Plans", ()):
+        found += scans_in(part)
+    return found
+
+
+def leaves_in(plan):
+    """Return the leaves of the queue that a plan reads."""
+    own = [plan["Relation Name"]] if plan.get("Relation Name", "").startswith("ready") else []
+    is_read = plan["Node Type"] != "ModifyTable"
+    below = [leaf for part in plan.get("Plans", ()) for leaf in leaves_in(part)]
+    return below + (own if is_read else [])
+
+
+@pytest.mark.timeout(180)
+def test_no_statement_reads_all_of_what_grows_with_promises(new_database):
+    """F3: explained on a database that is full, for any values, as prepared statements are planned."""
+    url = new_database(with_schema_and_clock)
+    fill(url, PENDING, has_history=True)
+    tidy(url)
+    with psycopg.connect(url + GENERIC, autocommit=True) as line:
+        line.execute("SET jit = off")
+        plans = {name: plan_of(line, text) for name, text in statements().items()}
+
+        # Otherwise nothing would be proven here.
+        assert ["Seq Scan on runs"] == scans_in(plan_of(line, "SELECT * FROM duly.runs"))
+    scans = {name: found for name, plan in plans.items() if (found := scans_in(plan))}
+    leaves = {name: found for name, plan in plans.items() if (found := leaves_in(plan))}
+
+    assert {} == {name: found for name, found in scans.items() if name not in SCANNING}
+    assert {} == {name: found for name, found in leaves.items() if name not in SCANNING}
+    assert set() == set(SCANNING) - set(scans), "these search by now: no exception is needed"
+
+
+@pytest.fixture
+def measured(new_database):
+    """Open a store on a database whose clock is set by hand, with a meter beside it."""
+    opened: list[Any] = []
+
+    def measure(url, *, is_generic=False):
+        clock = DatabaseClock(url, START_US)
+        store = PostgresStore(url + GENERIC * is_generic, clock, settings=ONE_CONNECTION)
+        meter = Meter(store, url)
+        opened.extend((meter, store, clock))
+        return store, clock, meter
+
+    yield measure
+    for one in opened:
+        one.close()
+
+
+def unknown_timer(kind, due_at):
+    """Return a timer of something that is not there."""
+    return Timer(
+        kind=kind,
+        ref=bytes(16),
+        shard=0,
+        due_at=due_at,
+        scheduled_for=due_at,
+        generation=1,
+        definition_number=1,
+    )
+
+
+def exercise(parts, minute):
+    """Do what dispatchers and clients do all day, once, with what falls due in a minute."""
+    store, clock, meter, fence = parts
+    clock.set(START_US + minute * MINUTE_US)
+    cursor = store.start_of_arrivals()
+    ids = [f"{minute}/{number}" for number in range(BATCH)]
+    runs = tuple(new_run(clock.now_us() + 100 * SECOND_US, text) for text in ids)
+    costs = {}
+
+    def cost(name, call):
+        before = meter.pages()
+        answer = call()
+        costs[name] = meter.pages() - before
+        return answer
+
+    # Where nothing is due, something that nobody knows is fired: it is planned for all the same.
+    schedules = cost("load schedules", lambda: due_timers(store, fence, "schedule"))
+    schedules = schedules or [unknown_timer("schedule", clock.now_us())]
+    delayed = cost("load delayed", lambda: due_timers(store, fence, "delayed"))
+    delayed = delayed or [unknown_timer("delayed", clock.now_us())]
+    keys = [(timer.ref, 1) for timer in schedules]
+    fired = [
+        cost("fire schedules", lambda: fire_all(store, fence, schedules)),
+        cost("fire delayed", lambda: fire_all(store, fence, delayed)),
+    ]
+    cost("definitions", lambda: store.read_definitions(keys))
+    cost("add", lambda: store.add_runs(AddRuns(runs=runs, actor=PROGRAM)))
+    cost("arrivals", lambda: store.read_arrivals(cursor, range(32)))
+    return costs, [one.runs_made for one in fired]
+
+
+@pytest.mark.timeout(180)
+def test_a_plan_that_was_made_for_nothing_does_for_much(new_database, measured):
+    """A prepared statement may be planned while its tables are empty, and known to be.
+
+    It then costs no more than one that was planned for what is there now.
+    """
+    url = new_database(with_schema_and_clock)
+    tidy(url)
+    old = measured(url, is_generic=True)
+    fence = own_for_long(old[0])
+    for minute in range(PREPARED_AFTER):
+        exercise((*old, fence), -1 - minute)
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute("TRUNCATE duly.delayed, duly.runs, duly.arrivals, duly.ready")
+    fill(url, 20_000)
+    costs, made = exercise((*old, fence), 1)
+    tidy(url)
+    new = measured(url)
+    fresh, made_again = exercise((*new, fence), 2)
+
+    assert [BATCH, BATCH] == made == made_again
+    assert min(costs.values()) > BATCH, "it is counted"
+    assert {} == {
+        name: (cost, fresh[name])
+        for name, cost in costs.items()
+        if cost > 2 * fresh[name] + BATCH / 2
+    }
+
+
+@pytest.mark.timeout(300)
+def test_what_a_fire_costs_does_not_grow_with_what_is_pending(private_server, measured):
+    """F3: pages and bytes of the log for a thousand fires, among 10,000 and among 100,000."""
+    costs = []
+    for pending in (10_000, 100_000):
+        url = private_server.create_database()
+        with_schema_and_clock(url)
+        fill(url, pending)
+        tidy(url)
+        store, clock, meter = measured(url)
+        fence = own_for_long(store)
+        exercise((store, clock, meter, fence), 1)
+        before = meter.log_bytes()
+        pages, made = exercise((store, clock, meter, fence), 2)
+        costs.append({**pages, "log bytes": meter.log_bytes() - before})
+
+        assert [BATCH, BATCH] == made
+    few, many = costs
+
+    assert {} == {
+        name: (few[name], many[name]) for name in few if many[name] > 1.5 * few[name] + 50
+    }

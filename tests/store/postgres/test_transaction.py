@@ -1,0 +1,284 @@
+"""Lent transactions on PostgreSQL: what the caller's statements may do, and for how long (D3)."""
+# ruff: noqa: PT012 - a lent transaction is a block, and it is the block that fails
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from duly.errors import Conflict, StoreUnavailable, UsageError
+from duly.testing.conformance import steps
+from duly.testing.factories import MINUTE_US, SECOND_US, add_runs, new_run, new_schedule
+from duly.testing.snapshot import snapshot
+from tests.postgres.patience import comes_true
+
+MAKE_ORDERS = "CREATE TABLE orders (number serial PRIMARY KEY, what text UNIQUE)"
+COUNT_IDLE = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'idle in transaction'"""
+
+
+@pytest.fixture
+def orders(store):
+    with store.transaction(MINUTE_US) as lent:
+        lent.execute(MAKE_ORDERS)
+    return store
+
+
+def in_orders(store):
+    with store.transaction(MINUTE_US) as lent:
+        return [what for (what,) in lent.execute("SELECT what FROM orders ORDER BY number")]
+
+
+def test_the_callers_rows_and_ours_commit_together(orders):
+    """INV-18."""
+    with orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES (%s)", ("tea",))
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+
+    assert (["tea"], 1) == (in_orders(orders), orders.status().queued)
+
+
+def test_the_callers_rows_go_with_ours(orders):
+    """INV-18: a refusal of ours that nobody catches undoes the caller's rows too."""
+    steps.create(orders, "taken")
+
+    with pytest.raises(Conflict), orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        orders.create_schedule(
+            new_schedule(orders.now() + 1000, "taken", task="other"), within=lent
+        )
+
+    assert [] == in_orders(orders)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COMMIT",
+        "commit and chain",
+        "END",
+        "ROLLBACK",
+        "rollback to duly_caller",
+        "ABORT",
+        "BEGIN",
+        "START TRANSACTION",
+        "SAVEPOINT mine",
+        "RELEASE duly_operation",
+        "PREPARE TRANSACTION 'mine'",
+        "PREPARE mine AS SELECT 1",
+        "SET TRANSACTION READ ONLY",
+        "SET search_path = duly",
+        "set session characteristics as transaction read only",
+        "SET /* really */ TRANSACTION READ ONLY",
+        "RESET ALL",
+        "DISCARD ALL",
+        "LISTEN duly",
+        "COPY orders FROM STDIN",
+        "  -- quietly\n COMMIT",
+        "/* one /* in the other */ */ COMMIT",
+        ";COMMIT",
+    ],
+)
+def test_the_callers_statements_neither_end_nor_outlive_the_transaction(orders, sql):
+    before = snapshot(orders)
+
+    with (
+        pytest.raises(UsageError, match=r"in a transaction that is lent; leave the transaction"),
+        orders.transaction(MINUTE_US) as lent,
+    ):
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+        lent.execute(sql)
+
+    assert before == snapshot(orders)
+    assert [] == in_orders(orders)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["INSERT INTO orders (what) VALUES ('tea'); COMMIT", "SELECT 1; SELECT 2"],
+)
+def test_several_statements_in_one_are_refused(orders, sql):
+    with orders.transaction(MINUTE_US) as lent, pytest.raises(UsageError, match="can't be run"):
+        lent.execute(sql)
+
+    assert [] == in_orders(orders)
+
+
+def test_a_procedure_of_the_callers_can_not_commit(orders):
+    with orders.transaction(MINUTE_US) as lent:
+        lent.execute(
+            "CREATE PROCEDURE sneak() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$",
+        )
+    with pytest.raises(UsageError, match="can't be run"), orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        lent.execute("CALL sneak()")
+
+    assert [] == in_orders(orders)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SET LOCAL work_mem = '8MB'", "SET CONSTRAINTS ALL DEFERRED", "SELECT '100%' LIKE '%'"],
+)
+def test_what_ends_with_the_transaction_is_the_callers_own_affair(orders, sql):
+    with orders.transaction(MINUTE_US) as lent:
+        lent.execute(sql)
+
+
+def test_the_views_may_be_read(orders, clock):
+    """Tables are private; the views are the contract."""
+    steps.fire_due(orders, clock, steps.create(orders))
+    with orders.transaction(MINUTE_US) as lent:
+        schedules = lent.execute("SELECT name, status, fires FROM duly.public_schedules")
+        runs = lent.execute("SELECT task, state FROM duly.public_runs")
+
+    assert ([("nightly", "active", 1)], [("report", "queued")]) == (schedules, runs)
+
+
+def test_parameters_may_be_given_by_name(orders):
+    with orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES (%(what)s)", {"what": "tea"})
+
+        assert [("tea",)] == lent.execute(
+            "SELECT what FROM orders WHERE what LIKE %(w)s", {"w": "t%"}
+        )
+
+
+@pytest.mark.parametrize("parameters", ["tea", b"tea"])
+def test_one_text_is_no_list_of_parameters(orders, parameters):
+    """It would be taken apart into its letters."""
+    with (
+        orders.transaction(MINUTE_US) as lent,
+        pytest.raises(UsageError, match=r"parameters: .* no list of values; give a tuple"),
+    ):
+        lent.execute("SELECT %s, %s, %s", parameters)
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        ("SELECT 'a\0b'", ()),
+        ("SELECT '\ud800'", ()),
+        ("SELECT %s", ("\ud800",)),
+        ("SELECT %s", ("a\0b",)),
+        ("SELECT %s", 7),
+        ("SELECT %(what)s", {"other": 1}),
+        ("SELECT nonsense", ()),
+        ("SELEKT 1", ()),
+        ("SELECT %s", ()),
+        ("SELECT %s", (object(),)),
+        ("SELECT 1 / 0", ()),
+        ("DO $$ BEGIN RAISE 'no'; END $$", ()),
+    ],
+)
+def test_a_statement_that_can_not_run_is_the_callers_mistake(orders, sql, parameters):
+    with orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('before')")
+        with pytest.raises(UsageError, match="can't be run"):
+            lent.execute(sql, parameters)
+        lent.execute("INSERT INTO orders (what) VALUES ('after')")
+
+    assert ["before", "after"] == in_orders(orders)
+
+
+def test_a_broken_constraint_of_the_callers_is_a_conflict_that_it_may_catch(orders):
+    with orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        with pytest.raises(Conflict, match="refused by a constraint"):
+            lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        lent.execute("INSERT INTO orders (what) VALUES ('cake')")
+
+    assert ["tea", "cake"] == in_orders(orders)
+
+
+def test_the_callers_tables_may_change_between_two_statements(orders):
+    with orders.transaction(MINUTE_US) as lent:
+        for number in range(6):
+            assert [] == lent.execute("SELECT * FROM orders")
+            lent.execute(f"ALTER TABLE orders ADD COLUMN more_{number} integer")
+
+
+def test_a_statement_that_runs_for_longer_than_the_limit_is_stopped(orders):
+    with (
+        pytest.raises(StoreUnavailable, match="longer than its limit"),
+        orders.transaction(SECOND_US) as lent,
+    ):
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        lent.execute("SELECT pg_sleep(60)")
+
+    assert [] == in_orders(orders)
+
+
+def test_a_transaction_that_stands_still_is_ended_by_the_server(orders, timed_url):
+    """D3: also when this process can't, because it stands still, too."""
+    with psycopg.connect(timed_url, autocommit=True) as watching:
+
+        def stand_idle():
+            return watching.execute(COUNT_IDLE).fetchone() != (0,)
+
+        with pytest.raises(StoreUnavailable), orders.transaction(SECOND_US) as lent:
+            lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+            assert stand_idle()
+            assert comes_true(lambda: not stand_idle())
+            lent.execute("SELECT 1")
+
+    assert [] == in_orders(orders)
+
+
+def test_a_lost_connection_undoes_all_and_the_store_goes_on(orders, timed_url, postgres_server):
+    with pytest.raises(StoreUnavailable), orders.transaction(MINUTE_US) as lent:
+        lent.execute("INSERT INTO orders (what) VALUES ('tea')")
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+        postgres_server.kill_backends(timed_url)
+        lent.execute("SELECT 1")
+
+    assert ([], 0) == (in_orders(orders), orders.status().queued)
+
+
+def test_an_order_has_the_time_of_its_own_moment(orders, clock):
+    """However long ago the transaction began."""
+    with orders.transaction(MINUTE_US) as lent:
+        clock.advance(SECOND_US)
+        (added,) = orders.add_runs(add_runs(new_run(None)), within=lent)
+
+    assert clock.now_us() == added.due_at
+
+
+def test_an_order_inside_of_it_does_not_fail_over_one_outside(orders, clock):
+    """Unlike on SQLite, both go on: neither waits for the other."""
+    with orders.transaction(MINUTE_US) as lent:
+        orders.create_schedule(new_schedule(clock.now_us(), "inside"), within=lent)
+        steps.create(orders, "outside")
+
+    assert {"inside", "outside"} == {record.name for record in snapshot(orders).schedules}
+
+
+def test_what_was_announced_in_it_wakes_dispatchers_once_it_is_committed(orders, clock):
+    """F6."""
+    place = orders.wakeups()
+    place.wait(10 * SECOND_US)
+    with orders.transaction(MINUTE_US) as lent:
+        orders.add_runs(add_runs(new_run(clock.now_us() + SECOND_US)), within=lent)
+
+    assert place.wait(30 * SECOND_US)
+    place.close()
+
+
+def test_a_transaction_that_is_over_is_refused(orders):
+    with orders.transaction(MINUTE_US) as lent:
+        pass
+
+    with pytest.raises(UsageError, match="is over"):
+        lent.execute("SELECT 1")
+    with pytest.raises(UsageError, match="is over"):
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+
+
+def test_a_transaction_of_another_store_is_refused(orders, timed_url, open_store):
+    other = open_store(timed_url)
+    with other.transaction(MINUTE_US) as lent, pytest.raises(UsageError, match="another store"):
+        orders.add_runs(add_runs(new_run(None)), within=lent)
+    with pytest.raises(UsageError):
+        orders.add_runs(add_runs(new_run(None)), within=object())
