@@ -185,6 +185,9 @@ class Proxy:
                 hang_up(client, "reset")
                 continue
             server.settimeout(None)
+            for end in (client, server):
+                # Messages are passed on one by one: none waits until the one before is confirmed.
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = Link(self, client, server)
             with self._changed:
                 self._links.add(link)

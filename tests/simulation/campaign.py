@@ -2,6 +2,7 @@
 
 python -m tests.simulation.campaign --first 0 --seeds 1000
 python -m tests.simulation.campaign --seed 17
+python -m tests.simulation.campaign --store postgres --seeds 100
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import argparse
 import multiprocessing
 import os
 import sys
+import tempfile
 from collections import Counter
 from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.recipe import Recipe, changed, recipe_of
 from tests.simulation.shrinking import shrink
-from tests.simulation.simulation import Report, simulate
+from tests.simulation.simulation import HEALTHY, Mutant, Report, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 FAILURES_SHOWN = 5
 CHUNK = 5
@@ -53,13 +57,15 @@ def play_seed(seed: int) -> Report:
     return simulate(recipe_of(seed))
 
 
-def play_seeds(seeds: Sequence[int], processes: int) -> Iterator[Report]:
+def play_seeds(
+    seeds: Sequence[int], processes: int, play: Callable[[int], Report] = play_seed
+) -> Iterator[Report]:
     """Play many seeds, in several processes when there are as many cores."""
     if processes == 1:
-        yield from map(play_seed, seeds)
+        yield from map(play, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(play_seed, seeds, CHUNK)
+        yield from pool.imap_unordered(play, seeds, CHUNK)
 
 
 def summary(counts: Counter[str], seeds: int) -> str:
@@ -70,16 +76,36 @@ def summary(counts: Counter[str], seeds: int) -> str:
 
 def run_campaign(first: int, seeds: int, processes: int) -> int:
     """Play seeds and tell; the answer is the exit code."""
+    return tell_reports(play_seeds(range(first, first + seeds), processes), seeds)
+
+
+def run_campaign_on_postgres(first: int, seeds: int, processes: int) -> int:
+    """Play seeds on a server that is started for them, and tell."""
+    from tests.postgres.server import shared_databases
+    from tests.simulation.on_postgres import on_postgres, play_on_postgres
+
+    with tempfile.TemporaryDirectory() as name:
+        databases = shared_databases(Path(name))
+        try:
+            play = partial(play_on_postgres, Path(name))
+            reports = play_seeds(range(first, first + seeds), processes, play)
+            return tell_reports(reports, seeds, on_postgres(databases))
+        finally:
+            databases.close()
+
+
+def tell_reports(reports: Iterator[Report], seeds: int, mutant: Mutant = HEALTHY) -> int:
+    """Tell what became of all worlds; the answer is the exit code."""
     counts: Counter[str] = Counter()
     failures: list[Report] = []
-    for report in play_seeds(range(first, first + seeds), processes):
+    for report in reports:
         counts.update(report.counts)
         if report.violation is not None:
             failures.append(report)
             tell(f"seed {report.recipe.seed}: {report.violation}")
     tell(summary(counts, seeds))
     for report in sorted(failures, key=lambda one: one.recipe.seed)[:FAILURES_SHOWN]:
-        tell_failure(report)
+        tell_failure(report, mutant)
     never = [name for name in SOMETIMES if not counts[name]]
     if never:
         tell(f"never happened: {', '.join(never)}")
@@ -87,12 +113,13 @@ def run_campaign(first: int, seeds: int, processes: int) -> int:
     return 1 if failures else 0
 
 
-def tell_failure(report: Report) -> None:
+def tell_failure(report: Report, mutant: Mutant) -> None:
     """Shrink a failure, and print how to see it again."""
-    smallest = shrink(report)
+    smallest = shrink(report, mutant)
+    place = "" if mutant is HEALTHY else f" --store {mutant.name}"
     tell(f"\nseed {report.recipe.seed}: {report.violation}")
     tell(f"  shrunk to: {smallest.violation}")
-    tell(f"  {smallest.recipe.command()}")
+    tell(f"  {smallest.recipe.command()}{place}")
 
 
 def read_recipe(words: argparse.Namespace) -> Recipe:
@@ -123,6 +150,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=None, help="play one recipe and tell its trace")
+    parser.add_argument("--store", choices=("memory", "postgres"), default="memory")
     for one in fields(Recipe):
         if one.name != "seed":
             parser.add_argument(f"--{one.name.replace('_', '-')}", default=None)
@@ -134,12 +162,24 @@ def read_command(text: str) -> Recipe:
     return read_recipe(command_line().parse_args(text.split()[3:]))
 
 
+def play_one(recipe: Recipe, store: str) -> Report:
+    """Play one recipe."""
+    if store == "memory":
+        return simulate(recipe)
+    from tests.postgres.server import Server
+    from tests.simulation.on_postgres import on_postgres
+
+    with Server.boot() as server:
+        return simulate(recipe, on_postgres(server))
+
+
 def main() -> int:
     """Read the command line."""
     words = command_line().parse_args()
     if words.seed is None:
-        return run_campaign(words.first, words.seeds, words.processes)
-    report = simulate(read_recipe(words))
+        run = run_campaign if words.store == "memory" else run_campaign_on_postgres
+        return run(words.first, words.seeds, words.processes)
+    report = play_one(read_recipe(words), words.store)
     tell(report.recipe)
     tell(summary(report.counts, 1))
     tell(f"trace {report.trace}")

@@ -151,6 +151,8 @@ class DelayedNote:
     generation: int = 1
     state: str = "pending"
     """Then: fired, cancelled, replaced."""
+    asked_at: int | None = None
+    """When it was asked for, of what is to run at once."""
 
 
 @dataclass(eq=False, slots=True)

@@ -152,7 +152,7 @@ def _reckon_delayed(note: DelayedNote, store: Any, now: int) -> None:
     run = store.get_run(note.id)
     if run is None:
         raise Violation(f"INV-2: a delayed run that was {note.state} is not there")
-    if run.not_before != note.due_at:
+    if run.not_before not in {note.due_at, note.asked_at}:
         raise Violation("INV-14: a delayed run fell due at another moment than it was moved to")
     state = {"fired": "queued"}.get(note.state, note.state)
     if run.state != state:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ _REMEDY = (
     "use postgresql://user@host/database, sqlite:///promises.db, sqlite:////absolute/path.db or"
     " memory:"
 )
+_FIRST_WORD = re.compile(r"[A-Za-z+]{0,20}")
 _MAKES_ONE = "`duly db migrate` or `duly dispatcher` makes one"
 
 
@@ -48,7 +50,10 @@ def opener(url: str, clock: Clock) -> Callable[[], Store]:
         return lambda: _open_sqlite(path, clock)
     if url.startswith(_POSTGRESQL):
         return lambda: _open_postgres(url, clock)
-    raise UsageError("url", safe_url(url), "names no store that is known", _REMEDY)
+    # Whatever it is, it may hold a password: no more of it is told than how it begins.
+    begins = _FIRST_WORD.match(url)
+    shown = f"{begins.group(0) if begins else ''}…"
+    raise UsageError("url", shown, "names no store that is known", _REMEDY)
 
 
 def require_store(url: str, *, is_file_enough: bool = False) -> None:

@@ -235,3 +235,40 @@ def _backends(url):
 
 def _client_backends(url):
     return len(_backends(url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:Hu/sh@127.0.0.1:5432/app",
+        "postgresql://me:Hu@sh@127.0.0.1:5432/app",
+        "postgresql://me:pw@127.0.0.1:543x/app",
+    ],
+)
+def test_a_password_that_breaks_the_url_is_not_shown(url):
+    """RELIABILITY's secrets: it is refused as a whole, with the remedy."""
+    with pytest.raises(UsageError, match="percent-encoding") as caught:
+        read_url(url)
+
+    assert "Hu" not in str(caught.value)
+    assert "sh@" not in str(caught.value)
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(UsageError, match="sslmod"):
+        read_url("postgresql://me:secret@host/app?sslmod=require")
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_texts_arrive_as_they_are_whatever_the_environment_says(
+    url, open_store, monkeypatch, encoding
+):
+    """D4: arrays are encoded by us, so the connection's encoding is not left to others."""
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    store = open_store(url)
+    store.add_runs(add_runs(new_run(store.now() + 10**9, key="schlüssel-日本")))
+
+    found = store.find_delayed("default", "schlüssel-日本")
+
+    assert found is not None
+    assert "schlüssel-日本" == found.key

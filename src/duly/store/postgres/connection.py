@@ -8,6 +8,7 @@ next call opens another one: that is all it takes to come back after a restart o
 from __future__ import annotations
 
 import os
+import re
 import select
 import threading
 from contextlib import contextmanager, suppress
@@ -72,6 +73,7 @@ FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
 
+_UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "\w+"')
 _abandoned: list[BoundedConnection] = []
 """What a fork left us of the parent's connections: closing them would end the parent's."""
 
@@ -335,10 +337,24 @@ def read_url(url: str) -> dict[str, Any]:
     try:
         parameters = conninfo.conninfo_to_dict(url.replace("+psycopg", "", 1))
     except psycopg.Error as error:
-        # What libpq quotes after the colon may be the password.
-        problem = f"can't be read ({str(error).partition(':')[0].strip()})"
+        # What libpq quotes after the colon may be the password; the name of an option is not.
+        unknown = _UNKNOWN_OPTION.search(str(error))
+        said = unknown.group(0) if unknown else str(error).partition(":")[0].strip()
+        problem = f"can't be read ({said})"
         raise UsageError("url", "postgresql://…", problem, remedy) from None
-    return {**DRIVER_DEFAULTS, **parameters}
+    _refuse_split_password(parameters)
+    # Texts in arrays are encoded by us.
+    return {**DRIVER_DEFAULTS, **parameters, "client_encoding": "UTF8"}
+
+
+def _refuse_split_password(parameters: dict[str, Any]) -> None:
+    """Refuse a URL whose password was taken for something else, which messages would show."""
+    ports = str(parameters.get("port") or "").replace(",", "")
+    names = f"{parameters.get('host') or ''}{parameters.get('dbname') or ''}"
+    if "@" in names or (ports and not ports.isdecimal()):
+        problem = "can't be read: host, port or database hold what should be a password"
+        remedy = "write special characters in percent-encoding, such as %2F for / and %40 for @"
+        raise UsageError("url", "postgresql://…", problem, remedy)
 
 
 def safe_name(parameters: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from duly.store.postgres.work import Work
 
-FOLD_MAX = 10_000
+FOLD_MAX = 100_000
 """How many changes of tallies are folded into them in one go."""
 
 OLD_OUTCOMES = """
@@ -89,10 +89,12 @@ FOLD_TALLIES = """
 WITH folded AS (
     DELETE FROM duly.tally_changes WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM duly.tally_changes LIMIT $1::int8 FOR UPDATE SKIP LOCKED))
-    RETURNING name, change)
-UPDATE duly.tallies t SET count = t.count + f.change
-FROM (SELECT name, sum(change)::int8 AS change FROM folded GROUP BY name) f
-WHERE t.name = f.name"""
+    RETURNING name, change),
+counted AS (
+    UPDATE duly.tallies t SET count = t.count + f.change
+    FROM (SELECT name, sum(change)::int8 AS change FROM folded GROUP BY name) f
+    WHERE t.name = f.name)
+SELECT count(*) FROM folded"""
 
 BEFORE_ALL = bytes(16)
 
@@ -108,8 +110,9 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = prune_arrivals(work, command.limit)
-    work.session.run(FOLD_TALLIES, (FOLD_MAX,))
-    has_more = has_more or any(count >= command.limit for count in counts.values())
+    (folded,) = one(work.session, FOLD_TALLIES, (FOLD_MAX,))
+    is_full = any(count >= command.limit for count in counts.values())
+    has_more = has_more or is_full or folded >= FOLD_MAX
     return Pruned(counts, has_more=has_more)
 
 

@@ -1,0 +1,30 @@
+"""The same worlds on PostgreSQL: real SQL under simulated processes, at a lower rate (D4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.store.postgres import firing
+from tests.simulation.on_postgres import on_postgres
+from tests.simulation.recipe import changed, recipe_of
+from tests.simulation.simulation import simulate
+
+SEEDS = 6
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_promise_is_broken_on_postgres(seed, postgres_server):
+    """INV-1 to INV-5, INV-9, INV-12 to INV-17, INV-26; transactions stay open as people leave them."""
+    recipe = changed(recipe_of(seed), seconds=40)
+    report = simulate(recipe, on_postgres(postgres_server))
+
+    assert report.violation is None, f"{report.recipe.command()} --store postgres"
+
+
+def test_a_defect_of_a_statement_is_noticed(postgres_server):
+    """INV-9: here a timer fires as planned, however late it is."""
+    defect = (firing, "FIRE_SCHEDULES", "AND n.now <= u.late_after", "")
+    recipe = changed(recipe_of(0), seconds=40)
+    report = simulate(recipe, on_postgres(postgres_server, defect))
+
+    assert "INV-9: a late timer was answered with fired" == report.violation
