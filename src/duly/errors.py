@@ -94,12 +94,19 @@ class LeaseLost(StoreError):  # noqa: N818 - as above
     """This process no longer owns what it wrote to; whatever it meant to write is void."""
 
 
+STORE_AWAY = (StoreUnavailable, SchemaMismatch, LeaseLost)
+"""What concerns the store as a whole. Any other StoreError is the refusal of one order: nothing of
+it has happened, and the next one may well be carried out."""
+
+
 def require_text(field: str, value: object, length_max: int) -> None:
     """Refuse what is not a text, or too long for one; before anything costly looks at it."""
     if not isinstance(value, str):
         raise UsageError(field, value, "is not a text", "give a str")
     if len(value) > length_max:
         raise UsageError(field, value, "is too long", f"give at most {length_max:,} characters")
+    if "\x00" in value:
+        raise UsageError(field, value, "holds a NUL character", "leave it out")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise UsageError(field, value, "holds half a character", "give text that UTF-8 can write")
 

@@ -55,6 +55,7 @@ class Line:
         """Operations whose next answer is lost after they were carried out."""
         self.breaks: dict[str, Callable[[Any], bool]] = {}
         """Operations that fail, for a reason of their own, on a command that matches."""
+        self.breaks_with: Exception = ValueError("a row that nobody can read")
         self.refuses: dict[str, Callable[[Any], bool]] = {}
         """Operations that the store does not answer, on a command that matches."""
         self.asked: dict[str, list[Any]] = {}
@@ -82,7 +83,7 @@ class Line:
             if name in self.refuses and self.refuses[name](arguments[0]):
                 raise StoreUnavailable("memory", "took too long", "ask for less")
             if name in self.breaks and self.breaks[name](arguments[0]):
-                raise ValueError("a row that nobody can read")
+                raise self.breaks_with
             answer = operation(*arguments)
             self.pauses.pop(name, lambda: None)()
             if name in self.loses or is_failing:

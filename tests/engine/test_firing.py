@@ -12,6 +12,7 @@ from duly.domain.schedules import jitter_offset_us
 from duly.domain.settling import NO_FURTHER
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
+from duly.errors import StoreError
 from duly.store.dispatch import FireResult
 from duly.telemetry import BatchFired, ScheduleEnded, SetAside
 from duly.testing.factories import cancel, definition, move
@@ -210,11 +211,20 @@ def test_plans_are_made_before_they_are_needed(rig):
     assert all(entry.plan is not None for entry in entries)
 
 
-def test_one_schedule_that_can_not_be_fired_does_not_stop_the_others(rig):
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a row that nobody can read"),
+        StoreError("memory", "refused what would break a promise", "report it"),
+    ],
+    ids=["unreadable", "refused by the store"],
+)
+def test_one_schedule_that_can_not_be_fired_does_not_stop_the_others(rig, error):
     """T7: it is set aside, told about, and stays pending."""
     bad = rig.schedule("bad", timetable=every("10s"))
     good = [rig.schedule(f"good{number}", timetable=every("10s")) for number in range(20)]
     rig.dispatcher()
+    rig.lines[0].breaks_with = error
     rig.lines[0].breaks["fire_timers"] = lambda command: any(
         one.timer.ref == bad.id for one in command.schedules
     )

@@ -100,6 +100,28 @@ def test_after_a_lost_answer_the_shards_are_read_at_once(rig):
     assert max(rig.lateness()) <= 100_000
 
 
+def test_what_an_order_did_that_was_given_up_on_is_found_at_once(rig):
+    """FAULT-8, INV-26: a firing that nobody waits for any more is carried out after all."""
+    record = rig.schedule(timetable=every("1s"))
+    rig.dispatcher()
+    rig.run("5500ms")
+    given_up = []
+
+    def is_given_up(command):
+        if rig.now < rig.at("10s"):
+            given_up.append(command)
+            return True
+        for one in given_up[:1]:
+            rig.store.fire_timers(one)
+        given_up.clear()
+        return False
+
+    rig.lines[0].refuses["fire_timers"] = is_given_up
+    rig.run_until(rig.at("12500ms"))
+
+    assert [*range(1, 13)] == rig.instants(record)
+
+
 def test_what_could_not_be_planned_is_tried_again_at_once(rig):
     """F6: what was taken to be fired is not left to the sweep when its definition did not come."""
     rig.dispatcher()

@@ -3,6 +3,8 @@
     make chaos SECONDS=300
     python -m tests.system.campaign 300 [SEED]
 
+This is the one on a SQLite file; postgres_campaign.py does the same and more on PostgreSQL.
+
 The same campaign is run for a few seconds in every `make test`. It prints one line of figures, and
 every violation; its seed decides which fault comes when and what clients ask for.
 """
@@ -18,7 +20,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tests.system.checker import violations
 from tests.system.fleet import ROOT, SECOND_US, Fleet, pause, wait_until
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 KILLED = "kill -9 dispatcher"
 STOPPED = "SIGSTOP past the lease"
-DISPATCHERS = 2
 SCHEDULES = 120
 LEASE_SECONDS = 5.0
 REST_SECONDS = 10.0
@@ -43,9 +44,13 @@ RECOVERY_US = 7 * SECOND_US
 class Campaign:
     """Keeps a fleet running, and does things to it."""
 
+    size: ClassVar[int] = 2
+    """How many dispatchers."""
+
     fleet: Fleet
     seed: str
     draw: random.Random = field(init=False)
+    schedules: int = SCHEDULES
     dispatchers: list[Process] = field(default_factory=list)
     clients: list[Process] = field(default_factory=list)
 
@@ -55,21 +60,42 @@ class Campaign:
     def start(self) -> None:
         """Bring up dispatchers, an observer and a client with its schedules."""
         self.fleet.start_observer()
-        self.dispatchers = [self.fleet.start_dispatcher() for _ in range(DISPATCHERS)]
-        self.start_client(SCHEDULES)
+        self.dispatchers = [
+            self.fleet.new_dispatcher(self.way_of(place)) for place in range(self.size)
+        ]
+        self.start_client(self.schedules)
+        wait_until("all have joined", lambda: all(one.count("joined") for one in self.dispatchers))
         wait_until("something fires", self.fleet.count_runs)
 
     def start_client(self, schedules: int) -> None:
-        self.clients.append(self.fleet.start_client(f"{self.seed}-{len(self.clients)}", schedules))
+        name = f"{self.seed}-{len(self.clients)}"
+        self.clients.append(self.fleet.start_client(name, schedules, self.way_of_clients()))
+
+    def way_of(self, place: int) -> str:
+        """Return the URL by which a dispatcher reaches the store."""
+        return self.fleet.url
+
+    def way_of_clients(self) -> str:
+        """Return the URL by which clients reach the store."""
+        return self.fleet.url
+
+    def faults(self) -> dict[Callable[[], None], float]:
+        """Return what may be done to the fleet, and how often, in proportion."""
+        return {
+            self.kill_dispatcher: 6,
+            self.stop_and_continue: 5,
+            self.stop_gracefully: 2,
+            self.kill_client: 3,
+            self.hold_lock: 1,
+        }
 
     def kill_dispatcher(self) -> None:
         """Kill one and start another; whoever is left takes over."""
         victim = self._some_owner()
         self.fleet.note(KILLED, self.fleet.clock.now_us())
         victim.kill()
-        self.dispatchers.remove(victim)
-        self.dispatchers.append(self.fleet.start_dispatcher())
-        wait_until("its shards are taken over", lambda: self._is_declared_dead(victim))
+        self.replace(victim)
+        wait_until("its shards are taken over", lambda: self.fleet.is_declared_dead(victim))
 
     def stop_and_continue(self) -> None:
         """Stop one in the middle of a write until it is declared dead; then let it go on.
@@ -78,17 +104,15 @@ class Campaign:
         when it goes on comes from an owner that believes in its lease, and is none any more.
         """
         fleet = self.fleet
-        wait_until("both own something", lambda: len(set(fleet.owners().values())) == DISPATCHERS)
+        wait_until("all own something", lambda: len(fleet.shares()) == self.size)
         victim = self._some_owner()
         began = fleet.clock.now_us()
-        # Schedules fall due at whole seconds: then every dispatcher wants to write.
-        pause((SECOND_US - 30_000 - began % SECOND_US) / SECOND_US)
+        self.pause_until_due()
         with fleet.locked():
             pause(0.3)
             victim.send(signal.SIGSTOP)
-        wait_until("the stopped one is declared dead", lambda: self._is_declared_dead(victim))
-        fired = fleet.count_runs()
-        wait_until("its heir fires", lambda: fleet.count_runs() > fired)
+        wait_until("the stopped one is declared dead", lambda: fleet.is_declared_dead(victim))
+        self.wait_for_fires()
         joined = victim.count("joined")
         victim.send(signal.SIGCONT)
         fleet.note(STOPPED, began, fleet.clock.now_us())
@@ -99,8 +123,7 @@ class Campaign:
         victim = self.draw.choice(self.dispatchers)
         self.fleet.note("SIGTERM", self.fleet.clock.now_us())
         assert 0 == victim.terminate(), victim.log.read_text(encoding="utf-8")
-        self.dispatchers.remove(victim)
-        self.dispatchers.append(self.fleet.start_dispatcher())
+        self.replace(victim)
 
     def kill_client(self) -> None:
         """Kill a client in the middle of whatever it does; another one goes on."""
@@ -114,8 +137,27 @@ class Campaign:
         with self.fleet.locked():
             pause(LEASE_SECONDS + 2 + self.draw.random())
         self.fleet.note("locked past the lease", began, self.fleet.clock.now_us())
+        self.wait_for_fires()
+
+    def replace(self, victim: Process) -> None:
+        """Start another one in its place."""
+        place = self.dispatchers.index(victim)
+        self.dispatchers[place] = self.fleet.start_dispatcher(self.way_of(place))
+
+    def wait_for_orders(self) -> None:
+        """Wait until clients are past making schedules."""
+        wait_until(
+            "a delayed run is cancelled", lambda: self.fleet.count_audit("delayed.cancelled")
+        )
+
+    def wait_for_fires(self) -> None:
+        """Wait until firing goes on."""
         runs = self.fleet.count_runs()
         wait_until("firing goes on", lambda: self.fleet.count_runs() > runs)
+
+    def pause_until_due(self) -> None:
+        """Wait for the next whole second, nearly: then all dispatchers have something to write."""
+        pause((SECOND_US - 30_000 - self.fleet.clock.now_us() % SECOND_US) / SECOND_US)
 
     def finish(self) -> Evidence:
         """Stop giving orders, let everything settle, and gather the evidence."""
@@ -139,27 +181,15 @@ class Campaign:
         wait_until("somebody owns something", owning)
         return self.draw.choice(owning())
 
-    def _is_declared_dead(self, dispatcher: Process) -> bool:
-        sql = """
-            SELECT 1 FROM duly_audit WHERE action = 'member.declared-dead' AND subject =
-                (SELECT 'member ' || max(id) FROM duly_members WHERE process = ?)"""
-        return bool(self.fleet.ask(sql, dispatcher.popen.pid))
-
 
 def run_for(campaign: Campaign, seconds: float) -> Evidence:
     """Do something to the fleet every few seconds, for so long."""
     ends = campaign.fleet.clock.monotonic_us() + int(seconds * SECOND_US)
     campaign.start()
     pause(REST_SECONDS)
-    faults: list[Callable[[], None]] = [
-        campaign.kill_dispatcher,
-        campaign.stop_and_continue,
-        campaign.stop_gracefully,
-        campaign.kill_client,
-        campaign.hold_lock,
-    ]
+    faults = campaign.faults()
     while campaign.fleet.clock.monotonic_us() < ends:
-        campaign.draw.choices(faults, weights=(6, 5, 2, 3, 1))[0]()
+        campaign.draw.choices([*faults], weights=[*faults.values()])[0]()
         is_resting = campaign.draw.random() < 0.1
         pause(REST_SECONDS if is_resting else campaign.draw.uniform(0.0, 3.0))
     return campaign.finish()
@@ -226,10 +256,24 @@ def _commit() -> str:
     return ended.stdout.strip() or "unknown"
 
 
-def main() -> None:
+def conclude(evidence: Evidence, seed: str) -> list[str]:
+    """Print the verdict and the figures; return what was found wrong."""
+    found = violations(evidence) + unprovoked(evidence)
+    sys.stdout.write("".join(f"{one}\n" for one in found))
+    sys.stdout.write(report(evidence, found, seed) + "\n")
+    return found
+
+
+def chosen() -> tuple[float, str]:
+    """Return the seconds and the seed that the command line gives."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     seed = sys.argv[2] if len(sys.argv) > 2 else f"{random.Random().getrandbits(32):08x}"
-    sys.stdout.write(f"seed {seed}: {seconds:.0f} s of faults on real processes\n")
+    return seconds, seed
+
+
+def main() -> None:
+    seconds, seed = chosen()
+    sys.stdout.write(f"seed {seed}: {seconds:.0f} s of faults on real processes and SQLite\n")
     sys.stdout.flush()
     folder = Path(tempfile.mkdtemp(prefix="duly-chaos-"))
     fleet = Fleet(folder)
@@ -237,10 +281,7 @@ def main() -> None:
         evidence = run_for(Campaign(fleet, seed), seconds)
     finally:
         fleet.kill_all()
-    found = violations(evidence) + unprovoked(evidence)
-    sys.stdout.write("".join(f"{one}\n" for one in found))
-    sys.stdout.write(report(evidence, found, seed) + "\n")
-    if found:
+    if conclude(evidence, seed):
         sys.stdout.write(f"the evidence is in {folder}\n")
         sys.exit(1)
     shutil.rmtree(folder)

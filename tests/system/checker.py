@@ -33,7 +33,7 @@ def violations(evidence: Evidence) -> list[str]:
         owed=_grouped(evidence.owed, lambda span: span.schedule),
         standings={one.name: one for one in evidence.schedules},
     )
-    found = [*_contradictions(evidence)]
+    found = [*_defects(evidence), *_contradictions(evidence)]
     for subject, orders in by_subject.items():
         if orders[0].kind == "create":
             found += _ScheduleCase(files, orders, evidence.until).violations()
@@ -58,6 +58,15 @@ def _grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     for thing in things:
         groups[key(thing)].append(thing)
     return dict(groups)
+
+
+def _defects(evidence: Evidence) -> Iterable[str]:
+    """Find errors that no fault explains: whatever happens to a store, they must not occur."""
+    for problem in evidence.unforeseen:
+        yield f"defect: {problem}"
+    for order in evidence.orders:
+        if order.answer is not None and "defect" in order.answer:
+            yield f"defect: {order.kind} {order.subject}: {order.answer}"
 
 
 def _contradictions(evidence: Evidence) -> Iterable[str]:

@@ -1,6 +1,6 @@
 """A program that makes promises through Duly and keeps its own ledger of what it was told.
 
-    python -m tests.system.client_program FILE LEDGER SEED SCHEDULES
+    python -m tests.system.client_program URL LEDGER SEED SCHEDULES
 
 It makes schedules, then goes on giving orders about them and about delayed runs until its standard
 input is closed, or it is killed. In the end it resumes what it has paused. Each order is on disk
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import duly
 from duly.clock import SystemClock
@@ -30,6 +31,8 @@ SECOND_US = 1_000_000
 PERIODS_US = (SECOND_US, SECOND_US, 2 * SECOND_US)
 POLICIES = ("latest", "skip", "all")
 TRIES_MAX = 50
+AGAIN_MAX = 3
+"""How often an order without an answer is given again, under the same id."""
 
 
 @dataclass
@@ -46,16 +49,23 @@ class Client:
     keys: list[str] = field(default_factory=list)
     count: int = 0
 
-    def give(self, order: Order, call: Callable[[], object]) -> Order:
-        """Write an order down, give it, and write its answer down."""
+    def give(self, order: Order, call: Callable[[], object], times: int = 1) -> Order:
+        """Write an order down, give it, and write its answer down.
+
+        What was not answered may have happened, and what is refused later does not tell.
+        """
         self.book.write(order)
-        try:
-            call()
-            order.answer = DONE
-        except (duly.Conflict, duly.NotFound, duly.UsageError):
-            order.answer = REFUSED
-        except duly.StoreError as error:
-            order.answer = str(error)  # it may have happened
+        unheard: str | None = None
+        for _ in range(times):
+            try:
+                call()
+                order.answer = DONE
+                break
+            except (duly.Conflict, duly.NotFound, duly.UsageError):
+                order.answer = unheard or REFUSED
+                break
+            except duly.StoreError as error:
+                order.answer = unheard = str(error)
         order.answered_at = self.clock.now_us()
         self.book.write(order)
         return order
@@ -101,13 +111,25 @@ class Client:
             name = self.active.pop(self.draw.randrange(len(self.active)))
             self.give(self.order("delete", name), lambda: self.app.schedules.delete(name))
 
+    def edit(self) -> None:
+        """Change a template in a way that leaves its occurrences as they are."""
+        if self.active:
+            name, priority = self.draw.choice(self.active), self.draw.randrange(10)
+            self.give(
+                self.order("edit", name),
+                lambda: self.app.schedules.edit(name, priority=priority),
+            )
+
     def enqueue(self) -> None:
         self.count += 1
         key, due_at = f"{self.prefix}-d{self.count}", self._soon()
         call, at = self.app.call("ping"), from_microseconds(due_at)
+        # As programs make them: they sort by time.
+        one = UUID(int=due_at // 1000 << 80 | self.draw.getrandbits(80))
         given = self.give(
             self.order("enqueue", key, due_at=due_at),
-            lambda: self.app.enqueue(call, at=at, key=key),
+            lambda: self.app.enqueue(call, at=at, key=key, id=one),
+            AGAIN_MAX,
         )
         if given.is_done:
             self.keys.append(key)
@@ -116,7 +138,9 @@ class Client:
         if self.keys:
             key, due_at = self._some_key(), self._soon()
             at = from_microseconds(due_at)
-            self.give(self.order("move", key, due_at=due_at), lambda: self.app.move(key, at=at))
+            order = self.order("move", key, due_at=due_at)
+            if self.give(order, lambda: self.app.move(key, at=at)).is_unknown:
+                self.keys.remove(key)  # it may yet happen, after whatever would be asked next
 
     def cancel(self) -> None:
         if self.keys:
@@ -126,8 +150,16 @@ class Client:
 
     def go_on(self) -> None:
         """Give one order."""
-        kinds = (self.enqueue, self.move, self.cancel, self.pause, self.resume, self.delete)
-        self.draw.choices(kinds, weights=(10, 4, 2, 1, 1, 0.3))[0]()
+        kinds = (
+            self.enqueue,
+            self.move,
+            self.cancel,
+            self.pause,
+            self.resume,
+            self.edit,
+            self.delete,
+        )
+        self.draw.choices(kinds, weights=(10, 4, 2, 1, 1, 0.5, 0.3))[0]()
 
     def finish(self) -> None:
         """Leave nothing paused; what can't be told now is told again."""
@@ -146,9 +178,9 @@ class Client:
         return self.clock.now_us() + self.draw.randrange(20_000, 3 * SECOND_US)
 
 
-def new_app(path: Path) -> duly.App:
+def new_app(url: str) -> duly.App:
     """Return an application with the one task that is ever asked for."""
-    app = duly.App(f"sqlite:///{path}", name="system-test")
+    app = duly.App(url, name="system-test")
 
     @app.task
     def ping() -> None:
@@ -157,9 +189,9 @@ def new_app(path: Path) -> duly.App:
     return app
 
 
-def main(path: Path, ledger: Path, seed: str, schedules: int) -> None:
+def main(url: str, ledger: Path, seed: str, schedules: int) -> None:
     """Give orders until standard input is closed."""
-    with new_app(path) as app:
+    with new_app(url) as app:
         client = Client(app, OrderBook(ledger), random.Random(seed), seed)
         for _ in range(schedules):
             client.create()
@@ -169,4 +201,4 @@ def main(path: Path, ledger: Path, seed: str, schedules: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 
 import duly
 from tests.system.client_program import new_app
 
 
-def main(path: Path, number: str) -> None:
-    app = new_app(path)
+def main(url: str, number: str) -> None:
+    app = new_app(url)
     call = app.call("ping")
     schedule = app.schedules.create(f"schedule-{number}", call, duly.every("1h"))
     os.write(1, f"{schedule.name}\n".encode())
@@ -22,4 +21,4 @@ def main(path: Path, number: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], sys.argv[2])

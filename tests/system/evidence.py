@@ -24,7 +24,7 @@ class Order:
     """A call of a client: what it asked for, and the answer if it lived to hear one."""
 
     kind: str
-    """create, pause, resume or delete a schedule; enqueue, move or cancel a delayed run."""
+    """create, pause, resume, edit or delete a schedule; enqueue, move or cancel a delayed run."""
     subject: str
     """The schedule's name or the delayed run's key: each is one client's own."""
     asked_at: int
@@ -110,6 +110,8 @@ class Evidence:
     takeovers: int = 0
     """How many members were declared dead."""
     faults: list[Fault] = field(default_factory=list)
+    unforeseen: list[str] = field(default_factory=list)
+    """What dispatchers said of errors that nobody foresaw."""
 
 
 class OrderBook:

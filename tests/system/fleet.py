@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file: dispatchers, clients and an observer, and what is done to them."""
+"""Real processes on one store: dispatchers, clients and an observer, and what is done to them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +16,16 @@ import apsw
 
 from duly.clock import SystemClock
 from tests.system.client_program import Client, new_app
-from tests.system.evidence import (
-    Evidence,
-    Fault,
-    OrderBook,
-    Span,
-    Standing,
-    read_orders,
-    read_sights,
+from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
+from tests.system.views import (
+    COUNT_DEAD,
+    FIND_DEAD,
+    LIST_OWNERS,
+    SQLITE,
+    open_view,
+    spans,
+    standings,
 )
-from tests.system.observer_program import look, open_readonly
 
 if TYPE_CHECKING:
     import random
@@ -35,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 40.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
 SECOND_US = 1_000_000
+UNFORESEEN = ("tick-failed", "set-aside")
 _PATIENCE = threading.Event()
 
 
@@ -109,38 +111,44 @@ class Process:
 
 
 class Fleet:
-    """The processes of one campaign, on one file in one folder."""
+    """The processes of one campaign, on one store, with a folder for what they tell."""
 
-    def __init__(self, folder: Path, place: Path | None = None) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
-        self.path = (place or folder) / "promises.db"
+        self.url = url or f"{SQLITE}{folder / 'promises.db'}"
         self.clock = SystemClock()
         self.faults: list[Fault] = []
         self.processes: list[Process] = []
         self._observer: Process | None = None
-        new_app(self.path).store.close()
+        with new_app(self.url) as app:
+            app.store.now()
         self.open_eyes()
 
     def open_eyes(self) -> None:
         """Open a connection for looking."""
-        self._eyes = open_readonly(self.path)
+        self._eyes = open_view(self.url)
 
     def close_eyes(self) -> None:
-        """Let go of the file."""
+        """Let go of the store."""
         self._eyes.close()
 
-    def start_dispatcher(self) -> Process:
+    def start_dispatcher(self, url: str | None = None) -> Process:
         """Start one as a person would, and wait until it is a member."""
-        dispatcher = self.start(["duly", "dispatcher", "--json", "--url", self.url], "dispatcher")
+        dispatcher = self.new_dispatcher(url)
         wait_until("a dispatcher has joined", lambda: dispatcher.count("joined"))
         return dispatcher
 
+    def new_dispatcher(self, url: str | None = None) -> Process:
+        """Start one, by this way to the store or the plain one, and wait for nothing."""
+        arguments = ["duly", "dispatcher", "--json", "--url", url or self.url]
+        return self.start(arguments, "dispatcher")
+
     def start_observer(self) -> None:
-        place = [str(self.path), str(self.folder / "observer.ledger")]
+        place = [self.url, str(self.folder / "observer.ledger")]
         self._observer = self.start(["tests.system.observer_program", *place], "observer")
 
-    def start_client(self, seed: str, schedules: int = 0) -> Process:
-        place = [str(self.path), str(self.folder / f"{seed}.orders")]
+    def start_client(self, seed: str, schedules: int = 0, url: str | None = None) -> Process:
+        place = [url or self.url, str(self.folder / f"{seed}.orders")]
         program = ["tests.system.client_program", *place, seed, str(schedules)]
         return self.start(program, "client")
 
@@ -153,11 +161,7 @@ class Fleet:
     def client(self, seed: random.Random, name: str) -> Client:
         """Return a client in this process."""
         book = OrderBook(self.folder / f"{name}.orders")
-        return Client(new_app(self.path), book, seed, name)
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{self.path}"
+        return Client(new_app(self.url), book, seed, name)
 
     def note(self, kind: str, at: int, until: int = 0) -> None:
         self.faults.append(Fault(kind, at, until))
@@ -175,7 +179,7 @@ class Fleet:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the file's one write lock, as a program of somebody else's may."""
-        connection = apsw.Connection(str(self.path))
+        connection = apsw.Connection(self.url.removeprefix(SQLITE))
         connection.set_busy_timeout(int(LIMIT_SECONDS * 1000))
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -183,34 +187,32 @@ class Fleet:
         finally:
             connection.close(True)
 
-    def ask(self, sql: str, *bindings: object) -> list[tuple[Any, ...]]:
-        return self._eyes.execute(sql, bindings).fetchall()
+    def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._eyes.ask(sql, *values)
 
     def count_audit(self, action: str) -> int:
-        return int(self.ask("SELECT count(*) FROM duly_audit WHERE action = ?", action)[0][0])
+        return int(self.ask("SELECT count(*) FROM duly.audit WHERE action = $1", action)[0][0])
 
     def count_runs(self) -> int:
-        return int(self.ask("SELECT count(*) FROM duly_runs")[0][0])
+        return int(self.ask("SELECT count(*) FROM duly.runs")[0][0])
 
     def owners(self) -> dict[int, int]:
         """Return the process that owns each live shard."""
-        sql = """
-            SELECT l.shard, m.process FROM duly_leases l JOIN duly_members m ON m.id = l.owner
-            WHERE l.lane = 'live'"""
-        return dict(self.ask(sql))
+        return dict(self.ask(LIST_OWNERS))
+
+    def shares(self) -> list[int]:
+        """Return how many live shards each process owns that owns any, the largest first."""
+        return sorted(Counter(self.owners().values()).values(), reverse=True)
+
+    def is_declared_dead(self, dispatcher: Process) -> bool:
+        """Say whether others have taken over from what this process was last."""
+        return bool(self.ask(FIND_DEAD, dispatcher.popen.pid))
 
     def settle(self) -> int:
         """Wait until everything that was due by now has its verdict; return that now."""
         until = self.clock.now_us()
-        wait_until("all that was due is settled", lambda: not self._unsettled(until))
+        wait_until("all that was due is settled", lambda: not self._eyes.has_unsettled(until))
         return until
-
-    def _unsettled(self, until: int) -> bool:
-        sql = """
-            SELECT EXISTS (SELECT 1 FROM duly_schedule_state WHERE next_due <= ?1)
-                OR EXISTS (SELECT 1 FROM duly_timers WHERE due_at <= ?1)
-                OR EXISTS (SELECT 1 FROM duly_owed)"""
-        return bool(self.ask(sql, until)[0][0])
 
     def evidence(self, until: int) -> Evidence:
         """Let the observer look once more, and gather everything."""
@@ -219,23 +221,19 @@ class Fleet:
         return Evidence(
             orders=read_orders(sorted(self.folder.glob("*.orders"))),
             sights=read_sights(self.folder / "observer.ledger"),
-            kept=list(look(self._eyes, 0)),
-            skips=self._spans("duly_skips"),
-            owed=self._spans("duly_owed"),
-            schedules=[Standing(*row) for row in self.ask(LIST_SCHEDULES)],
+            kept=self._eyes.look(0),
+            skips=spans(self._eyes, "duly.skips"),
+            owed=spans(self._eyes, "duly.owed"),
+            schedules=standings(self._eyes),
             until=until,
-            pending_keys=[key for (key,) in self.ask("SELECT key FROM duly_delayed")],
-            audit=dict(self.ask("SELECT action, count(*) FROM duly_audit GROUP BY action")),
+            pending_keys=[key for (key,) in self.ask("SELECT key FROM duly.delayed")],
+            audit=dict(self.ask("SELECT action, count(*) FROM duly.audit GROUP BY action")),
             takeovers=self.ask(COUNT_DEAD)[0][0],
             faults=self.faults,
+            unforeseen=[
+                event["problem"]
+                for process in self.processes
+                for event in process.events()
+                if event["event"] in UNFORESEEN
+            ],
         )
-
-    def _spans(self, table: str) -> list[Span]:
-        sql = f"SELECT lower(hex(schedule_id)), first_for, last_for FROM {table}"  # noqa: S608
-        return [Span(*row) for row in self.ask(sql)]
-
-
-COUNT_DEAD = "SELECT count(DISTINCT subject) FROM duly_audit WHERE action = 'member.declared-dead'"
-LIST_SCHEDULES = """
-SELECT lower(hex(s.id)), s.name, s.status, s.created_at, coalesce(t.next_for, t.held_for)
-FROM duly_public_schedules s JOIN duly_schedule_state t ON t.schedule_id = s.id"""

@@ -124,6 +124,11 @@ DEFECTS = {
         replace(SOUND, sights=with_runs(0, fired_at=BEGAN + 2 * SECOND).kept),
     ),
     "a run that the observer never saw": ("unseen", replace(SOUND, sights=RUNS[1:])),
+    "an error that no dispatcher foresaw": ("defect", replace(SOUND, unforeseen=["a defect"])),
+    "an answer that no fault explains": (
+        "defect",
+        replace(SOUND, orders=[*SOUND.orders[:1], replace(SOUND.orders[1], answer="a defect")]),
+    ),
     "a schedule that nobody asked for": (
         "stranger",
         replace(SOUND, orders=SOUND.orders[1:]),

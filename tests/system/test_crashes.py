@@ -44,7 +44,7 @@ def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(flee
 
 def test_what_was_acknowledged_outlives_a_client_that_dies_at_once(fleet):
     """D1: durable when the call returns."""
-    program = ["tests.system.dying_client", str(fleet.path)]
+    program = ["tests.system.dying_client", fleet.url]
     clients = [fleet.start([*program, str(number)], "dying") for number in range(5)]
     for client in clients:
         client.popen.wait(30)
@@ -54,5 +54,5 @@ def test_what_was_acknowledged_outlives_a_client_that_dies_at_once(fleet):
     names = sorted(name for name, _ in promised)
     keys = sorted(key for _, key in promised)
 
-    assert names == sorted(row[0] for row in fleet.ask("SELECT name FROM duly_public_schedules"))
-    assert keys == sorted(row[0] for row in fleet.ask("SELECT key FROM duly_delayed"))
+    assert names == sorted(row[0] for row in fleet.ask("SELECT name FROM duly.public_schedules"))
+    assert keys == sorted(row[0] for row in fleet.ask("SELECT key FROM duly.delayed"))

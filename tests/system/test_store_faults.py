@@ -27,7 +27,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def fleet_on_disk(tmp_path, disk):
-    made = Fleet(tmp_path, disk.folder)
+    made = Fleet(tmp_path, f"sqlite:///{disk.folder / 'promises.db'}")
     yield made
     made.kill_all()
 
@@ -90,8 +90,7 @@ def test_a_file_that_can_not_be_written_to_is_said_and_survived(disk, fleet_on_d
     runs = len(fleet_on_disk.evidence(fleet_on_disk.clock.now_us()).kept)
     fleet_on_disk.close_eyes()
     disk.make_readonly()
-    command = ["duly", "dispatcher", "--json", "--url", fleet_on_disk.url]
-    dispatcher = fleet_on_disk.start(command, "readonly")
+    dispatcher = fleet_on_disk.new_dispatcher()
     wait_until("it says so", lambda: dispatcher.count("store-lost"))
     disk.make_writable()
     fleet_on_disk.open_eyes()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import Lane
 from duly.domain.settling import Settlement, settle
-from duly.errors import StoreError
+from duly.errors import STORE_AWAY
 from duly.store.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class CatchUp:
         self._allowed_us -= len(settlement.runs) * self._run_us
         try:
             result = self._around.store.drain_owed(order)
-        except StoreError:
+        except STORE_AWAY:
             self.forget()
             raise
         except Exception as error:  # noqa: BLE001 - one bad range must not stop the others

@@ -15,7 +15,7 @@ from duly.domain.identity import ScheduleId, identity_text
 from duly.domain.literals import Lane
 from duly.domain.schedules import Pending
 from duly.domain.settling import plan_late, plan_on_time
-from duly.errors import StoreError
+from duly.errors import STORE_AWAY, StoreError
 from duly.store.dispatch import (
     Fired,
     FireDelayed,
@@ -176,7 +176,7 @@ class Firing:
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
-        except StoreError:
+        except STORE_AWAY:
             # Whether it happened is not known: look, and never assume.
             self._loader.reload({entry.timer.shard for entry in batch})
             raise
@@ -184,6 +184,8 @@ class Firing:
             if len(batch) == 1:
                 self._set_aside(batch[0], f"it can't be fired: {error!r}")
                 return
+            # A part of it may have fired, and has a next instant that nobody handed over.
+            self._loader.reload({entry.timer.shard for entry in batch})
             middle = len(batch) // 2
             self._send(batch[:middle])
             self._send(batch[middle:])
@@ -277,6 +279,10 @@ class Firing:
                 self._loader.put_back(entry)
             case FireResult.GONE:
                 statistics.gone += 1
+                if entry.timer.kind == "schedule":
+                    # An order of ours that we gave up on may have fired it: its next instant is
+                    # announced to nobody, and may be overdue already.
+                    self._loader.look_for_overdue(entry.timer.shard)
             case FireResult.FENCED | FireResult.FIRED:
                 pass  # counted by the caller; its shard is dropped with the lease
             case _:

@@ -117,6 +117,10 @@ class Loader:
         """Keep an entry that has not fired; later than its grace it belongs to the backlog."""
         self._wheel_for(entry.timer.due_at).insert(entry)
 
+    def look_for_overdue(self, shard: int) -> None:
+        """Look at the past of a shard at the next tick: something in it is not as we believed."""
+        self._sweep.doubt(shard)
+
     def put_late(self, entry: Entry) -> None:
         """Keep an entry that the store called late, behind fresh work."""
         self.backlog.insert(entry)

@@ -13,7 +13,7 @@ from duly.domain.identity import ScheduleId, identity_text
 from duly.domain.literals import Lane, Missed, ScheduleStatus
 from duly.domain.planning import decide_resume
 from duly.engine.ownership import MAINTENANCE
-from duly.errors import LeaseLost, StoreError
+from duly.errors import STORE_AWAY, LeaseLost
 from duly.store.dispatch import Prune
 from duly.store.planning import ChangeSchedule, Stale
 from duly.telemetry import HistoryPruned, ScheduleResumed
@@ -62,7 +62,7 @@ class Maintenance:
         for schedule_id in self._around.store.due_resumes(self._around.settings.resumes_max):
             try:
                 self._resume_one(schedule_id)
-            except StoreError:
+            except STORE_AWAY:
                 raise
             except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
                 problem = f"it can't be resumed: {error!r}"

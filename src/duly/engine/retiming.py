@@ -17,7 +17,7 @@ from duly.domain.audit import Actor
 from duly.domain.identity import ScheduleId, identity_text
 from duly.domain.planning import decide_retime
 from duly.domain.schedules import Pending
-from duly.errors import StoreError
+from duly.errors import STORE_AWAY, StoreError
 from duly.store.dispatch import LoadTimers
 from duly.store.planning import ChangeSchedule, Stale
 from duly.telemetry import TimerRetimed, TzdataRecomputed
@@ -146,7 +146,7 @@ class Retiming:
     def _retime(self, schedule_id: ScheduleId) -> None:
         try:
             self._change(schedule_id)
-        except StoreError:
+        except STORE_AWAY:
             raise
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
             problem = f"it can't be recomputed: {error!r}"

@@ -76,6 +76,13 @@ class Sweep:
         self._recent_at = self._past_at = monotonic
         self._leave_group()
 
+    def doubt(self, shard: int) -> None:
+        """Look at the past of a shard soon."""
+        if shard in self._shards:
+            self._unchecked.add(shard)
+            self._past_at = self._around.clock.monotonic_us()
+            self._leave_group()
+
     def read(self, monotonic: int) -> None:
         """Do what is due of both."""
         if not self._shards:

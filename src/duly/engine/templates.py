@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import ScheduleId
 from duly.domain.settling import Template
 from duly.domain.zones.database import default_zones
-from duly.errors import StoreError
+from duly.errors import STORE_AWAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Templates:
         store = self._around.store
         try:
             return store.read_definitions(keys)
-        except StoreError:
+        except STORE_AWAY:
             raise
         except Exception:  # noqa: BLE001 - one that can't be read must not hide the others
             found: dict[TemplateKey, Definition] = {}
@@ -58,7 +58,7 @@ class Templates:
     def _read_one(self, key: TemplateKey) -> Mapping[TemplateKey, Definition]:
         try:
             return self._around.store.read_definitions([key])
-        except StoreError:
+        except STORE_AWAY:
             raise
         except Exception:  # noqa: BLE001 - as above; whoever needs it says that it is missing
             return {}

@@ -24,6 +24,7 @@ from duly.store import migrating
 from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.failures import failure
+from duly.store.postgres.held_up import HeldUp
 from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, first, one
 from duly.store.postgres.side_by_side import SideBySide
 from duly.store.postgres.work import Look, Work
@@ -50,12 +51,15 @@ DRIVER_DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-WHO_ANSWERS = "SELECT pg_backend_pid(), current_setting('server_version_num')::int4"
+WHO_ANSWERS = """
+SELECT pg_backend_pid(), current_setting('server_version_num')::int4,
+    current_setting('default_transaction_isolation')"""
 SERVER_OLDEST = 150_000
 # Estimates of what a batch holds are rough: what they cost is not worth compiling for.
 # And what is acknowledged is on a disk, whatever was chosen for others' work in this database (D1).
 SET_UP = """SET jit = off;
 SET statement_timeout = '{}ms'; SET client_connection_check_interval = '1s';
+SET default_transaction_isolation = 'read committed';
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'"""
 # A dispatcher's statements all go by an index, in its order: a plan by any other way was made while
@@ -63,8 +67,12 @@ WHERE current_setting('synchronous_commit') = 'off'"""
 # dead.
 SET_UP_DISPATCH = "SET enable_seqscan = off; SET enable_bitmapscan = off"
 # Whoever stands still in the middle lets go of what he holds before a lease has run out.
-BEGIN_WRITE = """BEGIN;
+BEGIN_WRITE = """BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL lock_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '3s'"""
+# An index on a large table takes its time; a lock that others wait behind is not waited for long.
+BEGIN_MIGRATION = """BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = 0"""
+BEGIN_CHECK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0"
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 READ_CLUSTER = """
 SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()
@@ -104,13 +112,17 @@ class Connections:
         self.settings = settings
         self.bell = Bell(self)
         self.side_by_side = SideBySide(settings.fire_connections)
+        self.held_up = HeldUp(clock)
         self.shards = shards
         """How many there are to be when the store is made; from then on, how many there are."""
         self.identity = ""
         """Of the store and its database, so that a copy of it is another one."""
         self._schema_number = max(migration.number for migration in settings.migrations)
         self._process = os.getpid()
-        self._room = threading.BoundedSemaphore(settings.connections_max)
+        # A program's threads may use up theirs, and a dispatcher in it goes on all the same.
+        self._room = {
+            kind: threading.BoundedSemaphore(settings.connections_max) for kind in (True, False)
+        }
         self._idle: dict[bool, list[BoundedConnection]] = {True: [], False: []}
         """Those for dispatchers, and those for everybody else."""
         self._first_use = threading.Lock()
@@ -172,6 +184,15 @@ class Connections:
             self._require_usable(session)
 
     @contextmanager
+    def checking(self) -> Iterator[Look]:
+        """Open a snapshot of any schema, to look at all there is: that may take its time."""
+        with (
+            self.borrowed(MIGRATION_LIMIT_US) as connection,
+            transaction(connection, BEGIN_CHECK),
+        ):
+            yield Look(ConnectionSession(connection, is_ours=True), 0)
+
+    @contextmanager
     def read(self, *, for_dispatch: bool = False, is_any_age: bool = False) -> Iterator[Look]:
         """Open a snapshot; it waits for nobody. Of any schema, when that is what is looked at."""
         with self.borrowed(for_dispatch=for_dispatch) as connection:
@@ -196,7 +217,8 @@ class Connections:
         usual_us = self.settings.dispatch_limit_us if for_dispatch else self.settings.limit_us
         limit_s = (limit_us or usual_us) / SECOND_US
         with self.failures():
-            if not self._room.acquire(timeout=limit_s):
+            room = self._room[for_dispatch]
+            if not room.acquire(timeout=limit_s):
                 problem = "is kept busy by other threads of this program"
                 raise StoreUnavailable(self.name, problem, "try again, or allow more connections")
             try:
@@ -211,7 +233,7 @@ class Connections:
                 self._give_back(connection, None)
                 self._refuse_doubt(connection)
             finally:
-                self._room.release()
+                room.release()
 
     def open(
         self, limit_s: float = OPEN_LIMIT_S, *, for_dispatch: bool = False
@@ -226,9 +248,11 @@ class Connections:
         try:
             arrays.register(connection)
             session = ConnectionSession(connection, is_ours=True)
-            process, version = one(session, WHO_ANSWERS)
+            process, version, isolation = one(session, WHO_ANSWERS)
             self._refuse_old_server(version)
             connection.is_pooled = process != connection.info.backend_pid
+            if connection.is_pooled:
+                self._refuse_isolation(isolation)
             connection.prepare_threshold = None if connection.is_pooled else PREPARE_AFTER
             connection.planned_at = self.clock.monotonic_us()
             if not connection.is_pooled:
@@ -246,6 +270,16 @@ class Connections:
         if version < SERVER_OLDEST:
             problem = f"is PostgreSQL {version // 10_000}, which is too old"
             raise StoreUnavailable(self.name, problem, "use PostgreSQL 15 or newer")
+
+    def _refuse_isolation(self, isolation: str) -> None:
+        """Refuse a pooler's connection on which a second look would see no more than the first.
+
+        On a connection of our own we choose; a pooler's is not ours to change.
+        """
+        if isolation != "read committed":
+            problem = f"begins its transactions as {isolation}"
+            remedy = "ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+            raise StoreUnavailable(self.name, problem, remedy)
 
     def _find_idle(self, limit_s: float, *, for_dispatch: bool) -> BoundedConnection | None:
         if self._process != os.getpid():
@@ -273,7 +307,7 @@ class Connections:
     def _give_back(self, connection: BoundedConnection, error: BaseException | None) -> None:
         is_doubtful = isinstance(error, (psycopg.OperationalError, errors.ReadOnlySqlTransaction))
         is_idle = connection.info.transaction_status is TransactionStatus.IDLE
-        is_doubtful = is_doubtful or connection.is_in_doubt
+        is_doubtful = is_doubtful or connection.is_in_doubt or connection.is_spent
         stock = self._idle[connection.is_for_dispatch]
         has_room = len(stock) < IDLE_MAX
         if is_idle and has_room and not is_doubtful and not self._is_closed:
@@ -296,7 +330,7 @@ class Connections:
                 return
             session = ConnectionSession(connection, is_ours=True)
             if not schema.has_schema(session):
-                with transaction(connection, BEGIN_WRITE):
+                with transaction(connection, BEGIN_MIGRATION):
                     schema.create(session, self.settings.migrations, self.shards)
             self._require_usable(session)
             _, self.shards, _, self.identity = one(session, READ_CLUSTER)

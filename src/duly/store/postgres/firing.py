@@ -176,7 +176,10 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
         firing_others.fire(connections, batch)
     if batch.lost:
         _record_refused(connections, batch)
-    return batch.fired()
+    fired = batch.fired()
+    refs = (timer.ref for timer in batch.timers)
+    connections.held_up.note(zip(refs, fired.results, strict=True))
+    return fired
 
 
 def is_plain(fire: FireSchedule) -> bool:
@@ -230,7 +233,12 @@ def _fence_values(command: FireTimers) -> tuple[object, ...]:
 
 
 def _fire_plain_schedules(connections: Connections, batch: Batch) -> None:
-    chosen = [(place, fire) for place, fire in batch.open_schedules() if is_plain(fire)]
+    held_up = connections.held_up
+    chosen = [
+        (place, fire)
+        for place, fire in batch.open_schedules()
+        if is_plain(fire) and fire.timer.ref not in held_up
+    ]
     for part, answer in _ask_each(connections, batch.command, chosen):
         if answer is None:
             continue
@@ -268,7 +276,8 @@ def _ask_each(
 
 
 def _fire_delayed(connections: Connections, batch: Batch) -> None:
-    chosen = batch.open_delayed()
+    held_up = connections.held_up
+    chosen = [one for one in batch.open_delayed() if one[1].timer.ref not in held_up]
     if not chosen:
         return
     timers = [fire.timer for _, fire in chosen]

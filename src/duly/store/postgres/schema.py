@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from duly.store.schema import Migration
 
 HAS_SCHEMA = "SELECT to_regclass('duly.migrations') IS NOT NULL"
+HAS_NAMESPACE = "SELECT to_regnamespace('duly') IS NOT NULL"
 # Held to the end of the transaction, so it needs no session of its own: of two that come at once,
 # one makes the schema and the other finds it made.
 WAIT_FOR_OTHERS = "SELECT pg_advisory_xact_lock(hashtext('duly.migrations'))"
@@ -51,6 +52,9 @@ def create(session: Session, known: Sequence[Migration], shards: int) -> list[Mi
     if has_schema(session):
         return []
     first, *rest = known
+    # Who may make no schema in this database can be given an empty one.
+    if not one(session, HAS_NAMESPACE)[0]:
+        session.run("CREATE SCHEMA duly")
     _execute(session, first)
     session.run(INSERT_CLUSTER, (shards,))
     session.run(INSERT_LEASES, (shards, [str(lane) for lane in Lane]))

@@ -44,6 +44,8 @@ class BoundedConnection(Connection[Any]):
     is_pooled: bool = False
     """Whether somebody between us and the server hands out its connections anew."""
     is_for_dispatch: bool = False
+    is_spent: bool = False
+    """Whether somebody else has had it, and may have left something on it."""
     is_in_doubt: bool = False
     """Whether a commit was answered that no standby is known to have."""
     planned_at: int = 0

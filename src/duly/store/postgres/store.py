@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
+from duly.errors import UsageError
 from duly.store.migrating import compare, refuse_untimely
 from duly.store.postgres import (
     delayed,
@@ -23,7 +24,7 @@ from duly.store.postgres import (
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.bell import PostgresWakeups
 from duly.store.postgres.connection import (
-    BEGIN_WRITE,
+    BEGIN_MIGRATION,
     Connections,
     PostgresSettings,
     transaction,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from duly.store.schema import Finding, Migration, SchemaStatus
 
 SHARDS_DEFAULT = 32
+SHARDS_MAX = 4096
 INSERT_TASKS = "INSERT INTO duly.tasks (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
 
 
@@ -81,6 +83,9 @@ class PostgresStore(ReadsBySnapshot):
 
         The clock measures how long things take: what time it is, the database says.
         """
+        if not 1 <= shards <= SHARDS_MAX:
+            remedy = f"give a number from 1 to {SHARDS_MAX}"
+            raise UsageError("shards", shards, "is not a number of shards", remedy)
         self._connections = Connections(
             url, clock or SystemClock(), settings or PostgresSettings(), shards
         )
@@ -268,17 +273,17 @@ class PostgresStore(ReadsBySnapshot):
         """Apply what is missing, in order, each in its own transaction."""
         known = self._connections.settings.migrations
         with self._connections.migrating() as (connection, session):
-            with transaction(connection, BEGIN_WRITE):
+            with transaction(connection, BEGIN_MIGRATION):
                 done = schema.create(session, known, self._connections.shards)
             refuse_untimely(compare(known, schema.read_applied(session), self.name), phase)
             for migration in known:
                 if phase in (None, migration.phase):
-                    with transaction(connection, BEGIN_WRITE):
+                    with transaction(connection, BEGIN_MIGRATION):
                         applied = schema.apply(session, migration)
                     done += [] if applied is None else [applied]
             return done
 
     def check(self) -> list[Finding]:
         """Look for broken invariants and changed migrations."""
-        with self._connections.read(is_any_age=True) as look:
+        with self._connections.checking() as look:
             return soundness.check(look, self._connections.settings.migrations, self.name)

@@ -20,7 +20,7 @@ from duly.errors import UsageError
 from duly.store.joinable import Lent
 from duly.store.lending import Loan, another_store, mistake, parameter_values, refused
 from duly.store.postgres.savepoints import savepoint
-from duly.store.postgres.session import ConnectionSession, as_query
+from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 BOUND = """SET LOCAL statement_timeout = '{}ms';
 SET LOCAL idle_in_transaction_session_timeout = '{}ms'"""
 IDLE_SPARE_US = 3_000_000
+LIMIT_MS_MAX = 1_000_000_000
+CHECK_NOW = "SET CONSTRAINTS ALL IMMEDIATE"
 
 _FORBIDDEN = frozenset(
     (
@@ -87,15 +89,16 @@ class PostgresTransaction(Lent):
         self._refuse_late()
         values = _values(sql, parameters)
         _refuse_forbidden(sql)
-        try:
-            with savepoint(self._work.session, "duly_caller"):
-                return self._run(sql, values)
-        except errors.QueryCanceled as error:
-            raise self._loan.too_late() from error
-        except psycopg.IntegrityError as error:
-            raise refused(sql, error) from error
-        except _MISTAKES as error:
-            raise mistake(sql, error) from error
+        with self._connections.failures():
+            try:
+                with savepoint(self._work.session, "duly_caller"):
+                    return self._run(sql, values)
+            except errors.QueryCanceled as error:
+                raise self._loan.too_late() from error
+            except psycopg.IntegrityError as error:
+                raise refused(sql, error) from error
+            except _MISTAKES as error:
+                raise mistake(sql, error) from error
 
     @contextmanager
     def operation(self, connections: Connections) -> Iterator[Work]:
@@ -103,16 +106,26 @@ class PostgresTransaction(Lent):
         if connections is not self._connections:
             raise another_store(self)
         self._refuse_late()
-        try:
-            with savepoint(self._work.session, "duly_operation"):
-                self._work.look_at_the_clock()
-                yield self._work
-        except errors.QueryCanceled as error:
-            raise self._loan.too_late() from error
+        with self._connections.failures():
+            try:
+                with savepoint(self._work.session, "duly_operation"):
+                    self._work.look_at_the_clock()
+                    yield self._work
+            except errors.QueryCanceled as error:
+                raise self._loan.too_late() from error
 
     def finish(self) -> None:
-        """Refuse to commit what took too long."""
+        """Refuse to commit what took too long, or what a deferred constraint refuses."""
         self._refuse_late()
+        try:
+            self._work.session.run(CHECK_NOW)
+        except psycopg.IntegrityError as error:
+            raise refused(CHECK_NOW, error) from error
+
+    def take(self) -> None:
+        """Take the connection out of the stock for good: the caller may leave anything on it."""
+        assert isinstance(self._connection, BoundedConnection), "it is one of our own"
+        self._connection.is_spent = True
 
     def close(self) -> None:
         """Take it back."""
@@ -187,11 +200,12 @@ def lent(connections: Connections, limit_us: int) -> Iterator[PostgresTransactio
     """Lend a connection until the block ends: it commits then, or all is undone."""
     with connections.write(max(limit_us, connections.settings.limit_us)) as work:
         work.is_callers = True
-        limit_ms = max(limit_us // 1000, 1)
+        limit_ms = min(max(limit_us // 1000, 1), LIMIT_MS_MAX)
         bound = BOUND.format(limit_ms, limit_ms + IDLE_SPARE_US // 1000)
         for statement in bound.split(";"):
             work.session.run(statement)
         transaction = PostgresTransaction(connections, work, limit_us)
+        transaction.take()
         try:
             yield transaction
             transaction.finish()

@@ -1,8 +1,6 @@
 -- The first schema. Tables are private; the views at the end are what others may read.
 -- compatible-with: 1
 
-CREATE SCHEMA IF NOT EXISTS duly;
-
 -- The store's clock. All that is due, late or expired is so by this one.
 CREATE FUNCTION duly.now_us() RETURNS int8 LANGUAGE sql VOLATILE PARALLEL SAFE
     AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 $$;
@@ -19,7 +17,7 @@ CREATE TABLE duly.cluster (
     id int4 PRIMARY KEY CHECK (id = 1),
     -- Tells this store from any other, so that nobody promises into the wrong database.
     identity uuid NOT NULL DEFAULT gen_random_uuid(),
-    shards int4 NOT NULL CHECK (shards > 0),
+    shards int4 NOT NULL CHECK (shards BETWEEN 1 AND 4096),
     incarnation int4 NOT NULL,
     tzdata text NOT NULL,
     -- The oldest schema number that a program may know and still use this database.

@@ -1,0 +1,58 @@
+"""Dispatchers behind PgBouncer in transaction mode, which has no session for anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.postgres.pgbouncer import PgBouncer, UnobtainableError
+from tests.system.campaign import Campaign, unprovoked
+from tests.system.checker import violations
+from tests.system.fleet import wait_until
+
+SCHEDULES = 40
+pytestmark = pytest.mark.timeout(150)
+
+
+@pytest.fixture
+def pooler(running_server):
+    try:
+        booted = PgBouncer.boot(running_server, pool_size=4)
+    except UnobtainableError as error:
+        pytest.skip(str(error))
+    with booted:
+        yield booted
+
+
+@dataclass
+class PooledCampaign(Campaign):
+    """A campaign in which everybody but the observer goes through a pooler."""
+
+    pooler: PgBouncer = field(kw_only=True)
+
+    def way_of(self, place: int) -> str:
+        return self.pooler.url(self.fleet.url)
+
+    def way_of_clients(self) -> str:
+        return self.pooler.url(self.fleet.url)
+
+
+def test_dispatchers_fire_and_take_over_through_a_pooler_and_outlive_its_restart(
+    postgres_fleet, pooler
+):
+    """F5, D3: no session state, so nothing that a pooler could lose or give to another."""
+    campaign = PooledCampaign(postgres_fleet, "pooled", schedules=SCHEDULES, pooler=pooler)
+    campaign.start()
+    campaign.kill_dispatcher()
+    pooler.stop()
+    wait_until("they notice", lambda: all(one.count("store-lost") for one in campaign.dispatchers))
+    pooler.start()
+    campaign.wait_for_fires()
+    wait_until(
+        "they recover", lambda: all(one.count("store-recovered") for one in campaign.dispatchers)
+    )
+    evidence = campaign.finish()
+
+    assert [] == violations(evidence)
+    assert [] == unprovoked(evidence)

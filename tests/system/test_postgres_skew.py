@@ -1,0 +1,31 @@
+"""Clocks that disagree, on machines of one fleet."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.fleet import wait_until
+
+pytestmark = pytest.mark.timeout(150)
+SHARDS = 32
+SKEWS_US = (150_000, -150_000, 3_600_000_000)
+LIST_HOLDING = "SELECT process FROM duly.members WHERE is_holding AND ended_at IS NULL"
+
+
+def test_dispatchers_whose_clocks_are_off_own_nothing_and_say_so(postgres_fleet):
+    """F7: beyond 100 ms, in either direction; those whose clocks are right own everything."""
+    fleet = postgres_fleet
+    skewed = [
+        fleet.start(["tests.system.skewed_dispatcher", fleet.url, str(skew)], "skewed")
+        for skew in SKEWS_US
+    ]
+    wait_until("they say so", lambda: all(one.count("skew-hold-begun") for one in skewed))
+    punctual = fleet.start_dispatcher()
+    wait_until("one owns all", lambda: {punctual.popen.pid} == set(fleet.owners().values()))
+    client = fleet.client(None, "skewed")
+    client.app.enqueue(client.app.call("ping"), delay="1s", key="reminder")
+    client.close()
+    wait_until("it fires", fleet.count_runs)
+
+    assert {one.popen.pid for one in skewed} == {one for (one,) in fleet.ask(LIST_HOLDING)}
+    assert SHARDS == len(fleet.owners())
