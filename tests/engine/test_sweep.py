@@ -89,3 +89,15 @@ def test_a_past_that_nobody_can_walk_does_not_keep_fresh_work_waiting(rig):
     rig.run("30s")
 
     assert len(rig.instants(record)) >= 25
+
+
+def test_a_crowd_larger_than_memory_fires_whole_and_holds_up_nobody_for_ever(rig):
+    """F8, P2: a part is loaded, fired, and the next part loaded."""
+    crowd = {rig.delay(10 * SECOND, f"of {number}") for number in range(300)}
+    later = rig.delay(12 * SECOND, "later")
+    dispatcher = rig.dispatcher(entries_max=50, load_page=20, batch_max=10)
+    rig.run("9s")
+    assert dispatcher.loaded <= 60
+    rig.run("10s")
+
+    assert crowd | {later} == {run.id for run in rig.runs()}

@@ -25,7 +25,7 @@ from duly.client.run_view import (
     run_view,
 )
 from duly.client.tasks import AnyTask, BoundCall, read_call
-from duly.domain.identity import RunId, ordered_run_id, read_identity
+from duly.domain.identity import RunId, is_occurrence_id, ordered_run_id, read_identity
 from duly.domain.instants import from_microseconds
 from duly.domain.literals import Lane, Origin
 from duly.errors import UsageError
@@ -172,7 +172,11 @@ def _fingerprint(call: Call, when: When) -> str:
 
 def _order_id(caller: Caller, terms: Terms) -> RunId:
     if terms.id is not None:
-        return RunId(read_identity(terms.id, "id"))
+        given = read_identity(terms.id, "id")
+        if is_occurrence_id(given):
+            problem = "is of the kind that belongs to the occurrences of schedules"
+            raise UsageError("id", terms.id, problem, "give a UUID of version 4 or 7")
+        return RunId(given)
     at = terms.when.due_at
     if at is None:
         at = caller.clock.now_us() + (terms.when.delay_us or 0)

@@ -30,14 +30,24 @@ def schedule_id(created_at: int, draw: bytes) -> ScheduleId:
     return ScheduleId(_stamped(created_at, int.from_bytes(draw[:10]), version=7))
 
 
+_OCCURRENCE_MARK = 1 << 73
+"""The first bit after the version: set in ids of occurrences, so that no caller's order has one."""
+
+
 def occurrence_run_id(schedule: ScheduleId, scheduled_for: int) -> RunId:
     """Return the id of the one run that an occurrence can have."""
-    return _run_id(scheduled_for, b"occurrence", schedule, b"")
+    return _run_id(scheduled_for, b"occurrence", schedule, b"", mark=_OCCURRENCE_MARK)
 
 
 def ordered_run_id(kind: RunKind, at: int, nonce: bytes, schedule: bytes = b"") -> RunId:
     """Return the id of a run that somebody ordered: a delayed one, a manual one, a rerun."""
     return _run_id(at, kind.encode(), schedule, nonce)
+
+
+def is_occurrence_id(identity: bytes) -> bool:
+    """Say whether an id is of the kind that is computed for occurrences, and for nothing else."""
+    number = int.from_bytes(identity)
+    return number >> 76 & 0xF == 8 and bool(number >> 75 & 1)
 
 
 def shard_of(identity: bytes, shards: int) -> int:
@@ -63,11 +73,13 @@ def read_identity(text: str | UUID | bytes, field: str) -> bytes:
         raise UsageError(field, text, "is not an id", remedy) from error
 
 
-def _run_id(identity_at: int, kind: bytes, schedule: bytes, nonce: bytes) -> RunId:
+def _run_id(  # noqa: PLR0913 - the parts of an identity
+    identity_at: int, kind: bytes, schedule: bytes, nonce: bytes, *, mark: int = 0
+) -> RunId:
     # Fields are framed by their lengths: no two different sets of them feed the hash alike.
     framed = b"duly.run" + bytes((len(kind), len(schedule))) + kind + schedule
     framed += identity_at.to_bytes(8, signed=True) + nonce
-    rest = int.from_bytes(blake2b(framed, digest_size=10).digest())
+    rest = int.from_bytes(blake2b(framed, digest_size=10).digest()) & ~_OCCURRENCE_MARK | mark
     return RunId(_stamped(identity_at, rest, version=8))
 
 

@@ -38,6 +38,8 @@ class Loader:
         """Up to which instant each shard is loaded."""
         self._cursor: ArrivalsCursor | None = None
         self._is_doubtful = False
+        self._is_crowded = False
+        """Whether an instant holds more than is read at once."""
         self._feed_at = 0
         self._sweep = Sweep(around, sync, self)
         self._busy_until = 0
@@ -141,9 +143,12 @@ class Loader:
         return self._sync.floor_now(monotonic) - self._around.settings.live_grace_us
 
     def _window_at(self, monotonic: int) -> int:
-        if self._room() < self._around.settings.load_page // 2:
-            return monotonic + self._around.settings.feed_idle_us  # not worth a page
-        behind = min(self._through.values()) - self._around.settings.horizon_us // 2
+        settings = self._around.settings
+        # A part of a crowd is read again with the rest of it, so not for a few.
+        worth = settings.entries_max if self._is_crowded else settings.load_page
+        if self._room() < worth // 2:
+            return monotonic + settings.feed_idle_us
+        behind = min(self._through.values()) - settings.horizon_us // 2
         return self._sync.reached_at(behind, monotonic)
 
     def _load_window(self, monotonic: int) -> None:
@@ -152,7 +157,11 @@ class Loader:
         shards = tuple(sorted(one for one, through in self._through.items() if through == after))
         limit = min(settings.load_page, self._room())
         until = self._sync.floor_now(monotonic) + settings.horizon_us
-        loaded = self.load(LoadTimers(shards=shards, after=after, until=until, limit=limit))
+        order = LoadTimers(
+            shards=shards, after=after, until=until, limit=limit, crowd_max=settings.entries_max
+        )
+        loaded = self.load(order)
+        self._is_crowded = bool(loaded.timers) and loaded.through < loaded.timers[-1].due_at
         for timer in loaded.timers:
             # A crowd at one instant is taken as a whole: half of it would have to be read again.
             self.offer(timer, has_room=True)

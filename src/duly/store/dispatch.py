@@ -154,6 +154,9 @@ class LoadTimers:
     limit: int
     is_whole: bool = True
     """Whether an instant is read as a whole, even past the limit; if not, the limit holds."""
+    crowd_max: int = 50_000
+    """More than this of one instant is not read at once: then a part of it is, and `through` lies
+    before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,9 @@ def load_timers(journal: Journal, command: LoadTimers) -> LoadedTimers:
             # The instant at the cut is incomplete: leave it for the next page.
             through -= 1
         found = [timer for timer in found if timer.due_at <= through]
+        if len(found) > max(command.crowd_max, command.limit):
+            through -= 1
+            found = found[: command.crowd_max]
     return LoadedTimers(tuple(found), through, journal.now)
 
 

@@ -69,11 +69,15 @@ SET_UP_DISPATCH = "SET enable_seqscan = off; SET enable_bitmapscan = off"
 # Whoever stands still in the middle lets go of what he holds before a lease has run out.
 BEGIN_WRITE = """BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL lock_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '3s'"""
+# A dispatcher has one thread for everything: nothing is worth its standing still.
+BEGIN_DISPATCH = BEGIN_WRITE.replace("lock_timeout = '2s'", "lock_timeout = '500ms'")
 # An index on a large table takes its time; a lock that others wait behind is not waited for long.
 BEGIN_MIGRATION = """BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = 0"""
 BEGIN_CHECK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0"
-BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# A snapshot that stands still keeps everything that has been deleted since.
+BEGIN_READ = """BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL idle_in_transaction_session_timeout = '3s'"""
 READ_CLUSTER = """
 SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()
 FROM duly.cluster WHERE id = 1"""
@@ -159,7 +163,7 @@ class Connections:
         with self.borrowed(limit_us, for_dispatch=for_dispatch) as connection:
             self._get_ready(connection)
             session = ConnectionSession(connection, is_ours=True)
-            with transaction(connection, BEGIN_WRITE):
+            with transaction(connection, BEGIN_DISPATCH if for_dispatch else BEGIN_WRITE):
                 work = self.begin(session)
                 yield work
         if work.has_arrivals:
@@ -291,18 +295,25 @@ class Connections:
         with suppress(IndexError):
             while True:
                 connection = self._idle[for_dispatch].pop()
-                if is_quiet(connection):
-                    connection.limit_s = limit_s
-                    self._forget_old_plans(connection)
+                if is_quiet(connection) and self._is_made_fit(connection, limit_s):
                     return connection
                 connection.close()
         return None
 
-    def _forget_old_plans(self, connection: BoundedConnection) -> None:
+    def _is_made_fit(self, connection: BoundedConnection, limit_s: float) -> bool:
+        """Give an idle connection its limit, forget its old plans; False if it does not answer."""
+        connection.limit_s = limit_s
         monotonic = self.clock.monotonic_us()
         if not connection.is_pooled and monotonic - connection.planned_at > PLANS_KEPT_US:
             connection.planned_at = monotonic
-            connection.execute(FORGET_PLANS, prepare=False)
+            try:
+                connection.execute(FORGET_PLANS, prepare=False)
+            except psycopg.Error:
+                return False
+            except BaseException:
+                connection.close()
+                raise
+        return True
 
     def _give_back(self, connection: BoundedConnection, error: BaseException | None) -> None:
         is_doubtful = isinstance(error, (psycopg.OperationalError, errors.ReadOnlySqlTransaction))
@@ -393,11 +404,12 @@ def _refuse_split_password(parameters: dict[str, Any]) -> None:
 
 def safe_name(parameters: dict[str, Any]) -> str:
     """Return how messages call a database: nothing secret in it."""
-    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "").split(",")
     ports = str(parameters.get("port") or "").split(",")
     if len(ports) == 1:
         ports *= len(hosts)
     pairs = zip(hosts, ports, strict=False)
     places = ",".join(f"{host}:{port}" if port else host for host, port in pairs)
     database = parameters.get("dbname") or parameters.get("user") or ""
-    return f"postgresql://{places}/{database}"
+    service = parameters.get("service")
+    return f"postgresql://{places}/{database}" + (f"?service={service}" if service else "")

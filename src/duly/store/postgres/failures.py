@@ -22,17 +22,13 @@ _MEANINGS: tuple[tuple[type[psycopg.Error], str, str], ...] = (
     ),
     (
         errors.ReadOnlySqlTransaction,
-        "can't be written to: this server is a standby",
-        "name all servers in the URL, with target_session_attrs=read-write",
+        "can't be written to: this server is a standby, or its transactions may only read",
+        "name all servers, with target_session_attrs=read-write; see default_transaction_read_only",
     ),
     (errors.DiskFull, "can't be written to, for the disk is full", "free some space and try again"),
-    (
-        errors.InsufficientPrivilege,
-        "may not be used so by this user",
-        "let `duly db migrate` be run by the schema's owner, and grant the others its use",
-    ),
 )
 
+_WAITED_LONG = errors._WaitTimeout  # noqa: SLF001 - it has no other name
 _OTHER_SCHEMA = (
     errors.UndefinedTable,
     errors.UndefinedColumn,
@@ -47,6 +43,9 @@ def failure(error: psycopg.Error, name: str) -> StoreError:
         if isinstance(error, kind):
             return StoreUnavailable(name, problem, remedy)
     said = _first_line(error)
+    if isinstance(error, errors.InsufficientPrivilege):
+        problem = f"refused this user ({said})"
+        return StoreUnavailable(name, problem, "give it the rights that the how-to names")
     if isinstance(error, _OTHER_SCHEMA):
         problem = f"has another schema than this program knows ({said})"
         return SchemaMismatch(name, problem, "run `duly db migrate`, or bring the newer program")
@@ -54,9 +53,15 @@ def failure(error: psycopg.Error, name: str) -> StoreError:
         problem = f"refused what would break a promise ({said})"
         return StoreError(name, problem, "this is a defect of Duly: nothing was changed, report it")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        problem = f"can't be reached ({said})"
-        return StoreUnavailable(name, problem, "see that the server runs and the URL is right")
+        return _unreached(error, name, said)
     return StoreError(name, f"failed ({said})", "this is a defect of Duly: report it")
+
+
+def _unreached(error: psycopg.Error, name: str, said: str) -> StoreError:
+    if type(error) is _WAITED_LONG:
+        return StoreUnavailable(name, "gave no answer in time", "try again, or look at its load")
+    problem = f"can't be reached ({said})"
+    return StoreUnavailable(name, problem, "see that the server runs and the URL is right")
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LAG_US = 10_000_000
 """How far `load_at` may lie behind: the constraint `found_in_time` says the same."""
 BEFORE_ALL_TIME = -(1 << 63)
-ALL = (1 << 31) - 1
 
 # One shard at a time, each in the order of its index: what lies behind the limit is never read. The
 # row without a shard is the clock's; in the others the last columns are the place in the index, and
@@ -94,7 +93,10 @@ def load_timers(session: Session, command: LoadTimers) -> LoadedTimers:
             return loaded
     # One instant alone, in one shard, is more than the limit; half of it would be of no use.
     instant = min(row[0] for row in rows)
-    now, rows, _ = _load(session, command, instant, ALL)
+    at_most = 2 * command.crowd_max // len(command.shards) + 32
+    now, rows, complete = _load(session, command, instant, at_most)
+    if complete < instant or len(rows) > command.crowd_max:
+        return LoadedTimers(_timers(rows[: command.crowd_max]), instant - 1, now)
     return LoadedTimers(_timers(rows), instant, now)
 
 
@@ -144,7 +146,9 @@ def _cut_between(
     if whole[0][0] < cut:
         # The instant at the cut is incomplete: leave it for the next page.
         return LoadedTimers(_timers(row for row in whole if row[0] < cut), cut - 1, now)
-    return LoadedTimers(_timers(row for row in whole if row[0] == cut), cut, now)
+    crowd = [row for row in whole if row[0] == cut]
+    through = cut if len(crowd) <= command.crowd_max else cut - 1
+    return LoadedTimers(_timers(crowd[: command.crowd_max]), through, now)
 
 
 def _timers(rows: Iterable[Row]) -> tuple[Timer, ...]:

@@ -66,6 +66,9 @@ def load_timers(look: Look, command: LoadTimers) -> LoadedTimers:
             # One instant alone is more than the limit; half of it would be of no use.
             through = cut
             timers += takewhile(lambda row: row[0] == cut, found)
+            if len(timers) > max(command.crowd_max, command.limit):
+                through = cut - 1
+                del timers[command.crowd_max :]
     return LoadedTimers(tuple(map(records.timer, timers)), through, look.now)
 
 

@@ -152,6 +152,21 @@ class Loading:
 
         assert len(loaded.timers) >= 2
 
+    def test_of_a_crowd_a_part_is_loaded_and_the_rest_stays_to_be_loaded(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F8: nothing of it is taken for loaded, and what comes before it is."""
+        now = clock.now_us()
+        for number in range(40):
+            steps.delay(store, now + 20, f"{number}")
+        shards = tuple(range(store.status().shards))
+        order = LoadTimers(shards=shards, after=now, until=now + 30, limit=3, crowd_max=10)
+
+        loaded = store.load_timers(order)
+
+        assert (10, now + 19) == (len({one.ref for one in loaded.timers}), loaded.through)
+        assert {now + 20} == {timer.due_at for timer in loaded.timers}
+
     def test_definitions_that_are_gone_are_left_out(self, store: Store) -> None:
         """F4."""
         record = steps.create(store)
