@@ -317,7 +317,8 @@ class DispatchStore(Protocol):
         """Take those leases that nobody alive owns; each gets a higher epoch.
 
         A caller that is not alive gets none. Owners whose membership has expired are declared dead
-        here, for ever; for each of them there is one audit entry `member.declared-dead`.
+        here, for ever; who takes leases from one leaves an audit entry `member.declared-dead` that
+        names them.
         """
         ...
 

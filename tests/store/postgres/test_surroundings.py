@@ -170,3 +170,24 @@ def test_a_row_that_stays_locked_holds_up_only_itself(store, clock, timed_url):
     assert (FireResult.FIRED,) == fired.results
     assert first.id not in store._connections.held_up  # noqa: SLF001 - as above
     assert LeaseKey(0, Lane.LIVE) in {lease.key for lease in fence.leases}
+
+
+def test_a_lent_connection_returns_an_enum_as_its_text(url, open_store):
+    """D3: with values and without, as the driver does elsewhere."""
+    _owner(url, "CREATE TYPE mood AS ENUM ('fine', 'tired')", "CREATE TABLE t (m mood, n int)")
+    store = open_store(url)
+    with store.transaction(LONG_US) as lent:
+        lent.execute("INSERT INTO t VALUES (%s, %s)", ("fine", 1))
+
+        assert [("fine", 1, None)] == lent.execute("SELECT m, n, NULL FROM t")
+        assert [("fine", 1)] == lent.execute("SELECT m, n FROM t WHERE n = %s", (1,))
+
+
+def test_a_callers_wish_to_be_fast_does_not_make_an_order_unsure(url, open_store):
+    """D1."""
+    store = open_store(url)
+    with store.transaction(LONG_US) as lent:
+        lent.execute("SET LOCAL synchronous_commit = off")
+        store.add_runs(add_runs(new_run(None)), within=lent)
+        lent.finish()
+        assert [("on",)] == lent.execute("SHOW synchronous_commit")

@@ -45,7 +45,7 @@ MIGRATION_LIMIT_US = 3600 * SECOND_US
 
 DRIVER_DEFAULTS = {
     "application_name": "duly",
-    "connect_timeout": 5,
+    "connect_timeout": 3,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -58,13 +58,15 @@ SERVER_OLDEST = 150_000
 # Estimates of what a batch holds are rough: what they cost is not worth compiling for.
 # And what is acknowledged is on a disk, whatever was chosen for others' work in this database (D1).
 SET_UP = """SET jit = off;
-SET statement_timeout = '{}ms'; SET client_connection_check_interval = '1s';
+SET statement_timeout = '{}ms';
 SET default_transaction_isolation = 'read committed';
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'"""
 # A dispatcher's statements all go by an index, in its order: a plan by any other way was made while
 # a table was nearly empty, and an index that is read in order remembers which of its entries are
 # dead.
+# Not every server's system can tell.
+NOTICE_LOST_CLIENTS = "SET client_connection_check_interval = '1s'"
 SET_UP_DISPATCH = "SET enable_seqscan = off; SET enable_bitmapscan = off"
 # Whoever stands still in the middle lets go of what he holds before a lease has run out.
 BEGIN_WRITE = """BEGIN ISOLATION LEVEL READ COMMITTED;
@@ -85,6 +87,7 @@ FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
 
+_DIALECT = re.compile(r"^(\w+)\+psycopg(?=://)")
 _UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "\w+"')
 _abandoned: list[BoundedConnection] = []
 """What a fork left us of the parent's connections: closing them would end the parent's."""
@@ -262,6 +265,8 @@ class Connections:
             if not connection.is_pooled:
                 limit_ms = self.settings.limit_us // 1000
                 connection.execute(as_query(SET_UP.format(limit_ms)), prepare=False)
+                with suppress(psycopg.DataError):
+                    connection.execute(NOTICE_LOST_CLIENTS, prepare=False)
                 if for_dispatch:
                     connection.execute(SET_UP_DISPATCH, prepare=False)
             connection.is_for_dispatch = for_dispatch
@@ -380,7 +385,7 @@ def read_url(url: str) -> dict[str, Any]:
     """Read a URL of libpq's kind, with what we add where it says nothing."""
     remedy = "use postgresql://user:password@host:5432/database"
     try:
-        parameters = conninfo.conninfo_to_dict(url.replace("+psycopg", "", 1))
+        parameters = conninfo.conninfo_to_dict(_DIALECT.sub(r"\1", url))
     except psycopg.Error as error:
         # What libpq quotes after the colon may be the password; the name of an option is not.
         unknown = _UNKNOWN_OPTION.search(str(error))

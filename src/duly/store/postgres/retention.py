@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from duly.store.postgres.work import Work
 
-FOLD_MAX = 100_000
+FOLD_MAX = 20_000
 """How many changes of tallies are folded into them in one go."""
 
 OLD_OUTCOMES = """

@@ -26,11 +26,14 @@ A snapshot that is older than TRUNCATE finds the leaf empty, rather than as it w
 that is of no consequence, since what goes is older than any reader's cursor. In the queue nothing
 goes: the leaf was empty; an old snapshot sees a moment later what has left it since.
 
-At most one leaf of each is emptied in one go, so that we never wait for one while we hold another.
+At most one leaf of each is emptied in one go: whoever waits for us waits for a moment. What a
+caller's own transaction announces after having been open for longer than announcements are kept may
+go unread; the sweep finds it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -117,7 +120,7 @@ def prune_arrivals(work: Work, limit: int) -> int:
 
 def rotate(connections: Connections, command: Prune, pruned: Pruned) -> Pruned:
     """Empty what can be emptied and let the era move on; add what went to what was pruned."""
-    with connections.write() as work:
+    with connections.write(for_dispatch=True) as work:
         held, _ = lock_fence(work, command.fence)
         if LeaseKey(0, Lane.BACKFILL) not in held:
             return pruned  # as is on record already
@@ -185,7 +188,8 @@ def _move_on(work: Work, others: list[Leaf], present: tuple[Leaf, int]) -> None:
     is_long = not 0 <= lasted_us < ERA_MAX_US
     chosen = quiet or (free if is_long else [])
     if chosen:
-        work.session.run(MOVE_ON, (chosen[0].era, work.now))
+        with suppress(errors.LockNotAvailable), savepoint(work.session, "duly_era"):
+            work.session.run(MOVE_ON, (chosen[0].era, work.now))
 
 
 def _is_used(work: Work, leaf: Leaf) -> bool:

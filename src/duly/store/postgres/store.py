@@ -245,7 +245,7 @@ class PostgresStore(ReadsBySnapshot):
 
     def prune(self, command: port.Prune) -> port.Pruned:
         """Remove history past its retention."""
-        with self._connections.write() as work:
+        with self._dispatch_work() as work:
             pruned = retention.prune(work, command)
         return rotation.rotate(self._connections, command, pruned)
 

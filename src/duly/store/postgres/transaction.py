@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import TransactionStatus
+from psycopg.adapt import Loader
+from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 
 from duly.errors import UsageError
@@ -25,6 +26,8 @@ from duly.store.postgres.session import BoundedConnection, ConnectionSession, as
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from psycopg.abc import Buffer
+
     from duly.store.planning import Parameters
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.work import Work
@@ -35,6 +38,9 @@ SET LOCAL idle_in_transaction_session_timeout = '{}ms'"""
 IDLE_SPARE_US = 3_000_000
 LIMIT_MS_MAX = 1_000_000_000
 CHECK_NOW = "SET CONSTRAINTS ALL IMMEDIATE"
+BE_DURABLE = """
+SELECT set_config('synchronous_commit', 'on', true)
+WHERE current_setting('synchronous_commit') = 'off'"""
 
 _FORBIDDEN = frozenset(
     (
@@ -72,6 +78,19 @@ _MISTAKES = (
     ValueError,
 )
 """How a statement of the caller's fails that no other time would let run."""
+
+
+class UnknownLoader(Loader):
+    """Reads a type that the driver does not know: an enum, as most are, is its text."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str | bytes:
+        """Return the text, or the bytes of what is none."""
+        try:
+            return bytes(data).decode()
+        except UnicodeDecodeError:
+            return bytes(data)
 
 
 class PostgresTransaction(Lent):
@@ -117,6 +136,7 @@ class PostgresTransaction(Lent):
     def finish(self) -> None:
         """Refuse to commit what took too long, or what a deferred constraint refuses."""
         self._refuse_late()
+        self._work.session.rows(BE_DURABLE)
         try:
             self._work.session.run(CHECK_NOW)
         except psycopg.IntegrityError as error:
@@ -133,9 +153,12 @@ class PostgresTransaction(Lent):
 
     def _run(self, sql: str, values: Parameters | None) -> list[tuple[object, ...]]:
         with self._connection.cursor(row_factory=tuple_row) as cursor:
-            # Binary, so that the server takes a single statement and no more; and not prepared,
-            # since the caller may change his tables between two of them.
-            cursor.execute(as_query(sql), values, binary=True, prepare=False)
+            # Without values it is asked for in binary, so that the server takes a single statement
+            # and no more; and not prepared, since the caller may change his tables between two.
+            is_bare = values is None
+            if is_bare:
+                cursor.adapters.register_loader(0, UnknownLoader)
+            cursor.execute(as_query(sql), values, binary=is_bare, prepare=False)
             return cursor.fetchall() if cursor.description is not None else []
 
     def _refuse_late(self) -> None:

@@ -82,7 +82,7 @@ CREATE TABLE duly.schedule_state (
     -- far behind, and not by every fire.
     load_at int8,
     last_for int8,
-    -- The one before last_for: where the window of the last run begins.
+    -- What last_for was before a plain fire, for that fire's own run to tell: where its window begins.
     before_last int8,
     last_fired_at int8,
     last_run uuid,
@@ -111,8 +111,8 @@ CREATE TABLE duly.delayed (
     shard int4 NOT NULL,
     generation int4 NOT NULL,
     priority int4 NOT NULL,
-    tenant text NOT NULL,
-    key text,
+    tenant text COLLATE "C" NOT NULL,
+    key text COLLATE "C",
     task text NOT NULL,
     arguments text NOT NULL,
     queue text NOT NULL,
@@ -160,7 +160,7 @@ CREATE TABLE duly.members (
 
 CREATE TABLE duly.leases (
     shard int4 NOT NULL,
-    lane text NOT NULL,
+    lane text COLLATE "C" NOT NULL,
     epoch int8 NOT NULL,
     owner int8,
     acquired_at int8,
@@ -180,12 +180,12 @@ CREATE TABLE duly.runs (
     root uuid,
     definition_number int4,
     priority int4 NOT NULL,
-    tenant text NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
     task text NOT NULL,
     queue text NOT NULL,
     origin text NOT NULL,
     lane text NOT NULL,
-    key text,
+    key text COLLATE "C",
     -- NULL: as in the definition that the run refers to.
     arguments text,
     CONSTRAINT never_early CHECK
@@ -221,7 +221,7 @@ CREATE TABLE duly.ready (
     run_id uuid NOT NULL,
     priority int4 NOT NULL,
     era int2 NOT NULL,
-    queue text NOT NULL,
+    queue text COLLATE "C" NOT NULL,
     CONSTRAINT never_early CHECK (fired_at >= not_before)
 ) PARTITION BY LIST (era);
 CREATE TABLE duly.ready_0 PARTITION OF duly.ready FOR VALUES IN (0) WITH (autovacuum_enabled = off);
@@ -233,7 +233,7 @@ CREATE INDEX ready_order ON duly.ready (queue, priority, rank, run_id);
 CREATE TABLE duly.outcomes (
     run_id uuid PRIMARY KEY,
     finished_at int8 NOT NULL,
-    state text NOT NULL,
+    state text COLLATE "C" NOT NULL,
     reason text
 );
 CREATE INDEX outcomes_age ON duly.outcomes (state, finished_at);
