@@ -12,7 +12,8 @@ from duly.domain.literals import Lane
 from duly.errors import SchemaMismatch, StoreUnavailable, UsageError
 from duly.store.dispatch import Join, LeaseKey, MemberKind
 from duly.store.postgres import PostgresSettings
-from duly.store.postgres.connection import PLANS_KEPT_US, read_url, safe_name
+from duly.store.postgres.connection import PLANS_KEPT_US
+from duly.store.postgres.urls import read_url, safe_name
 from duly.store.wakeups import SECOND_US
 from duly.testing.factories import add_runs, new_run
 from duly.testing.manual_clock import ManualClock
@@ -20,6 +21,8 @@ from tests.postgres.patience import comes_true
 from tests.postgres.proxy import Proxy
 
 SHORT = PostgresSettings(limit_us=SECOND_US, dispatch_limit_us=SECOND_US)
+FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+"""Newer Pythons warn of it, and rightly; people do it all the same."""
 JOIN = Join(kind=MemberKind.DISPATCHER, host="here", process=1)
 
 
@@ -127,6 +130,7 @@ def test_what_was_ordered_when_an_answer_was_lost_can_be_ordered_again(url, open
         assert 1 == store.status().queued
 
 
+@FORKS
 def test_a_child_process_opens_connections_of_its_own(url, open_store):
     """A connection that two processes use is of no use to either."""
     store = open_store(url)
@@ -272,3 +276,27 @@ def test_texts_arrive_as_they_are_whatever_the_environment_says(
 
     assert found is not None
     assert "schlüssel-日本" == found.key
+
+
+@FORKS
+def test_a_child_takes_over_none_of_the_parents_locks(url, open_store):
+    """Somebody is in the middle of a call when the process forks."""
+    store = open_store(url, settings=PostgresSettings(connections_max=1))
+    inside, over = threading.Event(), threading.Event()
+
+    def hold():
+        with store.transaction(30 * SECOND_US):
+            inside.set()
+            over.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(30)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if store.now() > 0 else 1)
+    _, status = os.waitpid(child, 0)
+    over.set()
+    thread.join()
+
+    assert 0 == status

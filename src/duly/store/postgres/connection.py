@@ -8,12 +8,12 @@ next call opens another one: that is all it takes to come back after a restart o
 from __future__ import annotations
 
 import os
-import re
 import select
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import psycopg
 from psycopg import conninfo, errors
@@ -27,6 +27,7 @@ from duly.store.postgres.failures import failure
 from duly.store.postgres.held_up import HeldUp
 from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, first, one
 from duly.store.postgres.side_by_side import SideBySide
+from duly.store.postgres.urls import read_url, safe_name
 from duly.store.postgres.work import Look, Work
 from duly.store.wakeups import SECOND_US
 
@@ -43,14 +44,6 @@ PREPARE_AFTER = 3
 OPEN_LIMIT_S = 5.0
 MIGRATION_LIMIT_US = 3600 * SECOND_US
 
-DRIVER_DEFAULTS = {
-    "application_name": "duly",
-    "connect_timeout": 3,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
-}
 WHO_ANSWERS = """
 SELECT pg_backend_pid(), current_setting('server_version_num')::int4,
     current_setting('default_transaction_isolation')"""
@@ -87,8 +80,7 @@ FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
 
-_DIALECT = re.compile(r"^(\w+)\+psycopg(?=://)")
-_UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "\w+"')
+_all: WeakSet[Connections] = WeakSet()
 _abandoned: list[BoundedConnection] = []
 """What a fork left us of the parent's connections: closing them would end the parent's."""
 
@@ -117,24 +109,33 @@ class Connections:
         self.name = safe_name(self._parameters)
         self.clock = clock
         self.settings = settings
-        self.bell = Bell(self)
-        self.side_by_side = SideBySide(settings.fire_connections)
         self.held_up = HeldUp(clock)
         self.shards = shards
         """How many there are to be when the store is made; from then on, how many there are."""
         self.identity = ""
         """Of the store and its database, so that a copy of it is another one."""
         self._schema_number = max(migration.number for migration in settings.migrations)
-        self._process = os.getpid()
+        self._is_ready = False
+        self._is_closed = False
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        """Make what belongs to one process: threads, locks, and an empty stock."""
+        self.bell = Bell(self)
+        self.side_by_side = SideBySide(self.settings.fire_connections)
+        most = self.settings.connections_max
         # A program's threads may use up theirs, and a dispatcher in it goes on all the same.
-        self._room = {
-            kind: threading.BoundedSemaphore(settings.connections_max) for kind in (True, False)
-        }
+        self._room = {kind: threading.BoundedSemaphore(most) for kind in (True, False)}
         self._idle: dict[bool, list[BoundedConnection]] = {True: [], False: []}
         """Those for dispatchers, and those for everybody else."""
         self._first_use = threading.Lock()
-        self._is_ready = False
-        self._is_closed = False
+
+    def begin_in_child(self) -> None:
+        """Leave everything to the parent, whose locks and connections they are."""
+        for stock in self._idle.values():
+            _abandoned.extend(stock)
+        self._begin()
 
     def close(self) -> None:
         """Close every connection; whatever was committed stays."""
@@ -291,11 +292,6 @@ class Connections:
             raise StoreUnavailable(self.name, problem, remedy)
 
     def _find_idle(self, limit_s: float, *, for_dispatch: bool) -> BoundedConnection | None:
-        if self._process != os.getpid():
-            for stock in self._idle.values():
-                _abandoned.extend(stock)
-                stock.clear()
-            self._process = os.getpid()
         # The list's own operations are atomic.
         with suppress(IndexError):
             while True:
@@ -357,6 +353,15 @@ class Connections:
         migrating.require_usable(migrating.compare(self.settings.migrations, has, self.name))
 
 
+def _begin_in_child() -> None:
+    for connections in tuple(_all):
+        connections.begin_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
+
+
 @contextmanager
 def transaction(connection: BoundedConnection, begin: str) -> Iterator[None]:
     """Begin, and commit at the end of the block; whatever fails undoes all of it."""
@@ -379,42 +384,3 @@ def is_quiet(connection: BoundedConnection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return not poll.poll(0)
-
-
-def read_url(url: str) -> dict[str, Any]:
-    """Read a URL of libpq's kind, with what we add where it says nothing."""
-    remedy = "use postgresql://user:password@host:5432/database"
-    try:
-        parameters = conninfo.conninfo_to_dict(_DIALECT.sub(r"\1", url))
-    except psycopg.Error as error:
-        # What libpq quotes after the colon may be the password; the name of an option is not.
-        unknown = _UNKNOWN_OPTION.search(str(error))
-        said = unknown.group(0) if unknown else str(error).partition(":")[0].strip()
-        problem = f"can't be read ({said})"
-        raise UsageError("url", "postgresql://…", problem, remedy) from None
-    _refuse_split_password(parameters)
-    # Texts in arrays are encoded by us.
-    return {**DRIVER_DEFAULTS, **parameters, "client_encoding": "UTF8"}
-
-
-def _refuse_split_password(parameters: dict[str, Any]) -> None:
-    """Refuse a URL whose password was taken for something else, which messages would show."""
-    ports = str(parameters.get("port") or "").replace(",", "")
-    names = f"{parameters.get('host') or ''}{parameters.get('dbname') or ''}"
-    if "@" in names or (ports and not ports.isdecimal()):
-        problem = "can't be read: host, port or database hold what should be a password"
-        remedy = "write special characters in percent-encoding, such as %2F for / and %40 for @"
-        raise UsageError("url", "postgresql://…", problem, remedy)
-
-
-def safe_name(parameters: dict[str, Any]) -> str:
-    """Return how messages call a database: nothing secret in it."""
-    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "").split(",")
-    ports = str(parameters.get("port") or "").split(",")
-    if len(ports) == 1:
-        ports *= len(hosts)
-    pairs = zip(hosts, ports, strict=False)
-    places = ",".join(f"{host}:{port}" if port else host for host, port in pairs)
-    database = parameters.get("dbname") or parameters.get("user") or ""
-    service = parameters.get("service")
-    return f"postgresql://{places}/{database}" + (f"?service={service}" if service else "")

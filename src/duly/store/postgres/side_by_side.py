@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +16,6 @@ class SideBySide:
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
-        self._process = 0
         self._threads: ThreadPoolExecutor | None = None
 
     def run(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -35,13 +33,11 @@ class SideBySide:
 
     def close(self) -> None:
         """Let the threads go."""
-        if self._threads is not None and self._process == os.getpid():
+        if self._threads is not None:
             self._threads.shutdown()
 
     def _pool(self) -> ThreadPoolExecutor:
-        # Threads do not survive a fork; a child has its own.
-        if self._threads is None or self._process != os.getpid():
-            self._process = os.getpid()
+        if self._threads is None:
             workers = max(self.at_once - 1, 1)
             self._threads = ThreadPoolExecutor(workers, thread_name_prefix="duly firing")
         return self._threads
