@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from duly.engine.clock_sync import ClockSync
     from duly.engine.surroundings import Surroundings
 
+FEED_APART_US = 5000
+"""However often somebody rings, the feed is not read more often than this."""
+
 
 class Loader:
     """The wheel of fresh timers, the backlog of overdue ones, and what fills both."""
@@ -41,6 +44,7 @@ class Loader:
         self._is_crowded = False
         """Whether an instant holds more than is read at once."""
         self._feed_at = 0
+        self._fed_at = -FEED_APART_US
         self._sweep = Sweep(around, sync, self)
         self._busy_until = 0
 
@@ -85,8 +89,8 @@ class Loader:
         self._is_doubtful = True
 
     def wake(self) -> None:
-        """Read the feed at the next tick: somebody has written something near."""
-        self._feed_at = 0
+        """Read the feed soon: somebody has written something near."""
+        self._feed_at = self._fed_at + FEED_APART_US
 
     def note_busy(self, monotonic: int) -> None:
         """Look at the feed more often for a while: where something happens, more may."""
@@ -176,6 +180,7 @@ class Loader:
         arrivals = self._sync.ask(lambda: store.read_arrivals(cursor, shards))
         self.see(arrivals.now)
         self._cursor = arrivals.cursor
+        self._fed_at = monotonic
         if arrivals.timers:
             self.note_busy(monotonic)
         for timer in arrivals.timers:

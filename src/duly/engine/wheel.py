@@ -34,8 +34,6 @@ class Entry:
     """When to ask the store: its due, or a little later when it was busy."""
     plan: Plan | None = None
     late_after: int | None = None
-    is_late: bool = False
-    """Whether the store has said so: then it is planned by the misfire policy."""
 
 
 class Wheel:

@@ -7,7 +7,7 @@ import pytest
 
 from duly.domain.timetable.interval import every
 from duly.store.dispatch import LoadTimers
-from duly.store.postgres.loading import LAG_US
+from duly.store.postgres.rows import LAG_US
 from duly.testing.conformance import steps
 from duly.testing.factories import HOUR_US, SECOND_US, on_time, timer_of
 

@@ -38,9 +38,10 @@ from duly.store.postgres.arrays import (
 )
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.pending import close_all
+from duly.store.postgres.rows import RANKED
 from duly.store.postgres.savepoints import OvertakenError, unless_overtaken
 from duly.store.postgres.session import one
-from duly.store.postgres.settlements import RANKED, write_runs
+from duly.store.postgres.settlements import write_runs
 from duly.store.postgres.trail import record_all
 from duly.store.rulings import LIBRARY
 
@@ -70,7 +71,8 @@ INSERT_DELAYED = """
 INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
     schedule_id, definition_number, shard, due_at, fingerprint, created_at, generation)
 SELECT u.*, $1::int8, 1
-FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int4[],
+FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+    $8::int4[],
     $9::text[], $10::text[], $11::uuid[], $12::int4[], $13::int4[], $14::int8[], $15::text[]) u"""
 CLAIM = "SELECT duly.claim_ids($1::uuid[])"
 ARE_PENDING = "SELECT duly.are_pending($1::uuid[])"
@@ -81,7 +83,8 @@ WITH clock AS MATERIALIZED (SELECT duly.now_us() AS now),
 asked AS MATERIALIZED (
     SELECT u.id, u.tenant, u.key, u.task, u.arguments, u.queue, u.priority, u.origin, u.lane,
         u.shard, u.fingerprint, c.now, coalesce(c.now + u.delay_us, u.due_at) AS due_at
-    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int4[],
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[],
+        $6::text[], $7::int4[],
         $8::text[], $9::text[], $10::int4[], $11::text[], $12::int8[], $13::int8[])
         u(id, tenant, key, task, arguments, queue, priority, origin, lane, shard, fingerprint,
         due_at, delay_us)

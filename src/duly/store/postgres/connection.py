@@ -46,13 +46,14 @@ MIGRATION_LIMIT_US = 3600 * SECOND_US
 
 WHO_ANSWERS = """
 SELECT pg_backend_pid(), current_setting('server_version_num')::int4,
-    current_setting('default_transaction_isolation')"""
+    current_setting('default_transaction_isolation'), current_setting('search_path')"""
 SERVER_OLDEST = 150_000
 # Estimates of what a batch holds are rough: what they cost is not worth compiling for.
+# Nobody's function is taken for one of the server's own: ours are called by their full names.
 # And what is acknowledged is on a disk, whatever was chosen for others' work in this database (D1).
 SET_UP = """SET jit = off;
 SET statement_timeout = '{}ms';
-SET default_transaction_isolation = 'read committed';
+SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog, pg_temp;
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'"""
 # A dispatcher's statements all go by an index, in its order: a plan by any other way was made while
@@ -74,7 +75,7 @@ BEGIN_CHECK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statem
 BEGIN_READ = """BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL idle_in_transaction_session_timeout = '3s'"""
 READ_CLUSTER = """
-SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()
+SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()::text
 FROM duly.cluster WHERE id = 1"""
 FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
@@ -256,7 +257,7 @@ class Connections:
         try:
             arrays.register(connection)
             session = ConnectionSession(connection, is_ours=True)
-            process, version, isolation = one(session, WHO_ANSWERS)
+            process, version, isolation, connection.search_path = one(session, WHO_ANSWERS)
             self._refuse_old_server(version)
             connection.is_pooled = process != connection.info.backend_pid
             if connection.is_pooled:

@@ -19,6 +19,7 @@ from duly.domain.literals import Lane, Origin
 from duly.store.dispatch import Fired, FireResult, FireTimers
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
+from duly.store.postgres.rows import LAG_US, RANKED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +38,9 @@ WITH f AS MATERIALIZED (
     FOR KEY SHARE OF m),
 c AS MATERIALIZED (SELECT f.*, duly.now_us() AS at FROM f),
 n AS MATERIALIZED (
-    SELECT c.at AS now, ARRAY(SELECT p FROM unnest($2::int8[]) p WHERE p = ANY(c.held)) AS have,
-        ARRAY(SELECT (p >> 4 & 65535)::int4 FROM unnest($2::int8[]) p
+    SELECT c.at AS now,
+        ARRAY(SELECT p FROM pg_catalog.unnest($2::int8[]) p WHERE p = ANY(c.held)) AS have,
+        ARRAY(SELECT (p >> 4 & 65535)::int4 FROM pg_catalog.unnest($2::int8[]) p
             WHERE p = ANY(c.held) AND p & 15 = 0) AS mine
     FROM c WHERE c.at < c.expires_at AND c.renewed_at - c.at <= c.expires_at - c.renewed_at)"""
 
@@ -46,10 +48,11 @@ FIRE_SCHEDULES = f"""{_FENCE},
 fired AS (
     UPDATE duly.schedule_state s
     SET next_for = u.next_for, next_due = u.next_due,
-        load_at = CASE WHEN u.next_due - s.load_at <= 10000000 THEN s.load_at ELSE u.next_due END,
+        load_at = CASE WHEN u.next_due - s.load_at <= {LAG_US} THEN s.load_at ELSE u.next_due END,
         before_last = s.last_for, last_for = u.scheduled_for, last_run = u.run_id,
         last_fired_at = n.now, fires = s.fires + 1
-    FROM n CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int8[], $7::int4[], $8::int8[],
+    FROM n CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int8[],
+        $7::int4[], $8::int8[],
         $9::uuid[], $10::int8[], $11::int8[]) WITH ORDINALITY
         u(ref, version, due, scheduled_for, shard, late_after, run_id, next_for, next_due, place)
     WHERE s.schedule_id = u.ref AND s.version = u.version AND s.next_due = u.due
@@ -68,7 +71,7 @@ queued AS (
     SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue
     FROM fired)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
-    CASE WHEN count(*) <> cardinality($3::uuid[]) THEN array_agg(place) END
+    CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
 FROM fired"""  # noqa: S608 - a part of ours
 
 # Who waited for a row to be moved must not fire it where it has gone. Servers older than the autumn
@@ -76,7 +79,8 @@ FROM fired"""  # noqa: S608 - a part of ours
 FIRE_DELAYED = f"""{_FENCE},
 found AS MATERIALIZED (
     SELECT t.tid FROM n
-    CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int4[]) u(ref, generation, due, shard)
+    CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int4[]) u(ref,
+        generation, due, shard)
     CROSS JOIN LATERAL (
         SELECT d.ctid AS tid FROM duly.delayed d
         WHERE d.id = u.ref AND d.generation = u.generation AND d.due_at = u.due
@@ -94,15 +98,15 @@ made AS (
     FROM fired d CROSS JOIN n),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
-    SELECT d.due_at, n.now, d.due_at, d.id, d.priority + CASE d.lane
-        WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
+    SELECT d.due_at, n.now, d.due_at, d.id, {RANKED},
         (SELECT era FROM duly.cluster WHERE id = 1), d.queue
     FROM fired d CROSS JOIN n),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
     SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
-    CASE WHEN count(*) <> cardinality($3::uuid[]) THEN array_agg(uuid_send(id)) END
+    CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
+        pg_catalog.array_agg(uuid_send(id)) END
 FROM fired"""  # noqa: S608 - a part of ours
 
 IN_THE_WAY = (errors.LockNotAvailable, errors.UniqueViolation, errors.DeadlockDetected)

@@ -17,6 +17,7 @@ from duly.store.gathering import Ground
 from duly.store.postgres import leases
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
 from duly.store.postgres.planning import read_schedule
+from duly.store.postgres.rows import LAG_US, RANKED
 from duly.store.postgres.session import uid
 from duly.store.postgres.settlements import Settlements
 
@@ -49,22 +50,23 @@ LOCK_BELIEVED_DELAYED = (
     f"SELECT u.place {_BELIEVED_DELAYED} ORDER BY d.id FOR UPDATE OF d SKIP LOCKED"
 )
 STILL_BELIEVED_DELAYED = f"SELECT u.place {_BELIEVED_DELAYED}"
-ADVANCE = """
+ADVANCE = f"""
 UPDATE duly.schedule_state s
 SET next_for = u.next_for, next_due = u.next_due,
-    load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND 10000000 THEN s.load_at
+    load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
         ELSE u.next_due END,
     last_for = u.last_for, last_run = u.last_run, last_fired_at = u.last_fired_at, fires = u.fires
-FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::uuid[], $6::int8[], $7::int8[])
+FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::uuid[], $6::int8[],
+    $7::int8[])
     u(id, next_for, next_due, last_for, last_run, last_fired_at, fires)
-WHERE s.schedule_id = u.id"""
+WHERE s.schedule_id = u.id"""  # noqa: S608 - a number of ours
 END_STATE = "UPDATE duly.schedule_state SET version = version + 1 WHERE schedule_id = $1::uuid"
 END_SCHEDULE = """
 UPDATE duly.schedules SET status = 'ended', reason = $2, updated_at = $3::int8, updated_by = $4
 WHERE id = $1::uuid"""
 # A run that exists is left alone, here as everywhere: one that can't be made must not be in the way
 # of all others.
-MAKE_RUNS_OF_DELAYED = """
+MAKE_RUNS_OF_DELAYED = f"""
 WITH fired AS (DELETE FROM duly.delayed WHERE id = ANY($1::uuid[]) RETURNING *),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
@@ -74,11 +76,10 @@ made AS (
     ON CONFLICT (id) DO NOTHING RETURNING id),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
-    SELECT due_at, $2::int8, due_at, id, priority + CASE lane
-        WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END,
+    SELECT due_at, $2::int8, due_at, id, {RANKED},
         (SELECT era FROM duly.cluster WHERE id = 1), queue
     FROM fired WHERE id IN (SELECT id FROM made))
-SELECT count(*) FROM made"""
+SELECT count(*) FROM made"""  # noqa: S608 - an expression of ours
 
 
 def fire(connections: Connections, batch: Batch) -> None:

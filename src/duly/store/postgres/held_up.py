@@ -33,7 +33,10 @@ class HeldUp:
 
     def note(self, results: Iterable[tuple[bytes, FireResult]]) -> None:
         """Remember those that were busy, and forget those that are no longer."""
-        until = self._clock.monotonic_us() + REMEMBERED_US
+        now = self._clock.monotonic_us()
+        until = now + REMEMBERED_US
+        if len(self._until) >= REMEMBERED_MAX:
+            self._until = {ref: end for ref, end in self._until.items() if now < end}
         for ref, result in results:
             if result is FireResult.BUSY and len(self._until) < REMEMBERED_MAX:
                 self._until[ref] = until

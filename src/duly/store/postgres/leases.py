@@ -87,9 +87,12 @@ WITH free AS MATERIALIZED (
 UPDATE duly.leases l SET owner = $4::int8, epoch = l.epoch + 1, acquired_at = $5::int8
 FROM free WHERE l.shard = free.shard AND l.lane = free.lane
 RETURNING l.shard, l.lane, l.epoch"""
-ADD_HELD = "UPDATE duly.members SET held = held || $2::int8[] WHERE id = $1::int8"
+ADD_HELD = (
+    "UPDATE duly.members SET held = pg_catalog.array_cat(held, $2::int8[]) WHERE id = $1::int8"
+)
 DROP_HELD = """
-UPDATE duly.members SET held = ARRAY(SELECT h FROM unnest(held) h WHERE h <> ALL ($2::int8[]))
+UPDATE duly.members SET held = ARRAY(SELECT h FROM pg_catalog.unnest(held) h WHERE h <> ALL
+    ($2::int8[]))
 WHERE id = $1::int8"""
 FREE_LEASES = """
 WITH ours AS MATERIALIZED (

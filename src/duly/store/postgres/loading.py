@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 from duly.store.postgres.arrays import Int4s, Uuids
+from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.session import one
 from duly.store.records import read_definition, timer
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 
-LAG_US = 10_000_000
-"""How far `load_at` may lie behind: the constraint `found_in_time` says the same."""
 BEFORE_ALL_TIME = -(1 << 63)
 
 # One shard at a time, each in the order of its index: what lies behind the limit is never read. The
@@ -31,7 +30,7 @@ BEFORE_ALL_TIME = -(1 << 63)
 LOAD = """
 SELECT duly.now_us(), '\\x'::bytea, -1, 0::int8, 0, 0, 0::int8, true
 UNION ALL
-SELECT t.* FROM unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
+SELECT t.* FROM pg_catalog.unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
     SELECT s.next_due, uuid_send(s.schedule_id), s.shard, s.next_for, s.version,
         s.definition_number, s.load_at, true
     FROM duly.schedule_state s
@@ -39,7 +38,7 @@ SELECT t.* FROM unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
         AND s.next_due > $3::int8 AND s.next_due <= $4::int8
     ORDER BY s.load_at LIMIT $5::int4) t
 UNION ALL
-SELECT t.* FROM unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
+SELECT t.* FROM pg_catalog.unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
     SELECT d.due_at, uuid_send(d.id), d.shard, d.due_at, d.generation, 0, d.due_at, false
     FROM duly.delayed d
     WHERE d.shard = u.shard AND d.due_at > $3::int8 AND d.due_at <= $4::int8

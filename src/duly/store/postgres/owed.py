@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The oldest of each shard, and of those the oldest.
 LOAD_OWED = """
 SELECT uuid_send(o.schedule_id), o.first_for, o.last_for, o.definition_number, o.shard, o.created_at
-FROM unnest($1::int4[]) AS u(shard)
+FROM pg_catalog.unnest($1::int4[]) AS u(shard)
 CROSS JOIN LATERAL (
     SELECT o.* FROM duly.owed o JOIN duly.schedules s ON s.id = o.schedule_id
     WHERE o.shard = u.shard

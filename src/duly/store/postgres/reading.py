@@ -67,19 +67,19 @@ SELECT count(*), min(due) FROM (
     WHERE shard = ANY($1::int4[]) AND due_at <= $2::int8) AS overdue"""
 # The index knows only a lower bound, at most ten seconds before the instant. The first by that
 # bound is due no later than ten seconds after the very first one.
-NEXT_AT_MOST = """
-SELECT min(n.due) FROM unnest($1::int4[]) AS u(shard)
+NEXT_AT_MOST = f"""
+SELECT min(n.due) FROM pg_catalog.unnest($1::int4[]) AS u(shard)
 CROSS JOIN LATERAL (
     SELECT t.next_due AS due FROM duly.schedule_state t
-    WHERE t.shard = u.shard AND t.load_at > $2::int8 - 10000000 AND t.next_due > $2::int8
-    ORDER BY t.load_at LIMIT 1) n"""
+    WHERE t.shard = u.shard AND t.load_at > $2::int8 - {rows.LAG_US} AND t.next_due > $2::int8
+    ORDER BY t.load_at LIMIT 1) n"""  # noqa: S608 - a number of ours
 # Any that is due before that has its bound before that, too.
-NEXT_SCHEDULE = """
+NEXT_SCHEDULE = f"""
 SELECT min(next_due) FROM duly.schedule_state
-WHERE shard = ANY($1::int4[]) AND load_at > $2::int8 - 10000000 AND load_at <= $3::int8
-    AND next_due > $2::int8"""
+WHERE shard = ANY($1::int4[]) AND load_at > $2::int8 - {rows.LAG_US} AND load_at <= $3::int8
+    AND next_due > $2::int8"""  # noqa: S608 - a number of ours
 NEXT_DELAYED = """
-SELECT min(n.due_at) FROM unnest($1::int4[]) AS u(shard)
+SELECT min(n.due_at) FROM pg_catalog.unnest($1::int4[]) AS u(shard)
 CROSS JOIN LATERAL (
     SELECT d.due_at FROM duly.delayed d WHERE d.shard = u.shard AND d.due_at > $2::int8
     ORDER BY d.due_at LIMIT 1) n"""

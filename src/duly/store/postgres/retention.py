@@ -37,7 +37,7 @@ NEXT_SCHEDULES = """
 SELECT uuid_send(schedule_id) FROM duly.schedule_state
 WHERE schedule_id > $1::uuid ORDER BY schedule_id LIMIT $2::int8"""
 SURPLUS_RUNS = """
-SELECT uuid_send(r.id) FROM unnest($1::uuid[]) AS u(schedule_id)
+SELECT uuid_send(r.id) FROM pg_catalog.unnest($1::uuid[]) AS u(schedule_id)
 CROSS JOIN LATERAL (
     SELECT r.id FROM duly.runs r JOIN duly.outcomes o ON o.run_id = r.id
     WHERE r.schedule_id = u.schedule_id ORDER BY r.id DESC LIMIT $3::int8 OFFSET $2::int8) r
@@ -56,12 +56,14 @@ OLD_SKIPS = """
 SELECT uuid_send(schedule_id), first_for, last_for FROM duly.skips
 WHERE at < $1::int8 AND last_for < $1::int8 ORDER BY at LIMIT $2::int8"""
 DELETE_SKIPS = """
-DELETE FROM duly.skips k USING unnest($1::uuid[], $2::int8[], $3::int8[]) u(id, first_for, last_for)
+DELETE FROM duly.skips k USING unnest($1::uuid[], $2::int8[], $3::int8[]) u(id,
+    first_for, last_for)
 WHERE k.schedule_id = u.id AND k.first_for = u.first_for AND k.last_for = u.last_for
 RETURNING uuid_send(k.schedule_id), k.last_for"""
 REMEMBER = """
 UPDATE duly.schedule_state t SET pruned_through = u.through
-FROM (SELECT id, max(through) AS through FROM unnest($1::uuid[], $2::int8[]) n(id, through)
+FROM (SELECT id, max(through) AS through FROM unnest($1::uuid[], $2::int8[]) n(id,
+    through)
     GROUP BY id) u
 WHERE t.schedule_id = u.id AND (t.pruned_through IS NULL OR t.pruned_through < u.through)"""
 _IS_OLD = """s.status = 'deleted' AND s.updated_at < $1::int8

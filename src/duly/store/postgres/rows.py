@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+LAG_US = 10_000_000
+"""How far `load_at` may lie behind the instant it stands for: `found_in_time` says the same."""
+
+RANKED = "priority + CASE lane WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END"
+"""The place in the queue by priority and lane, as `gathering.LANE_OFFSETS` has it."""
+
 SCHEDULE = """
 SELECT uuid_send(s.id), s.tenant, s.name, s.owner, s.declared_by, s.status, t.version,
     t.definition_number, d.definition, t.shard, t.next_for, t.next_due, t.held_for, t.last_for,

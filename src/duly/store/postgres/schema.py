@@ -31,7 +31,7 @@ VALUES (1, $1::int4, 1, '', 1)"""
 INSERT_LEASES = """
 INSERT INTO duly.leases (shard, lane, epoch)
 SELECT shard, lane, 0
-FROM generate_series(0, $1::int4 - 1) shard CROSS JOIN unnest($2::text[]) lane"""
+FROM generate_series(0, $1::int4 - 1) shard CROSS JOIN pg_catalog.unnest($2::text[]) lane"""
 READ_NOW = "SELECT duly.now_us()"
 
 

@@ -48,6 +48,8 @@ class BoundedConnection(Connection[Any]):
     """Whether somebody else has had it, and may have left something on it."""
     is_in_doubt: bool = False
     """Whether a commit was answered that no standby is known to have."""
+    search_path: str = ""
+    """Where names are looked for by default: for callers to whom it is lent."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
 

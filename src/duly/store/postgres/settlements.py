@@ -19,6 +19,7 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
+from duly.store.postgres.rows import RANKED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 RANGE = itemgetter(0, 1)
 """What ranges are told apart by: the schedule and where they begin."""
 
-# What is added to the priority in the queue, as `gathering.LANE_OFFSETS` says it.
-RANKED = "priority + CASE lane WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END"
 
 # A run that exists is left alone: its id says that it is the same occurrence's.
 INSERT_RUNS = f"""
@@ -40,7 +39,8 @@ WITH made AS (
         priority, origin, lane, scheduled_for, not_before, window_from, created_at, fired_at)
     SELECT u.id, u.tenant, u.schedule_id, u.number, u.key, u.task, u.arguments, u.queue, u.priority,
         u.origin, u.lane, u.scheduled_for, u.not_before, u.window_from, $1::int8, $1::int8
-    FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::int4[], $6::text[], $7::text[], $8::text[],
+    FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::int4[], $6::text[],
+        $7::text[], $8::text[],
         $9::text[], $10::int4[], $11::text[], $12::text[], $13::int8[], $14::int8[], $15::int8[])
         u(id, tenant, schedule_id, number, key, task, arguments, queue, priority, origin, lane,
         scheduled_for, not_before, window_from)
@@ -55,13 +55,15 @@ SELECT uuid_send(id) FROM made"""  # noqa: S608 - an expression of ours
 # Ranges that begin alike are the same promise told twice: the longer one holds.
 INSERT_SKIPS = """
 INSERT INTO duly.skips (schedule_id, first_for, last_for, count, reason, into_run, at)
-SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::uuid[],
+SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::text[],
+    $6::uuid[],
     $7::int8[])
 ON CONFLICT (schedule_id, first_for) DO UPDATE
 SET last_for = excluded.last_for, count = excluded.count WHERE excluded.last_for > skips.last_for"""
 INSERT_OWED = """
 INSERT INTO duly.owed (schedule_id, first_for, last_for, definition_number, shard, created_at)
-SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int4[], $5::int4[], $6::int8[])
+SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int4[], $5::int4[],
+    $6::int8[])
 ON CONFLICT (schedule_id, first_for) DO UPDATE
 SET last_for = greatest(owed.last_for, excluded.last_for)"""
 # Ids sort by the occurrence's time, so the one before is the neighbour in the index.

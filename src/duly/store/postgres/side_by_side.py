@@ -33,8 +33,9 @@ class SideBySide:
 
     def close(self) -> None:
         """Let the threads go."""
-        if self._threads is not None:
-            self._threads.shutdown()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._threads is None:

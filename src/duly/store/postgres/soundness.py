@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.invariants import INVARIANTS, SHOWN_MAX, Invariant, migration_findings
 from duly.store.migrating import compare
+from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.schema import read_applied
 from duly.store.postgres.session import one
 from duly.store.schema import Finding
@@ -22,20 +23,21 @@ OURS = (
     Invariant(
         "timer",
         "schedule {} has a pending instant that nobody would find in time",
-        """SELECT schedule_id FROM duly_schedule_state
+        f"""SELECT schedule_id FROM duly_schedule_state
         WHERE (load_at IS NULL) <> (next_due IS NULL)
-            OR NOT next_due - load_at BETWEEN 0 AND 10000000""",
+            OR NOT next_due - load_at BETWEEN 0 AND {LAG_US}""",  # noqa: S608 - a number of ours
     ),
     Invariant(
         "lease",
         "member {} holds other leases than it is said to own",
         # Packed as `leases.packed` does it.
         """SELECT m.id FROM duly_members m WHERE m.ended_at IS NULL AND
-            (SELECT coalesce(array_agg(o.packed ORDER BY o.packed), '{}') FROM (
+            (SELECT coalesce(pg_catalog.array_agg(o.packed ORDER BY o.packed), '{}') FROM (
                 SELECT l.epoch << 20 | (l.shard << 4)::int8 | CASE l.lane
                     WHEN 'live' THEN 0 WHEN 'catch-up' THEN 1 ELSE 2 END AS packed
                 FROM duly_leases l WHERE l.owner = m.id) o)
-            <> (SELECT coalesce(array_agg(h ORDER BY h), '{}') FROM unnest(m.held) h)""",
+            <> (SELECT coalesce(pg_catalog.array_agg(h ORDER BY h), '{}')
+                FROM pg_catalog.unnest(m.held) h)""",
     ),
     Invariant(
         "place",

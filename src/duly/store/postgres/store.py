@@ -62,7 +62,9 @@ if TYPE_CHECKING:
 
 SHARDS_DEFAULT = 32
 SHARDS_MAX = 4096
-INSERT_TASKS = "INSERT INTO duly.tasks (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
+INSERT_TASKS = (
+    "INSERT INTO duly.tasks (name) SELECT pg_catalog.unnest($1::text[]) ON CONFLICT DO NOTHING"
+)
 
 
 class PostgresStore(ReadsBySnapshot):

@@ -18,7 +18,8 @@ INSERT_ENTRIES = """
 INSERT INTO duly.audit (at, actor, source, reason, action, tenant, subject, subject_id, before,
     after)
 SELECT $1::int8, $2, $3, $4, u.action, u.tenant, u.subject, u.subject_id, u.before, u.after
-FROM unnest($5::text[], $6::text[], $7::text[], $8::uuid[], $9::text[], $10::text[]) WITH ORDINALITY
+FROM unnest($5::text[], $6::text[], $7::text[], $8::uuid[], $9::text[], $10::text[])
+    WITH ORDINALITY
     u(action, tenant, subject, subject_id, before, after, place)
 ORDER BY u.place"""
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import errors
-from psycopg.adapt import Loader
-from psycopg.pq import Format, TransactionStatus
+from psycopg import Cursor, errors
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from duly.errors import UsageError
@@ -26,7 +25,7 @@ from duly.store.postgres.session import BoundedConnection, ConnectionSession, as
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from psycopg.abc import Buffer
+    from psycopg._queries import PostgresQuery
 
     from duly.store.planning import Parameters
     from duly.store.postgres.connection import Connections
@@ -37,6 +36,7 @@ BOUND = """SET LOCAL statement_timeout = '{}ms';
 SET LOCAL idle_in_transaction_session_timeout = '{}ms'"""
 IDLE_SPARE_US = 3_000_000
 LIMIT_MS_MAX = 1_000_000_000
+CALLERS_PATH = "SELECT set_config('search_path', $1, true)"
 CHECK_NOW = "SET CONSTRAINTS ALL IMMEDIATE"
 BE_DURABLE = """
 SELECT set_config('synchronous_commit', 'on', true)
@@ -80,17 +80,14 @@ _MISTAKES = (
 """How a statement of the caller's fails that no other time would let run."""
 
 
-class UnknownLoader(Loader):
-    """Reads a type that the driver does not know: an enum, as most are, is its text."""
+class OneStatement(Cursor[Any]):
+    """A cursor on which the server takes a single statement and no more."""
 
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> str | bytes:
-        """Return the text, or the bytes of what is none."""
-        try:
-            return bytes(data).decode()
-        except UnicodeDecodeError:
-            return bytes(data)
+    def _execute_send(
+        self, query: PostgresQuery, *, force_extended: bool = False, binary: bool | None = None
+    ) -> None:
+        # The simple protocol, which the driver takes when there are no values, knows no such limit.
+        super()._execute_send(query, force_extended=True, binary=binary)
 
 
 class PostgresTransaction(Lent):
@@ -140,25 +137,24 @@ class PostgresTransaction(Lent):
         try:
             self._work.session.run(CHECK_NOW)
         except psycopg.IntegrityError as error:
-            raise refused(CHECK_NOW, error) from error
+            raise refused("COMMIT", error) from error
+        except _MISTAKES as error:
+            raise mistake("COMMIT", error) from error
 
     def take(self) -> None:
         """Take the connection out of the stock for good: the caller may leave anything on it."""
         assert isinstance(self._connection, BoundedConnection), "it is one of our own"
         self._connection.is_spent = True
+        self._work.session.rows(CALLERS_PATH, (self._connection.search_path,))
 
     def close(self) -> None:
         """Take it back."""
         self._loan.end()
 
     def _run(self, sql: str, values: Parameters | None) -> list[tuple[object, ...]]:
-        with self._connection.cursor(row_factory=tuple_row) as cursor:
-            # Without values it is asked for in binary, so that the server takes a single statement
-            # and no more; and not prepared, since the caller may change his tables between two.
-            is_bare = values is None
-            if is_bare:
-                cursor.adapters.register_loader(0, UnknownLoader)
-            cursor.execute(as_query(sql), values, binary=is_bare, prepare=False)
+        with OneStatement(self._connection, row_factory=tuple_row) as cursor:
+            # Not prepared, since the caller may change his tables between two of them.
+            cursor.execute(as_query(sql), values, prepare=False)
             return cursor.fetchall() if cursor.description is not None else []
 
     def _refuse_late(self) -> None:

@@ -205,7 +205,7 @@ CREATE FUNCTION duly.claim_ids(claimed uuid[]) RETURNS bool LANGUAGE sql VOLATIL
     SET enable_seqscan = off AS $$
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, priority, tenant, task, queue,
         origin, lane)
-    SELECT claim, 0, 0, 0, 0, '', '', '', '', '' FROM unnest(claimed) claim
+    SELECT claim, 0, 0, 0, 0, '', '', '', '', '' FROM pg_catalog.unnest(claimed) claim
     ; DELETE FROM duly.runs WHERE id = ANY(claimed)
     ; SELECT true $$;
 CREATE FUNCTION duly.are_pending(asked uuid[]) RETURNS bool LANGUAGE sql VOLATILE
