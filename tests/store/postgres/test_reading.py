@@ -65,9 +65,9 @@ def test_the_state_of_the_store_is_of_one_moment(store, clock, line):
     steps.fall_due(clock, record)
     fence = steps.own(store)
     with store._connections.read() as look:  # noqa: SLF001 - what is looked at is private
-        before = reading.status(look)
+        before = reading.PostgresReading(look).status()
         steps.fire(store, fence, on_time(record))
-        after = reading.status(look)
+        after = reading.PostgresReading(look).status()
 
     assert before == after
     assert (0, 1) == (store.status().overdue, store.status().queued)

@@ -53,15 +53,15 @@ SERVER_OLDEST = 150_000
 # And what is acknowledged is on a disk, whatever was chosen for others' work in this database (D1).
 SET_UP = """SET jit = off;
 SET statement_timeout = '{}ms';
+SELECT set_config('client_connection_check_interval', '1s', false)
+WHERE version() !~* 'windows|visual c';
 SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog, pg_temp;
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'"""
 # A dispatcher's statements all go by an index, in its order: a plan by any other way was made while
 # a table was nearly empty, and an index that is read in order remembers which of its entries are
 # dead.
-# Not every server's system can tell.
-NOTICE_LOST_CLIENTS = "SET client_connection_check_interval = '1s'"
-SET_UP_DISPATCH = "SET enable_seqscan = off; SET enable_bitmapscan = off"
+SET_UP_DISPATCH = "; SET enable_seqscan = off; SET enable_bitmapscan = off"
 # Whoever stands still in the middle lets go of what he holds before a lease has run out.
 BEGIN_WRITE = """BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL lock_timeout = '2s'; SET LOCAL idle_in_transaction_session_timeout = '3s'"""
@@ -266,11 +266,8 @@ class Connections:
             connection.planned_at = self.clock.monotonic_us()
             if not connection.is_pooled:
                 limit_ms = self.settings.limit_us // 1000
-                connection.execute(as_query(SET_UP.format(limit_ms)), prepare=False)
-                with suppress(psycopg.DataError):
-                    connection.execute(NOTICE_LOST_CLIENTS, prepare=False)
-                if for_dispatch:
-                    connection.execute(SET_UP_DISPATCH, prepare=False)
+                set_up = SET_UP.format(limit_ms) + (SET_UP_DISPATCH if for_dispatch else "")
+                connection.execute(as_query(set_up), prepare=False)
             connection.is_for_dispatch = for_dispatch
         except BaseException:
             connection.close()

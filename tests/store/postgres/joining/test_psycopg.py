@@ -282,7 +282,7 @@ def test_the_rights_that_the_page_grants_are_enough(shop):
         try:
             with psycopg.connect(shop.url) as connection:
                 connection.execute("SET ROLE duly_test_shop")
-                with pytest.raises(StoreUnavailable, match="may not be used so by this user"):
+                with pytest.raises(StoreUnavailable, match="refused this user"):
                     shop.promise(7, connection)
                 connection.execute("RESET ROLE")
                 connection.execute(grants.replace("shop", "duly_test_shop"))
