@@ -10,28 +10,31 @@ is on disk. Give --only to run some parts: crowds, streams, lateness, takeover, 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import signal
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 
-from bench import engine_firing as firing
-from bench import engine_processes as processes
+from bench import driving, processes, tables
+from bench.engine_files import SqliteFile
+from bench.engine_firing import bare
+from bench.engine_processes import footprint as footprint_of
+from bench.places import SECOND_US
+from bench.tables import header, record, row
 from duly.store.dispatch import MEMBER_TTL_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = Path(__file__).resolve().parents[1] / "BENCHMARKS.md"
-SECOND_US = 1_000_000
+
+WATCHED = driving.CostSizes(seconds=30, lead=10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class Sizes:
     idle_seconds: int = 60
     cost_pending: tuple[int, int] = (10_000, 1_000_000)
     cost_fires: int = 10_000
+    cost: driving.CostSizes = WATCHED
 
 
 QUICK = Sizes(
@@ -65,33 +69,29 @@ QUICK = Sizes(
     idle_seconds=6,
     cost_pending=(10_000, 40_000),
     cost_fires=2000,
+    cost=driving.CostSizes(seconds=8, lead=3),
 )
-RECORDS: list[dict[str, object]] = []
-
-
-def record(workload: str, **facts: object) -> None:
-    RECORDS.append({"workload": workload, **facts})
 
 
 def crowds(folder: Path, sizes: Sizes) -> list[str]:
     """A crowd at one instant, beside the least that durable writes take."""
-    rows = [
-        (
-            "| due at one instant | schedules, fires/s | delayed runs, fires/s"
-            " | bare loop, writes/s | schedules : bare loop |"
-        ),
-        "|---|---|---|---|---|",
-    ]
+    rows = header(
+        "due at one instant",
+        "schedules, fires/s",
+        "delayed runs, fires/s",
+        "bare loop, writes/s",
+        "schedules : bare loop",
+    )
+    file = SqliteFile(folder / "crowd.db")
     for count in sizes.crowds:
         found: dict[str, list[float]] = {"schedules": [], "delayed": [], "bare": []}
         for _ in range(sizes.rounds):
-            found["schedules"].append(firing.crowd(folder, count, "schedules"))
-            found["bare"].append(firing.bare(folder, count))
-            found["delayed"].append(firing.crowd(folder, count, "delayed"))
-        pairs = zip(found["schedules"], found["bare"], strict=True)
-        ratio = firing.spread([ours / theirs for ours, theirs in pairs])
-        told = [str(firing.spread(found[name])) for name in ("schedules", "delayed", "bare")]
-        rows.append(f"| {count:,} | {' | '.join(told)} | {ratio.median:.2f} |")
+            found["schedules"].append(driving.crowd(file, count, "schedules"))
+            found["bare"].append(bare(folder, count))
+            found["delayed"].append(driving.crowd(file, count, "delayed"))
+        ratio = tables.ratio(found["schedules"], found["bare"])
+        told = [tables.spread(found[name]) for name in ("schedules", "delayed", "bare")]
+        rows.append(row(f"{count:,}", *told, f"{ratio:.2f}"))
         record("crowd", count=count, per_second=found)
     return [
         *rows,
@@ -106,81 +106,49 @@ def crowds(folder: Path, sizes: Sizes) -> list[str]:
 
 def streams(folder: Path, sizes: Sizes) -> list[str]:
     """A steady stream of schedules, spread evenly."""
-    rows = [
-        (
-            "| schedules a second | seconds | expected | fired | missed | doubled"
-            " | lateness p50 ms | p99 ms | max ms |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for rate in sizes.rates:
-        one = firing.sustained(folder, rate, sizes.stream_seconds)
-        rows.append(
-            f"| {rate:,} | {sizes.stream_seconds} | {one.expected:,} | {one.fired:,}"
-            f" | {one.missed:,} | {one.doubled:,} | {firing.milliseconds(one.lateness_us)} |"
-        )
-        late = one.lateness_us
-        record("stream", **one._asdict() | {"lateness_us": late[:: max(1, len(late) // 1000)]})
-    return [
-        *rows,
-        "",
-        (
-            "Every schedule has a period of five seconds. Missed: not fired half a second after the"
-            " end. Lateness is from due to the store's clock in the firing transaction."
-        ),
-    ]
+    file = SqliteFile(folder / "stream.db")
+    found = [driving.sustained(file, rate, sizes.stream_seconds) for rate in sizes.rates]
+    return driving.stream_table(found, sizes.stream_seconds)
 
 
 def lateness(folder: Path, sizes: Sizes) -> list[str]:
     """How late an idle dispatcher fires, beside the machine's own timers."""
-    timers, floor = processes.idle_lateness(folder, sizes.timers, sizes.timer_seconds)
-    near = processes.near_lateness(folder, sizes.near, 50)
+    file = SqliteFile(folder / "idle.db")
+    file.fill()
+    timers, floor = processes.idle_lateness(file, sizes.timers, sizes.timer_seconds)
+    near = processes.near_lateness(file, sizes.near, 50)
+    file.remove()
     record("lateness", timers_us=timers, floor_us=floor, near_us=near)
-    rows = ["| lateness | count | p50 ms | p99 ms | max ms |", "|---|---|---|---|---|"]
-    for name, found in (
-        ("timers at random instants, idle dispatcher", timers),
-        ("floor: a bare wait for such instants, at the same time", floor),
-        ("promised 50 ms ahead by another process (F6)", near),
-    ):
-        rows.append(f"| {name} | {len(found)} | {firing.milliseconds(found)} |")
-    return rows
+    return tables.lateness_table(
+        (
+            ("timers at random instants, idle dispatcher", timers),
+            ("floor: a bare wait for such instants, at the same time", floor),
+            ("promised 50 ms ahead by another process (F6)", near),
+        )
+    )
 
 
 def takeover(folder: Path, sizes: Sizes) -> list[str]:
     """How soon somebody else fires what a dispatcher owned."""
     killed, stopped = [], []
+    file = SqliteFile(folder / "takeover.db")
     for _ in range(sizes.takeovers):
-        killed.append(processes.takeover(folder, signal.SIGKILL))
-        stopped.append(processes.takeover(folder, signal.SIGTERM))
+        killed.append(processes.takeover(file, signal.SIGKILL))
+        stopped.append(processes.takeover(file, signal.SIGTERM))
     record("takeover", killed_seconds=killed, stopped_seconds=stopped)
-    rows = [
-        "| one of two dispatchers ends | times | first fire by the heir, median s | spread s |",
-        "|---|---|---|---|",
-    ]
-    for name, found in (("kill -9", killed), ("SIGTERM", stopped)):
-        one = firing.spread(found)
-        rows.append(
-            f"| {name} | {len(found)} | {one.median:.2f} | {one.lowest:.2f}-{one.highest:.2f} |"
-        )
+    rows = tables.takeover_table((("kill -9", killed), ("SIGTERM", stopped)))
     return [*rows, "", f"A lease lasts {MEMBER_TTL_US / SECOND_US:.0f} s from its last renewal."]
 
 
 def footprint(folder: Path, sizes: Sizes) -> list[str]:
     """What a dispatcher takes while nothing is due."""
-    rows = [
-        (
-            "| pending | RSS MB | file MB | CPU s a minute | statements a minute"
-            " | page reads a minute | VM steps a minute |"
-        ),
-        "|---|---|---|---|---|---|---|",
-    ]
+    names = ("statements", "page reads", "VM steps")
+    told = [f"{name} a minute" for name in names]
+    rows = header("pending", "RSS MB", "file MB", "CPU s a minute", *told)
     for pending in sizes.pending:
-        one = processes.footprint(folder, pending, sizes.idle_seconds)
-        counts = (one.counts[name] for name in ("statements", "page reads", "VM steps"))
-        rows.append(
-            f"| {pending:,} | {one.rss_mb:.0f} | {one.file_mb:,.0f} | {one.cpu_seconds:.2f}"
-            f" | {' | '.join(f'{count:,}' for count in counts)} |"
-        )
+        one = footprint_of(SqliteFile(folder / "pending.db"), pending, sizes.idle_seconds)
+        sizes_of = (f"{one.rss_mb:.0f}", f"{one.file_mb:,.0f}", f"{one.cpu_seconds:.2f}")
+        rows.append(row(f"{pending:,}", *sizes_of, *(f"{one.counts[name]:,}" for name in names)))
         record("footprint", **one._asdict())
     return [
         *rows,
@@ -191,20 +159,26 @@ def footprint(folder: Path, sizes: Sizes) -> list[str]:
 
 def cost(folder: Path, sizes: Sizes) -> list[str]:
     """What a fire costs by count, with little and with much else pending."""
-    few, many = sizes.cost_pending
-    rows = [
-        f"| per fire | kind | {few:,} pending | {many:,} pending | ratio |",
-        "|---|---|---|---|---|",
-    ]
+    costs = []
+    for pending in sizes.cost_pending:
+        file = SqliteFile(folder / "cost.db")
+        crowds = driving.fill_for_cost(file, pending, sizes.cost_fires)
+        costs.append(
+            {
+                kind: driving.cost_per_fire(file, due_at, sizes.cost_fires, sizes.cost)
+                for kind, due_at in crowds.items()
+            }
+        )
+        file.remove()
+    few, many = (f"{pending:,} pending" for pending in sizes.cost_pending)
+    rows = header("per fire", "kind", few, many, "ratio")
+    small, large = costs
     for kind in ("schedules", "delayed"):
-        small = processes.cost_per_fire(folder, few, kind, sizes.cost_fires)
-        large = processes.cost_per_fire(folder, many, kind, sizes.cost_fires)
-        record("cost", kind=kind, pending=[few, many], small=small, large=large)
         for name in ("statements", "VM steps", "page hits", "page reads", "page writes"):
-            ratio = large[name] / small[name] if small[name] else 0.0
-            rows.append(
-                f"| {name} | {kind} | {small[name]:.2f} | {large[name]:.2f} | {ratio:.2f} |"
-            )
+            one, other = small[kind][name], large[kind][name]
+            ratio = other / one if one else 0.0
+            rows.append(row(name, kind, f"{one:.2f}", f"{other:.2f}", f"{ratio:.2f}"))
+    record("cost", pending=sizes.cost_pending, small=small, large=large)
     return [
         *rows,
         "",
@@ -236,37 +210,17 @@ def settings(sizes: Sizes) -> str:
     )
 
 
-def write(text: str, page: Path) -> None:
-    """Replace what stands between the page's two marks."""
-    start, end = "<!-- engine: start -->", "<!-- engine: end -->"
-    before, rest = page.read_text(encoding="utf-8").split(start)
-    _, after = rest.split(end)
-    page.write_text(f"{before}{start}\n{text}\n{end}{after}", encoding="utf-8")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser = tables.options_of(__doc__.splitlines()[0], list(PARTS))
     parser.add_argument("--folder", type=Path, help="where files are made; a disk, not memory")
-    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARKS.md")
-    parser.add_argument("--json", type=Path, help="write every figure as JSON lines")
     options = parser.parse_args()
     sizes = QUICK if options.quick else Sizes()
-    told = settings(sizes)
-    print(told, flush=True)
-    text = [told, ""]
     with tempfile.TemporaryDirectory(prefix="duly-bench-", dir=options.folder) as folder:
-        for name in options.only:
-            title, part = PARTS[name]
-            lines = [f"### {title}", "", *part(Path(folder), sizes), ""]
-            print("\n".join(["", *lines]), flush=True)
-            text += lines
-    if options.json:
-        lines = [json.dumps({"settings": told, **one}) + "\n" for one in RECORDS]
-        options.json.write_text("".join(lines), encoding="utf-8")
+        chosen = [PARTS[name] for name in options.only]
+        parts = [(title, partial(part, Path(folder), sizes)) for title, part in chosen]
+        text = tables.tell(settings(sizes), parts, options)
     if options.write:
-        write("\n".join(text), PAGE)
+        tables.write(text, "engine")
 
 
 if __name__ == "__main__":

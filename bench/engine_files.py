@@ -1,9 +1,4 @@
-"""Files for the engine's benchmark: filled with promises by the hundred thousand, and counted.
-
-A file is filled by direct inserts that repeat rows which Duly itself has made: through the front
-door a million promises would take longer than everything that is measured. Promises are made at
-random moments of the past quarter, so that what falls due together does not lie together.
-"""
+"""Files of SQLite for the engine's benchmark: filled by the hundred thousand, and counted."""
 
 from __future__ import annotations
 
@@ -12,93 +7,84 @@ import random
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-import duly
-from duly.clock import SystemClock
+from bench.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
 from duly.domain.identity import ordered_run_id, schedule_id, shard_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-SECOND_US = 1_000_000
-QUARTER_US = 90 * 86_400 * SECOND_US
-YEAR_US = 365 * 86_400 * SECOND_US
 SHARDS = 8
-CLOCK = SystemClock()
 CHUNK = 50_000
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promise:
-    """What a row of the file is to promise."""
+class SqliteFile:
+    """A file that is a place for promises."""
 
-    due_at: int
-    period_us: int = 86_400 * SECOND_US
-    """Of a schedule; counted from its due."""
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path}"
 
+    def fill(self, schedules: Iterable[Promise] = (), delayed: Iterable[Promise] = ()) -> None:
+        make_templates(self.url)
+        connection = apsw.Connection(str(self.path))
+        connection.pragma("synchronous", "off")
+        loader = _Loader(connection)
+        with connection:
+            loader.forget_templates()
+            counts = loader.add_schedules(schedules), loader.add_delayed(delayed)
+            connection.execute("DELETE FROM duly_arrivals; DELETE FROM duly_audit")
+            connection.executemany(
+                "UPDATE duly_tallies SET count = ? WHERE name = ?",
+                zip(counts, ("active", "delayed"), strict=True),
+            )
+        connection.pragma("wal_checkpoint", "truncate")
+        connection.close()
 
-def new_app(path: Path) -> duly.App:
-    app = duly.App(f"sqlite:///{path}", name="bench")
+    def shift(self, by_us: int, only_at: int | None = None) -> None:
+        connection = apsw.Connection(str(self.path))
+        connection.pragma("synchronous", "off")
+        with connection:
+            for table, column, also in (
+                ("duly_schedule_state", "next_due", f", next_for = next_for + {by_us:d}"),
+                ("duly_delayed", "due_at", ""),
+                ("duly_timers", "due_at", ""),
+            ):
+                sql = f"""
+                    UPDATE {table} SET {column} = {column} + ?1{also}
+                    WHERE {column} = ?2 OR ?2 IS NULL"""  # noqa: S608
+                connection.execute(sql, (by_us, only_at))
+        connection.pragma("wal_checkpoint", "truncate")
+        connection.close()
 
-    @app.task
-    def ping() -> None:
-        """Do nothing."""
+    def rows(self, sql: str) -> Rows:
+        found = self._look.execute(sql.replace("duly.", "duly_")).fetchall()
+        return cast("Rows", found)
 
-    return app
+    def counting(self) -> AbstractContextManager[Counted]:
+        return counting()
 
+    def remove(self) -> None:
+        self._look.close()
+        del self._look
+        for one in self.path.parent.glob(f"{self.path.name}*"):
+            one.unlink()
 
-def make_file(
-    path: Path, schedules: Iterable[Promise] = (), delayed: Iterable[Promise] = ()
-) -> Path:
-    """Make a file that holds these promises, and nothing else."""
-    with new_app(path) as app:
-        call = app.call("ping")
-        app.schedules.create("template", call, duly.every("1d"))
-        app.enqueue(call, delay="1d", key="template")
-        # As in any store that has been in use: nothing is to be recomputed when it is opened.
-        app.store.note_tzdata(duly.default_zones().version)
-    connection = apsw.Connection(str(path))
-    connection.pragma("synchronous", "off")
-    loader = _Loader(connection)
-    with connection:
-        loader.forget_templates()
-        counts = loader.add_schedules(schedules), loader.add_delayed(delayed)
-        connection.execute("DELETE FROM duly_arrivals; DELETE FROM duly_audit")
-        connection.executemany(
-            "UPDATE duly_tallies SET count = ? WHERE name = ?",
-            zip(counts, ("active", "delayed"), strict=True),
-        )
-    connection.pragma("wal_checkpoint", "truncate")
-    connection.close()
-    return path
+    @property
+    def size_mb(self) -> float:
+        found = self.path.parent.glob(f"{self.path.name}*")
+        return sum(one.stat().st_size for one in found) / 1e6
 
-
-def shift(path: Path, by_us: int, only_at: int | None = None) -> None:
-    """Let what is promised fall due later or sooner: all of it, or what is due at one instant.
-
-    A file takes time to fill; what is to be due soon is promised for then once it is full.
-    """
-    connection = apsw.Connection(str(path))
-    connection.pragma("synchronous", "off")
-    with connection:
-        for table, column, also in (
-            ("duly_schedule_state", "next_due", f", next_for = next_for + {by_us:d}"),
-            ("duly_delayed", "due_at", ""),
-            ("duly_timers", "due_at", ""),
-        ):
-            sql = f"""
-                UPDATE {table} SET {column} = {column} + ?1{also}
-                WHERE {column} = ?2 OR ?2 IS NULL"""  # noqa: S608
-            connection.execute(sql, (by_us, only_at))
-    connection.pragma("wal_checkpoint", "truncate")
-    connection.close()
+    @cached_property
+    def _look(self) -> apsw.Connection:
+        return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
 
 
 class _Loader:
@@ -185,17 +171,6 @@ class _Loader:
         cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 1")  # noqa: S608
         names = [column[0] for column in cursor.get_description()]
         return dict(zip(names, next(iter(cursor)), strict=True))
-
-
-def far_away(count: int) -> Iterator[Promise]:
-    """Return promises for any time of the year after next week."""
-    draw, now = random.Random(count), CLOCK.now_us()
-    for _ in range(count):
-        yield Promise(due_at=now + 7 * 86_400 * SECOND_US + draw.randrange(YEAR_US))
-
-
-def file_mb(path: Path) -> float:
-    return sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*")) / 1e6
 
 
 PAGES = {

@@ -1,7 +1,7 @@
 """How fast timetables answer, beside cronsim, croniter and python-dateutil in the same run.
 
     make bench                                        print the tables
-    .venv/bin/python bench/timetables.py --write      and put them into BENCHMARKS.md
+    .venv/bin/python -m bench.timetables --write      and put them into BENCHMARKS.md
 
 Every figure is a median over interleaved rounds: in each round every contender runs the same batch,
 so that whatever else the machine does hits all of them. Ratios are taken within a round.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from croniter import croniter
 from cronsim import CronSim
 from dateutil.rrule import rrulestr
 
+from bench.tables import record, write, write_records
 from duly import UsageError, cron, default_zones, rrule
 from duly.domain.timetable import cron as cron_module
 from duly.domain.timetable import cron_fields
@@ -192,7 +192,7 @@ def parse_and_next(rounds: int) -> list[str]:
             f"| {micro(times['croniter'])} | {ratios[-1][0]:.1f} | {ratios[-1][1]:.0f} "
             f"| {micro(times['cold'])} |"
         )
-        record("parse+next", expression, times)
+        record("parse+next", case=expression, seconds=times)
     return [*rows, "", lowest(ratios)]
 
 
@@ -221,7 +221,7 @@ def iterate(rounds: int, number: int = 1000) -> list[str]:
             f"| `{expression}` | {micro(times['duly'])} | {micro(times['cronsim'])} "
             f"| {micro(times['croniter'])} | {ratios[-1][0]:.1f} | {ratios[-1][1]:.0f} |"
         )
-        record("iterate", expression, times)
+        record("iterate", case=expression, seconds=times)
     return [*rows, "", lowest(ratios)]
 
 
@@ -253,7 +253,7 @@ def ten_years_later(rounds: int) -> list[str]:
         rows.append(
             f"| `{text}` | {median(times['first']) * 1e3:.3f} | {micro(times['duly'])} | {theirs} |"
         )
-        record("rrule", text, times)
+        record("rrule", case=text, seconds=times)
     return rows
 
 
@@ -271,15 +271,8 @@ def hostile(rounds: int) -> list[str]:
         told = "refused" if isinstance(answer, UsageError) else str(answer)
         times = race({"duly": (partial(tolerant, batch), 3)}, rounds)
         rows.append(f"| {name} | {told} | {median(times['duly']) * 1e3:.3f} |")
-        record("hostile", name, times)
+        record("hostile", case=name, seconds=times)
     return rows
-
-
-RECORDS: list[dict[str, object]] = []
-
-
-def record(workload: str, case: str, times: dict[str, list[float]]) -> None:
-    RECORDS.append({"workload": workload, "case": case, "seconds": times})
 
 
 def settings(rounds: int) -> str:
@@ -305,14 +298,6 @@ def tables(rounds: int) -> str:
     return "\n".join(text)
 
 
-def write(text: str, page: Path) -> None:
-    """Replace what stands between the page's two marks."""
-    start, end = "<!-- timetables: start -->", "<!-- timetables: end -->"
-    before, rest = page.read_text(encoding="utf-8").split(start)
-    _, after = rest.split(end)
-    page.write_text(f"{before}{start}\n{text}\n{end}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
@@ -323,10 +308,9 @@ def main() -> None:
     text = tables(options.rounds)
     print(text)
     if options.json:
-        lines = "".join(json.dumps(one) + "\n" for one in RECORDS)
-        options.json.write_text(lines, encoding="utf-8")
+        write_records(options.json, settings(options.rounds))
     if options.write:
-        write(text, Path(__file__).parent.parent / "BENCHMARKS.md")
+        write(text, "timetables")
 
 
 if __name__ == "__main__":
