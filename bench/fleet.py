@@ -272,7 +272,7 @@ def in_need(server: Server, sizes: Sizes) -> list[str]:
 
 def _minutes_table(minutes: list[Minute], sizes: HeldSizes) -> list[str]:
     rows = header(
-        f"{sizes.minute} s",
+        "minute" if sizes.minute == 60 else f"{sizes.minute} s",
         *("expected", "fired", "missed", "doubled"),
         *("firing, buffers per 1,000", "ms per 1,000"),
         *("loading and sweeping, buffers a second", "ms a second", "feed, buffers a second"),

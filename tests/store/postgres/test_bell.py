@@ -49,14 +49,13 @@ def test_closing_rings_for_what_was_just_promised(url, open_store):
 def test_many_promises_ring_a_few_times(url, open_store):
     """NOTIFY takes a lock of the whole database: one is for all that was written meanwhile."""
     store = open_store(url)
-    heard = []
     count = 300
     with psycopg.connect(url, autocommit=True) as listener:
         listener.execute("LISTEN duly")
         for number in range(count):
             store.add_runs(add_runs(new_run(store.now() + NEAR_US // 2, f"number {number}")))
         store.close()
-        heard.extend(listener.notifies(timeout=2))
+        heard = [*listener.notifies(timeout=2)]
 
     assert 1 <= len(heard) < count / 2
 

@@ -7,8 +7,9 @@ import pytest
 
 from duly.domain.timetable.interval import every
 from duly.store.postgres import reading
+from duly.store.reading import ScheduleFilter
 from duly.testing.conformance import steps
-from duly.testing.factories import SECOND_US, on_time
+from duly.testing.factories import SECOND_US, on_time, timer_of
 
 LAG_US = 10 * SECOND_US
 
@@ -49,7 +50,7 @@ def test_what_is_due_is_told_from_what_is_not_wherever_places_lie(store, clock, 
     for seconds in range(1, 30):
         record = steps.create(store, f"s{seconds}", timetable=every(f"{seconds}s"))
         shift(line, record, seconds * 7919 * 1000 % LAG_US)
-        dues.append(record.pending.due_at)
+        dues.append(timer_of(record).due_at)
     for due_at in sorted(dues)[:-1]:
         clock.set(due_at)
         status = store.status()
@@ -78,7 +79,7 @@ def test_a_prefix_is_a_text_and_no_pattern(store):
         steps.create(store, name)
 
     for prefix in ("50%", "_"):
-        found = store.list_schedules(reading.ScheduleFilter(tenant="default", name_prefix=prefix))
+        found = store.list_schedules(ScheduleFilter(tenant="default", name_prefix=prefix))
         assert 1 == len(found)
 
 
@@ -86,6 +87,6 @@ def test_names_are_ordered_by_their_characters(store):
     """As on every other database, whatever its language."""
     for name in ("b", "A", "a", "B", "ä", "Z"):
         steps.create(store, name)
-    listed = store.list_schedules(reading.ScheduleFilter(tenant="default"))
+    listed = store.list_schedules(ScheduleFilter(tenant="default"))
 
     assert ["A", "B", "Z", "a", "b", "ä"] == [record.name for record in listed]

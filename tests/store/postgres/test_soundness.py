@@ -82,6 +82,7 @@ def test_a_run_can_not_be_made_early(full, timed_url):
 def test_a_culprit_is_named(full, timed_url):
     with psycopg.connect(timed_url) as vandal:
         vandal.execute("DELETE FROM duly.ready")
-        (culprit, *_) = vandal.execute("SELECT id FROM duly.runs WHERE fired_at > 0").fetchone()
+        found = vandal.execute("SELECT id FROM duly.runs WHERE fired_at > 0").fetchall()
+        culprit = found[0][0]
 
     assert f"run {culprit} is in no place" in {finding.detail for finding in full.check()}
