@@ -13,7 +13,7 @@ from duly.domain.settling import NO_FURTHER
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
 from duly.errors import StoreError
-from duly.store.dispatch import FireResult
+from duly.store.dispatch import FireResult, Timer
 from duly.telemetry import BatchFired, ScheduleEnded, SetAside
 from duly.testing.factories import cancel, definition, move
 from duly.testing.manual_clock import START_US
@@ -337,3 +337,17 @@ def test_hours_fire_like_seconds(rig):
     assert [3600, 7200, 10800] == rig.instants(record)
     assert all(late <= 1000 for late in rig.lateness())
     assert START_US == rig.at("0s")
+
+
+def test_a_dispatcher_that_is_always_busy_does_not_grow(rig):
+    """P3: what was to be planned ahead, and has been taken to be fired since, is forgotten."""
+    dispatcher = rig.dispatcher()
+    rig.run("1s")
+    loader = dispatcher._loader  # noqa: SLF001 - memory has no other sign
+    for number in range(5000):
+        due_at = rig.now + number
+        ref = number.to_bytes(16)
+        loader.hand_over(Timer("schedule", ref, 0, due_at, due_at, 1, 1))
+        assert loader.wheel.take(due_at, 10)
+
+    assert len(loader.unplanned) <= 1001

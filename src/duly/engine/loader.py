@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FEED_APART_US = 5000
 """However often somebody rings, the feed is not read more often than this."""
 
+UNPLANNED_SPARE = 1000
+
 
 class Loader:
     """The wheel of fresh timers, the backlog of overdue ones, and what fills both."""
@@ -219,6 +221,10 @@ class Loader:
             return False
         if timer.kind == "schedule" and wheel is self.wheel:
             self.unplanned.append(entry)
+            if len(self.unplanned) > 2 * len(self.wheel) + UNPLANNED_SPARE:
+                # Who is always busy never plans ahead: what has been fired meanwhile goes.
+                held = [one for one in self.unplanned if self.wheel.holds(one)]
+                self.unplanned = [one for one in held if one.plan is None]
         return True
 
     def _room(self) -> int:
