@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.postgres.server import Databases
 
 MODEL_SETTINGS = settings(
-    max_examples=8,
-    stateful_step_count=25,
+    max_examples=3,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
