@@ -28,6 +28,22 @@ class Subject:
     after: dict[str, Any] | None = None
 
 
+def entry_row(now: int, actor: Actor, action: str, subject: Subject) -> tuple[Any, ...]:
+    """Return the columns of an entry, from its time to what it says, as every database has them."""
+    return (
+        now,
+        actor.name,
+        actor.source,
+        actor.reason,
+        action,
+        subject.tenant,
+        subject.name,
+        subject.id,
+        facts_text(subject.before),
+        facts_text(subject.after),
+    )
+
+
 def facts_text(facts: dict[str, Any] | None) -> str | None:
     """Write facts as they are stored."""
     return None if facts is None else json.dumps(facts, ensure_ascii=False, separators=(",", ":"))

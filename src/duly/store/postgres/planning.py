@@ -16,7 +16,7 @@ from duly.store.changing import Changing, Statements
 from duly.store.postgres import rows
 from duly.store.postgres.confirming import confirm_schedule
 from duly.store.postgres.savepoints import unless_overtaken
-from duly.store.postgres.session import first, uid
+from duly.store.postgres.session import as_values, first, uid
 from duly.store.postgres.settlements import Settlements
 from duly.store.rulings import name_taken
 
@@ -115,9 +115,8 @@ class PostgresChanging(Changing):
         self._session = work.session
 
     def run(self, statement: str, row: records.Row) -> None:
-        """Run one of the statements; ids go in as text."""
-        values = [uid(value) if isinstance(value, bytes) else value for value in row]
-        self._session.run(statement, values)
+        """Run one of the statements."""
+        self._session.run(statement, as_values(row))
 
     def read(self, schedule_id: ScheduleId) -> ScheduleRecord | None:
         """Return a schedule, deleted or not."""

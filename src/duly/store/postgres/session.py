@@ -120,6 +120,11 @@ def pairs(session: Session, statement: str) -> dict[str, Any]:
     return dict(session.rows(statement))
 
 
+def as_values(row: Sequence[object]) -> list[object]:
+    """Return a row as a statement takes it: ids go in as text."""
+    return [uid(value) if isinstance(value, bytes) else value for value in row]
+
+
 def uid(identity: bytes | None) -> str | None:
     """Return an id as a statement takes it."""
     return None if identity is None else identity.hex()

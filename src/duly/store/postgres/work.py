@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.store.auditing import Subject, facts_text
+from duly.store.auditing import Subject, entry_row
 from duly.store.planning import NEAR_US
 from duly.store.postgres.arrays import Int4s, Uuids
-from duly.store.postgres.session import one, uid
+from duly.store.postgres.session import as_values, one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,16 +79,5 @@ class Work:
 
     def record(self, actor: Actor, action: str, subject: Subject) -> None:
         """Write an audit entry."""
-        values = (
-            self.now,
-            actor.name,
-            actor.source,
-            actor.reason,
-            action,
-            subject.tenant,
-            subject.name,
-            uid(subject.id),
-            facts_text(subject.before),
-            facts_text(subject.after),
-        )
+        values = as_values(entry_row(self.now, actor, action, subject))
         self.session.run(INSERT_AUDIT, values)

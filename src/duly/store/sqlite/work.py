@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.store.auditing import Subject, facts_text
+from duly.store.auditing import Subject, entry_row
 from duly.store.planning import NEAR_US
 from duly.store.sqlite.rows import one
 from duly.store.wakeups import SECOND_US
@@ -75,18 +75,7 @@ class Work:
 
     def record(self, actor: Actor, action: str, subject: Subject) -> None:
         """Write an audit entry."""
-        bindings = (
-            self.now,
-            actor.name,
-            actor.source,
-            actor.reason,
-            action,
-            subject.tenant,
-            subject.name,
-            subject.id,
-            facts_text(subject.before),
-            facts_text(subject.after),
-        )
+        bindings = entry_row(self.now, actor, action, subject)
         self.connection.execute(INSERT_AUDIT, bindings)
 
 
