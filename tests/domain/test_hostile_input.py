@@ -346,12 +346,14 @@ def union_of_many() -> Timetable:
     return timetable
 
 
+NEVER, SECONDLY = cron("0 0 30 2 *"), cron("* * * * * *")
 PRICEY_COMBINATIONS = [
     lambda: every("100ms").excluding(every("100ms")),
     nested_exclusions,
     lambda: nested_exclusions().limited(1000, start=NOON),
     union_of_many,
     lambda: union_of_many().excluding(union_of_many()),
+    lambda: (SECONDLY | NEVER).excluding(NEVER, SECONDLY, NEVER),
     lambda: DAILY.excluding(*DAYS),
     lambda: (DAILY | every("48h")).excluding(*SPARSE),
     lambda: cron("0 0 30 2 *").limited(1000, start=EARLY),

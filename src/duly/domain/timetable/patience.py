@@ -2,6 +2,7 @@
 
 An exclusion asks again and again until an occurrence is left. Exclusions within exclusions would
 multiply, so all parts of a timetable draw on one patience: a number of questions, counted together.
+What a part has answered holds until its own next occurrence, so it is not worked out again before.
 """
 
 from __future__ import annotations
@@ -23,20 +24,30 @@ class Patience:
     def __init__(self, asked: Timetable, questions: int = QUESTIONS_MAX) -> None:
         """Allow a number of questions for an answer of the timetable that was asked."""
         self._asked, self._left = asked, questions
+        self._ahead: dict[int, tuple[int, int | None]] = {}
+        self._behind: dict[int, tuple[int, int | None]] = {}
 
     def first_from(self, part: Timetable, instant: int) -> int | None:
         """Ask a part for its first occurrence not before an instant, and count the question."""
         self.spend()
         if isinstance(part, Combined):
             return part.first_within(instant, self)
-        return part.first_from(instant)
+        asked, found = self._ahead.get(id(part), (instant + 1, None))
+        if instant < asked or (found is not None and found < instant):
+            found = part.first_from(instant)
+            self._ahead[id(part)] = instant, found
+        return found
 
     def last_until(self, part: Timetable, instant: int) -> int | None:
         """Ask a part for its last occurrence not after an instant, and count the question."""
         self.spend()
         if isinstance(part, Combined):
             return part.last_within(instant, self)
-        return part.last_until(instant)
+        asked, found = self._behind.get(id(part), (instant - 1, None))
+        if instant > asked or (found is not None and found > instant):
+            found = part.last_until(instant)
+            self._behind[id(part)] = instant, found
+        return found
 
     def spend(self, questions: int = 1) -> None:
         """Take questions off, and give up when none are left."""
