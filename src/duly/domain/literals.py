@@ -76,6 +76,41 @@ class RunState(StrEnum):
     HANDED_OVER = "handed-over"
 
 
+class AttemptState(StrEnum):
+    """Where a live attempt stands, or how a closed one ended."""
+
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    HEARTBEAT_STALE = "heartbeat-stale"
+    STALLED = "stalled"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    GIVEN_BACK = "given-back"
+
+
+class TaskKind(StrEnum):
+    """How a task's code is run (R7)."""
+
+    ASYNC = "async"
+    THREAD = "thread"
+    PROCESS = "process"
+    """Each attempt in a process of its own, which can be killed."""
+    COMMAND = "command"
+    WEBHOOK = "webhook"
+
+
+class Effects(StrEnum):
+    """What repeating a task does to the outside world."""
+
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    TRANSACTIONAL = "transactional"
+    UNSAFE = "unsafe"
+
+
 class SkipReason(StrEnum):
     """Why an occurrence was not run."""
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from duly.domain.attempts import Tries
+
 if TYPE_CHECKING:
+    from duly.domain.attempts import Progress
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.literals import Lane, Origin, RunState, SkipReason
     from duly.domain.schedules import Call
@@ -40,6 +43,21 @@ class RunRecord:
     state: RunState
     state_reason: str | None
     finished_at: int | None
+    tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+    """How often it was claimed, started and charged so far."""
+    worker: int | None = None
+    """Who holds it, or who finished it."""
+    claimed_at: int | None = None
+    """Of the claim that holds it or finished it, as is the start."""
+    started_at: int | None = None
+    progress: Progress | None = None
+    cancel_asked_at: int | None = None
+    next_at: int | None = None
+    """While retrying: when its next attempt falls due."""
+    error: str | None = None
+    """The last attempt's, once there is one."""
+    result: str | None = None
+    """What it returned, as JSON text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

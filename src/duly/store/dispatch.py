@@ -43,6 +43,12 @@ class Join:
     tzdata: str = ""
     wake_address: str = ""
     """Where it can be woken, from `Wakeups.address`; empty if nowhere."""
+    slots: int = 0
+    """Of a worker: how many runs it has room for."""
+    queues: tuple[str, ...] = ()
+    """Of a worker: those it serves; empty for all."""
+    tasks: tuple[str, ...] = ()
+    """Of a worker: those whose code it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,12 @@ class Member:
     is_holding: bool
     """Whether it has stopped firing because its clock disagrees (F7)."""
     tzdata: str
+    slots: int = 0
+    leaked: int = 0
+    """Slots that a thread has taken with it."""
+    running: int = 0
+    """How many runs it holds; told by `status` alone."""
+    queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +136,7 @@ class Fence:
     leases: tuple[Lease, ...]
 
 
-TimerKind = Literal["schedule", "delayed"]
+TimerKind = Literal["schedule", "delayed", "retry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +145,14 @@ class Timer:
 
     kind: TimerKind
     ref: bytes
-    """The schedule's id, or the delayed run's."""
+    """The schedule's id, the delayed run's, or that of the run that waits for another attempt."""
     shard: int
     due_at: int
     scheduled_for: int
     generation: int
-    """The schedule's version, or the delayed run's generation."""
+    """The schedule's version, the delayed run's generation, or the fence of the last claim."""
     definition_number: int
-    """Of a schedule; 0 for a delayed run."""
+    """Of a schedule; 0 for a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +211,13 @@ class FireDelayed:
     timer: Timer
 
 
+@dataclass(frozen=True, slots=True)
+class FireRetry:
+    """Queue a run whose next attempt is due."""
+
+    timer: Timer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireTimers:
     """Fire a batch under one fence, each timer in one transaction."""
@@ -206,6 +225,7 @@ class FireTimers:
     fence: Fence
     schedules: tuple[FireSchedule, ...] = ()
     delayed: tuple[FireDelayed, ...] = ()
+    retries: tuple[FireRetry, ...] = ()
 
 
 class FireResult(StrEnum):
@@ -226,7 +246,7 @@ class FireResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What became of a batch, in the order it was given: schedules, then delayed runs."""
+    """What became of a batch, in the order it was given: schedules, delayed runs, retries."""
 
     now: int
     results: tuple[FireResult, ...]
@@ -294,8 +314,12 @@ class Wakeups(Protocol):
 class DispatchStore(Protocol):
     """What dispatchers do."""
 
-    def wakeups(self) -> Wakeups:
-        """Return a new place to wait at; writes that announce an arrival wake living members."""
+    def wakeups(self, kind: MemberKind = MemberKind.DISPATCHER) -> Wakeups:
+        """Return a new place to wait at, for a kind of member.
+
+        Writes that announce an arrival wake living dispatchers; those that queue a run, resume a
+        queue or ask for a cancellation wake living workers.
+        """
         ...
 
     def join(self, command: Join) -> tuple[MemberId, int]:
@@ -354,8 +378,8 @@ class DispatchStore(Protocol):
         schedule ended with its reason (version plus one, audited as `schedule.ended`).
         `window_from` of a run is the last occurrence before it that was run; `last_for` never goes
         back; `fires` counts the runs made. EARLY also when a planned run is not due: nothing of
-        that timer is written then. A batch with a lost lease leaves one audit entry
-        `lease.refused`.
+        that timer is written then. A retry puts its run back into its queue, with its tries. A
+        batch with a lost lease leaves one audit entry `lease.refused`.
         """
         ...
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from typing import Protocol
 
 from duly.store.dispatch import DispatchStore, MaintenanceStore
+from duly.store.execution import ExecutionStore
+from duly.store.operating import OperatingStore
 from duly.store.planning import PlanningStore
 from duly.store.reading import ReadingStore
 from duly.store.schema import SchemaStore
 
 
-class Store(PlanningStore, DispatchStore, MaintenanceStore, ReadingStore, SchemaStore, Protocol):
+class Store(
+    PlanningStore,
+    DispatchStore,
+    MaintenanceStore,
+    ExecutionStore,
+    OperatingStore,
+    ReadingStore,
+    SchemaStore,
+    Protocol,
+):
     """A durable store. Its methods may be called from several threads."""
 
     name: str

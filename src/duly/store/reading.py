@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.literals import Origin, RunState, ScheduleStatus
@@ -51,6 +52,8 @@ class RunFilter:
     key: str | None = None
     task: str | None = None
     queue: str | None = None
+    reason: str | None = None
+    """Why it is dead, or ended as it did."""
     states: frozenset[RunState] | None = None
     origins: frozenset[Origin] | None = None
     since: int | None = None
@@ -95,6 +98,10 @@ class StoreStatus:
     tzdata: str
     incarnation: int
     queues: Mapping[str, int]
+    running: int = 0
+    retrying: int = 0
+    dead: int = 0
+    paused_queues: tuple[str, ...] = ()
 
 
 class ReadingStore(Protocol):
@@ -126,6 +133,22 @@ class ReadingStore(Protocol):
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first."""
+        ...
+
+    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+        """Return every claim of a run by its fence: those that ended, and the one that lives.
+
+        Of a live one: CLAIMED until its start is known, then RUNNING; HEARTBEAT_STALE when its
+        worker's lease has run out, STALLED when it has not advanced within its task's limit.
+        """
+        ...
+
+    def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
+        """Return the steps of a run's progress, oldest first."""
+        ...
+
+    def list_lines(self, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+        """Return lines that a run's attempts wrote, with a number above `after`, in order."""
         ...
 
     def get_delayed(self, run_id: RunId) -> DelayedRecord | None:

@@ -1,0 +1,196 @@
+"""Attempts: what is known about each try of a run, and the policy a task sets for its tries.
+
+A run is claimed under a fence that grows with every claim; a claim that is started gets the next
+attempt number. Neither is ever reused (R1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.durations import duration_microseconds, duration_text
+from duly.domain.literals import AttemptState, Effects
+from duly.domain.retrying import Retry, read_retry
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+
+TIMEOUT_DEFAULT_US = 3_600 * 1_000_000
+ERROR_LENGTH_MAX = 16_000
+RESULT_BYTES_MAX = 64 * 1024
+CHECKPOINT_BYTES_MAX = 256 * 1024
+PARTITION_LENGTH_MAX = 200
+LINE_LENGTH_MAX = 4_000
+LINES_PER_ATTEMPT_MAX = 1_000
+
+
+class Reason(StrEnum):
+    """Why an attempt ended as it did, or a run went where it is: one code for each cause."""
+
+    ERROR = "error"
+    NOT_RETRYABLE = "not-retryable"
+    BUDGET = "budget"
+    """No attempts are left."""
+    TIMEOUT = "timeout"
+    RUN_TIMEOUT = "run-timeout"
+    STALLED = "stalled"
+    LOST = "lost"
+    """Its worker is gone; whether the code went on, nobody knows."""
+    ASKED = "asked"
+    """The task asked to be tried again."""
+    RETRY_AFTER = "retry-after"
+    """The other side said when to try again."""
+    SNOOZED = "snoozed"
+    GAVE_UP = "gave-up"
+    CANCELLED = "cancelled"
+    SHUTDOWN = "shutdown"
+    """Its worker was stopped, and gave it back."""
+    NOT_STARTED = "not-started"
+    BAD_ARGUMENTS = "bad-arguments"
+    UNKNOWN_TASK = "unknown-task"
+    EXIT_STATUS = "exit-status"
+    KILLED = "killed"
+    """Its process was ended by a signal."""
+    HTTP_STATUS = "http-status"
+    REFUSED_ADDRESS = "refused-address"
+    NOT_ALLOWED = "not-allowed"
+    GONE = "gone"
+    """The receiver wants no more of it (410)."""
+    ORDERED = "ordered"
+    """A person ordered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """How often a run was claimed, started and charged so far; carried from place to place."""
+
+    fence: int = 0
+    """Grows with every claim."""
+    attempt: int = 0
+    """Grows with every start."""
+    charged: int = 0
+    """How many of its starts count against its budget; giving back and snoozing are free."""
+    begun_at: int | None = None
+    """When it was claimed for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt says it has come."""
+
+    done: int
+    total: int | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPolicy:
+    """What a task's code says about its runs: how often, how long, how safe to repeat."""
+
+    retry: Retry = Retry()  # noqa: RUF009 - an immutable value
+    timeout_us: int | None = TIMEOUT_DEFAULT_US
+    """Of one attempt; None for no limit."""
+    run_timeout_us: int | None = None
+    """From the first claim to the end, retries and their waits included."""
+    stall_us: int | None = None
+    """How long an attempt may go on without reporting progress; None: it need not report any."""
+    effects: Effects = Effects.IDEMPOTENT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values that `policy_from_json` reads back."""
+        return {
+            "retry": self.retry.to_json(),
+            "timeout": _text(self.timeout_us),
+            "run_timeout": _text(self.run_timeout_us),
+            "stall": _text(self.stall_us),
+            "effects": str(self.effects),
+        }
+
+
+def policy_from_json(stored: dict[str, Any]) -> TaskPolicy:
+    """Read a policy from what `to_json` returned."""
+    return TaskPolicy(
+        retry=read_retry(stored["retry"]),
+        timeout_us=_duration(stored["timeout"]),
+        run_timeout_us=_duration(stored["run_timeout"]),
+        stall_us=_duration(stored["stall"]),
+        effects=Effects(stored["effects"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateWord:
+    """What a lost worker still said after its run was taken from it: evidence, no more."""
+
+    state: AttemptState
+    at: int
+    error: str | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One claim of a run and what became of it, as the store knows it."""
+
+    run_id: RunId
+    fence: int
+    number: int | None
+    """None for a claim that was given back before it was started."""
+    worker: int
+    worker_name: str
+    """Host and process, as far as still known."""
+    state: AttemptState
+    reason: str | None
+    claimed_at: int
+    started_at: int | None
+    heartbeat_at: int | None
+    """Of a live one: when its worker last renewed."""
+    progress: Progress | None
+    progress_at: int | None
+    cancel_asked_at: int | None
+    ended_at: int | None
+    error: str | None
+    late: LateWord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRecord:
+    """One step of an attempt's progress, kept for afterwards (R2)."""
+
+    fence: int
+    at: int
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that an attempt wrote, before it is stored."""
+
+    at: int
+    """By the store's clock, as well as the worker knows it."""
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineRecord:
+    """A stored line; numbers grow, so that a reader can follow."""
+
+    number: int
+    fence: int
+    line: LogLine
+
+
+def attempt_name(run: str, number: int) -> str:
+    """Return an attempt's id as people see it: the run's, and which try."""
+    return f"{run}.{number}"
+
+
+def _text(microseconds: int | None) -> str | None:
+    return None if microseconds is None else duration_text(microseconds)
+
+
+def _duration(text: str | None) -> int | None:
+    return None if text is None else duration_microseconds(text, "timeout")

@@ -1,0 +1,218 @@
+"""Concluding: what becomes of a run after one attempt. Pure; the store applies it under the fence.
+
+An attempt ends in one of a few ways. From that, the task's policy and what was tried before, one
+decision follows: the run is over, waits for another attempt, goes back to the queue, or is dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from duly.domain.attempts import Reason, TaskPolicy, Tries
+from duly.domain.literals import AttemptState, RunState
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The code returned."""
+
+    result: str | None = None
+    """What it returned, as JSON text; None when that can't be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The code raised, or its process ended badly, or the other side said no."""
+
+    error: str
+    reason: Reason = Reason.ERROR
+    is_retryable: bool = True
+    after_us: int | None = None
+    """How long the other side, or the task, asked to wait; longer than the backoff or shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """It took longer than an attempt or the run may, or stopped advancing."""
+
+    reason: Reason
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The task says that there is no point in trying again."""
+
+    reason: Reason
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The task asked to be run later; that costs nothing of its budget."""
+
+    after_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledEnd:
+    """Somebody asked for it to stop, and it has, or it was made to."""
+
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """Its worker can't go on with it: it stops, or does not know the task."""
+
+    reason: Reason
+    is_started: bool
+    after_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LostEnd:
+    """Its worker is gone."""
+
+
+End: TypeAlias = (
+    Succeeded | Failed | TimedOut | GaveUp | Snoozed | CancelledEnd | GivenBack | LostEnd
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The run is over, with this outcome."""
+
+    state: RunState
+    reason: str | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The run waits that long, by the store's clock, for its next attempt."""
+
+    delay_us: int
+    spacing_us: int = 0
+    """Of the task's retry budget: retries of the task lie at least this far apart; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The run goes back to its queue at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """The run goes to the dead letters: a place, from which a person can bring it back."""
+
+    reason: Reason
+
+
+Next: TypeAlias = Close | Wait | Requeue | Die
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What is recorded about an attempt, and where its run goes."""
+
+    attempt_state: AttemptState
+    reason: Reason | None
+    error: str | None
+    is_started: bool
+    is_charged: bool
+    next: Next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """What a conclusion is drawn from besides the end: whose attempt, and its numbers."""
+
+    run_id: RunId
+    policy: TaskPolicy
+    tries: Tries
+    """With this attempt counted in: its own fence and number; `charged` as before it."""
+    now: int
+
+
+def conclude(  # noqa: C901, PLR0911 - one case for each end
+    end: End, attempted: Attempted
+) -> Conclusion:
+    """Decide what becomes of a run after one attempt. Total."""
+    match end:
+        case Succeeded():
+            close = Close(RunState.SUCCEEDED, result=end.result)
+            return _conclusion(AttemptState.SUCCEEDED, None, None, close)
+        case Snoozed():
+            return _free(Reason.SNOOZED, _waiting(attempted, end.after_us), is_started=True)
+        case GivenBack():
+            back: Next = Wait(end.after_us) if end.after_us else Requeue()
+            return _free(end.reason, back, is_started=end.is_started)
+        case CancelledEnd():
+            close = Close(RunState.CANCELLED, Reason.CANCELLED)
+            return _conclusion(AttemptState.CANCELLED, Reason.CANCELLED, end.error, close)
+        case GaveUp():
+            close = Close(RunState.FAILED, end.reason)
+            return _conclusion(AttemptState.FAILED, end.reason, end.error, close)
+        case Failed() if not end.is_retryable:
+            return _conclusion(AttemptState.FAILED, end.reason, end.error, Die(end.reason))
+        case Failed():
+            after = _again(attempted, end.after_us)
+            return _conclusion(AttemptState.FAILED, end.reason, end.error, after)
+        case TimedOut(reason=Reason.RUN_TIMEOUT):
+            died = Die(Reason.RUN_TIMEOUT)
+            return _conclusion(AttemptState.TIMED_OUT, end.reason, end.error, died)
+        case TimedOut():
+            return _conclusion(
+                AttemptState.TIMED_OUT, end.reason, end.error, _again(attempted, None)
+            )
+        case LostEnd():
+            return _conclusion(AttemptState.LOST, Reason.LOST, None, _again(attempted, None))
+        case _:
+            assert_never(end)
+
+
+def _again(attempted: Attempted, after_us: int | None) -> Next:
+    """Try again if the budget and the run's own time allow it."""
+    charged = attempted.tries.charged + 1
+    retry = attempted.policy.retry
+    if charged >= retry.attempts:
+        return Die(Reason.BUDGET)
+    delay_us = retry.delay_us(attempted.run_id, charged) if after_us is None else after_us
+    return _waiting(attempted, delay_us, retry.spacing_us)
+
+
+def _waiting(attempted: Attempted, delay_us: int, spacing_us: int = 0) -> Next:
+    limit_us, begun_at = attempted.policy.run_timeout_us, attempted.tries.begun_at
+    if limit_us is None or begun_at is None or attempted.now + delay_us < begun_at + limit_us:
+        return Wait(delay_us, spacing_us)
+    return Die(Reason.RUN_TIMEOUT)
+
+
+def _conclusion(
+    state: AttemptState, reason: Reason | None, error: str | None, after: Next
+) -> Conclusion:
+    return Conclusion(
+        attempt_state=state,
+        reason=reason,
+        error=error,
+        is_started=True,
+        is_charged=True,
+        next=after,
+    )
+
+
+def _free(reason: Reason, after: Next, *, is_started: bool) -> Conclusion:
+    return Conclusion(
+        attempt_state=AttemptState.GIVEN_BACK,
+        reason=reason,
+        error=None,
+        is_started=is_started,
+        is_charged=False,
+        next=after,
+    )

@@ -1,0 +1,1 @@
+"""Executors: the ways in which a task's code is run."""

@@ -1,0 +1,124 @@
+"""Work: what a worker, its executors and a task's code know of each other.
+
+The worker is sequential and talks to the store. An executor runs code somewhere else (an event
+loop, a thread, a process) and says once how it ended. The code sees its own run, and through it the
+few things that it may do while it lasts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.attempts import Progress, TaskPolicy
+    from duly.domain.concluding import End
+    from duly.domain.literals import TaskKind
+    from duly.store.execution import ClaimedRun
+
+
+class Live(Protocol):
+    """What a run can do while it is being executed; may be called from any thread."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it should stop: somebody asked, its time is up, or it is no longer ours."""
+        ...
+
+    def advance(self, progress: Progress) -> None:
+        """Say how far it is; stored soon, without waiting. Progress is what stall limits watch."""
+        ...
+
+    def save(self, partition: str, state: str) -> None:
+        """Store a checkpoint (JSON text) before returning; LeaseLost when it is no longer ours."""
+        ...
+
+    def saved(self, partition: str) -> str | None:
+        """Return the last checkpoint of the run, by whichever attempt."""
+        ...
+
+    def write(self, level: str, text: str) -> None:
+        """Add a line to the run's log; stored soon, without waiting. Concealed texts are left out."""
+        ...
+
+    def conceal(self, text: str) -> None:
+        """Never let this text (a secret's value) appear in lines, errors or results."""
+        ...
+
+
+class Runnable(Protocol):
+    """A task's code, as a worker sees it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> TaskKind: ...
+    @property
+    def policy(self) -> TaskPolicy: ...
+    @property
+    def plan(self) -> Any:  # noqa: ANN401 - what its own kind of executor reads
+        """What an executor of its kind needs besides: an argv, an address; None for functions."""
+        ...
+
+    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+        """Check the arguments again and return what to call; UsageError when they do not fit.
+
+        What an async task's call returns is to be awaited. Of a command or a webhook it returns the
+        checked arguments by name.
+        """
+        ...
+
+
+class Catalogue(Protocol):
+    """The tasks whose code a worker has."""
+
+    def find(self, name: str) -> Runnable | None:
+        """Return a task by its name."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        ...
+
+
+class Work(Protocol):
+    """One attempt in an executor's hands."""
+
+    claimed: ClaimedRun
+    runnable: Runnable
+    live: Live
+
+    def began(self) -> None:
+        """Say that the code begins now; from any thread, once."""
+        ...
+
+    def ended(self, end: End) -> None:
+        """Say how it ended; from any thread. The first word counts, later ones are dropped."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs work of some kinds. None of its methods wait, and none raise for a task's faults."""
+
+    def start(self, work: Work) -> None:
+        """Begin; call `work.began()` when the code starts, and `work.ended(…)` in the end.
+
+        Arguments that do not fit end it with `Failed(reason=BAD_ARGUMENTS, is_retryable=False)`.
+        """
+        ...
+
+    def ask(self, work: Work) -> None:
+        """Ask the code to stop: cancel a coroutine, SIGTERM a process; a thread looks by itself."""
+        ...
+
+    def insist(self, work: Work) -> bool:
+        """Make it stop. True when it is over or will be at once (killed); False when it can't be.
+
+        A thread can't: it keeps its slot until the process ends.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; processes that were started are gone when this returns."""
+        ...

@@ -1,0 +1,289 @@
+"""The execution port: queued runs are claimed, breathe, advance, and are finished, under a fence.
+
+A worker is a member of the fleet. A claim binds a run to it under a fence that is one higher than
+any before; every write about the run carries worker and fence, and one that no longer holds changes
+nothing (R4). An open run is in exactly one place: queued, claimed, waiting for another attempt, or
+dead. The store's clock decides who is alive, what is due and what is overdue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
+    from duly.domain.concluding import Conclusion
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+    from duly.store.dispatch import Fence, MemberId
+
+WORKER_TTL_US = 15 * 1_000_000
+QUEUES_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A claim as its worker knows it: which run, under which fence."""
+
+    run_id: RunId
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRuns:
+    """Take queued runs, to be started at once."""
+
+    worker: MemberId
+    limit: int
+    """How many in all."""
+    queues: tuple[str, ...] | None = None
+    """From these, in this order; None for every queue there is, in order of name."""
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
+    """At most so many from a queue; one that is not named has no limit of its own."""
+    rotation: int = 0
+    """Begin with the n-th of the queues, counted round: so that no queue is always first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """A run that is ours now. `record.state` is running; its call is what is to be run."""
+
+    record: RunRecord
+    tries: Tries
+    """With this claim counted in: its fence, its attempt number, charges before it."""
+    claimed_at: int
+
+    @property
+    def hold(self) -> Hold:
+        """Return the claim that every write about it carries."""
+        return Hold(self.record.id, self.tries.fence)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a worker got; nothing when it is not alive."""
+
+    now: int
+    is_alive: bool
+    runs: tuple[ClaimedRun, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """Stay a member, and ask about what one holds."""
+
+    worker: MemberId
+    holds: tuple[Hold, ...] = ()
+    ttl_us: int = WORKER_TTL_US
+    slots: int = 0
+    leaked: int = 0
+    """Slots that a thread has taken with it."""
+
+
+class StopKind(StrEnum):
+    """Why a worker must stop one of its attempts."""
+
+    CANCEL = "cancel"
+    """Somebody asked for it."""
+    GONE = "gone"
+    """It is no longer ours: settled by somebody else, and whatever it still does is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An attempt that must stop."""
+
+    hold: Hold
+    kind: StopKind
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """The store's answer to a beat. Who is not alive any more has lost all that it held."""
+
+    now: int
+    is_alive: bool
+    stops: tuple[Stop, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an attempt has done since the last report. Empty parts are left as they are."""
+
+    hold: Hold
+    started_at: int | None = None
+    """When its code began; kept the first time."""
+    progress: Progress | None = None
+    """Also remembered as a step of its own (R2)."""
+    lines: tuple[LogLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCheckpoint:
+    """Remember a state from which a later attempt of the run can go on."""
+
+    worker: MemberId
+    hold: Hold
+    partition: str
+    """Empty for the run as a whole."""
+    state: str
+    """As JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """How one attempt ended, and what was decided about its run."""
+
+    hold: Hold
+    started_at: int | None
+    """When its code began, by the store's clock as the worker knows it; None if it never did."""
+    conclusion: Conclusion
+    progress: Progress | None = None
+    """The last that it reported, if that is not stored yet."""
+    lines: tuple[LogLine, ...] = ()
+
+
+class FinishResult(StrEnum):
+    """What became of a completion."""
+
+    ACCEPTED = "accepted"
+    """Done; or it was done before, by this very claim: the answer had been lost."""
+    REFUSED = "refused"
+    """The claim is no longer ours. Nothing about the run has changed; the word is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of a batch, in the order it was given."""
+
+    now: int
+    results: tuple[FinishResult, ...]
+
+
+class LossKind(StrEnum):
+    """Why a claim is taken from its worker."""
+
+    WORKER = "worker"
+    """Its worker is dead."""
+    OVERDUE = "overdue"
+    """Its attempt's time has long run out, and its worker did not end it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostClaim:
+    """A claim that somebody else must settle, with all that is needed to decide how."""
+
+    hold: Hold
+    kind: LossKind
+    worker: MemberId
+    tries: Tries
+    """With this claim counted in."""
+    task: str
+    policy: TaskPolicy
+    claimed_at: int
+    started_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LostClaims:
+    """Claims to be settled, and the store's now."""
+
+    now: int
+    claims: tuple[LostClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What was decided about a lost claim."""
+
+    claim: LostClaim
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleLost:
+    """Settle lost claims, under the maintenance lease (the backfill lane of shard 0)."""
+
+    fence: Fence
+    losses: tuple[Loss, ...]
+    overdue_us: int
+
+
+class ExecutionStore(Protocol):
+    """What workers do, and what is done about them when they are gone."""
+
+    def register_policies(self, policies: Mapping[str, TaskPolicy]) -> None:
+        """Remember what tasks' code says about their runs, for whoever settles a lost claim."""
+        ...
+
+    def claim_runs(self, command: ClaimRuns) -> Claimed:
+        """Take runs from queues that are not paused, by priority and then by rank.
+
+        One transaction. A worker that is not alive (left, declared dead, or expired by the store's
+        clock) gets none. Each run gets the next fence, the next attempt number, `begun_at` if it
+        has none, and a deadline by its task's time-out. No two workers get the same run; one does
+        not wait for another.
+        """
+        ...
+
+    def beat(self, command: Beat) -> Beaten:
+        """Renew a worker that is alive; say which of what it holds must stop.
+
+        One that is not alive stays dead. CANCEL for a claim that somebody asked to stop, at every
+        beat; GONE for one that is not this worker's under that fence.
+        """
+        ...
+
+    def report(self, worker: MemberId, reports: Sequence[Report]) -> list[bool]:
+        """Write starts, progress and lines of attempts that are still ours; say which were.
+
+        A report that is refused changes nothing, and the others go through. Lines beyond
+        LINES_PER_ATTEMPT_MAX of an attempt are dropped.
+        """
+        ...
+
+    def save_checkpoint(self, command: SaveCheckpoint) -> bool:
+        """Remember a state of the run, replacing the partition's last; False if not ours."""
+        ...
+
+    def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+        """End attempts: record each, and put its run where the conclusion says. One transaction.
+
+        ACCEPTED for a claim that is ours at that fence (whether or not the worker is still alive,
+        as long as nobody has settled it), and for one that this very claim has ended before (a lost
+        answer). Else REFUSED: nothing changes, but what the worker said is kept with the attempt
+        (`LateWord`), and one audit entry `attempt.refused` names it. Close writes the one outcome;
+        Wait makes the run due again after `delay_us` by the store's clock (announced if near), and
+        under a budget not before the task's last retry and `spacing_us`; Requeue queues it behind
+        its priority at once; Die makes it a dead letter (audited as `run.dead`).
+        """
+        ...
+
+    def find_lost(self, limit: int, overdue_us: int) -> LostClaims:
+        """Read claims whose worker is dead or expired, and those `overdue_us` past their deadline.
+
+        Oldest claim first; takes no lock.
+        """
+        ...
+
+    def settle_lost(self, command: SettleLost) -> list[bool]:
+        """Take claims from their workers and put their runs where it was decided; say which.
+
+        Needs the maintenance lease: a stale owner settles nothing (LeaseLost). Each claim must
+        still be there at that fence, and in the same transaction its worker must be dead or expired
+        (it is then declared dead for ever, audited as `member.declared-dead` once), or the deadline
+        overdue: a worker that has renewed keeps what it holds. Audited as `attempt.lost`.
+        """
+        ...
+
+    def is_served(self, task: str) -> bool:
+        """Say whether any living worker knows a task."""
+        ...
+
+    def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
+        """Return a run's last states by partition, as JSON text."""
+        ...

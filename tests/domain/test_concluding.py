@@ -1,0 +1,175 @@
+"""What becomes of a run after an attempt (B1, B3, R3, R9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from duly.domain.attempts import Reason, TaskPolicy, Tries, policy_from_json
+from duly.domain.concluding import (
+    Attempted,
+    CancelledEnd,
+    Close,
+    Conclusion,
+    Die,
+    End,
+    Failed,
+    GaveUp,
+    GivenBack,
+    LostEnd,
+    Requeue,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+    Wait,
+    conclude,
+)
+from duly.domain.identity import RunId
+from duly.domain.literals import AttemptState, Effects, RunState
+from duly.domain.retrying import Retry, read_retry
+from duly.errors import UsageError
+
+RUN = RunId(bytes(range(16)))
+SECOND = 1_000_000
+POLICY = TaskPolicy(retry=Retry(3, base="10s", cap="15s"))
+FIRST = Attempted(run_id=RUN, policy=POLICY, tries=Tries(1, 1, 0, 0), now=SECOND)
+LAST = replace(FIRST, tries=Tries(5, 4, 2, 0))
+
+
+def test_a_return_closes_the_run_with_its_result():
+    """R3."""
+    concluded = conclude(Succeeded("42"), FIRST)
+
+    assert concluded.next == Close(RunState.SUCCEEDED, result="42")
+    assert concluded.attempt_state is AttemptState.SUCCEEDED
+
+
+@pytest.mark.parametrize("end", [Failed("boom"), LostEnd(), TimedOut(Reason.TIMEOUT)])
+def test_what_failed_waits_for_the_backoff_of_its_run_and_try(end: End):
+    """B1: whoever concludes comes to the same wait."""
+    concluded = conclude(end, FIRST)
+
+    assert concluded.next == Wait(POLICY.retry.delay_us(RUN, 1))
+    assert concluded.is_charged
+
+
+@pytest.mark.parametrize("end", [Failed("boom"), LostEnd(), TimedOut(Reason.STALLED)])
+def test_the_last_attempt_of_the_budget_goes_to_the_dead_letters(end: End):
+    """B3, INV-10."""
+    assert conclude(end, LAST).next == Die(Reason.BUDGET)
+
+
+def test_a_wait_that_was_asked_for_is_honoured():
+    """B1: Retry-After."""
+    assert conclude(Failed("busy", Reason.RETRY_AFTER, after_us=90), FIRST).next == Wait(90)
+
+
+@pytest.mark.parametrize(
+    "end", [Snoozed(60), GivenBack(Reason.SHUTDOWN, is_started=True, after_us=60)]
+)
+def test_snoozing_and_giving_back_cost_nothing_of_the_budget(end: End):
+    """R9."""
+    concluded = conclude(end, LAST)
+
+    assert concluded.next == Wait(60)
+    assert not concluded.is_charged
+
+
+def test_what_is_given_back_without_a_wait_is_queued_at_once():
+    """R9."""
+    concluded = conclude(GivenBack(Reason.NOT_STARTED, is_started=False), FIRST)
+
+    assert concluded.next == Requeue()
+    assert not concluded.is_started
+
+
+def test_an_error_that_is_not_worth_another_try_is_dead_at_once():
+    """B1."""
+    end = Failed("no such account", Reason.NOT_RETRYABLE, is_retryable=False)
+
+    assert conclude(end, FIRST).next == Die(Reason.NOT_RETRYABLE)
+
+
+def test_giving_up_ends_the_run_as_failed():
+    """B1."""
+    concluded = conclude(GaveUp(Reason.GAVE_UP, "no such account"), FIRST)
+
+    assert concluded.next == Close(RunState.FAILED, Reason.GAVE_UP)
+
+
+def test_a_cancelled_attempt_closes_the_run():
+    """A1."""
+    assert conclude(CancelledEnd(), FIRST).next == Close(RunState.CANCELLED, Reason.CANCELLED)
+
+
+@pytest.mark.parametrize("end", [Failed("boom"), Snoozed(50 * SECOND), LostEnd()])
+def test_no_wait_reaches_beyond_the_runs_own_time(end: End):
+    """R6: the time-out of a run covers its waits."""
+    policy = replace(POLICY, run_timeout_us=SECOND)
+
+    assert conclude(end, replace(FIRST, policy=policy)).next == Die(Reason.RUN_TIMEOUT)
+
+
+def test_a_run_that_took_too_long_as_a_whole_is_dead_whatever_is_left():
+    """R6."""
+    assert conclude(TimedOut(Reason.RUN_TIMEOUT), FIRST).next == Die(Reason.RUN_TIMEOUT)
+
+
+def test_the_retry_budget_of_a_task_goes_with_the_wait():
+    """B1."""
+    policy = replace(POLICY, retry=Retry(3, per_minute=60))
+    concluded: Conclusion = conclude(Failed("boom"), replace(FIRST, policy=policy))
+
+    assert isinstance(concluded.next, Wait)
+    assert concluded.next.spacing_us == SECOND
+
+
+def test_waits_are_spread_below_a_bound_that_doubles_up_to_the_cap():
+    """B1: full jitter."""
+    retry = Retry(10, base="1s", cap="4s")
+    runs = [RunId(number.to_bytes(16)) for number in range(400)]
+    for number, bound in ((1, SECOND), (2, 2 * SECOND), (3, 4 * SECOND), (9, 4 * SECOND)):
+        waits = [retry.delay_us(run, number) for run in runs]
+
+        assert 0 <= min(waits) < bound // 20
+        assert bound * 19 // 20 < max(waits) < bound
+
+
+def test_an_error_is_worth_a_try_by_its_class_or_a_base_of_it():
+    """B1: retry on chosen errors only."""
+    retry = Retry(on=(ConnectionError, "ValueError"))
+
+    assert retry.is_worth(ConnectionResetError)
+    assert retry.is_worth(UnicodeDecodeError)
+    assert not retry.is_worth(KeyError)
+    assert Retry().is_worth(KeyError)
+
+
+def test_a_policy_reads_back_what_it_wrote():
+    """R6."""
+    policy = TaskPolicy(
+        retry=Retry(2, base="1s", cap="2s", on=(OSError,), per_minute=5),
+        timeout_us=None,
+        run_timeout_us=5 * SECOND,
+        stall_us=SECOND,
+        effects=Effects.UNSAFE,
+    )
+
+    assert policy_from_json(policy.to_json()) == policy
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, True, "5", Retry, {"attempts": 1.5}, {"tries": 1}, {"base": "2h"}, {"on": [3]},
+     {"per_minute": 0}, {"attempts": 1001}],
+)  # fmt: skip
+def test_a_budget_that_makes_no_sense_is_refused(value: object):
+    """L6."""
+    with pytest.raises(UsageError):
+        read_retry(value)
+
+
+def test_a_number_is_a_budget_of_attempts():
+    """B1."""
+    assert read_retry(7) == Retry(7)
