@@ -39,7 +39,7 @@ class Live(Protocol):
         ...
 
     def write(self, level: str, text: str) -> None:
-        """Add a line to the run's log; stored soon, without waiting. Concealed texts are left out."""
+        """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
         ...
 
     def conceal(self, text: str) -> None:
@@ -51,11 +51,20 @@ class Runnable(Protocol):
     """A task's code, as a worker sees it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """By which runs call it."""
+        ...
+
     @property
-    def kind(self) -> TaskKind: ...
+    def kind(self) -> TaskKind:
+        """How it is run."""
+        ...
+
     @property
-    def policy(self) -> TaskPolicy: ...
+    def policy(self) -> TaskPolicy:
+        """What its code says about its runs."""
+        ...
+
     @property
     def plan(self) -> Any:  # noqa: ANN401 - what its own kind of executor reads
         """What an executor of its kind needs besides: an argv, an address; None for functions."""
