@@ -6,16 +6,21 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
+    from duly import testing as testing
     from duly.almanac.zone_files import ZoneFolder
     from duly.app import App
     from duly.client.reconciling import Reconciliation
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_view import Schedule
+    from duly.client.secrets import secret
     from duly.client.tasks import BoundCall, Task
     from duly.config import Settings
+    from duly.domain.answers import give_up, retry, snooze
     from duly.domain.language.plain import read_plain
     from duly.domain.language.recognise import recognise
     from duly.domain.misfire import Misfire
+    from duly.domain.retrying import Retry
+    from duly.domain.secrets import Secret
     from duly.domain.timetable.business_calendar import BusinessCalendar
     from duly.domain.timetable.cron import cron
     from duly.domain.timetable.explain import ClockChange, clock_changes
@@ -30,6 +35,7 @@ if _TYPE_CHECKING:
     from duly.domain.zones.database import ZoneDatabase, default_zones
     from duly.domain.zones.search import ZoneMatch, search_zones
     from duly.errors import (
+        Cancelled,
         Conflict,
         DulyError,
         LeaseLost,
@@ -46,6 +52,7 @@ __all__ = [
     "App",
     "BoundCall",
     "BusinessCalendar",
+    "Cancelled",
     "ClockChange",
     "Conflict",
     "DelayedRun",
@@ -56,9 +63,11 @@ __all__ = [
     "Move",
     "NotFound",
     "Reconciliation",
+    "Retry",
     "Run",
     "Schedule",
     "SchemaMismatch",
+    "Secret",
     "Settings",
     "StoreError",
     "StoreUnavailable",
@@ -76,13 +85,17 @@ __all__ = [
     "cron",
     "default_zones",
     "every",
+    "give_up",
     "monthly",
     "moved",
     "oncalendar",
     "read_plain",
     "recognise",
+    "retry",
     "rrule",
     "search_zones",
+    "secret",
+    "snooze",
     "timetable_from_json",
     "zone_changes",
 ]
@@ -93,6 +106,7 @@ _HOMES = {
     "App": "duly.app",
     "BoundCall": "duly.client.tasks",
     "BusinessCalendar": "duly.domain.timetable.business_calendar",
+    "Cancelled": "duly.errors",
     "ClockChange": "duly.domain.timetable.explain",
     "Conflict": "duly.errors",
     "DelayedRun": "duly.client.run_view",
@@ -103,9 +117,11 @@ _HOMES = {
     "Move": "duly.domain.zones.changes",
     "NotFound": "duly.errors",
     "Reconciliation": "duly.client.reconciling",
+    "Retry": "duly.domain.retrying",
     "Run": "duly.client.run_view",
     "Schedule": "duly.client.schedule_view",
     "SchemaMismatch": "duly.errors",
+    "Secret": "duly.domain.secrets",
     "Settings": "duly.config",
     "StoreError": "duly.errors",
     "StoreUnavailable": "duly.errors",
@@ -122,13 +138,17 @@ _HOMES = {
     "cron": "duly.domain.timetable.cron",
     "default_zones": "duly.domain.zones.database",
     "every": "duly.domain.timetable.interval",
+    "give_up": "duly.domain.answers",
     "monthly": "duly.domain.timetable.monthly",
     "moved": "duly.domain.zones.changes",
     "oncalendar": "duly.domain.timetable.oncalendar",
     "read_plain": "duly.domain.language.plain",
     "recognise": "duly.domain.language.recognise",
+    "retry": "duly.domain.answers",
     "rrule": "duly.domain.timetable.rrule",
     "search_zones": "duly.domain.zones.search",
+    "secret": "duly.client.secrets",
+    "snooze": "duly.domain.answers",
     "timetable_from_json": "duly.domain.timetable.stored",
     "zone_changes": "duly.domain.zones.changes",
 }
@@ -136,6 +156,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Fetch a public name from where it lives."""
+    if name == "testing":
+        return _import_module("duly.testing")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(_import_module(_HOMES[name]), name)

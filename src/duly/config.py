@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from duly.errors import UsageError
 
+_PLACES = frozenset({"secret_environment", "secret_directories", "allow_addresses"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -25,11 +27,22 @@ class Settings:
     """How many occurrences one call may judge."""
     transaction_limit: timedelta = timedelta(seconds=1)
     """How long a lent connection may be kept: a store may have one writer only."""
+    secret_environment: tuple[str, ...] = ("DULY_SECRET_*",)
+    """Variables that arguments may refer to; one that ends in * stands for all that begin so."""
+    secret_directories: tuple[str, ...] = ()
+    """Folders, by absolute path, whose files arguments may refer to as secrets."""
+    allow_addresses: tuple[str, ...] = ()
+    """Private addresses that webhooks may call: hosts, networks, each with a port or without."""
 
     def __post_init__(self) -> None:
         """Refuse a limit that limits everything, or is no number."""
         for one in fields(self):
             value = getattr(self, one.name)
+            if one.name in _PLACES:
+                if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
+                    remedy = "give a tuple of texts, such as ('DULY_SECRET_*',)"
+                    raise UsageError(one.name, value, "is not a tuple of texts", remedy)
+                continue
             if one.name == "transaction_limit":
                 is_limit = isinstance(value, timedelta) and value > timedelta(0)
             else:

@@ -4,6 +4,7 @@ DulyError
 ├── UsageError (also ValueError)   the caller must change the call
 ├── NotFound                       the caller may look again: there is no such thing
 ├── Conflict                       the caller may look again: it is not as the call assumes
+├── Cancelled                      the task must stop: somebody asked, or its run is taken away
 └── StoreError                     the store could not carry it out
     ├── StoreUnavailable           retry later: locked, full, unreachable
     ├── SchemaMismatch             an operator must migrate, or bring the newer program
@@ -65,6 +66,19 @@ class Conflict(DulyError):  # noqa: N818 - the tree reads as what happened
     def __reduce__(self) -> tuple[type[Conflict], tuple[str, object, str, str]]:
         """Travel between processes with all four parts."""
         return type(self), (self.what, self.name, self.problem, self.remedy)
+
+
+class Cancelled(DulyError):  # noqa: N818 - as above
+    """A run that must stop: somebody asked for it, its time is up, or it is no longer ours."""
+
+    def __init__(self, run: str) -> None:
+        """Name the run by its label."""
+        self.run = run
+        super().__init__(printable(f"run: {shown(run)} must stop"))
+
+    def __reduce__(self) -> tuple[type[Cancelled], tuple[str]]:
+        """Travel between processes."""
+        return type(self), (self.run,)
 
 
 class StoreError(DulyError):

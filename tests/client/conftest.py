@@ -9,8 +9,11 @@ import pytest
 
 import duly
 from duly.domain.instants import to_microseconds
+from duly.domain.literals import TaskKind
+from duly.engine.worker import Worker
 from duly.store.memory import MemoryStore
 from duly.store.reading import AuditFilter
+from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
 from tests.domain.moments import moment
@@ -92,4 +95,20 @@ def fire(app: duly.App, clock: ManualClock) -> None:
         if app.status().overdue == 0 and app.status().owed == 0:
             break
         clock.advance(max(0, min(wanted_us - clock.monotonic_us(), 1_000_000)))
+    dispatcher.stop()
+
+
+def work(app: duly.App, clock: ManualClock) -> None:
+    """Let a dispatcher and a worker do all that is to be done by now, in this thread."""
+    dispatcher = app.dispatcher()
+    executors = dict.fromkeys(TaskKind, InlineExecutor())
+    worker = Worker(app.store, clock, app.catalogue(), executors)
+    for _ in range(50):
+        wanted_us = min(dispatcher.tick(), worker.tick())
+        status = app.status()
+        queued = sum(status.queues[one] for one in status.queues if one not in status.paused_queues)
+        if not (status.overdue or status.owed or status.running or queued):
+            break
+        clock.advance(max(0, min(wanted_us - clock.monotonic_us(), 1_000_000)))
+    worker.stop()
     dispatcher.stop()

@@ -240,12 +240,6 @@ def test_a_type_that_is_defined_later_is_checked_once_it_exists(app):
         del take.__wrapped__.__globals__["Later"]
 
 
-@pytest.mark.parametrize("option", ["retry", "timeout", "effects"])
-def test_what_is_not_honoured_yet_is_refused_and_not_forgotten(app, option):
-    with pytest.raises(UsageError, match=f"^{option}: .* is not honoured by this version"):
-        app.task(**{option: "5s"})
-
-
 def test_an_unknown_option_is_refused(app):
     with pytest.raises(UsageError, match="colour: 'red' is not an option of a task"):
         app.task(colour="red")

@@ -38,7 +38,30 @@ tidy.bind()
 tidy.bind(1)                            # wrong: call-arg
 number: int = report(app.runs.list()[0], "monday")
 text: str = report(app.runs.list()[0], "monday")   # wrong: assignment
-app.task(retry=5)                       # wrong: call-overload
+app.task(retry=5, timeout=None, run_timeout="1h", stall="1m", kind="process", memory="1GB")
+app.task(retry=duly.Retry(3), effects="pure")
+app.task(retry="5")                     # wrong: call-overload
+app.task(timeout=60)                    # wrong: call-overload
+app.task(colour="red")                  # wrong: call-overload
+app.command("dump", ["pg_dump", "{database}"], user="backup", parameters={"database": str})
+app.command("dump", "pg_dump", user=1)  # wrong: arg-type
+app.webhook("tell", "https://example.com/", secret=duly.secret("env:HOOK"))
+
+@app.task(retry=3)
+async def pay(run: duly.Run, token: duly.Secret) -> object:
+    run.progress(1, total=2, note="half")
+    state = run.resume_from("part")
+    await run.aio.checkpoint({"done": 1}, partition="part")
+    run.progress("1")                   # wrong: arg-type
+    return duly.retry("1h", "busy") if run.cancelled else token.reveal()
+
+pay.bind(token=duly.secret("env:PAY"))
+pay.bind()                              # wrong: call-arg
+app.runs.retry(app.runs.select(task="pay"), reason="again")
+app.runs.retry(5)                       # wrong: arg-type
+with duly.testing.virtual_time(app, "2026-03-28T12:00", tz="Europe/Berlin") as clock:
+    clock.advance("24h")
+    clock.advance(5)                    # wrong: arg-type
 app.enqueue(tidy)
 app.enqueue("tidy")                     # wrong: arg-type
 app.enqueue_many(remind.bind(one) for one in range(3))

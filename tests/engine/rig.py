@@ -1,27 +1,37 @@
-"""A fleet on virtual time: dispatchers on a memory store, ticked when they want to be."""
+"""A fleet on virtual time: dispatchers and workers on a memory store, ticked when they like."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from duly.domain.attempts import TaskPolicy
+from duly.domain.concluding import Succeeded
 from duly.domain.durations import duration_microseconds
-from duly.domain.literals import Lane
+from duly.domain.literals import Lane, TaskKind
 from duly.engine.dispatcher import Dispatcher
 from duly.engine.settings import DispatcherSettings
 from duly.engine.surroundings import Node
+from duly.engine.worker import Worker, WorkerSettings
 from duly.errors import StoreUnavailable
 from duly.store.memory import MemoryStore
 from duly.store.planning import Stale
 from duly.store.reading import RunFilter
 from duly.testing.factories import add_runs, change_of, new_run, new_schedule
 from duly.testing.manual_clock import START_US, ManualClock
+from duly.testing.seeded_draws import SeededDraws
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.domain.attempts import AttemptRecord
+    from duly.domain.concluding import End
     from duly.domain.planning import Change
     from duly.domain.runs import RunRecord
     from duly.domain.schedules import ScheduleRecord
+    from duly.engine.loop import Service
+    from duly.engine.work import Live, Work
+    from duly.store.execution import ClaimedRun
     from duly.telemetry import Event
 
 EventT = TypeVar("EventT", bound="Event")
@@ -80,9 +90,9 @@ class Line:
             is_failing = self.count == self.fails_at
             if self.is_cut or (is_failing and not self.is_done):
                 raise StoreUnavailable("memory", "is cut off", "try again")
-            if name in self.refuses and self.refuses[name](arguments[0]):
+            if name in self.refuses and self.refuses[name](arguments[-1]):
                 raise StoreUnavailable("memory", "took too long", "ask for less")
-            if name in self.breaks and self.breaks[name](arguments[0]):
+            if name in self.breaks and self.breaks[name](arguments[-1]):
                 raise self.breaks_with
             answer = operation(*arguments)
             self.pauses.pop(name, lambda: None)()
@@ -94,14 +104,102 @@ class Line:
         return call
 
 
+class Scripted:
+    """An executor whose code does what the test says, when the test says it."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+        self.asked: list[Work] = []
+        self.insisted: list[Work] = []
+        self.is_closed = False
+        self.can_be_stopped = True
+        """Whether insisting helps; a thread's code can't be stopped."""
+        self.on_start: Callable[[Work], None] = lambda work: work.began()
+        self.on_ask: Callable[[Work], None] = lambda work: None
+        self.on_insist: Callable[[Work], None] = lambda work: None
+
+    def start(self, work: Work) -> None:
+        self.works.append(work)
+        self.on_start(work)
+
+    def ask(self, work: Work) -> None:
+        self.asked.append(work)
+        self.on_ask(work)
+
+    def insist(self, work: Work) -> bool:
+        self.insisted.append(work)
+        if self.can_be_stopped:
+            self.on_insist(work)
+        return self.can_be_stopped
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def does(self, end: End) -> None:
+        """Let every work begin and end like this, at once."""
+
+        def start(work: Work) -> None:
+            work.began()
+            work.ended(end)
+
+        self.on_start = start
+
+
+@dataclass
+class Known:
+    """A task that a worker knows."""
+
+    name: str
+    policy: TaskPolicy = field(default_factory=TaskPolicy)
+    kind: TaskKind = TaskKind.THREAD
+    plan: None = None
+
+    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+        return lambda: (claimed, live)
+
+
+class Tasks:
+    """The tasks that a worker knows."""
+
+    def __init__(self, *known: Known) -> None:
+        self._known = {one.name: one for one in known}
+
+    def find(self, name: str) -> Known | None:
+        return self._known.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._known)
+
+
+@dataclass
+class Shop:
+    """A worker, its executor and its line to the store."""
+
+    worker: Worker
+    executor: Scripted
+    line: Line
+
+    @property
+    def works(self) -> list[Work]:
+        return self.executor.works
+
+    def end(self, end: End | None = None, number: int = -1) -> None:
+        """Let a work end, the last one unless told, and the worker see it."""
+        self.works[number].ended(end or Succeeded())
+        self.worker.wake()
+        self.worker.tick()
+
+
 class Rig:
-    """A store, its clock, and the dispatchers that work on it."""
+    """A store, its clock, and the dispatchers and workers on it."""
 
     def __init__(self, shards: int = 4) -> None:
         self.store_clock = ManualClock()
         self.store = MemoryStore(self.store_clock, shards=shards)
         self.clocks = [self.store_clock]
         self.fleet: list[Dispatcher] = []
+        self.workers: list[Worker] = []
+        self._own_clocks: dict[int, ManualClock] = {}
         self.lines: list[Line] = []
         self.recorder = Recorder()
 
@@ -122,11 +220,33 @@ class Rig:
         )
         self.fleet.append(made)
         self.lines.append(line)
+        self._own_clocks[id(made)] = clock
         return made
 
-    def kill(self, dispatcher: Dispatcher) -> None:
-        """End a dispatcher without a word, as SIGKILL does."""
-        self.fleet.remove(dispatcher)
+    def worker(
+        self, *known: Known, kinds: tuple[TaskKind, ...] = tuple(TaskKind), **parts: Any
+    ) -> Shop:
+        """Add a worker that knows `remind` and `report`, or the tasks that are given."""
+        line, executor = Line(self.store), Scripted()
+        tasks = Tasks(*(known or (Known("remind"), Known("report"))))
+        made = Worker(
+            line,
+            self.store_clock,
+            tasks,
+            dict.fromkeys(kinds, executor),
+            WorkerSettings(**parts),
+            telemetry=self.recorder,
+            draws=SeededDraws(),
+        )
+        self.workers.append(made)
+        return Shop(made, executor, line)
+
+    def kill(self, service: Dispatcher | Worker) -> None:
+        """End a process without a word, as SIGKILL does."""
+        if isinstance(service, Worker):
+            self.workers.remove(service)
+        else:
+            self.fleet.remove(service)
 
     @property
     def now(self) -> int:
@@ -142,12 +262,13 @@ class Rig:
             clock.advance(microseconds)
 
     def run(self, duration: int | str) -> None:
-        """Tick every dispatcher whenever it wants to be, for a while."""
+        """Tick everybody whenever they want to be, for a while."""
         length = duration if isinstance(duration, int) else duration_microseconds(duration, "for")
         end = self.now + length
         ticks, last = 0, self.now
         while True:
-            waits = [max(0, one.tick() - self._monotonic(one)) for one in self.fleet]
+            services: list[Service] = [*self.fleet, *self.workers]
+            waits = [max(0, one.tick() - self._monotonic(one)) for one in services]
             step = max(0, min([*waits, end - self.now]))
             ticks = ticks + 1 if self.now == last else 0
             last = self.now
@@ -204,5 +325,28 @@ class Rig:
         """Return the shards of each dispatcher."""
         return [one.shards(lane) for one in self.fleet]
 
-    def _monotonic(self, dispatcher: Dispatcher) -> int:
-        return dispatcher._around.clock.monotonic_us()  # noqa: SLF001 - the clock it was given
+    def enqueue(self, text: str = "reminder", **parts: Any) -> bytes:
+        """Ask for a run at once."""
+        return self.store.add_runs(add_runs(new_run(None, text, **parts)))[0].id
+
+    def state(self, run: bytes) -> str:
+        """Return where a run is, or its outcome."""
+        return str(self.look(run).state)
+
+    def look(self, run: bytes) -> RunRecord:
+        """Return a run as it is now."""
+        found = self.store.get_run(run)
+
+        assert found is not None
+        return found
+
+    def attempts(self, run: bytes) -> list[AttemptRecord]:
+        """Return every claim of a run."""
+        return self.store.list_attempts(run)
+
+    def ended(self, run: bytes) -> list[tuple[str, str | None]]:
+        """Return state and reason of every claim of a run."""
+        return [(str(one.state), one.reason) for one in self.attempts(run)]
+
+    def _monotonic(self, service: Service) -> int:
+        return self._own_clocks.get(id(service), self.store_clock).monotonic_us()

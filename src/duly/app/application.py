@@ -5,47 +5,59 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace as replace_parts
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.client import ordering
-from duly.client.arguments import Payload
+from duly.client.arguments import Payload, Signature
 from duly.client.awaited import Awaited
 from duly.client.caller import Caller
+from duly.client.catalogue import Backing, Catalogue
 from duly.client.declarations import APP_DEFAULT, Declarations, code_declaration
 from duly.client.lending import Lending
+from duly.client.making import TaskMaker, declared_call, parameters_of
 from duly.client.ordering import Terms, read_when
+from duly.client.queues import Queues
 from duly.client.reading import (
     read_actor,
     read_key,
     read_name,
     read_tenant,
-    refuse_unhonoured,
 )
 from duly.client.reconciling import Reconciliation, reconcile
 from duly.client.runs import DelayedRuns, Runs
 from duly.client.schedules import Schedules
-from duly.client.status_view import Status, status_view
-from duly.client.tasks import (
+from duly.client.secrets import SecretSources
+from duly.client.status_view import Status, find_taskless, status_view
+from duly.client.task_options import (
     TASK_NAME_LENGTH_MAX,
+    CommandOptions,
+    FunctionOptions,
+    TaskTerms,
+    WebhookOptions,
+    command_terms,
+    webhook_terms,
+)
+from duly.client.tasks import (
     AnyTask,
     BoundCall,
     Task,
     Tasks,
     named_call,
-    new_call,
 )
 from duly.clock import SystemClock
 from duly.config import Settings
+from duly.domain.plans import placeholders
 from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.timetable.combined import zone_of
 from duly.draws import SystemDraws
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -54,6 +66,7 @@ if TYPE_CHECKING:
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.clock import Clock
+    from duly.domain.runs import RunRecord
     from duly.domain.timetable.timetable import Timetable
     from duly.draws import Draws
     from duly.engine.dispatcher import Dispatcher
@@ -66,9 +79,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTaskType = TypeVar("AnyTaskType", bound=AnyTask)
-
-_TASK_OPTIONS = ("name", "queue", "priority")
-_LATER_OPTIONS = ("retry", "timeout", "effects")
 
 
 class App:
@@ -119,6 +129,7 @@ class App:
         self.schedules = Schedules(self._caller)
         self.runs = Runs(self._caller)
         self.delayed = DelayedRuns(self._caller)
+        self.queues = Queues(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
@@ -163,34 +174,47 @@ class App:
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
     @overload
-    def task(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-    ) -> TaskMaker: ...
+    def task(self, function: None = None, /, **options: Unpack[FunctionOptions]) -> TaskMaker: ...
 
-    def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        **options: Any,
-    ) -> Any:
-        """Make a function a task: `@app.task`, or `@app.task(name=…, queue=…, priority=…)`."""
-        for option, value in options.items():
-            if option in _LATER_OPTIONS:
-                refuse_unhonoured(option, value, "leave it out: there are no workers yet")
-            remedy = f"use {', '.join(_TASK_OPTIONS)}"
-            raise UsageError(option, value, "is not an option of a task", remedy)
-        maker = TaskMaker(self.tasks, {"name": name, "queue": queue, "priority": priority})
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(queue=…, retry=…, timeout=…)`.
+
+        Options: name, queue, priority, retry, timeout, run_timeout, stall, effects, kind, memory.
+        """
+        maker = TaskMaker(self.tasks, options)
         return maker if function is None else maker(function)
+
+    def command(
+        self, name: str, argv: Sequence[str], **options: Unpack[CommandOptions]
+    ) -> Task[..., ..., None]:
+        """Declare a task that runs a program, without a shell: ["pg_dump", "{database}"].
+
+        What stands in braces are its parameters: texts, unless `parameters` says otherwise, as a
+        map of names to types or as a function with that signature. Workers run commands only when
+        they are told to.
+        """
+        parameters = options.get("parameters")
+        if parameters is None:
+            terms = command_terms(name, argv, options, None)
+            named: Any = dict.fromkeys(placeholders(terms.plan), str)
+            return self._declared(terms, named)
+        function = parameters_of(name, parameters)
+        known = frozenset(Signature(str(name), function).types)
+        return self._declared(command_terms(name, argv, options, known), function)
+
+    def webhook(
+        self, name: str, url: str, **options: Unpack[WebhookOptions]
+    ) -> Task[..., ..., None]:
+        """Declare a task that calls an address, signed with `secret`.
+
+        `parameters` says what its calls take, as for commands; they are sent as JSON.
+        """
+        parameters = options.get("parameters")
+        terms = webhook_terms(name, url, options)
+        return self._declared(terms, {} if parameters is None else parameters)
+
+    def _declared(self, terms: TaskTerms, parameters: object) -> AnyTask:
+        return self.tasks.add(parameters_of(terms.name, parameters), terms)
 
     def call(self, task: str, arguments: Mapping[str, Any] | None = None) -> BoundCall:
         """Return a call of a task by its name, with JSON values, as commands and files have it.
@@ -215,7 +239,7 @@ class App:
         """
 
         def declare(task: AnyTaskType) -> AnyTaskType:
-            call = _declared_call(task, policies)
+            call = declared_call(task, policies)
             options = {key: policies[key] for key in policies if key not in ("call", "arguments")}
             said = timetable, options
             chosen = call.task if name is None else name
@@ -312,7 +336,7 @@ class App:
     def status(self) -> Status:
         """Return the state of the store on one screen."""
         store = self.store
-        return status_view(store.name, store.status())
+        return status_view(store.name, store.status(), find_taskless(self._caller))
 
     def dispatcher(
         self,
@@ -331,6 +355,47 @@ class App:
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
         return Dispatcher(self.store, self._clock, settings, telemetry=telemetry, node=node)
 
+    def catalogue(self) -> Catalogue:
+        """Return this application's tasks as a worker runs them; this opens no store."""
+        return Catalogue(self.tasks, Backing(self._zone_of, self.secret_sources().read))
+
+    def secret_sources(self) -> SecretSources:
+        """Say from where the secrets of arguments may be read, by this application's settings."""
+        settings = self.settings
+        return SecretSources(settings.secret_environment, settings.secret_directories)
+
+    @contextmanager
+    def standing_in(
+        self, store: Store, clock: Clock, rest: Callable[[int], None]
+    ) -> Iterator[None]:
+        """Have another store and clock stand in for this application's own: for tests.
+
+        What waits calls `rest` with microseconds. Afterwards all is as it was.
+        """
+        caller, own_clock = self._caller, self._clock
+        with self._store.replaced(store):
+            self._clock = clock
+            self._speak_as(replace_parts(caller, clock=clock, rest=rest))
+            try:
+                yield
+            finally:
+                self._clock = own_clock
+                self._speak_as(caller)
+
+    def _zone_of(self, record: RunRecord) -> str | None:
+        """Return the zone that a run's label is written in, as far as it can be known here.
+
+        A process that executes a task has no store; it knows what its own code declares.
+        """
+        store, of, number = self._store.opened(), record.schedule_id, record.definition_number
+        if of is None or number is None:
+            return None
+        if store is None:
+            declared = self.declarations.by_name().get(record.schedule_name or "")
+            return None if declared is None else zone_of(declared.timetable)
+        found = store.get_definition(of, number)
+        return None if found is None else zone_of(found.timetable)
+
     def migrate(self, *, phase: str | None = None) -> list[Migration]:
         """Bring the store's schema up to date; return what was applied."""
         return self.store.migrate(phase=phase)
@@ -343,50 +408,6 @@ class App:
     def check(self) -> list[Finding]:
         """Look for what must never be in the store."""
         return self.store.check()
-
-
-class TaskMaker:
-    """What `@app.task(…)` with options gives: it makes a task of the function below it."""
-
-    def __init__(self, tasks: Tasks, options: Mapping[str, Any]) -> None:
-        self._tasks = tasks
-        self._options = options
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Run, P], R], /
-    ) -> Task[Concatenate[Run, P], P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
-
-    def __call__(self, function: Callable[..., Any], /) -> Any:
-        """Make the task."""
-        return self._tasks.add(function, new_call(function, self._options))
-
-
-def _declared_call(task: object, policies: Mapping[str, Any]) -> BoundCall:
-    """Return what a declaration runs: the task below it, with the arguments it is given."""
-    if not isinstance(task, Task):
-        remedy = "put @app.schedule(…) above @app.task"
-        raise UsageError("schedule", task, "is not a task", remedy)
-    call, arguments = policies.get("call"), policies.get("arguments")
-    if call is not None and arguments is not None:
-        raise UsageError("arguments", arguments, "contradicts `call`", "give one of the two")
-    if call is None:
-        return task.bind(**_read_arguments(arguments))
-    if not isinstance(call, BoundCall) or call.task != task.name:
-        remedy = f"give {task.name}.bind(…)"
-        raise UsageError("call", call, "is not a call of the task below", remedy)
-    return call
-
-
-def _read_arguments(arguments: object) -> dict[str, Any]:
-    """Read the arguments of a declaration, if it gives any."""
-    given = {} if arguments is None else arguments
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        remedy = 'give a map of names to values, such as {"class_id": 42}'
-        raise UsageError("arguments", arguments, "is not a map of names to values", remedy)
-    return dict(given)
 
 
 def read_settings(settings: object) -> Settings:

@@ -152,6 +152,23 @@ class LazyStore:
                 self._store = self._open_store()
             return self._store
 
+    def opened(self) -> Store | None:
+        """Return the store if somebody has opened it."""
+        with self._lock:
+            return self._store
+
+    @contextmanager
+    def replaced(self, store: Store) -> Iterator[None]:
+        """Have another store stand in for it, for a while."""
+        with self._lock:
+            kept = self._store, self._is_closed
+            self._store, self._is_closed = store, False
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._store, self._is_closed = kept
+
     def close(self) -> None:
         """Close the store if it was opened; it is not opened again."""
         with self._lock:

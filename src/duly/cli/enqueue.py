@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from duly.app import App
 from duly.cli.calls import ArgumentOptions, note_unchecked, read_call
 from duly.cli.moments import read_moment
-from duly.cli.output import print_json, print_line
+from duly.cli.output import print_json, print_json_line, print_line
 from duly.cli.references import find_delayed
+from duly.cli.run.wait import await_runs
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text, zoned_text
+from duly.cli.undoing import UNSAID, print_undo, undo_text
+from duly.cli.waiting import Patience
+from duly.client.run_view import EnqueuedRun
 from duly.clock import SystemClock
 from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
@@ -73,16 +77,25 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
     when: WhenOptions = WHEN,
     arguments: ArgumentOptions = ARGUMENTS,
     order: OrderOptions = ORDER,
+    wait: bool = False,
+    timeout: str | None = None,
     target: Target = TARGET,
-) -> None:
+) -> int:
     """Promise a run of a task: at once, after a while, or at a moment.
 
     Parameters
     ----------
     task
         The task to run: one of --app, or one that a program has made known to the store.
+    wait
+        Wait until the run is over; the exit code says how it ended, as of duly run wait.
+    timeout
+        With --wait: how long at the most.
     """
     terms = when.terms()
+    if timeout is not None and not wait:
+        raise UsageError("timeout", timeout, "has nothing to wait for", "give --wait too")
+    patience = Patience(timeout)
     with opened(target) as app:
         call = read_call(app, task, arguments)
         run = app.enqueue(
@@ -93,21 +106,34 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
             priority=order.priority,
             **terms,
         )
-        now = app.status().now
-        is_pending = run.due_at > now
-        reference = order.key or str(run.id)
-        taking_back = f"duly cancel {shlex.quote(reference)} --reason '…'" if is_pending else None
-        if target.json:
-            print_json({**run.to_json(), "undo": taking_back})
-            return
-        if not run.is_new:
-            print_line(f"This was promised before, as {run.id}. Nothing was added.")
-        elif is_pending:
-            print_line(f"Promised {task}, due {_when(run.due_at, when.tz, now)}. Id: {run.id}")
+        _tell(app, run, (task, when.tz), target, is_stream=wait)
+        return await_runs(app, [run.id], patience, as_json=target.json) if wait else 0
+
+
+def _tell(  # noqa: PLR0913 - what was ordered, and how it is told
+    app: App, run: EnqueuedRun, asked: tuple[str, str], target: Target, *, is_stream: bool
+) -> None:
+    """Tell what was promised, and how to take it back."""
+    task, tz = asked
+    now = app.status().now
+    is_pending = run.due_at > now
+    words = ("cancel", run.key or str(run.id)) if is_pending else ("run", "cancel", str(run.id))
+    taking_back = undo_text(*words, "--reason", UNSAID)
+    if target.json:
+        told = {**run.to_json(), "undo": taking_back}
+        if is_stream:
+            print_json_line(told)
         else:
-            print_line(f"Queued {task}. Id: {run.id}")
-        print_line(("undo: ", "dim"), taking_back or "none; the run is queued already")
-        note_unchecked(app, task)
+            print_json(told)
+        return
+    if not run.is_new:
+        print_line(f"This was promised before, as {run.id}. Nothing was added.")
+    elif is_pending:
+        print_line(f"Promised {task}, due {_when(run.due_at, tz, now)}. Id: {run.id}")
+    else:
+        print_line(f"Queued {task}. Id: {run.id}")
+    print_undo(taking_back)
+    note_unchecked(app, task)
 
 
 def move(
@@ -134,7 +160,7 @@ def move(
         before = find_delayed(app, key)
         moved = app.move(before.id, reason=reason, **terms)
         old = before.due_at.isoformat()
-        taking_back = f"duly move {shlex.quote(key)} --at {old}"
+        taking_back = undo_text("move", key, "--at", old)
         if target.json:
             print_json({**moved.to_json(), "undo": taking_back})
             return
@@ -143,7 +169,7 @@ def move(
             f"Moved {key} from {zoned_text(before.due_at, when.tz)}"
             f" to {_when(moved.due_at, when.tz, now)}."
         )
-        print_line(("undo: ", "dim"), taking_back)
+        print_undo(taking_back)
 
 
 def cancel(key: str, /, *, reason: str, target: Target = TARGET) -> None:
@@ -159,15 +185,15 @@ def cancel(key: str, /, *, reason: str, target: Target = TARGET) -> None:
     with opened(target, makes_store=False) as app:
         before = find_delayed(app, key)
         run = app.cancel(before.id, reason=reason)
-        words = ["duly", "enqueue", run.task, "--at", before.due_at.isoformat()]
+        words = ["enqueue", run.task, "--at", before.due_at.isoformat()]
         words += ["--key", before.key] if before.key else []
         words += ["--arguments", _json(run.arguments)] if run.arguments else []
-        taking_back = shlex.join(words)
+        taking_back = undo_text(*words)
         if target.json:
             print_json({**run.to_json(), "undo": taking_back})
             return
         print_line(f"Cancelled {key}, which was due {zoned_text(before.due_at, 'UTC')}.")
-        print_line(("undo: ", "dim"), taking_back)
+        print_undo(taking_back)
 
 
 def _when(instant: datetime, tz: str, now: datetime) -> str:

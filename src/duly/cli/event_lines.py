@@ -40,6 +40,9 @@ SENTENCES = {
     "store-lost": "the store does not answer, trying on: {problem}",
     "store-recovered": "the store answers again after {lost_us}",
     "tick-failed": "an error that nobody foresaw, going on: {problem}",
+    "worker-process-started": "started worker process {process}",
+    "worker-process-ended": "worker process {process} has ended: {how}",
+    "worker-process-crashed": "worker process {process} crashed: {how}; next in {again_us}",
 }
 """What each event means, with its fields; test_dispatcher.py compares them with telemetry.py."""
 

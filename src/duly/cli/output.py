@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -30,22 +31,41 @@ def console(*, error: bool = False) -> Console:
     return _Console(file=stream, width=width, highlight=False)
 
 
+def neutral(text: str) -> str:
+    """Spell out what a terminal would obey instead of showing: escapes, bells, reversed writing.
+
+    Whatever a task wrote or somebody typed may hold such characters.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _spelled(one) for one in text.expandtabs(4))
+
+
+def _spelled(character: str) -> str:
+    return ascii(character)[1:-1]
+
+
 def print_line(*parts: str | tuple[str, str]) -> None:
     """Print a line: a terminal gets it broken between words, a pipe gets it whole."""
-    console().print(Text.assemble(*parts), soft_wrap=not sys.stdout.isatty())
+    shown = [neutral(one) if isinstance(one, str) else (neutral(one[0]), one[1]) for one in parts]
+    console().print(Text.assemble(*shown), soft_wrap=not sys.stdout.isatty())
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns as wide as they need to be; a terminal gets lines cut, a pipe whole."""
-    table = [headings, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
+    table = [[neutral(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(cell_len(row[column]) for row in table) for column in range(len(headings))]
     out = console()
     for number, row in enumerate(table):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells = [_filled(cell, width) for cell, width in zip(row, widths, strict=True)]
         line = Text((" " * COLUMN_DISTANCE).join(cells).rstrip(), style="" if number else "dim")
         if sys.stdout.isatty():
             line.truncate(out.width, overflow="ellipsis")  # what is folded can't be read as a table
         out.print(line, soft_wrap=True)
+
+
+def _filled(cell: str, width: int) -> str:
+    return cell + " " * (width - cell_len(cell))
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
@@ -54,20 +74,47 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     out = console()
     room = max(out.width - width, FACT_WIDTH_MIN)
     for name, fact in facts:
-        lines = Text(fact).wrap(out, room) if sys.stdout.isatty() else [Text(fact)]
+        text = Text(neutral(fact))
+        lines = text.wrap(out, room) if sys.stdout.isatty() else [text]
         for number, line in enumerate(lines):
             label = "" if number else name
             out.print(Text.assemble((label.ljust(width), "dim"), line), soft_wrap=True)
 
 
+def print_block(text: str, indent: int = 2) -> None:
+    """Print a text of several lines as it is, moved to the right: a traceback, a result."""
+    out = console()
+    for line in text.splitlines():
+        out.print(Text(" " * indent + neutral(line)), soft_wrap=True)
+
+
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     """Print one JSON document."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(_escaped(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def json_line(value: Any) -> str:  # noqa: ANN401 - as above
     """Return one JSON document on a line of its own: for streams."""
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    return _escaped(json.dumps(value, ensure_ascii=False)) + "\n"
+
+
+def print_json_line(value: Any) -> None:  # noqa: ANN401 - as above
+    """Print one JSON document of a stream, at once."""
+    sys.stdout.write(json_line(value))
+    sys.stdout.flush()
+
+
+def _escaped(document: str) -> str:
+    """Escape what JSON lets through and a terminal would obey; it reads back as the same."""
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return "".join(
+        one if one.isprintable() or one == "\n" else _json_escape(one) for one in document
+    )
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
 def print_error(message: str, *, as_json: bool, **details: str) -> None:
@@ -75,5 +122,5 @@ def print_error(message: str, *, as_json: bool, **details: str) -> None:
     if as_json:
         sys.stderr.write(json_line({"error": message, **details}))
         return
-    line = Text.assemble(("error: ", "bold red"), message)
+    line = Text.assemble(("error: ", "bold red"), neutral(message))
     console(error=True).print(line, soft_wrap=not sys.stderr.isatty())

@@ -55,6 +55,19 @@ def find_run(app: App, text: str) -> Run:
     raise NotFound("run", text, remedy)
 
 
+def find_promise(app: App, text: str) -> UUID:
+    """Return the id of a run, or of a delayed run that is still pending, by key too."""
+    with suppress(NotFound):
+        return find_run(app, text).id
+    with suppress(NotFound):
+        return find_delayed(app, text).id
+    by_key = app.runs.list(key=text, limit=1)
+    if by_key:
+        return by_key[0].id
+    remedy = "see duly run list; what is not yet due is in duly delayed list"
+    raise NotFound("run", text, remedy)
+
+
 def find_delayed(app: App, text: str) -> DelayedRun:
     """Return the pending delayed run of a key, an id, or the beginning of an id."""
     with suppress(NotFound):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
 
+from duly.cli.health import Health, judge_health, living, skew_text
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.times import distance_text, relative_text, utc_text
-from duly.client.status_view import MemberStatus, Status, status_view
+from duly.client.status_view import Status
 from duly.clock import SystemClock
 from duly.domain.instants import iso_utc
 from duly.store.dispatch import LeaseRecord
@@ -17,8 +16,6 @@ from duly.store.schema import SchemaStatus
 
 TARGET = Target()
 DEGRADED = 1
-LATE = timedelta(seconds=60)
-"""The grace of most schedules: what is overdue for longer is late by anybody's measure."""
 
 
 def status(*, target: Target = TARGET) -> int:
@@ -27,53 +24,27 @@ def status(*, target: Target = TARGET) -> int:
     What is wrong is said in a sentence each, with what to do about it.
     """
     with opened(target, makes_store=False) as app:
-        stored = app.store.status()
-        found = status_view(app.store.name, stored)
+        leases = app.store.status().leases
+        found = app.status()
+        queues = app.queues.list()
         schema = app.schema_status()
-        problems = findings(found)
+        health = judge_health(found, queues)
         if target.json:
-            print_json(_json(found, schema, problems))
+            print_json(
+                {
+                    **health.to_json(),
+                    **found.to_json(),
+                    "here": iso_utc(SystemClock().now()),
+                    "schema": {"applied": len(schema.applied), "missing": len(schema.missing)},
+                    "queue_list": [one.to_json() for one in queues],
+                }
+            )
         else:
-            _print(found, schema, stored.leases)
-            _print_findings(found, problems)
-        return DEGRADED if problems else 0
-
-
-def findings(found: Status) -> list[str]:
-    """Say what is wrong, one sentence each."""
-    problems: list[str] = []
-    if found.early_fires:
-        problems.append(
-            f"{found.early_fires} runs were fired early, which must never be: duly db check"
-        )
-    firing = [one for one in _living(found) if not one.is_holding]
-    waits = "" if found.oldest_due_at is None else distance_text(found.oldest_due_at, found.now)
-    if not firing and found.overdue:
-        problems.append(
-            f"{_timers(found.overdue)} due and nobody fires; the oldest for {waits}: "
-            "start duly dispatcher"
-        )
-    elif not firing and found.next_due_at is not None:
-        when = utc_text(found.next_due_at)
-        problems.append(f"nobody will fire what is due at {when}: start duly dispatcher")
-    elif found.oldest_due_at is not None and found.now - found.oldest_due_at > LATE:
-        problems.append(
-            f"{_timers(found.overdue)} due, the oldest for {waits}, although a dispatcher runs: "
-            "see what it says"
-        )
-    problems += [_holding(one, found) for one in _living(found) if one.is_holding]
-    return problems
-
-
-def _holding(member: MemberStatus, found: Status) -> str:
-    name = f"dispatcher {member.id} on {member.host} is holding and fires nothing"
-    if member.tzdata < found.tzdata:
-        return f"{name}: it has tzdata {member.tzdata}, the fleet {found.tzdata}; update it there"
-    return f"{name}: its clock is {_skew(member.skew)} off the store's; set it right"
-
-
-def _living(found: Status) -> list[MemberStatus]:
-    return [one for one in found.members if one.is_alive and one.kind == "dispatcher"]
+            _print(found, schema, leases)
+            _print_dispatchers(found)
+            _print_workers(found)
+            _print_health(health)
+        return DEGRADED if health.findings else 0
 
 
 def _print(found: Status, schema: SchemaStatus, leases: Sequence[LeaseRecord]) -> None:
@@ -85,6 +56,8 @@ def _print(found: Status, schema: SchemaStatus, leases: Sequence[LeaseRecord]) -
         ("schedules", _counts(found.schedules)),
         ("delayed runs", f"{found.delayed:,} pending"),
         ("queued runs", _counts(found.queues, "in ")),
+        ("other open runs", _open(found)),
+        ("paused queues", ", ".join(found.paused_queues) or "none"),
         ("next due", _next(found)),
         ("overdue", _overdue(found)),
         ("owed", f"{found.owed:,} ranges to catch up with" if found.owed else "nothing"),
@@ -95,26 +68,27 @@ def _print(found: Status, schema: SchemaStatus, leases: Sequence[LeaseRecord]) -
     print_facts(facts)
 
 
-def _print_findings(found: Status, problems: list[str]) -> None:
-    _print_members(found)
-    for problem in problems:
+def _print_health(health: Health) -> None:
+    for note in health.notes:
+        print_line(("note: ", "bold yellow"), note)
+    for problem in health.findings:
         print_line(("degraded: ", "bold red"), problem)
-    if not problems:
+    if not health.findings:
         print_line(("All is well.", "green"))
 
 
-def _print_members(found: Status) -> None:
+def _print_dispatchers(found: Status) -> None:
     rows = [
         (
             str(one.id),
             f"{one.host}, {one.process}",
             "holding" if one.is_holding else "alive",
             f"{one.leases} leases",
-            _skew(one.skew),
+            skew_text(one.skew),
             one.tzdata,
             relative_text(found.now, one.started_at),
         )
-        for one in _living(found)
+        for one in living(found, "dispatcher")
     ]
     if rows:
         print_table(
@@ -122,6 +96,31 @@ def _print_members(found: Status) -> None:
         )
     else:
         print_line("No dispatcher is alive.")
+
+
+def _print_workers(found: Status) -> None:
+    rows = [
+        (
+            str(one.id),
+            f"{one.host}, {one.process}",
+            f"{one.running} of {one.slots}",
+            str(one.leaked),
+            ", ".join(one.queues) or "all",
+            relative_text(found.now, one.renewed_at),
+            relative_text(found.now, one.started_at),
+        )
+        for one in living(found, "worker")
+    ]
+    if rows:
+        print_table(
+            ("worker", "host, process", "slots busy", "lost", "queues", "heartbeat", "since"), rows
+        )
+    else:
+        print_line("No worker is alive.")
+
+
+def _open(found: Status) -> str:
+    return f"{found.running:,} running, {found.retrying:,} retrying, {found.dead:,} dead"
 
 
 def _leases(leases: Sequence[LeaseRecord]) -> str:
@@ -154,21 +153,3 @@ def _overdue(found: Status) -> str:
 
 def _migrations(number: int) -> str:
     return "1 migration" if number == 1 else f"{number:,} migrations"
-
-
-def _timers(number: int) -> str:
-    return "1 timer is" if number == 1 else f"{number:,} timers are"
-
-
-def _skew(skew: timedelta) -> str:
-    return f"{skew.total_seconds() * 1000:+.1f} ms"
-
-
-def _json(found: Status, schema: SchemaStatus, problems: list[str]) -> dict[str, Any]:
-    return {
-        "is_well": not problems,
-        "findings": problems,
-        **found.to_json(),
-        "here": iso_utc(SystemClock().now()),
-        "schema": {"applied": len(schema.applied), "missing": len(schema.missing)},
-    }

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import getpass
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.errors import DulyError, UsageError, require_text
+from duly.app.loading import load_app
+from duly.errors import UsageError
 
 APP_VARIABLE = "DULY_APP"
 URL_VARIABLE = "DULY_URL"
 SOURCE = "cli"
-_PLACE_LENGTH_MAX = 500
 
 
 @Parameter(name="*")
@@ -31,7 +28,8 @@ class Target:
     """The store: sqlite:///promises.db, postgresql://user@host/database. Else the application's
     own, $DULY_URL, sqlite:///duly.db."""
     app: str | None = None
-    """The application that knows the tasks, as module:attribute; $DULY_APP unless given."""
+    """The application that knows the tasks, as module:attribute or path.py:attribute;
+    $DULY_APP unless given."""
     json: bool = False
     """Print JSON."""
 
@@ -55,40 +53,6 @@ def opened(target: Target, *, makes_store: bool = True) -> Iterator[App]:
         app.require_store()
     with app.acting_as(person(), SOURCE) as acting:
         yield acting
-
-
-def load_app(place: str) -> App:
-    """Import the application that `module:attribute` names; the current folder counts."""
-    require_text("app", place, _PLACE_LENGTH_MAX)
-    remedy = "give module:attribute, such as tasks:app for `app = duly.App()` in tasks.py"
-    module_name, separator, attribute = place.partition(":")
-    if not (separator and module_name and attribute):
-        raise UsageError("app", place, "names no attribute of a module", remedy)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: object = import_module(module_name)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except DulyError:
-        raise
-    except AttributeError as error:
-        raise UsageError("app", place, f"can't be loaded ({error})", remedy) from error
-    except ModuleNotFoundError as error:
-        is_itself = f"{module_name}.".startswith(f"{error.name}.")
-        if is_itself:
-            remedy += "; start the command in the folder that holds it"
-        else:
-            remedy = f"install what it imports, then try python -c 'import {module_name}'"
-        raise UsageError("app", place, f"can't be loaded ({error})", remedy) from error
-    except Exception as error:
-        problem = f"fails as it is imported ({type(error).__name__}: {error})"
-        raise UsageError("app", place, problem, f"try python -c 'import {module_name}'") from error
-    if not isinstance(found, App):
-        kind = type(found).__name__
-        raise UsageError("app", place, f"is a {kind}, not a duly.App", remedy)
-    return found
 
 
 def person() -> str:

@@ -16,6 +16,13 @@ def utc_text(instant: datetime | None) -> str:
     return "-" if instant is None else iso_utc(instant.astimezone(UTC).replace(microsecond=0))
 
 
+def exact_text(instant: datetime | None) -> str:
+    """Write an instant in UTC, to the millisecond; a dash when there is none."""
+    if instant is None:
+        return "-"
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def zoned_text(instant: datetime | None, tz: str) -> str:
     """Write an instant as the clock on the wall of a zone shows it; a dash when there is none."""
     if instant is None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
 from math import isfinite
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -17,15 +19,21 @@ import msgspec
 
 from duly.client.run_view import Run
 from duly.domain.schedules import canonical_json
+from duly.domain.secrets import Secret, SecretReference, read_reference
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from duly.config import Settings
 
 _RUN_NAMES = frozenset({"Run", "duly.Run"})
 _RUN_TYPES: tuple[object, ...] = (Run, Run | None)
+_REFERENCES: Mapping[Any, Any] = {
+    Secret: SecretReference,
+    Secret | None: SecretReference | None,
+}
+"""What is stored where a parameter takes a secret: where its value is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,7 @@ class Signature:
             remedy = "put @app.task above a function of your own"
             raise UsageError(f"task {task}", function, "says not what it takes", remedy) from error
         self._types: dict[str, Any] | None = None
+        self._runs: frozenset[str] = frozenset()
         for parameter in self._signature.parameters.values():
             _refuse_shape(task, parameter)
 
@@ -65,9 +74,16 @@ class Signature:
         hints, is_complete = _hints(self._function)
         taken = {name: _checkable(hints.get(name, Any)) for name in self._signature.parameters}
         types = {name: kind for name, kind in taken.items() if kind not in _RUN_TYPES}
+        self._runs = frozenset(taken.keys() - types.keys())
         # A class may be defined further down in its module: what can't be read yet is read again.
         self._types = types if is_complete else None
         return types
+
+    @property
+    def run_names(self) -> frozenset[str]:
+        """The names of the parameters that receive the run."""
+        _ = self.types  # read late, as above
+        return self._runs
 
     @property
     def required(self) -> list[str]:
@@ -97,6 +113,27 @@ class Signature:
             self._refuse(missing[0], "is missing")
         return {name: bound[name] for name in self.types if name in bound}
 
+    def read(self, text: str) -> dict[str, Any]:
+        """Read stored arguments into the annotated types: checked again, because code changes."""
+        arguments = self.read_json(text)
+        return {
+            name: _read_value(f"{self.task}({name})", value, self.types[name])
+            for name, value in arguments.items()
+        }
+
+    def read_json(self, text: str) -> dict[str, Any]:
+        """Read stored arguments as JSON values that the types take; defaults fill in the rest."""
+        stored = read_json_text(self.task, text)
+        if not isinstance(stored, dict):
+            raise UsageError(self.task, stored, "is not a map of arguments", "give one")
+        return self.bind((), stored)
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the values of parameters that need not be given."""
+        parameters = self._signature.parameters
+        left = [name for name in self.types if name not in self.required]
+        return {name: parameters[name].default for name in left}
+
     def _refuse(self, what: object, problem: str) -> None:
         takes = ", ".join(self.types) or "no arguments"
         raise UsageError(self.task, what, problem, f"it takes {takes}")
@@ -113,6 +150,9 @@ def write_arguments(
     written = {}
     for name, value in arguments.items():
         kind = signature.types[name]
+        if kind in _REFERENCES.values() and not is_json and value is not None:
+            # Whoever gives the secret itself must not find it in a message.
+            value = read_reference(f"{signature.task}({name})", value)  # noqa: PLW2901 - as stored
         if not is_json:
             _check(f"{signature.task}({name})", value, value, kind)
         plain = _plain(f"{signature.task}({name})", value, payload.depth_max)
@@ -175,6 +215,48 @@ def _check_text(field: str, value: str) -> None:
         raise UsageError(field, value, "holds half a character", remedy) from error
 
 
+def stand_in(name: str, parameters: Mapping[str, Any]) -> Callable[..., None]:
+    """Return a function that takes these parameters by name, for a task that has none of its own.
+
+    Nobody calls it: a command or a webhook is run by a worker alone.
+    """
+
+    def function(**_arguments: Any) -> None:  # noqa: ANN401 - as above
+        problem = "is no function that could be called here"
+        raise UsageError("task", name, problem, "enqueue it: a worker runs it")
+
+    kinds = [
+        inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+        for one, kind in parameters.items()
+    ]
+    function.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+    function.__annotations__ = dict(parameters)
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def read_parameters(parameters: object) -> dict[str, Any]:
+    """Read a map of names to types."""
+    remedy = "give a map of names to types, such as {'database': str}, or a function"
+    if not isinstance(parameters, Mapping):
+        raise UsageError("parameters", parameters, "is not a map of names to types", remedy)
+    for name in parameters:
+        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+            raise UsageError("parameters", name, "can't be the name of a parameter", remedy)
+    return dict(parameters)
+
+
+def _read_value(field: str, value: object, kind: Any) -> Any:  # noqa: ANN401 - a type and its value
+    if kind is Any:
+        return value
+    try:
+        return msgspec.convert(value, kind, strict=True, str_keys=True)
+    except msgspec.ValidationError as error:
+        name = getattr(kind, "__name__", str(kind))
+        problem = f"is not what it takes ({_lower(error)})"
+        raise UsageError(field, value, problem, f"give {name}") from error
+
+
 def _check(field: str, given: object, value: object, kind: Any) -> None:  # noqa: ANN401 - a type
     """Refuse a value that its parameter's type does not take."""
     if kind is Any:
@@ -235,6 +317,8 @@ def _checkable(kind: Any) -> Any:  # noqa: ANN401 - a type
     if kind in _RUN_TYPES:
         return kind
     try:
+        if kind in _REFERENCES:
+            return _REFERENCES[kind]
         return Any if _has_custom(msgspec.inspect.type_info(kind), set()) else kind
     except (TypeError, ValueError, NotImplementedError, NameError):
         return Any

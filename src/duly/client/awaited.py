@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from duly.store.planning import Parameters, Transaction
 
-_NOT_AWAITED = frozenset({"task", "schedule", "dispatcher", "aio"})
+_NOT_AWAITED = frozenset(
+    {"task", "command", "webhook", "schedule", "dispatcher", "worker", "catalogue", "run", "aio"}
+)
 """What gives no answer to wait for."""
 
 
@@ -83,6 +85,11 @@ async def _threaded(
         return work.result()
     work.exception()  # whatever became of it, nobody waits for it any more
     raise cancelled
+
+
+async def in_thread(method: Callable[..., Any], *values: object) -> Any:  # noqa: ANN401 - as above
+    """Carry out a method in a thread; who is cancelled waits for its end, too."""
+    return await _threaded(partial(method, *values))
 
 
 class AwaitedTransaction:

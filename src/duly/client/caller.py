@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.client.reading import read_reason
 from duly.domain.audit import Actor
+from duly.domain.instants import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 LIBRARY = "library"
 DECLARATION = "declaration"
+
+
+def rest_for(duration_us: int) -> None:
+    """Wait; nobody can wake it, for nobody knows what it waits for."""
+    threading.Event().wait(duration_us / SECOND_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,8 @@ class Caller:
     tenant: str
     actor: str
     source: str = LIBRARY
+    rest: Callable[[int], None] = rest_for
+    """Lets so many microseconds pass between two looks; virtual time does it at once."""
 
     @property
     def store(self) -> Store:

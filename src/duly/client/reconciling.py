@@ -133,6 +133,7 @@ def reconcile(
     names = caller.tasks.names()
     if names and not dry_run:
         store.register_tasks(names)
+        store.register_policies(caller.tasks.policies())
     report = _Report(is_dry=dry_run)
     for new in wanted:
         try:

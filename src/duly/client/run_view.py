@@ -1,20 +1,46 @@
-"""Runs as people and programs see them: aware datetimes, UUIDs, and a readable label."""
+"""Runs as people and programs see them: aware datetimes, UUIDs, and a readable label.
+
+While a run is being executed, the task's own view of it has a live part, too.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.labels import run_label
+from duly.client.live_run import (
+    AwaitedRun,
+    Live,
+    read_lines,
+    read_partition,
+    read_progress,
+    read_state,
+    read_stored,
+)
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Origin
+from duly.domain.literals import Origin, RunState
+from duly.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
+    from duly.domain.attempts import Progress
     from duly.domain.runs import DelayedRecord, RunRecord
+
+OPEN_STATES = frozenset(
+    {
+        RunState.BLOCKED,
+        RunState.QUEUED,
+        RunState.RUNNING,
+        RunState.RETRYING,
+        RunState.AMBIGUOUS,
+        RunState.DEAD,
+    }
+)
+"""What can still change; a dead run, too, because a person may bring it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +80,71 @@ class Run:
     finished_at: datetime | None
     lateness: timedelta | None
     """How long after it fell due it became visible to workers."""
+    charged: int = 0
+    """How many of its attempts count against its budget."""
+    worker: int | None = None
+    """Who holds it, or who finished it."""
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None
+    last_progress: Progress | None = None
+    cancel_asked_at: datetime | None = None
+    next_at: datetime | None = None
+    """While it waits for another attempt: when that falls due."""
+    error: str | None = None
+    """The last attempt's, once there is one."""
+    result: Any = None
+    """What the task returned, as JSON values."""
+    live: Live | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has an outcome, or is dead: nobody works on it any more."""
+        return self.state == RunState.DEAD or RunState(self.state) not in OPEN_STATES
+
+    @property
+    def idempotency_key(self) -> str:
+        """What to give to others, so that they recognise a repetition: the root run's id (E7)."""
+        return str(self.root)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task should stop: somebody asked, its time is up, or it is taken away."""
+        return self._lent("cancelled").is_cancelled
+
+    @property
+    def aio(self) -> AwaitedRun:
+        """The live part for async tasks: `await run.aio.checkpoint(…)`."""
+        self._lent("aio")
+        return AwaitedRun(self)
+
+    def check_cancelled(self) -> None:
+        """Raise duly.Cancelled if the task should stop: a good place is between two steps."""
+        if self._lent("check_cancelled").is_cancelled:
+            raise Cancelled(self.label)
+
+    def progress(self, done: int, total: int | None = None, note: str | None = None) -> None:
+        """Say how far the task is; stored soon, without waiting."""
+        self._lent("progress").advance(read_progress(done, total, note))
+
+    def checkpoint(self, state: object, partition: str | None = None) -> None:
+        """Store a state that a later attempt can go on from; stored when this returns."""
+        self._lent("checkpoint").save(read_partition(partition), read_state(state))
+
+    def resume_from(self, partition: str | None = None) -> Any:  # noqa: ANN401 - JSON values
+        """Return the last stored state, by whichever attempt; None before the first."""
+        return read_stored(self._lent("resume_from").saved(read_partition(partition)))
+
+    def log(self, text: str, level: str = "info") -> None:
+        """Add to the run's log: debug, info, warning or error; stored soon, without waiting."""
+        live = self._lent("log")
+        for line in read_lines(text, level):
+            live.write(level, line)
+
+    def _lent(self, what: str) -> Live:
+        if self.live is None:
+            remedy = "use it inside the task, on the run that a worker hands to it"
+            raise UsageError(what, self.label, "is a run that is not being executed here", remedy)
+        return self.live
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -85,6 +176,15 @@ class Run:
             "fired_at": _iso(self.fired_at),
             "finished_at": _iso(self.finished_at),
             "lateness": None if late is None else duration_text(late // timedelta(microseconds=1)),
+            "charged": self.charged,
+            "worker": self.worker,
+            "claimed_at": _iso(self.claimed_at),
+            "started_at": _iso(self.started_at),
+            "progress": progress_json(self.last_progress),
+            "cancel_asked_at": _iso(self.cancel_asked_at),
+            "next_at": _iso(self.next_at),
+            "error": self.error,
+            "result": self.result,
         }
 
 
@@ -157,13 +257,13 @@ def run_view(record: RunRecord, tz: str | None) -> Run:
         key=record.key,
         scheduled_for=from_microseconds(record.scheduled_for),
         window=window,
-        attempt=0,
-        fence=0,
+        attempt=record.tries.attempt,
+        fence=record.tries.fence,
         origin=str(record.origin),
         root=UUID(bytes=record.root),
         lane=str(record.lane),
         state=str(record.state),
-        reason=record.state_reason,
+        reason=None if record.state_reason is None else str(record.state_reason),
         task=record.call.task,
         arguments=json.loads(record.call.arguments),
         queue=record.call.queue,
@@ -173,6 +273,15 @@ def run_view(record: RunRecord, tz: str | None) -> Run:
         fired_at=_moment(record.fired_at),
         finished_at=_moment(record.finished_at),
         lateness=None if late_us is None else timedelta(microseconds=late_us),
+        charged=record.tries.charged,
+        worker=record.worker,
+        claimed_at=_moment(record.claimed_at),
+        started_at=_moment(record.started_at),
+        last_progress=record.progress,
+        cancel_asked_at=_moment(record.cancel_asked_at),
+        next_at=_moment(record.next_at),
+        error=record.error,
+        result=None if record.result is None else json.loads(record.result),
     )
 
 
@@ -190,6 +299,13 @@ def delayed_view(record: DelayedRecord) -> DelayedRun:
         moves=record.generation - 1,
         created_at=from_microseconds(record.created_at),
     )
+
+
+def progress_json(progress: Progress | None) -> dict[str, Any] | None:
+    """Return progress as JSON values."""
+    if progress is None:
+        return None
+    return {"done": progress.done, "total": progress.total, "note": progress.note}
 
 
 def _moment(instant: int | None) -> datetime | None:

@@ -1,19 +1,36 @@
-"""Looking at runs, and at delayed runs that are pending."""
+"""Runs in a program's hands: looking at them, waiting for them, and orders about them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.client.attempt_view import (
+    Attempt,
+    Line,
+    Step,
+    attempt_view,
+    line_view,
+    step_view,
+)
 from duly.client.labels import read_label
 from duly.client.ordering import read_reference
 from duly.client.reading import (
     LOOKED_FOR_LENGTH_MAX,
     read_choice,
+    read_delay,
     read_instant,
     read_limit,
     read_looked_for,
+)
+from duly.client.run_orders import (
+    OrderedRun,
+    Selection,
+    cancel_run,
+    edit_run,
+    order_runs,
+    read_meant,
 )
 from duly.client.run_view import DelayedRun, Run, delayed_view, run_view
 from duly.client.schedule_orders import find_schedule
@@ -24,23 +41,32 @@ from duly.errors import NotFound, UsageError, require_text
 from duly.store.reading import PAGE_MAX, RunFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from duly.client.caller import Caller
-    from duly.client.reading import Instant
+    from duly.client.reading import Delay, Instant
+    from duly.client.run_orders import RunReference, RunsMeant
     from duly.client.schedule_orders import Reference
     from duly.domain.runs import DelayedRecord, RunRecord
 
     Records = list[RunRecord]
 
 RUNS_DEFAULT = 100
+SELECTED_DEFAULT = 1_000
+WAIT_FIRST_US = 20_000
+WAIT_MAX_US = 1_000_000
 # A class that has a method `list` can't name the type below it.
 ListedRuns = list[Run]
 ListedDelayed = list[DelayedRun]
+Attempts = list[Attempt]
+Steps = list[Step]
+Lines = list[Line]
+OrderedRuns = list[OrderedRun]
+Ids = list[RunId]
 
 
 class Runs:
-    """The runs of an application, for looking at."""
+    """The runs of an application."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -52,13 +78,17 @@ class Runs:
         key: str | None = None,
         task: str | None = None,
         queue: str | None = None,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
+        reason: str | None = None,
         origin: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = RUNS_DEFAULT,
     ) -> ListedRuns:
-        """Return runs, newest first: scheduled for `since` or later, and before `until`."""
+        """Return runs, newest first: scheduled for `since` or later, and before `until`.
+
+        `state` is one or several; `reason` is why a run is dead, or ended as it did.
+        """
         most = read_limit(limit, self._caller.settings.listed_max)
         of = None if schedule is None else find_schedule(self._caller, schedule).record.id
         command = RunFilter(
@@ -67,19 +97,109 @@ class Runs:
             key=read_looked_for("key", key),
             task=read_looked_for("task", task),
             queue=read_looked_for("queue", queue),
-            states=None if state is None else frozenset({read_choice("state", state, RunState)}),
+            reason=read_looked_for("reason", reason),
+            states=None if state is None else _read_states(state),
             origins=None if origin is None else frozenset({read_choice("origin", origin, Origin)}),
             since=None if since is None else read_instant("since", since),
             until=None if until is None else read_instant("until", until),
         )
         return self._views(self._pages(command, most))
 
-    def get(self, run: UUID | str) -> Run:
-        """Return a run by its id or its label."""
-        record = self._by_id(run) if isinstance(run, UUID) else self._by_text(run)
+    def select(
+        self,
+        *,
+        state: str | Sequence[str] | None = "dead",
+        limit: int = SELECTED_DEFAULT,
+        **filters: Any,  # noqa: ANN401 - as `list` has them
+    ) -> Selection:
+        """Find runs by the filters of `list`, dead ones unless told, and freeze which they are.
+
+        Given to `retry` or `discard`, the order touches these and no others.
+        """
+        return Selection(tuple(self.list(state=state, limit=limit, **filters)))
+
+    def get(self, run: RunReference) -> Run:
+        """Return a run by its id or its label, as it is now."""
+        return self._views([self._record(run)])[0]
+
+    def attempts(self, run: RunReference) -> Attempts:
+        """Return every claim of a run and what became of it, in order."""
+        return [attempt_view(one) for one in self._caller.store.list_attempts(self._id(run))]
+
+    def progress(self, run: RunReference, *, limit: int = PAGE_MAX) -> Steps:
+        """Return the steps of a run's progress, oldest first."""
+        most = read_limit(limit, self._caller.settings.listed_max)
+        return [step_view(one) for one in self._caller.store.list_progress(self._id(run), most)]
+
+    def lines(self, run: RunReference, *, after: int = 0, limit: int = PAGE_MAX) -> Lines:
+        """Return lines that a run's attempts wrote, in order, with a number above `after`."""
+        most = read_limit(limit, self._caller.settings.listed_max)
+        if not isinstance(after, int) or isinstance(after, bool) or after < 0:
+            raise UsageError("after", after, "is not the number of a line", "give 0 or more")
+        return [line_view(one) for one in self._caller.store.list_lines(self._id(run), after, most)]
+
+    def wait(self, run: RunReference, *, timeout: Delay | None = None) -> Run:
+        """Wait until a run is over or dead; after `timeout`, return it as it is then.
+
+        Whether it is over, `is_over` says. What is not due yet can't be waited for.
+        """
+        limit_us = None if timeout is None else read_delay("timeout", timeout)
+        clock = self._caller.clock
+        begun_us = clock.monotonic_us()
+        run_id, rest_us = self._id(run), WAIT_FIRST_US
+        while True:
+            found = self.get(UUID(bytes=run_id))
+            passed_us = clock.monotonic_us() - begun_us
+            left_us = None if limit_us is None else limit_us - passed_us
+            if found.is_over or (left_us is not None and left_us <= 0):
+                return found
+            self._caller.rest(rest_us if left_us is None else min(rest_us, left_us))
+            rest_us = min(2 * rest_us, WAIT_MAX_US)
+
+    def cancel(self, run: RunReference, *, reason: str | None = None) -> Run:
+        """Stop a run: at once where nobody runs it, by asking where somebody does.
+
+        One that is still pending is cancelled, too. A dead one is discarded instead: Conflict.
+        """
+        record = cancel_run(self._caller, self._ordered_id(run), reason)
+        return self._views([record])[0]
+
+    def retry(self, runs: RunsMeant, *, reason: str | None = None) -> OrderedRuns:
+        """Queue dead runs again with a fresh budget, and at once those that wait to be retried.
+
+        What can't be retried is told: `is_done` is False, and `state` says what it was.
+        """
+        return order_runs(self._caller, self._meant(runs), reason, self._caller.store.retry_runs)
+
+    def discard(self, runs: RunsMeant, *, reason: str | None = None) -> OrderedRuns:
+        """Close dead runs for good, with outcome discarded; what is not dead is told."""
+        return order_runs(self._caller, self._meant(runs), reason, self._caller.store.discard_runs)
+
+    def edit(
+        self, run: RunReference, arguments: Mapping[str, Any], *, reason: str | None = None
+    ) -> Run:
+        """Give a dead run other arguments, all of them, as JSON values; then retry it."""
+        record = edit_run(self._caller, self._record(run), arguments, reason)
+        return self._views([record])[0]
+
+    def _meant(self, runs: RunsMeant) -> Ids:
+        meant = read_meant(self._caller, runs)
+        return list(dict.fromkeys(self._ordered_id(one) for one in meant))
+
+    def _ordered_id(self, run: RunReference) -> RunId:
+        """Return a run's id; one that does not exist is told by the order, not refused."""
+        given = run.id if isinstance(run, Run) else run
+        return RunId(given.bytes) if isinstance(given, UUID) else self._id(given)
+
+    def _id(self, run: RunReference) -> RunId:
+        return self._record(run).id
+
+    def _record(self, run: RunReference) -> RunRecord:
+        given = run.id if isinstance(run, Run) else run
+        record = self._by_id(given) if isinstance(given, UUID) else self._by_text(given)
         if record is not None and record.tenant == self._caller.tenant:
-            return self._views([record])[0]
-        raise NotFound("run", run, self._where_else(run))
+            return record
+        raise NotFound("run", given, self._where_else(given))
 
     def _pages(self, command: RunFilter, limit: int) -> Sequence[RunRecord]:
         found: Records = []
@@ -173,6 +293,13 @@ class DelayedRuns:
         if run_id is not None:
             return self._caller.store.get_delayed(run_id)
         return None if key is None else self._caller.store.find_delayed(self._caller.tenant, key)
+
+
+def _read_states(state: object) -> frozenset[RunState]:
+    """Read one state, or several."""
+    if not isinstance(state, list | tuple | set | frozenset) or not state:
+        return frozenset({read_choice("state", state, RunState)})
+    return frozenset(read_choice("state", one, RunState) for one in state)
 
 
 def _first(records: list[RunRecord]) -> RunRecord | None:

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from duly.domain.attempts import TASK_GONE
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import ScheduleStatus
+from duly.store.dispatch import MemberKind
+from duly.store.reading import ScheduleFilter
 
 if TYPE_CHECKING:
+    from duly.client.caller import Caller
     from duly.store.dispatch import LeaseRecord, Member
     from duly.store.reading import StoreStatus
 
@@ -32,6 +37,13 @@ class MemberStatus:
     tzdata: str
     leases: int
     """How many lanes of shards it owns."""
+    slots: int = 0
+    """Of a worker: how many runs it can execute at a time."""
+    leaked: int = 0
+    """Slots that a thread has taken with it."""
+    running: int = 0
+    queues: tuple[str, ...] = ()
+    """Which a worker serves; none named: all."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -48,6 +60,10 @@ class MemberStatus:
             "skew": duration_text(self.skew // timedelta(microseconds=1)),
             "tzdata": self.tzdata,
             "leases": self.leases,
+            "slots": self.slots,
+            "leaked": self.leaked,
+            "running": self.running,
+            "queues": list(self.queues),
         }
 
 
@@ -75,6 +91,17 @@ class Status:
     tzdata: str
     incarnation: int
     queues: dict[str, int]
+    running: int = 0
+    retrying: int = 0
+    dead: int = 0
+    paused_queues: tuple[str, ...] = ()
+    taskless: tuple[str, ...] = ()
+    """Schedules that are paused because no worker knows their task any more (S6)."""
+
+    @property
+    def workers(self) -> tuple[MemberStatus, ...]:
+        """The members that execute runs."""
+        return tuple(one for one in self.members if one.kind == MemberKind.WORKER)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -96,10 +123,23 @@ class Status:
             "tzdata": self.tzdata,
             "incarnation": self.incarnation,
             "queues": self.queues,
+            "running": self.running,
+            "retrying": self.retrying,
+            "dead": self.dead,
+            "paused_queues": list(self.paused_queues),
+            "taskless": list(self.taskless),
         }
 
 
-def status_view(store: str, status: StoreStatus) -> Status:
+def find_taskless(caller: Caller) -> tuple[str, ...]:
+    """Return the names of schedules that are paused because their task is gone."""
+    paused = frozenset({ScheduleStatus.PAUSED})
+    # One page is enough: who has a thousand of them has read it by then.
+    found = caller.store.list_schedules(ScheduleFilter(tenant=caller.tenant, statuses=paused))
+    return tuple(one.name for one in found if (one.reason or "").startswith(TASK_GONE))
+
+
+def status_view(store: str, status: StoreStatus, taskless: tuple[str, ...] = ()) -> Status:
     """Show the state of a store."""
     owned = [lease for lease in status.leases if lease.owner is not None]
     return Status(
@@ -120,6 +160,11 @@ def status_view(store: str, status: StoreStatus) -> Status:
         tzdata=status.tzdata,
         incarnation=status.incarnation,
         queues=dict(sorted(status.queues.items())),
+        running=status.running,
+        retrying=status.retrying,
+        dead=status.dead,
+        paused_queues=tuple(sorted(status.paused_queues)),
+        taskless=taskless,
     )
 
 
@@ -137,6 +182,10 @@ def _member(member: Member, owned: list[LeaseRecord]) -> MemberStatus:
         skew=timedelta(microseconds=member.skew_us),
         tzdata=member.tzdata,
         leases=sum(lease.owner == member.id for lease in owned),
+        slots=member.slots,
+        leaked=member.leaked,
+        running=member.running,
+        queues=member.queues,
     )
 
 

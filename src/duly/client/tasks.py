@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from duly.client.arguments import (
     Payload,
@@ -17,10 +17,14 @@ from duly.client.arguments import (
     write_payload,
 )
 from duly.client.reading import read_priority, read_queue
+from duly.client.task_options import TASK_NAME_LENGTH_MAX, TaskTerms
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Call
 from duly.errors import Conflict, NotFound, UsageError, require_text
 
-TASK_NAME_LENGTH_MAX = 200
+if TYPE_CHECKING:
+    from duly.domain.attempts import TaskPolicy
+    from duly.domain.literals import TaskKind
+
 _NAMES_SHOWN_MAX = 10
 
 Called = ParamSpec("Called")
@@ -55,13 +59,14 @@ class Task(Generic[Called, Bound, Result]):
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, function: Callable[Called, Result], call: BoundCall, payload: Payload
+        self, function: Callable[Called, Result], terms: TaskTerms, payload: Payload
     ) -> None:
-        """Wrap a function; `call` brings the name, the queue and the priority."""
-        self.name = call.task
-        self.queue = call.queue
-        self.priority = call.priority
-        self.signature = Signature(call.task, function)
+        """Wrap a function; `terms` bring its name, its queue and all that is said of its runs."""
+        self.name = terms.name
+        self.queue = terms.queue
+        self.priority = terms.priority
+        self.terms = terms
+        self.signature = Signature(terms.name, function)
         self._function = function
         self._payload = payload
         update_wrapper(self, function)
@@ -69,6 +74,16 @@ class Task(Generic[Called, Bound, Result]):
     def __call__(self, *args: Called.args, **kwargs: Called.kwargs) -> Result:
         """Call the function here and now; nothing is promised."""
         return self._function(*args, **kwargs)
+
+    @property
+    def kind(self) -> TaskKind:
+        """How its code is run."""
+        return self.terms.kind
+
+    @property
+    def policy(self) -> TaskPolicy:
+        """What it says about its runs: how often, how long, how safe to repeat."""
+        return self.terms.policy
 
     @property
     def is_async(self) -> bool:
@@ -102,12 +117,12 @@ class Tasks:
         self.payload = payload
         self._by_name: dict[str, AnyTask] = {}
 
-    def add(self, function: Callable[..., Any], call: BoundCall) -> AnyTask:
+    def add(self, function: Callable[..., Any], terms: TaskTerms) -> AnyTask:
         """Make a task of a function; a name belongs to one task only."""
-        if call.task in self._by_name:
+        if terms.name in self._by_name:
             remedy = "give one of them another name: @app.task(name=…)"
-            raise Conflict("task", call.task, "exists already in this application", remedy)
-        task: AnyTask = Task(function, call, self.payload)
+            raise Conflict("task", terms.name, "exists already in this application", remedy)
+        task: AnyTask = Task(function, terms, self.payload)
         self._by_name[task.name] = task
         return task
 
@@ -118,6 +133,10 @@ class Tasks:
     def names(self) -> list[str]:
         """Return the names of all tasks, sorted."""
         return sorted(self._by_name)
+
+    def policies(self) -> dict[str, TaskPolicy]:
+        """Return what each task says about its runs, by name."""
+        return {name: self._by_name[name].policy for name in self.names()}
 
 
 def read_call(call: object, queue: str | None = None, priority: int | None = None) -> Call:
@@ -153,24 +172,3 @@ def named_call(tasks: Tasks, name: str, arguments: object, known: list[str]) -> 
         raise NotFound("task", name, remedy)
     plain = check_plain("arguments", dict(arguments), tasks.payload.depth_max)
     return BoundCall(task=name, payload=write_payload(name, plain, tasks.payload))
-
-
-def new_call(function: object, options: Mapping[str, Any]) -> BoundCall:
-    """Read the options of a task: its name, queue and priority."""
-    if not callable(function) or isinstance(function, type):
-        remedy = "put @app.task above a function"
-        raise UsageError("task", function, "is not a function", remedy)
-    name = options.get("name")
-    if name is None:
-        name = getattr(function, "__name__", None)
-    require_text("task", name, TASK_NAME_LENGTH_MAX)
-    assert isinstance(name, str), "just checked"
-    if not name or not name.isprintable() or name != name.strip() or "@" in name:
-        remedy = "give printable characters without '@', such as 'send_reminder'"
-        raise UsageError("task", name, "can't be the name of a task", remedy)
-    call = BoundCall(task=name, payload="{}")
-    if options.get("queue") is not None:
-        call = replace(call, queue=read_queue(options["queue"]))
-    if options.get("priority") is not None:
-        call = replace(call, priority=read_priority(options["priority"]))
-    return call

@@ -20,6 +20,7 @@ from duly.store.dispatch import (
     Fired,
     FireDelayed,
     FireResult,
+    FireRetry,
     FireSchedule,
     FireTimers,
     LeaseKey,
@@ -44,6 +45,8 @@ PLAN_BATCH_US = 50_000
 PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
 EARLY_RETRY_US = 200
+_ORDER = {"schedule": 0, "delayed": 1, "retry": 2}
+"""In which order the kinds of timers are sent, and answered."""
 
 
 class Firing:
@@ -172,7 +175,7 @@ class Firing:
         batch = [one for one in batch if self._ownership.owns(_live(one.timer.shard))]
         if not batch:
             return
-        batch.sort(key=lambda entry: entry.timer.kind == "delayed")
+        batch.sort(key=lambda entry: _ORDER[entry.timer.kind])
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
@@ -194,10 +197,12 @@ class Firing:
         self._conclude(batch, fired, before)
 
     def _command(self, batch: list[Entry]) -> FireTimers:
-        schedules, delayed = [], []
+        schedules, delayed, retries = [], [], []
         for entry in batch:
             if entry.timer.kind == "delayed":
                 delayed.append(FireDelayed(entry.timer))
+            elif entry.timer.kind == "retry":
+                retries.append(FireRetry(entry.timer))
             else:
                 assert entry.plan is not None, "what is sent has been planned"
                 late_after = entry.late_after
@@ -206,7 +211,12 @@ class Firing:
                 )
         shards = {entry.timer.shard for entry in batch}
         fence = self._ownership.fence(Lane.LIVE, shards)
-        return FireTimers(fence=fence, schedules=tuple(schedules), delayed=tuple(delayed))
+        return FireTimers(
+            fence=fence,
+            schedules=tuple(schedules),
+            delayed=tuple(delayed),
+            retries=tuple(retries),
+        )
 
     def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
         """Learn from the answer to each timer."""

@@ -1,7 +1,7 @@
-"""Maintenance: ends pauses whose time has come, and removes history past its retention.
+"""Maintenance: ends pauses whose time has come, settles what dead workers held, prunes history.
 
-Both belong to whoever holds the maintenance lease. Ending a pause is a compare-and-set like every
-change of a schedule; pruning is fenced.
+All of it belongs to whoever holds the maintenance lease. Ending a pause is a compare-and-set like
+every change of a schedule; settling and pruning are fenced.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from duly.domain.identity import ScheduleId, identity_text
 from duly.domain.literals import Lane, Missed, ScheduleStatus
 from duly.domain.planning import decide_resume
 from duly.engine.ownership import MAINTENANCE
+from duly.engine.reaper import Reaper
 from duly.errors import STORE_AWAY, LeaseLost
 from duly.store.dispatch import Prune
 from duly.store.planning import ChangeSchedule, Stale
@@ -33,15 +34,17 @@ class Maintenance:
         self._around = around
         self._membership = membership
         self._ownership = ownership
+        self._reaper = Reaper(around, membership, ownership)
         self._resume_at = 0
         self._prune_at: int | None = None
 
     def tend(self) -> None:
-        """Do what is due of both, if the maintenance lease is ours."""
+        """Do what is due of it, if the maintenance lease is ours."""
         if not self._ownership.owns(MAINTENANCE) or not self._membership.may_write():
             return
         monotonic = self._around.clock.monotonic_us()
         settings = self._around.settings
+        self._reaper.reap(monotonic)
         if monotonic >= self._resume_at:
             self._resume_at = monotonic + settings.resume_every_us
             self._resume()
@@ -56,7 +59,8 @@ class Maintenance:
         """Return when something is to be done; None while somebody else does it."""
         if not self._ownership.owns(MAINTENANCE):
             return None
-        return self._resume_at if self._prune_at is None else min(self._resume_at, self._prune_at)
+        times = [self._reaper.next_at, self._resume_at]
+        return min(times if self._prune_at is None else [*times, self._prune_at])
 
     def _resume(self) -> None:
         for schedule_id in self._around.store.due_resumes(self._around.settings.resumes_max):

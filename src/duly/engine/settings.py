@@ -116,6 +116,15 @@ class DispatcherSettings:
     retime_page: int = 500
     retime_every_us: int = 50 * _MILLISECOND_US
     """Between pages of a recomputation, so that firing goes on beside it."""
+    reap_every_us: int = 1 * SECOND_US
+    """How often we look for claims whose worker is dead,"""
+    reap_idle_us: int = 6 * SECOND_US
+    """and how often when nothing has happened"""
+    reap_busy_for_us: int = 60 * SECOND_US
+    """for so long."""
+    reap_page: int = 200
+    overdue_us: int = 120 * SECOND_US
+    """So long after an attempt's time has run out its worker may still be ending it; then we do."""
     prune_every_us: int = 60 * SECOND_US
     prune_more_us: int = 1 * SECOND_US
     prune_limit: int = 1000

@@ -29,6 +29,8 @@ class Statistics:
     arrivals: int = 0
     swept: int = 0
     """Overdue timers that only the sweep found."""
+    reaped: int = 0
+    """Claims that were taken from workers that are gone."""
     store_losses: int = 0
     lateness_max_us: int = 0
     lateness_total_us: int = 0

@@ -10,8 +10,12 @@ from duly.domain.audit import Actor, schedule_facts
 from duly.domain.identity import identity_text
 
 if TYPE_CHECKING:
+    from duly.domain.attempts import Tries
+    from duly.domain.identity import RunId
     from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import ScheduleRecord
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import Finish, LostClaim
 
 SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""
@@ -73,3 +77,58 @@ def delayed_subject(
     """Return what is told of a delayed run."""
     name = delayed.key or identity_text(delayed.id)
     return Subject(name=name, tenant=delayed.tenant, id=delayed.id, before=before, after=after)
+
+
+def run_subject(
+    run_id: RunId,
+    tenant: str,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> Subject:
+    """Return what is told of a run."""
+    return Subject(name=identity_text(run_id), tenant=tenant, id=run_id, before=before, after=after)
+
+
+def refused_subject(worker: MemberId, finish: Finish, tenant: str) -> Subject:
+    """Return what is told of a completion by somebody who no longer held the run (R4)."""
+    said = str(finish.conclusion.attempt_state)
+    after = {"worker": worker, "fence": finish.hold.fence, "state": said}
+    return run_subject(finish.hold.run_id, tenant, after=after)
+
+
+def lost_subject(claim: LostClaim, tenant: str) -> Subject:
+    """Return what is told of a claim that was taken from its worker."""
+    after = {
+        "worker": claim.worker,
+        "fence": claim.hold.fence,
+        "attempt": claim.tries.attempt,
+        "kind": str(claim.kind),
+    }
+    return run_subject(claim.hold.run_id, tenant, after=after)
+
+
+def dead_subject(run_id: RunId, tenant: str, reason: str, tries: Tries) -> Subject:
+    """Return what is told of a run that went to the dead letters; its tries as that left them."""
+    after = {"reason": reason, "attempt": tries.attempt, "charged": tries.charged}
+    return run_subject(run_id, tenant, after=after)
+
+
+def declared_dead_subject(member: MemberId, heir: MemberId) -> Subject:
+    """Return what is told of a worker whose claims were taken."""
+    return Subject(name=f"member {member}", after={"taken_over_by": heir})
+
+
+def edited_subject(run_id: RunId, tenant: str, before: str, after: str) -> Subject:
+    """Return what is told of a run whose arguments were replaced."""
+    return run_subject(
+        run_id,
+        tenant,
+        before={"arguments": json.loads(before)},
+        after={"arguments": json.loads(after)},
+    )
+
+
+def ordered_subject(run_id: RunId, tenant: str, state: str, reason: str | None = None) -> Subject:
+    """Return what is told of a run that a person gave an order about: where it was, and why."""
+    return run_subject(run_id, tenant, before={"state": str(state), "reason": reason})

@@ -108,6 +108,8 @@ class Beaten:
     now: int
     is_alive: bool
     stops: tuple[Stop, ...]
+    strays: tuple[Hold, ...] = ()
+    """Claims of this worker that it did not name: the answer that gave them to it was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,8 @@ class ExecutionStore(Protocol):
         """Renew a worker that is alive; say which of what it holds must stop.
 
         One that is not alive stays dead. CANCEL for a claim that somebody asked to stop, at every
-        beat; GONE for one that is not this worker's under that fence.
+        beat; GONE for one that is not this worker's under that fence. Strays are what it holds by
+        the store's books and did not name, so that it can give them back unstarted.
         """
         ...
 

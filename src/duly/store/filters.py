@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter
 
 Value = str | int | bytes
+RUN_STATE = """CASE WHEN o.state IS NOT NULL THEN o.state WHEN d.run_id IS NOT NULL THEN 'dead'
+    WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
+    ELSE 'queued' END"""
+"""Where a run is, from outcomes `o`, dead letters `d`, waiting `w` and claims `c`."""
+RUN_REASON = "coalesce(o.reason, d.reason, w.reason)"
 
 
 class Where(ABC):
@@ -75,14 +80,21 @@ def schedules_where(where: Where, command: ScheduleFilter) -> Where:
     return where
 
 
-def runs_where(where: Where, command: RunFilter) -> Where:
-    """Take up the conditions of a filter on runs."""
+def runs_where(
+    where: Where,
+    command: RunFilter,
+    *,
+    state: str = "coalesce(o.state, 'queued')",
+    reason: str = "o.reason",
+) -> Where:
+    """Take up the conditions of a filter on runs; `state` and `reason` say where those stand."""
     where.equal("r.tenant", command.tenant)
     where.equal("r.schedule_id", command.schedule_id)
     where.equal("r.key", command.key)
     where.equal("r.task", command.task)
     where.equal("r.queue", command.queue)
-    where.one_of("coalesce(o.state, 'queued')", command.states)
+    where.equal(reason, command.reason)
+    where.one_of(state, command.states)
     where.one_of("r.origin", command.origins)
     if command.since is not None:
         where.add("r.scheduled_for >= ?", command.since)

@@ -65,18 +65,49 @@ INVARIANTS = (
         "place",
         "run {} is in no place",
         """SELECT id FROM duly_runs
-        EXCEPT SELECT run_id FROM duly_ready EXCEPT SELECT run_id FROM duly_outcomes""",
+        EXCEPT SELECT run_id FROM duly_ready EXCEPT SELECT run_id FROM duly_outcomes
+        EXCEPT SELECT run_id FROM duly_claims EXCEPT SELECT run_id FROM duly_waiting
+        EXCEPT SELECT run_id FROM duly_dead""",
     ),
     Invariant(
         "place",
         "run {} is in two places",
-        "SELECT run_id FROM duly_ready INTERSECT SELECT run_id FROM duly_outcomes",
+        """SELECT run_id FROM (
+            SELECT run_id FROM duly_ready UNION ALL SELECT run_id FROM duly_outcomes
+            UNION ALL SELECT run_id FROM duly_claims UNION ALL SELECT run_id FROM duly_waiting
+            UNION ALL SELECT run_id FROM duly_dead) p
+        GROUP BY run_id HAVING count(*) > 1""",
     ),
     Invariant(
         "place",
-        "the queue or the history holds {}, which is no run",
+        "a place holds {}, which is no run",
         """SELECT run_id FROM duly_ready UNION SELECT run_id FROM duly_outcomes
+        UNION SELECT run_id FROM duly_claims UNION SELECT run_id FROM duly_waiting
+        UNION SELECT run_id FROM duly_dead
         EXCEPT SELECT id FROM duly_runs""",
+    ),
+    Invariant(
+        "attempt",
+        "an attempt or what one has told is of {}, which is no run",
+        """SELECT run_id FROM duly_attempts UNION SELECT run_id FROM duly_progress
+        UNION SELECT run_id FROM duly_lines UNION SELECT run_id FROM duly_checkpoints
+        EXCEPT SELECT id FROM duly_runs""",
+    ),
+    Invariant(
+        "attempt",
+        "run {} has an attempt that comes after the claim that holds or closed it",
+        """SELECT a.run_id FROM duly_attempts a JOIN duly_claims c ON c.run_id = a.run_id
+        WHERE a.fence >= c.fence
+        UNION
+        SELECT a.run_id FROM duly_attempts a JOIN duly_outcomes o ON o.run_id = a.run_id
+        WHERE a.fence > o.fence OR (a.fence = o.fence AND o.worker IS NOT NULL)""",
+    ),
+    Invariant(
+        "attempt",
+        "run {} has two attempts of one number, or a number is missing among those it started",
+        """SELECT run_id FROM duly_attempts WHERE number IS NOT NULL GROUP BY run_id
+        HAVING count(*) <> count(DISTINCT number) OR min(number) <> 1
+            OR max(number) <> count(*)""",
     ),
     Invariant(
         "place",

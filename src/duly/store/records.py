@@ -9,6 +9,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from duly.domain.attempts import Progress, Tries
 from duly.domain.audit import Actor, AuditEntry
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
@@ -34,6 +35,8 @@ from duly.store.dispatch import (
 )
 
 Row = tuple[Any, ...]
+WITHOUT_TRIES = 22
+"""How many columns a run has before its tries."""
 
 
 def definition_text(definition: Definition) -> str:
@@ -100,7 +103,32 @@ def run_record(row: Row) -> RunRecord:
         state=RunState.QUEUED if row[19] is None else RunState(row[19]),
         state_reason=row[20],
         finished_at=row[21],
+        tries=Tries(*row[22:26]) if len(row) > WITHOUT_TRIES else Tries(),
+        **_worked_on(row[26:]),
     )
+
+
+def _worked_on(row: Row) -> dict[str, Any]:
+    """Return what a worker has done to a run, from the columns after its tries."""
+    if not row:
+        return {}
+    worker, claimed_at, started_at, done, total, note, cancel_asked_at, next_at, *rest = row
+    error, result = rest
+    return {
+        "worker": worker,
+        "claimed_at": claimed_at,
+        "started_at": started_at,
+        "progress": progress_of(done, total, note),
+        "cancel_asked_at": cancel_asked_at,
+        "next_at": next_at,
+        "error": error,
+        "result": result,
+    }
+
+
+def progress_of(done: int | None, total: int | None, note: str | None) -> Progress | None:
+    """Return how far an attempt has come; None when it never said."""
+    return None if done is None else Progress(done, total, note)
 
 
 def delayed_record(row: Row) -> DelayedRecord:

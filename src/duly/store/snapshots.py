@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
@@ -59,6 +60,21 @@ class ReadsBySnapshot(ABC):
         """Return runs, newest first."""
         with self._snapshot() as seen:
             return seen.list_runs(command)
+
+    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+        """Return every claim of a run by its fence."""
+        with self._snapshot() as seen:
+            return seen.list_attempts(run_id)
+
+    def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
+        """Return the steps of a run's progress, oldest first."""
+        with self._snapshot() as seen:
+            return seen.list_progress(run_id, limit)
+
+    def list_lines(self, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+        """Return lines that a run's attempts wrote, in order."""
+        with self._snapshot() as seen:
+            return seen.list_lines(run_id, after, limit)
 
     def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""

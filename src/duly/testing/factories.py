@@ -6,7 +6,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from duly.domain.attempts import TaskPolicy
 from duly.domain.audit import Actor
+from duly.domain.concluding import Attempted, conclude
 from duly.domain.identity import (
     RunId,
     ScheduleId,
@@ -20,6 +22,8 @@ from duly.domain.schedules import TENANT_DEFAULT, Call, Definition
 from duly.domain.settling import Template, plan_on_time
 from duly.domain.timetable.interval import every
 from duly.store.dispatch import FireDelayed, FireSchedule, Join, MemberKind, Timer
+from duly.store.execution import WORKER_TTL_US, Finish
+from duly.store.operating import CancelRun, EditRun, OrderRuns
 from duly.store.planning import (
     AddRuns,
     CancelDelayed,
@@ -31,8 +35,10 @@ from duly.store.planning import (
 from duly.store.rulings import delayed_timer, schedule_timer
 
 if TYPE_CHECKING:
+    from duly.domain.concluding import Conclusion, End
     from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import ScheduleRecord
+    from duly.store.execution import ClaimedRun
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -195,3 +201,46 @@ def on_time(record: ScheduleRecord, **parts: Any) -> FireSchedule:
 def delayed_fire(record: DelayedRecord, shards: int) -> FireDelayed:
     """Return the fire of a delayed run."""
     return FireDelayed(timer_of_delayed(record, shards))
+
+
+def worker(**parts: Any) -> Join:
+    """Return the order by which a worker joins."""
+    order = Join(kind=MemberKind.WORKER, host="there", process=2, ttl_us=WORKER_TTL_US, slots=10)
+    return replace(order, **parts)
+
+
+def concluded(end: End, claimed: ClaimedRun, policy: TaskPolicy | None = None) -> Conclusion:
+    """Return what becomes of a run after an attempt that ended so."""
+    attempted = Attempted(
+        run_id=claimed.record.id,
+        policy=policy or TaskPolicy(),
+        tries=claimed.tries,
+        now=claimed.claimed_at,
+    )
+    return conclude(end, attempted)
+
+
+def finish(claimed: ClaimedRun, end: End, **parts: Any) -> Finish:
+    """Return the end of an attempt that was started as soon as it was claimed."""
+    order = Finish(
+        hold=claimed.hold,
+        started_at=claimed.claimed_at,
+        conclusion=concluded(end, claimed, parts.pop("policy", None)),
+    )
+    return replace(order, **parts)
+
+
+def order_runs(*ids: RunId, **parts: Any) -> OrderRuns:
+    """Return an order about runs."""
+    return replace(OrderRuns(tenant=TENANT_DEFAULT, ids=ids, actor=ADA), **parts)
+
+
+def cancel_run(run: RunId, **parts: Any) -> CancelRun:
+    """Return the order to cancel a run."""
+    return replace(CancelRun(tenant=TENANT_DEFAULT, id=run, actor=ADA), **parts)
+
+
+def edit_run(run: RunId, arguments: str, **parts: Any) -> EditRun:
+    """Return the order to give a dead run other arguments."""
+    order = EditRun(tenant=TENANT_DEFAULT, id=run, arguments=arguments, actor=ADA)
+    return replace(order, **parts)

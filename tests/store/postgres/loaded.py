@@ -99,7 +99,7 @@ def tidy(url: str) -> None:
 class SilentBell:
     """Wakes nobody: so the store gets by with one connection, and all is counted there."""
 
-    def ring(self) -> None:
+    def ring(self, kind: object = None) -> None:
         """Wake nobody."""
 
     def close(self) -> None:

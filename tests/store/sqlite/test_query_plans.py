@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from duly.domain.literals import RunState
+from duly.store.reading import RunFilter
 from duly.store.sqlite import (
+    attempts,
+    claiming,
     delayed,
+    finishing,
     firing,
     leases,
     loading,
+    operating,
     owed,
+    places,
     planning,
     reading,
+    reaping,
     retention,
+    rows,
     settlements,
+    telling,
 )
 
 HOT = {
@@ -21,6 +31,8 @@ HOT = {
     "load delayed": loading.LOAD_DELAYED,
     "arrivals of schedules": loading.READ_SCHEDULE_ARRIVALS,
     "arrivals of delayed runs": loading.READ_DELAYED_ARRIVALS,
+    "load retries": loading.LOAD_RETRIES,
+    "arrivals of retries": loading.READ_RETRY_ARRIVALS,
     "definitions": loading.READ_DEFINITIONS,
     "believed": firing.READ_BELIEVED,
     "believed delayed": firing.READ_BELIEVED_DELAYED,
@@ -52,6 +64,36 @@ HOT = {
     "old schedules": retention.OLD_SCHEDULES,
     "oldest arrivals": retention.OLDEST_ARRIVALS,
     "surplus runs": retention.SURPLUS_RUNS,
+    "believed retry": firing.READ_BELIEVED_RETRY,
+    "delete retry": firing.DELETE_FIRED_RETRY,
+    "next retry": reading.NEXT_RETRY,
+    "next queue": claiming.NEXT_QUEUE,
+    "queued": claiming.READ_QUEUED,
+    "take from queue": claiming.TAKE_FROM_QUEUE,
+    "held": claiming.LIST_HELD,
+    "served": claiming.HAS_WORKER,
+    "beat": claiming.BEAT,
+    "claim": telling.READ_CLAIM,
+    "note progress": telling.NOTE_PROGRESS,
+    "step": telling.INSERT_STEP,
+    "last line": telling.LAST_LINE,
+    "checkpoint": telling.SAVE_CHECKPOINT,
+    "checkpoints": telling.LIST_CHECKPOINTS,
+    "take claim": finishing.TAKE_CLAIM,
+    "ended attempt": finishing.READ_ENDED_ATTEMPT,
+    "closing attempt": finishing.READ_CLOSING_ATTEMPT,
+    "call": places.READ_CALL,
+    "last retry": places.READ_LAST_RETRY,
+    "deadline": reaping.READ_DEADLINE,
+    "take out first": operating.TAKE_OUT_FIRST,
+    "take out again": operating.TAKE_OUT_AGAIN,
+    "take out waiting": operating.TAKE_OUT_WAITING,
+    "ask to stop": operating.ASK_TO_STOP,
+    "attempts": attempts.LIST_ENDED,
+    "closing": attempts.READ_CLOSING,
+    "live": attempts.READ_LIVE,
+    "progress": attempts.LIST_PROGRESS,
+    "lines": attempts.LIST_LINES,
 }
 WALKED = (
     "SCAN value",
@@ -60,13 +102,16 @@ WALKED = (
     "SCAN duly_runs USING INDEX duly_runs_early",
 )
 """Lists of shards, what an inner search has found, and the empty index of early fires."""
-SORTED_FEW = frozenset(("arrivals of schedules", "arrivals of delayed runs", "overdue"))
+SORTED_FEW = frozenset(
+    ("arrivals of schedules", "arrivals of delayed runs", "arrivals of retries", "overdue")
+)
 """These gather what is near or due, and see each timer once."""
 
 
-def plan_of(store, statement):
+def plan_of(store, statement, bindings=None):
     with store._connections.read() as look:  # noqa: SLF001 - how it is read is private
-        explained = look.connection.execute(f"EXPLAIN QUERY PLAN {statement}", _nothing(statement))
+        values = _nothing(statement) if bindings is None else bindings
+        explained = look.connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
         return [line for *_, line in explained]
 
 
@@ -94,3 +139,21 @@ def test_early_fires_are_counted_in_an_index_that_is_empty(store):
     (line,) = plan_of(store, reading.COUNT_EARLY)
 
     assert "duly_runs_early" in line
+
+
+def test_lost_claims_are_looked_for_among_what_is_in_flight(store):
+    """R5: the one walk, over as many rows as workers have slots."""
+    scans = [line for line in plan_of(store, reaping.FIND_LOST) if line.startswith("SCAN")]
+
+    assert ["SCAN c"] == scans
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "retrying", "dead"])
+def test_open_runs_are_looked_for_where_they_are(store, state):
+    """O3: not among all runs that there ever were."""
+    where = reading.runs_by(RunFilter(tenant="default", states=frozenset((RunState(state),))))
+
+    plan = plan_of(store, where.sql(rows.RUN, "ORDER BY r.id DESC", 10), where.bound())
+
+    assert [] == [line for line in plan if line.startswith("SCAN r")]
+    assert any(line.startswith("SEARCH r USING PRIMARY KEY (id=?)") for line in plan)

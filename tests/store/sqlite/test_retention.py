@@ -43,7 +43,8 @@ def test_what_is_remembered_of_pruning_never_lies_ahead(store, path, clock):
     began = clock.now_us()
     record = steps.fire_due(store, clock, steps.create(store))
     other = apsw.Connection(str(path))
-    ended = "INSERT INTO duly_outcomes SELECT id, 'succeeded', NULL, ? FROM duly_runs"
+    ended = """INSERT INTO duly_outcomes (run_id, state, finished_at)
+    SELECT id, 'succeeded', ? FROM duly_runs"""
     other.execute(ended, (began - 1,))
     other.close()
     clock.set(began)

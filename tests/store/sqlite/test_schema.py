@@ -15,23 +15,21 @@ from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.store.sqlite.schema import known_migrations
 from duly.testing.conformance import steps
 
-SECOND = make_migration(
-    2, "pre", "colour", "-- compatible-with: 1\nALTER TABLE duly_tasks ADD COLUMN colour TEXT;"
+NUMBER = known_migrations()[-1].number + 1
+NEXT = make_migration(
+    NUMBER, "pre", "colour", "-- compatible-with: 1\nALTER TABLE duly_tasks ADD COLUMN colour TEXT;"
 )
-BREAKING = make_migration(
-    2, "pre", "rebuilt", "-- compatible-with: 2\nALTER TABLE duly_tasks ADD COLUMN colour TEXT;"
-)
-LATER = make_migration(
-    2, "post", "cleaned", "-- compatible-with: 2\nALTER TABLE duly_tasks ADD COLUMN colour TEXT;"
-)
+ADDED = "ALTER TABLE duly_tasks ADD COLUMN colour TEXT;"
+BREAKING = make_migration(NUMBER, "pre", "rebuilt", f"-- compatible-with: {NUMBER}\n{ADDED}")
+LATER = make_migration(NUMBER, "post", "cleaned", f"-- compatible-with: {NUMBER}\n{ADDED}")
 
 OPEN_AND_MIGRATE = """
 import sys
-from tests.store.sqlite.test_schema import SECOND, knowing
+from tests.store.sqlite.test_schema import NEXT, knowing
 from duly.store.sqlite import SqliteStore
 
 sys.stdin.readline()
-store = SqliteStore(sys.argv[1], settings=knowing(SECOND))
+store = SqliteStore(sys.argv[1], settings=knowing(NEXT))
 print(len(store.migrate()))
 store.close()
 """
@@ -65,7 +63,7 @@ def test_an_empty_file_gets_the_whole_schema(store):
         status.problem,
     )
     assert [one.number for one in known_migrations()] == [one.number for one in status.applied]
-    assert [store.now()] == [one.applied_at for one in status.applied]
+    assert {store.now()} == {one.applied_at for one in status.applied}
 
 
 def test_a_file_with_tables_of_its_own_gets_ours_beside_them(path, clock):
@@ -81,13 +79,13 @@ def test_a_file_with_tables_of_its_own_gets_ours_beside_them(path, clock):
 
 
 def test_an_older_schema_is_refused_at_the_first_operation_until_it_is_migrated(store, path, clock):
-    newer = SqliteStore(path, clock, settings=knowing(SECOND))
+    newer = SqliteStore(path, clock, settings=knowing(NEXT))
 
     with pytest.raises(SchemaMismatch, match=r"an older schema .*; run `duly db migrate`"):
         newer.status()
     with pytest.raises(SchemaMismatch, match="an older schema"):
         steps.create(newer)
-    assert [SECOND] == [replace(one, applied_at=None) for one in newer.migrate()]
+    assert [NEXT] == [replace(one, applied_at=None) for one in newer.migrate()]
     assert [] == newer.migrate()
     assert newer.schema_status().is_usable
     assert steps.create(newer).version == 1
@@ -96,13 +94,13 @@ def test_an_older_schema_is_refused_at_the_first_operation_until_it_is_migrated(
 
 def test_a_program_one_version_old_goes_on(store, path, clock):
     """D5: safe while old processes still run."""
-    newer = SqliteStore(path, clock, settings=knowing(SECOND))
+    newer = SqliteStore(path, clock, settings=knowing(NEXT))
     newer.migrate()
     older = SqliteStore(path, clock)
 
     assert steps.create(store).version == 1
     assert steps.create(older, "weekly").version == 1
-    assert (("0002_pre_colour",), True) == (
+    assert ((f"{NUMBER:04}_pre_colour",), True) == (
         older.schema_status().unknown,
         older.schema_status().is_usable,
     )
@@ -132,20 +130,22 @@ def test_a_post_migration_can_wait(store, path, clock):
 
     assert newer.schema_status().is_usable
     assert [] == newer.migrate(phase="pre")
-    assert [2] == [one.number for one in newer.migrate(phase="post")]
+    assert [NUMBER] == [one.number for one in newer.migrate(phase="post")]
     newer.close()
 
 
 def test_a_post_migration_is_refused_before_the_pre_that_it_builds_on(store, path, clock):
     """D5: in order, whichever phase is asked for."""
-    cleaned = make_migration(3, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
-    newer = SqliteStore(path, clock, settings=knowing(SECOND, cleaned))
+    cleaned = make_migration(NUMBER + 1, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
+    newer = SqliteStore(path, clock, settings=knowing(NEXT, cleaned))
 
-    with pytest.raises(SchemaMismatch, match=r"lacks 0002_pre_colour, .*; run `duly db migrate"):
+    with pytest.raises(SchemaMismatch, match=rf"lacks {NUMBER:04}_pre_colour, .*; run `duly db migrate"):
         newer.migrate(phase="post")
-    assert [1] == [one.number for one in newer.schema_status().applied]
+    assert known_migrations() == tuple(
+        replace(one, applied_at=None) for one in newer.schema_status().applied
+    )
     newer.migrate(phase="pre")
-    assert [3] == [one.number for one in newer.migrate(phase="post")]
+    assert [NUMBER + 1] == [one.number for one in newer.migrate(phase="post")]
     newer.close()
 
 
@@ -160,7 +160,8 @@ def test_a_file_that_is_too_new_is_not_said_to_be_migrated(store, path, clock):
 
 
 def test_a_migration_that_fails_leaves_nothing(store, path, clock):
-    broken = make_migration(2, "pre", "broken", "CREATE TABLE duly_x (y); SELECT nonsense FROM y;")
+    failing = "CREATE TABLE duly_x (y); SELECT nonsense FROM y;"
+    broken = make_migration(NUMBER, "pre", "broken", failing)
     newer = SqliteStore(path, clock, settings=knowing(broken))
 
     with pytest.raises(SchemaMismatch):
@@ -176,22 +177,22 @@ def test_of_processes_that_migrate_at_once_one_does_it(store, path):
     steps.create(store)
 
     assert 1 == race(path)
-    assert ["0002_pre_colour"] == list(store.schema_status().unknown)
+    assert [f"{NUMBER:04}_pre_colour"] == list(store.schema_status().unknown)
     assert [] == store.check()
 
 
 def test_of_processes_that_open_a_new_file_at_once_one_makes_it(path, clock):
     assert 0 == race(path)
-    store = SqliteStore(path, clock, settings=knowing(SECOND))
-    assert [1, 2] == [one.number for one in store.schema_status().applied]
+    store = SqliteStore(path, clock, settings=knowing(NEXT))
+    assert list(range(1, NUMBER + 1)) == [one.number for one in store.schema_status().applied]
     assert 24 == len(store.status().leases)
     store.close()
 
 
 def test_a_migration_that_was_changed_afterwards_is_found(store, path, clock):
-    first = known_migrations()[0]
+    first, *rest = known_migrations()
     edited = make_migration(1, "pre", "first", f"{first.sql}\n-- a little better")
-    other = SqliteStore(path, clock, settings=SqliteSettings(migrations=(edited,)))
+    other = SqliteStore(path, clock, settings=SqliteSettings(migrations=(edited, *rest)))
 
     (finding,) = other.check()
 

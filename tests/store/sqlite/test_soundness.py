@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, add_runs, cancel, new_run
 
 
@@ -18,6 +19,10 @@ def full(store, clock):
     cancelled = steps.delay(store, clock.now_us() + HOUR_US, "cancelled")
     store.cancel_delayed(cancel(cancelled.id))
     store.add_runs(add_runs(new_run(None, "at once")))
+    work.make_waiting(store, "waiting")
+    work.make_dead(store, "dead")
+    work.take(store, work.join(store))
+    store.add_runs(add_runs(new_run(None, "queued")))
     steps.own(store)
     return store
 
@@ -39,7 +44,28 @@ def test_a_sound_file_has_no_findings(full):
         ("DELETE FROM duly_delayed", "timer"),
         ("DELETE FROM duly_ready", "place"),
         ("DELETE FROM duly_runs", "place"),
-        ("INSERT INTO duly_outcomes SELECT run_id, 'succeeded', NULL, 1 FROM duly_ready", "place"),
+        (
+            "INSERT INTO duly_outcomes (run_id, state, finished_at)"
+            " SELECT run_id, 'succeeded', 1 FROM duly_ready",
+            "place",
+        ),
+        ("DELETE FROM duly_claims", "place"),
+        ("DELETE FROM duly_waiting", "place"),
+        ("DELETE FROM duly_dead", "place"),
+        (
+            "INSERT INTO duly_dead SELECT run_id, 1, 1, 1, 1, 'budget', 1 FROM duly_waiting",
+            "place",
+        ),
+        (
+            "INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at)"
+            " SELECT run_id, 1, 1, 1, 0, 1, 1 FROM duly_ready",
+            "place",
+        ),
+        ("UPDATE duly_attempts SET fence = fence + 100", "attempt"),
+        ("UPDATE duly_attempts SET number = number + 1", "attempt"),
+        ("UPDATE duly_attempts SET run_id = zeroblob(16)", "attempt"),
+        ("UPDATE duly_tallies SET count = count + 1 WHERE name = 'retrying'", "tally"),
+        ("UPDATE duly_tallies SET count = count + 1 WHERE name = 'dead'", "tally"),
         ("UPDATE duly_leases SET owner = 999", "lease"),
         ("UPDATE duly_tallies SET count = count + 1 WHERE name = 'delayed'", "tally"),
         ("UPDATE duly_runs SET fired_at = not_before - 1 WHERE fired_at IS NOT NULL", "early"),

@@ -15,10 +15,10 @@ from duly.cli.schedule.telling import (
     note_missing_dispatcher,
     print_next,
     print_result,
-    print_undo,
     undo,
 )
 from duly.cli.target import Target, opened
+from duly.cli.undoing import print_undo
 from duly.client.definitions import read_definition
 from duly.client.reading import read_name
 from duly.client.schedule_view import Schedule

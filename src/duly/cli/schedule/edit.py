@@ -18,10 +18,10 @@ from duly.cli.schedule.telling import (
     local_text,
     print_pending,
     print_result,
-    print_undo,
     undo,
 )
 from duly.cli.target import Target, opened
+from duly.cli.undoing import print_undo
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
 from duly.errors import UsageError

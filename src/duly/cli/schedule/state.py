@@ -16,12 +16,12 @@ from duly.cli.schedule.telling import (
     note_missing_dispatcher,
     print_pending,
     print_result,
-    print_undo,
     undo,
     zone,
 )
 from duly.cli.target import Target, opened
 from duly.cli.times import utc_text, zoned_text
+from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 from duly.domain.durations import duration_words
@@ -127,11 +127,12 @@ def trigger(
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         run = app.schedules.trigger(found.id, reason=reason, key=key)
+        taking_back = undo_text("run", "cancel", str(run.id), "--reason", UNSAID)
         if target.json:
-            print_json({**run.to_json(), "schedule": found.name, "undo": None})
+            print_json({**run.to_json(), "schedule": found.name, "undo": taking_back})
             return
         print_line(f"Queued a run of {found.name}: {run.id}. Its timetable goes on as before.")
-        print_line(("undo: ", "dim"), "none; the run is queued already")
+        print_undo(taking_back)
 
 
 def skip(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ from duly.app import App
 from duly.cli.output import print_json, print_line
 from duly.cli.previews import print_changes, print_occurrences
 from duly.cli.times import relative_text, zoned_text
+from duly.cli.undoing import undo_text
 from duly.client.schedule_view import Schedule
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.preview import preview
@@ -58,12 +58,7 @@ def next_sentence(schedule: Schedule, now: datetime) -> str:
 
 def undo(*words: str) -> str:
     """Return the command that undoes an order, fit to be typed."""
-    return "duly schedule " + " ".join(shlex.quote(word) for word in words)
-
-
-def print_undo(command: str) -> None:
-    """Print how to undo what was done."""
-    print_line(("undo: ", "dim"), command)
+    return undo_text("schedule", *words)
 
 
 def print_result(schedule: Schedule, **more: Any) -> None:  # noqa: ANN401 - JSON values

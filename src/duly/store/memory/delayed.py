@@ -116,7 +116,7 @@ def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor
         fired_at=now,
     )
     journal.insert(journal.tables.runs, row.id, row)
-    journal.insert(journal.tables.ready, row.id, row.not_before)
+    journal.queue(row.id, row.not_before)
     if new.origin is Origin.MANUAL:
         journal.record(
             actor,
@@ -208,7 +208,7 @@ def fire_delayed(journal: Journal, delayed: DelayedRecord) -> None:
     assert delayed.due_at <= journal.now, "never early"
     row = _run_of(delayed, journal.now)
     journal.insert(tables.runs, row.id, row)
-    journal.insert(tables.ready, row.id, row.not_before)
+    journal.queue(row.id, row.not_before)
 
 
 def _remove_delayed(journal: Journal, delayed: DelayedRecord) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import schedule_facts
-from duly.domain.identity import ScheduleId
+from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import (
     Arrivals,
@@ -15,6 +15,7 @@ from duly.store.dispatch import (
     Fired,
     FireDelayed,
     FireResult,
+    FireRetry,
     FireSchedule,
     FireTimers,
     LoadedTimers,
@@ -25,7 +26,7 @@ from duly.store.dispatch import (
 from duly.store.memory.delayed import fire_delayed
 from duly.store.memory.ownership import SYSTEM, held_shards
 from duly.store.memory.planning import write_settlement
-from duly.store.rulings import delayed_timer, schedule_timer
+from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,6 +72,8 @@ def _timers(journal: Journal) -> Iterator[Timer]:
             yield timer
     for delayed in journal.tables.delayed.values():
         yield delayed_timer(delayed, journal.tables.shards)
+    for run_id, row in journal.tables.waiting.items():
+        yield retry_timer(run_id, row.due_at, row.tries.fence, journal.tables.shards)
 
 
 def start_of_arrivals(journal: Journal) -> ArrivalsCursor:
@@ -108,6 +111,7 @@ def fire_timers(journal: Journal, command: FireTimers) -> Fired:
         result = _fire_delayed(journal, delayed, held)
         results.append(result)
         made += result is FireResult.FIRED
+    results += [_fire_retry(journal, retry, held) for retry in command.retries]
     return Fired(journal.now, tuple(results), made, tuple(lost))
 
 
@@ -161,6 +165,17 @@ def _fire_delayed(journal: Journal, item: FireDelayed, held: set[int]) -> FireRe
     if refused is not None:
         return refused
     fire_delayed(journal, journal.tables.delayed[item.timer.ref])  # type: ignore[index]
+    return FireResult.FIRED
+
+
+def _fire_retry(journal: Journal, item: FireRetry, held: set[int]) -> FireResult:
+    refused = _judge(journal, item.timer, held)
+    if refused is not None:
+        return refused
+    run_id = RunId(item.timer.ref)
+    row = journal.tables.waiting[run_id]
+    journal.remove(journal.tables.waiting, run_id)
+    journal.queue(run_id, row.due_at, row.tries)
     return FireResult.FIRED
 
 

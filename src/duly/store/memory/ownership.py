@@ -46,8 +46,11 @@ def join(journal: Journal, command: Join) -> MemberId:
         skew_us=0,
         is_holding=False,
         tzdata=command.tzdata,
+        slots=command.slots,
+        queues=command.queues,
     )
     journal.insert(tables.members, member, row)
+    journal.put(tables.member_tasks, member, frozenset(command.tasks))
     journal.put(tables.wake_addresses, member, command.wake_address)
     return member
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import RunState, ScheduleStatus
+from duly.domain.literals import ScheduleStatus
 from duly.domain.runs import OccurrenceVerdict, RunRecord, VerdictKind
+from duly.store.memory.attempts import call_of, place_of
 from duly.store.memory.ownership import is_alive
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import AuditEntry
-    from duly.domain.schedules import Call, ScheduleRecord
+    from duly.domain.schedules import ScheduleRecord
     from duly.store.memory.tables import Journal, RunRow
 
 
@@ -61,7 +63,6 @@ def _matches(record: ScheduleRecord, command: ScheduleFilter) -> bool:
 def run_record(journal: Journal, row: RunRow) -> RunRecord:
     """Return a run with where it is, or what became of it."""
     tables = journal.tables
-    outcome = tables.outcomes.get(row.id)
     schedule = None if row.schedule_id is None else tables.schedules.get(row.schedule_id)
     return RunRecord(
         id=row.id,
@@ -70,7 +71,7 @@ def run_record(journal: Journal, row: RunRow) -> RunRecord:
         schedule_name=None if schedule is None else schedule.name,
         definition_number=row.definition_number,
         key=row.key,
-        call=_call_of(journal, row),
+        call=call_of(journal, row),
         origin=row.origin,
         lane=row.lane,
         root=row.id,
@@ -79,18 +80,8 @@ def run_record(journal: Journal, row: RunRow) -> RunRecord:
         window_from=row.window_from,
         created_at=row.created_at,
         fired_at=row.fired_at,
-        state=RunState.QUEUED if outcome is None else outcome.state,
-        state_reason=None if outcome is None else outcome.reason,
-        finished_at=None if outcome is None else outcome.finished_at,
+        **place_of(journal, row.id),
     )
-
-
-def _call_of(journal: Journal, row: RunRow) -> Call:
-    if row.call is not None:
-        return row.call
-    assert row.schedule_id is not None, "a run without a call has a schedule"
-    assert row.definition_number is not None, "and the number of its definition"
-    return journal.tables.definitions[row.schedule_id, row.definition_number].call
 
 
 def get_run(journal: Journal, run_id: RunId) -> RunRecord | None:
@@ -121,6 +112,7 @@ def _run_matches(record: RunRecord, command: RunFilter) -> bool:
         and command.key in (None, record.key)
         and command.task in (None, record.call.task)
         and command.queue in (None, record.call.queue)
+        and command.reason in (None, record.state_reason)
         and (command.states is None or record.state in command.states)
         and (command.origins is None or record.origin in command.origins)
         and (command.since is None or record.scheduled_for >= command.since)
@@ -185,6 +177,8 @@ def status(journal: Journal) -> StoreStatus:
     tables, now = journal.tables, journal.now
     dues = [record.pending.due_at for record in tables.schedules.values() if record.pending]
     dues += [delayed.due_at for delayed in tables.delayed.values()]
+    dues += [waiting.due_at for waiting in tables.waiting.values()]
+    holders = Counter(claim.worker for claim in tables.claims.values())
     overdue = [due for due in dues if due <= now]
     early = sum(
         row.fired_at is not None and row.fired_at < row.not_before for row in tables.runs.values()
@@ -199,10 +193,18 @@ def status(journal: Journal) -> StoreStatus:
         oldest_due_at=min(overdue, default=None),
         next_due_at=min((due for due in dues if due > now), default=None),
         early_fires=early,
-        members=tuple(row for row in tables.members.values() if is_alive(journal, row.id)),
+        members=tuple(
+            replace(row, running=holders[row.id])
+            for row in tables.members.values()
+            if is_alive(journal, row.id)
+        ),
         leases=tuple(tables.leases[key] for key in sorted(tables.leases)),
         shards=tables.shards,
         tzdata=tables.cluster["tzdata"],
         incarnation=tables.cluster["incarnation"],
-        queues=Counter(_call_of(journal, tables.runs[run_id]).queue for run_id in tables.ready),
+        queues=Counter(call_of(journal, tables.runs[run_id]).queue for run_id in tables.ready),
+        running=len(tables.claims),
+        retrying=len(tables.waiting),
+        dead=len(tables.dead),
+        paused_queues=tuple(sorted(tables.paused_queues)),
     )

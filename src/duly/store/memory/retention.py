@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
-from duly.store.dispatch import Prune, Pruned, PruneKind
+from duly.store.dispatch import MemberId, Prune, Pruned, PruneKind
+from duly.store.memory.attempts import forget_work
 from duly.store.memory.ownership import held_shards, is_alive
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
 from duly.store.planning import NEAR_US
@@ -52,6 +53,7 @@ def _prune_runs(journal: Journal, command: Prune) -> int:
     for row in doomed[: command.limit]:
         journal.remove(tables.outcomes, row.id)
         journal.remove(tables.runs, row.id)
+        forget_work(journal, row.id)
         if row.origin in OCCURRENCE_ORIGINS and row.schedule_id is not None:
             _remember(journal, row.schedule_id, row.scheduled_for)
     return len(doomed[: command.limit])
@@ -112,6 +114,7 @@ def _prune_schedules(journal: Journal, command: Prune) -> int:
 def _prune_members(journal: Journal, command: Prune) -> int:
     tables = journal.tables
     owners = {lease.owner for lease in tables.leases.values()}
+    owners |= {MemberId(claim.worker) for claim in tables.claims.values()}
     doomed = sorted(
         member
         for member, row in tables.members.items()
@@ -122,6 +125,7 @@ def _prune_members(journal: Journal, command: Prune) -> int:
     for member in doomed:
         journal.remove(tables.members, member)
         journal.remove(tables.wake_addresses, member)
+        journal.remove(tables.member_tasks, member)
     return len(doomed)
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from duly.domain.identity import identity_text
 from duly.domain.literals import ScheduleStatus
+from duly.store.memory.tables import Claim, Dead, Outcome, Ready, Waiting
 from duly.store.schema import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from duly.store.memory.tables import Journal
+    from duly.domain.identity import RunId
+    from duly.store.memory.tables import Journal, Tables
+
+Placed: TypeAlias = Ready | Claim | Waiting | Dead | Outcome
 
 REMEDY = "this is a defect: keep the store and report it"
 
 
 def check(journal: Journal) -> list[Finding]:
     """Return everything that is not as it must be."""
-    found = [*_schedules(journal), *_runs(journal)]
+    found = [*_schedules(journal), *_runs(journal), *_tries(journal), *_workers(journal)]
     return [Finding(what, detail, REMEDY) for what, detail in found]
 
 
@@ -33,10 +37,47 @@ def _schedules(journal: Journal) -> Iterator[tuple[str, str]]:
 def _runs(journal: Journal) -> Iterator[tuple[str, str]]:
     tables = journal.tables
     for run_id, row in tables.runs.items():
-        places = (run_id in tables.ready) + (run_id in tables.outcomes)
+        places = sum(run_id in place for place in _places(tables))
         if places != 1:
             yield "place", f"run {identity_text(run_id)} is in {places} places"
         if row.fired_at is not None and row.fired_at < row.not_before:
             yield "early", f"run {identity_text(run_id)} fired before it was due"
-    for run_id in set(tables.ready) - set(tables.runs):
-        yield "place", f"the queue holds {identity_text(run_id)}, which is no run"
+    for place in _places(tables):
+        for run_id in set(place) - set(tables.runs):
+            yield "place", f"a place holds {identity_text(run_id)}, which is no run"
+
+
+def _places(tables: Tables) -> tuple[Mapping[RunId, Placed], ...]:
+    """Return where a run may be: in one of these."""
+    return (tables.ready, tables.claims, tables.waiting, tables.dead, tables.outcomes)
+
+
+def _tries(journal: Journal) -> Iterator[tuple[str, str]]:
+    """Numbers of claims and attempts grow, are never used twice, and agree with each other (R1)."""
+    tables = journal.tables
+    for place in _places(tables):
+        for run_id, row in place.items():
+            name, tries = identity_text(run_id), row.tries
+            if not 0 <= tries.charged <= tries.attempt <= tries.fence:
+                yield "tries", f"run {name} has tries that can't be"
+            ended = {fence for known, fence in tables.attempts if known == run_id}
+            holds = place is tables.claims or (isinstance(row, Outcome) and row.claim is not None)
+            if ended | ({tries.fence} if holds else set()) != set(range(1, tries.fence + 1)):
+                yield "tries", f"run {name} lacks one of its claims, or has one too many"
+            numbers = [
+                tables.attempts[run_id, fence].number
+                for fence in sorted(ended)
+                if tables.attempts[run_id, fence].number is not None
+            ]
+            numbers += [tries.attempt] if holds else []
+            if numbers != list(range(1, tries.attempt + 1)):
+                yield "tries", f"run {name} has attempts that are not numbered one by one"
+    for run_id, fence in tables.attempts:
+        if run_id not in tables.runs:
+            yield "tries", f"claim {fence} of {identity_text(run_id)}, which is no run"
+
+
+def _workers(journal: Journal) -> Iterator[tuple[str, str]]:
+    tables = journal.tables
+    for worker in {claim.worker for claim in tables.claims.values()} - set(tables.members):
+        yield "worker", f"a run is held by member {worker}, which does not exist"

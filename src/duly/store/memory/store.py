@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from duly.store.dispatch import MemberKind
 from duly.store.joinable import not_lent
 from duly.store.memory import (
     delayed,
@@ -16,8 +17,10 @@ from duly.store.memory import (
     retention,
     soundness,
 )
+from duly.store.memory.ownership import is_alive
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
+from duly.store.memory.working import Working
 from duly.store.reading import Seen
 from duly.store.schema import Finding, Migration, SchemaStatus
 from duly.store.wakeups import LocalWakeups
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore:
+class MemoryStore(Working):
     """A store in this process: every operation alone, one after the other."""
 
     def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:
@@ -68,7 +71,7 @@ class MemoryStore:
             except BaseException:
                 journal.undo()
                 raise
-            self._wake(journal.announced)
+            self._wake(journal.wakes)
         return result
 
     def _read(self, operation: Callable[[Journal], T]) -> T:
@@ -83,12 +86,13 @@ class MemoryStore:
         with self._lock:
             return within.run(operation)
 
-    def _wake(self, announced: Sequence[int]) -> None:
-        if not announced:
+    def _wake(self, kinds: set[MemberKind]) -> None:
+        if not kinds:
             return
-        for address in self.tables.wake_addresses.values():
-            place = self._places.get(address)
-            if place is not None:
+        journal = Journal(self.tables, self._clock.now_us())
+        for member in self.tables.members.values():
+            place = self._places.get(self.tables.wake_addresses[member.id])
+            if place is not None and member.kind in kinds and is_alive(journal, member.id):
                 place.wake()
 
     # Planning
@@ -135,20 +139,21 @@ class MemoryStore:
     def transaction(self, limit_us: int) -> Iterator[MemoryTransaction]:
         """Lend a transaction: what is done with it is written at its end, or not at all."""
         lent = MemoryTransaction(self.tables, self._clock, limit_us)
-        announced: list[int] = []
+        wakes: set[MemberKind] = set()
         try:
             yield lent
             with self._lock:
-                announced = lent.commit()
+                wakes = lent.commit()
         finally:
             with self._lock:
                 lent.close()
-        self._wake(announced)
+        with self._lock:
+            self._wake(wakes)
 
     # Dispatch
 
-    def wakeups(self) -> LocalWakeups:
-        """Return a new place to wait at."""
+    def wakeups(self, kind: MemberKind = MemberKind.DISPATCHER) -> LocalWakeups:
+        """Return a new place to wait at; who joins with its address says what it waits for."""
         with self._lock:
             place = LocalWakeups(f"local:{len(self._places) + 1}")
             self._places[place.address] = place

@@ -5,22 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from duly.domain.attempts import Tries
 from duly.domain.audit import Actor, AuditEntry
+from duly.domain.identity import RunId
 from duly.domain.literals import Lane, Origin
-from duly.store.dispatch import LeaseKey, LeaseRecord, Member, OwedRecord, Timer, TimerKind
+from duly.store.dispatch import (
+    LeaseKey,
+    LeaseRecord,
+    Member,
+    MemberKind,
+    OwedRecord,
+    Timer,
+    TimerKind,
+)
 from duly.store.planning import NEAR_US
-from duly.store.rulings import delayed_timer, schedule_timer
+from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import RunState
+    from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
+    from duly.domain.identity import ScheduleId
+    from duly.domain.literals import AttemptState, RunState
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun
+    from duly.store.auditing import Subject
 
 K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
+_UNTRIED = Tries()
 OCCURRENCE_ORIGINS = frozenset((Origin.SCHEDULE, Origin.CATCH_UP, Origin.BACKFILL))
 
 
@@ -45,12 +58,81 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """A run in its queue."""
+
+    rank: int
+    fired_at: int
+    tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A run in the hands of a worker, under the fence of its tries."""
+
+    worker: int
+    tries: Tries
+    claimed_at: int
+    deadline: int | None
+    started_at: int | None = None
+    progress: Progress | None = None
+    progress_at: int | None = None
+    cancel_asked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run that waits for another attempt."""
+
+    due_at: int
+    tries: Tries
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A run among the dead letters."""
+
+    reason: str
+    at: int
+    tries: Tries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A claim that has ended and did not close its run."""
+
+    claim: Claim
+    number: int | None
+    state: AttemptState
+    reason: str | None
+    error: str | None
+    ended_at: int
+    late: LateWord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PausedQueue:
+    """A queue that hands out nothing."""
+
+    at: int
+    by: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a run; one for each, at most."""
 
     state: RunState
     reason: str | None
     finished_at: int
+    tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+    claim: Claim | None = None
+    """The claim that closed it; None if an order did."""
+    error: str | None = None
+    result: str | None = None
+    late: LateWord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +155,15 @@ class Tables:
     delayed: dict[RunId, DelayedRecord] = field(default_factory=dict)
     keys: dict[tuple[str, str], RunId] = field(default_factory=dict)
     runs: dict[RunId, RunRow] = field(default_factory=dict)
-    ready: dict[RunId, int] = field(default_factory=dict)
+    ready: dict[RunId, Ready] = field(default_factory=dict)
+    claims: dict[RunId, Claim] = field(default_factory=dict)
+    waiting: dict[RunId, Waiting] = field(default_factory=dict)
+    dead: dict[RunId, Dead] = field(default_factory=dict)
     outcomes: dict[RunId, Outcome] = field(default_factory=dict)
+    attempts: dict[tuple[RunId, int], Ended] = field(default_factory=dict)
+    progress: dict[RunId, tuple[ProgressRecord, ...]] = field(default_factory=dict)
+    lines: dict[RunId, tuple[LineRecord, ...]] = field(default_factory=dict)
+    checkpoints: dict[tuple[RunId, str], str] = field(default_factory=dict)
     skips: dict[tuple[ScheduleId, int], SkipRecord] = field(default_factory=dict)
     owed: dict[tuple[ScheduleId, int], OwedRecord] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
@@ -83,6 +172,11 @@ class Tables:
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
+    policies: dict[str, TaskPolicy] = field(default_factory=dict)
+    last_retries: dict[str, int] = field(default_factory=dict)
+    """By task: when the latest retry under a budget falls due."""
+    member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
+    paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.
@@ -99,11 +193,17 @@ class Tables:
                 self.leases[key] = LeaseRecord(key, 0, None, None)
 
     def timer(self, kind: TimerKind, ref: bytes) -> Timer | None:
-        """Return what is pending for a schedule or a delayed run, if anything."""
+        """Return what is pending for a schedule, a delayed run or a retry, if anything."""
         if kind == "schedule":
             record = self.schedules.get(ref)  # type: ignore[call-overload]
             return None if record is None else schedule_timer(record)
-        delayed = self.delayed.get(ref)  # type: ignore[call-overload]
+        run_id = RunId(ref)
+        if kind == "retry":
+            waiting = self.waiting.get(run_id)
+            if waiting is None:
+                return None
+            return retry_timer(run_id, waiting.due_at, waiting.tries.fence, self.shards)
+        delayed = self.delayed.get(run_id)
         return None if delayed is None else delayed_timer(delayed, self.shards)
 
 
@@ -114,6 +214,8 @@ class Journal:
         self.tables = tables
         self.now = now
         self.announced: list[int] = []
+        self.wakes: set[MemberKind] = set()
+        """Who is to be told once it is written."""
         self._reserved = reserved or []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -151,7 +253,26 @@ class Journal:
             self.tables.arrival_number += 1
             number = self.tables.arrival_number
         self.announced.append(number)
+        self.wakes.add(MemberKind.DISPATCHER)
         self.put(self.tables.arrivals, number, Arrival(kind, ref, self.now))
+
+    def queue(self, run_id: RunId, rank: int, tries: Tries = _UNTRIED) -> None:
+        """Put a run into its queue."""
+        assert rank <= self.now, "never early"
+        self.insert(self.tables.ready, run_id, Ready(rank, self.now, tries))
+        self.wakes.add(MemberKind.WORKER)
+
+    def record_about(self, actor: Actor, action: str, subject: Subject) -> None:
+        """Write an audit entry about a subject."""
+        self.record(
+            actor,
+            action,
+            subject.tenant,
+            subject=subject.name,
+            subject_id=subject.id,
+            before=subject.before,
+            after=subject.after,
+        )
 
     def record(  # noqa: PLR0913 - the parts of an audit entry
         self,
@@ -202,7 +323,7 @@ class Journal:
             fired_at=self.now,
         )
         self.insert(tables.runs, row.id, row)
-        self.insert(tables.ready, row.id, row.not_before)
+        self.queue(row.id, row.not_before)
         return True
 
     def _ran_before(self, record: ScheduleRecord, scheduled_for: int) -> int | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.clock import Clock
+    from duly.store.dispatch import MemberKind
     from duly.store.planning import Parameters
 
 T = TypeVar("T")
@@ -53,8 +54,8 @@ class MemoryTransaction(Lent):
         self._tables.open_arrivals.update(self._reserved)
         return result
 
-    def commit(self) -> list[int]:
-        """Carry everything out, or nothing; return what was announced."""
+    def commit(self) -> set[MemberKind]:
+        """Carry everything out, or nothing; return who is to be told."""
         self._refuse_late()
         journal = Journal(self._tables, self._clock.now_us(), list(self._reserved))
         try:
@@ -63,7 +64,7 @@ class MemoryTransaction(Lent):
         except BaseException:
             journal.undo()
             raise
-        return journal.announced
+        return journal.wakes
 
     def close(self) -> None:
         """Let go of the numbers that were reserved."""

@@ -133,6 +133,8 @@ class Plain(NamedTuple):
     added: list[AddedRun]
     has_arrivals: bool
     """Whether something near was announced, so that dispatchers are to be woken."""
+    has_orders: bool
+    """Whether something was queued, so that workers are."""
 
 
 def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
@@ -192,12 +194,13 @@ def _is_plain(command: AddRuns) -> bool:
 
 def _plainly_added(command: AddRuns, now: int) -> Plain:
     added: list[AddedRun] = []
-    has_arrivals = False
+    has_arrivals = has_orders = False
     for new in command.runs:
         due_at = now + new.delay_us if new.delay_us is not None else new.due_at
+        has_orders = has_orders or due_at is None
         has_arrivals = has_arrivals or (due_at is not None and due_at - now <= NEAR_US)
         added.append(AddedRun(new.id, now if due_at is None else due_at, is_new=True))
-    return Plain(added, has_arrivals)
+    return Plain(added, has_arrivals, has_orders)
 
 
 def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:

@@ -1,8 +1,8 @@
-"""The bell: wakes dispatchers after something near was committed; off the write path, not often.
+"""The bell: wakes those whom something that was committed concerns; off the write path, not often.
 
 NOTIFY takes a lock of the whole database until its commit, so it is never part of a write: one
 thread sends it on a connection of its own, at most once in a while, however much was written. It
-is a hint alone: the arrivals feed finds what no bell was rung for.
+is a hint alone: the arrivals feed, and the next look at a queue, find what no bell was rung for.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from duly.errors import StoreError
+from duly.store.dispatch import MemberKind
+from duly.store.postgres.arrays import Texts
 from duly.store.wakeups import SECOND_US, LocalWakeups, UdpWakeups
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import BoundedConnection
 
-CHANNEL = "duly"
-RING = "SELECT pg_notify('duly', '')"
-LISTEN = "LISTEN duly"
+CHANNELS = {MemberKind.DISPATCHER: "duly", MemberKind.WORKER: "duly_work"}
+RING = "SELECT pg_notify(channel, '') FROM pg_catalog.unnest($1::text[]) channel"
 APART_US = SECOND_US // 100
 LISTEN_AGAIN_US = SECOND_US
 LOOK_UP_US = SECOND_US
@@ -35,17 +36,24 @@ class Bell:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._calls = LocalWakeups()
+        self._called: set[MemberKind] = set()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def ring(self) -> None:
-        """Have dispatchers woken soon; returns at once and never fails."""
+    def ring(self, kind: MemberKind = MemberKind.DISPATCHER) -> None:
+        """Have members of a kind woken soon; returns at once and never fails."""
         if self._is_closed:
             return
+        self._called.add(kind)
         if self._thread is None or not self._thread.is_alive():
             self._start()
         self._calls.wake()
+
+    def ring_all(self) -> None:
+        """Have everybody woken soon."""
+        for kind in MemberKind:
+            self.ring(kind)
 
     def close(self) -> None:
         """Ring for what is still to be rung for, and let go."""
@@ -65,12 +73,19 @@ class Bell:
         while True:
             is_called = self._calls.wait(LOOK_UP_US)
             if is_called:
-                with suppress(StoreError), self._connections.statement() as session:
-                    session.rows(RING)
+                self._send()
             if self._is_closed:
                 return
             if is_called:
                 self._pause()
+
+    def _send(self) -> None:
+        # Whoever is called while this goes on is called again.
+        called = [kind for kind in MemberKind if kind in self._called]
+        self._called.difference_update(called)
+        channels = Texts([CHANNELS[kind] for kind in called])
+        with suppress(StoreError), self._connections.statement() as session:
+            session.rows(RING, (channels,))
 
     def _pause(self) -> None:
         """Let others write for a moment, so that one ring is for all of them."""
@@ -84,10 +99,10 @@ class PostgresWakeups:
     is woken only by this process.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, kind: MemberKind = MemberKind.DISPATCHER) -> None:
         self._connections = connections
         self._place = UdpWakeups()
-        self.address = CHANNEL
+        self.address = CHANNELS[kind]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="duly listener", daemon=True)
         self._thread.start()
@@ -119,7 +134,7 @@ class PostgresWakeups:
             self._over.wait(LISTEN_AGAIN_US / SECOND_US)
 
     def _hear(self, connection: BoundedConnection) -> None:
-        connection.execute(LISTEN)
+        connection.execute(f"LISTEN {self.address}".encode())
         # Something may have been rung for before we listened.
         self._place.wake()
         while not self._over.is_set():

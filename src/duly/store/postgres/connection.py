@@ -12,7 +12,7 @@ import select
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 import psycopg
@@ -21,6 +21,7 @@ from psycopg.pq import TransactionStatus
 
 from duly.errors import StoreUnavailable, UsageError
 from duly.store import migrating
+from duly.store.dispatch import MemberKind
 from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.failures import failure
@@ -102,6 +103,20 @@ class PostgresSettings:
     """The schema that this program knows."""
 
 
+class Concerning(Protocol):
+    """Something that was committed, and whom it concerns."""
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Say whether dispatchers are to be woken."""
+        ...
+
+    @property
+    def has_orders(self) -> bool:
+        """Say whether workers are to be woken."""
+        ...
+
+
 class Connections:
     """The connections of one store object."""
 
@@ -171,8 +186,14 @@ class Connections:
             with transaction(connection, BEGIN_DISPATCH if for_dispatch else BEGIN_WRITE):
                 work = self.begin(session)
                 yield work
-        if work.has_arrivals:
+        self.ring_for(work)
+
+    def ring_for(self, done: Concerning) -> None:
+        """Wake whom it concerns what was committed."""
+        if done.has_arrivals:
             self.bell.ring()
+        if done.has_orders:
+            self.bell.ring(MemberKind.WORKER)
 
     def begin(self, session: Session) -> Work:
         """Read the time, and what every operation needs to know of the store."""

@@ -1,14 +1,16 @@
 """Firing: plain timers by one statement each kind, all others in a short transaction.
 
 A plain fire makes one run on time and puts the schedule to its next instant; a delayed run becomes
-a run. For these one statement locks the fence, reads the clock, compares, advances, makes the runs
-and queues them: nothing is held while a network is waited for. What such a statement leaves
-untouched, because it is late, ends its schedule, was made before or is locked by somebody, is
-looked at row by row in a transaction, which takes what nobody holds and says BUSY for the rest.
+a run; one that waited for another attempt is queued again. For these one statement locks the fence,
+reads the clock, compares, advances, makes the runs and queues them: nothing is held while a network
+is waited for. What such a statement leaves untouched, because it is late, ends its schedule, was
+made before or is locked by somebody, is looked at row by row in a transaction, which takes what
+nobody holds and says BUSY for the rest.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,15 +18,15 @@ from psycopg import errors
 from psycopg.types.numeric import Int8
 
 from duly.domain.literals import Lane, Origin
-from duly.store.dispatch import Fired, FireResult, FireTimers
+from duly.store.dispatch import Fired, FireResult, FireTimers, MemberKind
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
 from duly.store.postgres.rows import LAG_US, RANKED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from duly.store.dispatch import FireDelayed, FireSchedule, LeaseKey, Timer
+    from duly.store.dispatch import FireSchedule, LeaseKey, Timer
     from duly.store.postgres.connection import Connections
     from duly.store.records import Row
 
@@ -109,6 +111,29 @@ SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count
         pg_catalog.array_agg(uuid_send(id)) END
 FROM fired"""  # noqa: S608 - a part of ours
 
+# What is believed of a timer is found by the place of its run's id: the ids are in order.
+FIRE_RETRIES = f"""{_FENCE},
+fired AS (
+    DELETE FROM duly.waiting w
+    WHERE w.run_id = ANY($3::uuid[]) AND w.shard = ANY((SELECT mine FROM n)::int4[])
+        AND w.due_at <= (SELECT now FROM n)
+        AND w.fence = ($4::int4[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
+        AND w.due_at = ($5::int8[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
+        AND w.shard = ($6::int4[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
+    RETURNING w.*),
+queued AS (
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence,
+        attempt, charged, begun_at)
+    SELECT f.due_at, (SELECT now FROM n), f.due_at, f.run_id, r.ranked,
+        (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged,
+        f.begun_at
+    FROM fired f CROSS JOIN LATERAL (
+        SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r)
+SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
+    CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
+        pg_catalog.array_agg(uuid_send(run_id)) END
+FROM fired"""  # noqa: S608 - a part of ours
+
 IN_THE_WAY = (errors.LockNotAvailable, errors.UniqueViolation, errors.DeadlockDetected)
 """Somebody holds a row for more than a moment, or has just made the same run: row by row, then."""
 
@@ -124,9 +149,12 @@ class Batch:
         self.command = command
         self.timers = [fire.timer for fire in command.schedules]
         self.timers += [fire.timer for fire in command.delayed]
+        self.timers += [fire.timer for fire in command.retries]
         self.results: list[FireResult | None] = [None] * len(self.timers)
         self.now = 0
         self.runs_made = 0
+        self.has_queued = False
+        """Whether workers have something to claim."""
         self.lost: dict[LeaseKey, None] = {}
         # Told twice in one batch, a timer is gone the second time.
         first = {timer.ref: place for place, timer in reversed([*enumerate(self.timers)])}
@@ -140,11 +168,20 @@ class Batch:
             if self.results[place] is None and place in self._firsts
         ]
 
-    def open_delayed(self) -> list[tuple[int, FireDelayed]]:
-        """Return the delayed runs that have no result yet, with their places."""
+    def open_delayed(self) -> list[tuple[int, Timer]]:
+        """Return the timers of delayed runs that have no result yet, with their places."""
+        timers = [fire.timer for fire in self.command.delayed]
+        return self._open(timers, len(self.command.schedules))
+
+    def open_retries(self) -> list[tuple[int, Timer]]:
+        """Return the retries that have no result yet, with their places."""
+        before = len(self.command.schedules) + len(self.command.delayed)
+        return self._open([fire.timer for fire in self.command.retries], before)
+
+    def _open(self, timers: Sequence[Timer], before: int) -> list[tuple[int, Timer]]:
         return [
-            (place, fire)
-            for place, fire in enumerate(self.command.delayed, len(self.command.schedules))
+            (place, timer)
+            for place, timer in enumerate(timers, before)
             if self.results[place] is None and place in self._firsts
         ]
 
@@ -175,9 +212,13 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
     """Fire a batch; each timer in one transaction, and with its own result."""
     batch = Batch(command)
     _fire_plain_schedules(connections, batch)
-    _fire_delayed(connections, batch)
-    if batch.open_schedules() or batch.open_delayed() or not batch.results:
+    for kind in (DELAYED, RETRIES):
+        _fire_runs(connections, batch, kind)
+    is_left = batch.open_schedules() or batch.open_delayed() or batch.open_retries()
+    if is_left or not batch.results:
         firing_others.fire(connections, batch)
+    if batch.has_queued or batch.runs_made:
+        connections.bell.ring(MemberKind.WORKER)
     if batch.lost:
         _record_refused(connections, batch)
     fired = batch.fired()
@@ -220,8 +261,8 @@ def schedule_values(command: FireTimers, fires: Sequence[FireSchedule]) -> tuple
     )
 
 
-def delayed_values(command: FireTimers, timers: Sequence[Timer]) -> tuple[object, ...]:
-    """Return the values of FIRE_DELAYED."""
+def run_values(command: FireTimers, timers: Sequence[Timer]) -> tuple[object, ...]:
+    """Return the values of FIRE_DELAYED and FIRE_RETRIES."""
     return (
         *_fence_values(command),
         Uuids([timer.ref for timer in timers]),
@@ -279,24 +320,45 @@ def _ask_each(
     return [*zip(parts, answers, strict=True)]
 
 
-def _fire_delayed(connections: Connections, batch: Batch) -> None:
+@dataclass(frozen=True, slots=True)
+class RunTimers:
+    """How timers of single runs are fired: delayed ones, or those that wait for another attempt."""
+
+    fire: Callable[[], str]
+    """The statement; looked up when it is used."""
+    still_believed: str
+    open: Callable[[Batch], list[tuple[int, Timer]]]
+    makes_runs: bool
+
+
+DELAYED = RunTimers(
+    lambda: FIRE_DELAYED, firing_others.STILL_BELIEVED_DELAYED, Batch.open_delayed, makes_runs=True
+)
+RETRIES = RunTimers(
+    lambda: FIRE_RETRIES, firing_others.STILL_BELIEVED_RETRIES, Batch.open_retries, makes_runs=False
+)
+
+
+def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     held_up = connections.held_up
-    chosen = [one for one in batch.open_delayed() if one[1].timer.ref not in held_up]
+    chosen = [one for one in kind.open(batch) if one[1].ref not in held_up]
     if not chosen:
         return
-    timers = [fire.timer for _, fire in chosen]
-    answer = _ask(connections, FIRE_DELAYED, delayed_values(batch.command, timers))
+    chosen.sort(key=lambda one: one[1].ref)
+    timers = [timer for _, timer in chosen]
+    answer = _ask(connections, kind.fire(), run_values(batch.command, timers))
     if answer is None:
         return
     now, have, count, refs = answer
     batch.hear(now, have)
-    batch.runs_made += count
+    batch.has_queued = batch.has_queued or count > 0
+    batch.runs_made += count if kind.makes_runs else 0
     fired = {timer.ref for timer in timers} if refs is None and count else set(refs or ())
-    for place, fire in chosen:
-        if fire.timer.ref in fired:
+    for place, timer in chosen:
+        if timer.ref in fired:
             batch.results[place] = FireResult.FIRED
     left = [(place, None) for place, _ in chosen if batch.results[place] is None]
-    _look_again(connections, batch, left, firing_others.STILL_BELIEVED_DELAYED)
+    _look_again(connections, batch, left, kind.still_believed)
 
 
 def _look_again(

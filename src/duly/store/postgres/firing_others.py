@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import FireDelayed, FireSchedule, Timer
+    from duly.store.dispatch import FireSchedule, Timer
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.firing import Batch
     from duly.store.postgres.work import Work
@@ -50,6 +50,15 @@ LOCK_BELIEVED_DELAYED = (
     f"SELECT u.place {_BELIEVED_DELAYED} ORDER BY d.id FOR UPDATE OF d SKIP LOCKED"
 )
 STILL_BELIEVED_DELAYED = f"SELECT u.place {_BELIEVED_DELAYED}"
+_BELIEVED_RETRIES = """
+FROM unnest($1::uuid[], $2::int4[], $3::int8[], $4::int4[]) WITH ORDINALITY
+    u(ref, fence, due, shard, place)
+JOIN duly.waiting w
+    ON w.run_id = u.ref AND w.fence = u.fence AND w.due_at = u.due AND w.shard = u.shard"""
+LOCK_BELIEVED_RETRIES = (
+    f"SELECT u.place {_BELIEVED_RETRIES} ORDER BY w.run_id FOR UPDATE OF w SKIP LOCKED"
+)
+STILL_BELIEVED_RETRIES = f"SELECT u.place {_BELIEVED_RETRIES}"
 ADVANCE = f"""
 UPDATE duly.schedule_state s
 SET next_for = u.next_for, next_due = u.next_due,
@@ -81,20 +90,32 @@ queued AS (
     FROM fired WHERE id IN (SELECT id FROM made))
 SELECT count(*) FROM made"""  # noqa: S608 - an expression of ours
 
+QUEUE_RETRIES = f"""
+WITH fired AS (DELETE FROM duly.waiting WHERE run_id = ANY($1::uuid[]) RETURNING *)
+INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence, attempt,
+    charged, begun_at)
+SELECT f.due_at, $2::int8, f.due_at, f.run_id, r.ranked,
+    (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged, f.begun_at
+FROM fired f CROSS JOIN LATERAL (
+    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r"""  # noqa: S608
+
 
 def fire(connections: Connections, batch: Batch) -> None:
     """Settle everything in a batch that has no result yet."""
     with connections.write(for_dispatch=True) as work:
         held, _ = leases.lock_fence(work, batch.command.fence)
-        schedules, delayed = batch.open_schedules(), batch.open_delayed()
+        schedules = batch.open_schedules()
+        delayed, retries = batch.open_delayed(), batch.open_retries()
         # Whoever waited for a row would hold up all the others: locked ones are passed over.
         grounds = _locked(work, [one.timer for _, one in schedules])
-        unlocked = _locked_delayed(work, [one.timer for _, one in delayed])
+        unlocked = _locked_runs(work, delayed, LOCK_BELIEVED_DELAYED)
+        unlocked_retries = _locked_runs(work, retries, LOCK_BELIEVED_RETRIES)
         now = work.look_at_the_clock()
         ours = [lease for lease in batch.command.fence.leases if lease.key in held]
         batch.hear(now, [leases.packed(lease) for lease in ours])
         _fire_schedules(work, batch, schedules, grounds)
         _fire_delayed(work, batch, delayed, unlocked)
+        _fire_retries(work, batch, retries, unlocked_retries)
 
 
 def _fire_schedules(
@@ -132,11 +153,33 @@ def _fire_schedules(
 
 
 def _fire_delayed(
-    work: Work, batch: Batch, delayed: Sequence[tuple[int, FireDelayed]], unlocked: set[int]
+    work: Work, batch: Batch, delayed: Sequence[tuple[int, Timer]], unlocked: set[int]
 ) -> None:
+    refs, missing = _due(batch, delayed, unlocked)
+    if refs:
+        ((made,),) = work.session.rows(MAKE_RUNS_OF_DELAYED, (Uuids(refs), work.now))
+        work.count_on("delayed", -len(refs))
+        batch.runs_made += made
+    _tell_busy(work, batch, missing, STILL_BELIEVED_DELAYED)
+
+
+def _fire_retries(
+    work: Work, batch: Batch, retries: Sequence[tuple[int, Timer]], unlocked: set[int]
+) -> None:
+    refs, missing = _due(batch, retries, unlocked)
+    if refs:
+        work.session.run(QUEUE_RETRIES, (Uuids(refs), work.now))
+        batch.has_queued = True
+    _tell_busy(work, batch, missing, STILL_BELIEVED_RETRIES)
+
+
+def _due(
+    batch: Batch, timers: Sequence[tuple[int, Timer]], unlocked: set[int]
+) -> tuple[list[bytes], list[int]]:
+    """Judge timers of single runs; return what fires, and the places of what is not ours."""
     refs: list[bytes] = []
     missing: list[int] = []
-    for number, (place, one) in enumerate(delayed):
+    for number, (place, timer) in enumerate(timers):
         if batch.results[place] is FireResult.FENCED:
             continue
         if number not in unlocked:
@@ -145,12 +188,8 @@ def _fire_delayed(
         batch.judge(place, None)
         if batch.results[place] is None:
             batch.results[place] = FireResult.FIRED
-            refs.append(one.timer.ref)
-    if refs:
-        ((made,),) = work.session.rows(MAKE_RUNS_OF_DELAYED, (Uuids(refs), work.now))
-        work.count_on("delayed", -len(refs))
-        batch.runs_made += made
-    _tell_busy(work, batch, missing, STILL_BELIEVED_DELAYED)
+            refs.append(timer.ref)
+    return refs, missing
 
 
 def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
@@ -161,10 +200,10 @@ def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
     return {place - 1: Ground(ScheduleId(state[0]), *state[1:]) for place, *state in rows}
 
 
-def _locked_delayed(work: Work, timers: Sequence[Timer]) -> set[int]:
+def _locked_runs(work: Work, timers: Sequence[tuple[int, Timer]], statement: str) -> set[int]:
     if not timers:
         return set()
-    rows = work.session.rows(LOCK_BELIEVED_DELAYED, believed_values(timers))
+    rows = work.session.rows(statement, believed_values([timer for _, timer in timers]))
     return {place - 1 for (place,) in rows}
 
 

@@ -64,8 +64,9 @@ def joined(connections: Connections, within: object) -> Iterator[Work]:
         except BaseException:
             _undo(callers)
             raise
-    if work.has_arrivals and callers.after_commit is not None:
-        callers.after_commit(connections.bell.ring)
+    if callers.after_commit is not None and (work.has_arrivals or work.has_orders):
+        # Of several orders in one transaction, the last one rings for all.
+        callers.after_commit(connections.bell.ring_all)
 
 
 def _let_come_to_rest(callers: Callers) -> None:

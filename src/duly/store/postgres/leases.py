@@ -34,11 +34,16 @@ IS_CURRENT = """(m.ended_at IS NULL AND n.now < m.expires_at
         AND m.renewed_at - n.now <= m.expires_at - m.renewed_at)"""
 
 INSERT_MEMBER = """
-WITH n AS MATERIALIZED (SELECT duly.now_us() AS now)
-INSERT INTO duly.members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
-    is_holding, tzdata, wake_address)
-SELECT $1, $2, $3::int8, now, now, now + $4::int8, 0, false, $5, $6 FROM n
-RETURNING id, started_at"""
+WITH n AS MATERIALIZED (SELECT duly.now_us() AS now),
+made AS (
+    INSERT INTO duly.members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
+        is_holding, tzdata, wake_address, slots, queues)
+    SELECT $1, $2, $3::int8, now, now, now + $4::int8, 0, false, $5, $6, $7::int4, $8::text[] FROM n
+    RETURNING id, started_at),
+known AS (
+    INSERT INTO duly.worker_tasks (worker, task)
+    SELECT made.id, task FROM made CROSS JOIN pg_catalog.unnest($9::text[]) task)
+SELECT id, started_at FROM made"""
 # A renewal that a crash of the server loses makes us look dead a little earlier, which is safe: so
 # nobody waits for the disk. One that comes too late ends the membership, for good.
 RENEW = f"""
@@ -133,6 +138,9 @@ def join(session: Session, command: Join) -> tuple[MemberId, int]:
         command.ttl_us,
         command.tzdata,
         command.wake_address,
+        command.slots,
+        Texts(command.queues),
+        Texts(sorted(set(command.tasks))),
     )
     member, now = one(session, INSERT_MEMBER, values)
     return MemberId(member), now

@@ -26,23 +26,29 @@ BEFORE_ALL_TIME = -(1 << 63)
 
 # One shard at a time, each in the order of its index: what lies behind the limit is never read. The
 # row without a shard is the clock's; in the others the last columns are the place in the index, and
-# whether it is a schedule's.
+# which kind it is of. In place of a definition's number, less than none stands for a retry.
 LOAD = """
-SELECT duly.now_us(), '\\x'::bytea, -1, 0::int8, 0, 0, 0::int8, true
+SELECT duly.now_us(), '\\x'::bytea, -1, 0::int8, 0, 0, 0::int8, 0
 UNION ALL
 SELECT t.* FROM pg_catalog.unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
     SELECT s.next_due, uuid_send(s.schedule_id), s.shard, s.next_for, s.version,
-        s.definition_number, s.load_at, true
+        s.definition_number, s.load_at, 1
     FROM duly.schedule_state s
     WHERE s.shard = u.shard AND s.load_at > $2::int8 AND s.load_at <= $4::int8
         AND s.next_due > $3::int8 AND s.next_due <= $4::int8
     ORDER BY s.load_at LIMIT $5::int4) t
 UNION ALL
 SELECT t.* FROM pg_catalog.unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
-    SELECT d.due_at, uuid_send(d.id), d.shard, d.due_at, d.generation, 0, d.due_at, false
+    SELECT d.due_at, uuid_send(d.id), d.shard, d.due_at, d.generation, 0, d.due_at, 2
     FROM duly.delayed d
     WHERE d.shard = u.shard AND d.due_at > $3::int8 AND d.due_at <= $4::int8
-    ORDER BY d.due_at LIMIT $5::int4) t"""
+    ORDER BY d.due_at LIMIT $5::int4) t
+UNION ALL
+SELECT t.* FROM pg_catalog.unnest($1::int4[]) u(shard) CROSS JOIN LATERAL (
+    SELECT w.due_at, uuid_send(w.run_id), w.shard, w.due_at, w.fence, -1, w.due_at, 3
+    FROM duly.waiting w
+    WHERE w.shard = u.shard AND w.due_at > $3::int8 AND w.due_at <= $4::int8
+    ORDER BY w.due_at LIMIT $5::int4) t"""
 END_OF_ARRIVALS = "SELECT pg_current_snapshot()::text"
 # Seen since the last look is what was written by transactions that were not there then, and by
 # those that were open then. A cursor from the future is of a database that was restored since.
@@ -70,6 +76,11 @@ UNION ALL
 SELECT t.* FROM a CROSS JOIN LATERAL (
     SELECT d.due_at, uuid_send(d.id), d.shard, d.due_at, d.generation, 0
     FROM duly.delayed d WHERE d.id = a.ref OFFSET 0) t
+WHERE NOT a.is_schedule
+UNION ALL
+SELECT t.* FROM a CROSS JOIN LATERAL (
+    SELECT w.due_at, uuid_send(w.run_id), w.shard, w.due_at, w.fence, -1
+    FROM duly.waiting w WHERE w.run_id = a.ref OFFSET 0) t
 WHERE NOT a.is_schedule"""
 READ_DEFINITIONS = """
 SELECT uuid_send(u.id), u.number, t.definition
@@ -107,8 +118,8 @@ def _load(
     earliest = max(after - LAG_US, BEFORE_ALL_TIME)
     values = (Int4s(command.shards), earliest, after, until, at_most)
     clock, rows = _without_clock(session.rows(LOAD, values))
-    counts: dict[tuple[int, bool], int] = {}
-    reached: dict[tuple[int, bool], int] = {}
+    counts: dict[tuple[int, int], int] = {}
+    reached: dict[tuple[int, int], int] = {}
     for row in rows:
         stream = row[2], row[7]
         counts[stream] = counts.get(stream, 0) + 1
@@ -151,7 +162,14 @@ def _cut_between(
 
 
 def _timers(rows: Iterable[Row]) -> tuple[Timer, ...]:
-    return tuple(timer(row[:6]) for row in rows)
+    return tuple(_timer(row[:6]) for row in rows)
+
+
+def _timer(row: Row) -> Timer:
+    if row[5] >= 0:
+        return timer(row)
+    due_at, ref, shard, scheduled_for, fence, _ = row
+    return Timer("retry", ref, shard, due_at, scheduled_for, fence, 0)
 
 
 def start_of_arrivals(session: Session) -> ArrivalsCursor:
@@ -162,7 +180,7 @@ def start_of_arrivals(session: Session) -> ArrivalsCursor:
 def read_arrivals(session: Session, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
     """Read what was announced since the cursor, as it is now."""
     clock, rows = _without_clock(session.rows(READ_ARRIVALS, (cursor, Int4s(shards))))
-    return Arrivals(tuple(map(timer, rows)), ArrivalsCursor(clock[1].decode()), clock[0])
+    return Arrivals(tuple(map(_timer, rows)), ArrivalsCursor(clock[1].decode()), clock[0])
 
 
 def read_definitions(

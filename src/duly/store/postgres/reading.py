@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.literals import RunState, ScheduleStatus, SkipReason
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
 from duly.store.filters import Where, audit_where, runs_where, schedules_where
-from duly.store.postgres import rows
+from duly.store.postgres import rows, trace
 from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
 from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
 from duly.store.postgres.planning import BY_NAME, read_definition, read_schedule
@@ -18,11 +19,13 @@ from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, Sto
 from duly.store.rulings import unrecorded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store.dispatch import Member
     from duly.store.filters import Value
     from duly.store.postgres.work import Look
 
@@ -55,6 +58,10 @@ FROM duly.tallies t
 LEFT JOIN (SELECT name, sum(change)::int8 AS change FROM duly.tally_changes GROUP BY name) c
     ON c.name = t.name"""
 COUNT_QUEUES = "SELECT queue, count(*) FROM duly.ready GROUP BY queue"
+COUNT_HELD = "SELECT worker, count(*) FROM duly.claims GROUP BY worker"
+COUNT_WAITING = "SELECT count(*) FROM duly.waiting"
+COUNT_DEAD = "SELECT count(*) FROM duly.dead"
+LIST_PAUSED = "SELECT name FROM duly.queues ORDER BY name"
 COUNT_OWED = "SELECT count(*) FROM duly.owed"
 COUNT_EARLY = "SELECT count(*) FROM duly.runs WHERE fired_at < not_before"
 # What is due is at the front of each shard's index; what is pending behind it is not touched.
@@ -64,6 +71,9 @@ SELECT count(*), min(due) FROM (
     WHERE shard = ANY($1::int4[]) AND load_at <= $2::int8 AND next_due <= $2::int8
     UNION ALL
     SELECT due_at FROM duly.delayed
+    WHERE shard = ANY($1::int4[]) AND due_at <= $2::int8
+    UNION ALL
+    SELECT due_at FROM duly.waiting
     WHERE shard = ANY($1::int4[]) AND due_at <= $2::int8) AS overdue"""
 # The index knows only a lower bound, at most ten seconds before the instant. The first by that
 # bound is due no later than ten seconds after the very first one.
@@ -83,9 +93,21 @@ SELECT min(n.due_at) FROM pg_catalog.unnest($1::int4[]) AS u(shard)
 CROSS JOIN LATERAL (
     SELECT d.due_at FROM duly.delayed d WHERE d.shard = u.shard AND d.due_at > $2::int8
     ORDER BY d.due_at LIMIT 1) n"""
+NEXT_RETRY = """
+SELECT min(n.due_at) FROM pg_catalog.unnest($1::int4[]) AS u(shard)
+CROSS JOIN LATERAL (
+    SELECT w.due_at FROM duly.waiting w WHERE w.shard = u.shard AND w.due_at > $2::int8
+    ORDER BY w.due_at LIMIT 1) n"""
 READ_STORE = "SELECT shards, tzdata, incarnation FROM duly.cluster"
 LIST_MEMBERS = f"{rows.MEMBER} WHERE {rows.IS_ALIVE} ORDER BY id"
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
+RUN_REASON = "coalesce(o.reason, x.reason, w.reason)"
+OPEN_PLACES = {
+    RunState.QUEUED: "SELECT run_id FROM duly.ready",
+    RunState.RUNNING: "SELECT run_id FROM duly.claims",
+    RunState.RETRYING: "SELECT run_id FROM duly.waiting",
+    RunState.DEAD: "SELECT run_id FROM duly.dead",
+}
 
 
 class PostgresReading:
@@ -111,6 +133,18 @@ class PostgresReading:
         """Return a run."""
         return read_run(self._look.session, run_id)
 
+    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+        """Return every claim of a run by its fence."""
+        return trace.list_attempts(self._look, run_id)
+
+    def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
+        """Return the steps of a run's progress, oldest first."""
+        return trace.list_progress(self._look, run_id, limit)
+
+    def list_lines(self, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+        """Return lines that a run's attempts wrote, in order."""
+        return trace.list_lines(self._look, run_id, after, limit)
+
     def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""
         return read_delayed(self._look.session, run_id)
@@ -135,7 +169,11 @@ class PostgresReading:
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first by id."""
-        where = runs_where(_PostgresWhere(), command)
+        where = runs_where(_PostgresWhere(), command, state=rows.RUN_STATE, reason=RUN_REASON)
+        if command.states and command.states <= OPEN_PLACES.keys():
+            # Few runs are open among all that there were: look in those places alone.
+            places = " UNION ALL ".join(OPEN_PLACES[state] for state in sorted(command.states))
+            where.add(f"r.id IN ({places})")
         sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
         return [records.run_record(row) for row in self._look.session.rows(sql, where.bound())]
 
@@ -184,6 +222,7 @@ class PostgresReading:
         queues = pairs(session, COUNT_QUEUES)
         every_shard = Int4s(range(shards))
         overdue, oldest = one(session, OVERDUE, (every_shard, now))
+        held: dict[int, int] = dict(session.rows(COUNT_HELD))
         members = session.rows(LIST_MEMBERS, (now,))
         return StoreStatus(
             now=now,
@@ -195,13 +234,24 @@ class PostgresReading:
             oldest_due_at=oldest,
             next_due_at=_next_due(self._look, every_shard),
             early_fires=one(session, COUNT_EARLY)[0],
-            members=tuple(records.member(row, is_alive=True) for row in members),
+            members=tuple(_member(row, held) for row in members),
             leases=tuple(map(records.lease_record, session.rows(LIST_LEASES))),
             shards=shards,
             tzdata=tzdata,
             incarnation=incarnation,
             queues=queues,
+            running=sum(held.values()),
+            retrying=one(session, COUNT_WAITING)[0],
+            dead=one(session, COUNT_DEAD)[0],
+            paused_queues=tuple(name for (name,) in session.rows(LIST_PAUSED)),
         )
+
+
+def _member(row: records.Row, held: Mapping[int, int]) -> Member:
+    slots, leaked, queues = row[11:]
+    member = records.member(row, is_alive=True)
+    parts: dict[str, Any] = {"slots": slots, "leaked": leaked, "queues": tuple(queues)}
+    return replace(member, **parts, running=held.get(member.id, 0))
 
 
 def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
@@ -223,7 +273,9 @@ def _recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdic
 
 def _next_due(look: Look, every_shard: Int4s) -> int | None:
     session, key = look.session, (every_shard, look.now)
-    found: list[int | None] = [one(session, NEXT_DELAYED, key)[0]]
+    found: list[int | None] = [
+        one(session, statement, key)[0] for statement in (NEXT_DELAYED, NEXT_RETRY)
+    ]
     (at_most,) = one(session, NEXT_AT_MOST, key)
     if at_most is not None:
         found.append(one(session, NEXT_SCHEDULE, (*key, at_most))[0])

@@ -51,6 +51,13 @@ DELETE_RUNS = """
 WITH closed AS (DELETE FROM duly.outcomes WHERE run_id = ANY($1::uuid[]))
 DELETE FROM duly.runs WHERE id = ANY($1::uuid[])
 RETURNING uuid_send(schedule_id), scheduled_for, origin"""
+# What was told of a run goes with it.
+DELETE_TRACE = (
+    "DELETE FROM duly.attempts WHERE run_id = ANY($1::uuid[])",
+    "DELETE FROM duly.progress WHERE run_id = ANY($1::uuid[])",
+    "DELETE FROM duly.lines WHERE run_id = ANY($1::uuid[])",
+    "DELETE FROM duly.checkpoints WHERE run_id = ANY($1::uuid[])",
+)
 # One that was ordered long ago may speak of an occurrence that is still to come.
 OLD_SKIPS = """
 SELECT uuid_send(schedule_id), first_for, last_for FROM duly.skips
@@ -86,6 +93,7 @@ DELETE FROM duly.members WHERE id IN (
     SELECT m.id FROM duly.members m
     WHERE m.expires_at < $1::int8
         AND NOT EXISTS (SELECT 1 FROM duly.leases l WHERE l.owner = m.id)
+        AND NOT EXISTS (SELECT 1 FROM duly.claims c WHERE c.worker = m.id OFFSET 0)
     ORDER BY m.id LIMIT $2::int8 FOR UPDATE SKIP LOCKED)"""
 FOLD_TALLIES = """
 WITH folded AS (
@@ -128,6 +136,8 @@ def _prune_runs(work: Work, command: Prune) -> tuple[int, bool]:
     of = {row[0] for row in work.session.rows(SCHEDULES_OF, (ids,)) if row[0] is not None}
     _lock(work, of)
     removed = work.session.rows(DELETE_RUNS, (ids,))
+    for statement in DELETE_TRACE if removed else ():
+        work.session.run(statement, (ids,))
     _remember(
         work,
         [

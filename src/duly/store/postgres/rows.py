@@ -17,16 +17,41 @@ FROM duly.schedules s
 JOIN duly.schedule_state t ON t.schedule_id = s.id
 JOIN duly.schedule_definitions d ON d.schedule_id = s.id AND d.number = t.definition_number"""
 
-RUN = """
-SELECT uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), s.name, r.definition_number, r.key,
-    r.task, r.arguments, d.definition, r.queue, r.priority, r.origin, r.lane, uuid_send(r.root),
-    r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at, o.state, o.reason,
-    o.finished_at
+RUN_ITSELF = """uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), s.name, r.definition_number,
+    r.key, r.task, r.arguments, d.definition, r.queue, r.priority, r.origin, r.lane,
+    uuid_send(r.root), r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at"""
+"""What a run is, whatever has become of it."""
+
+RUN_STATE = """coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
+        WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
+        ELSE 'queued' END)"""
+"""A run's state by the place it is in."""
+
+LAST_ERROR = """(SELECT a.error FROM duly.attempts a WHERE a.run_id = r.id
+        ORDER BY a.fence DESC LIMIT 1)"""
+
+# Of one that is queued only those are looked for that were claimed before: others have no tries.
+RUN = f"""
+SELECT {RUN_ITSELF}, {RUN_STATE}, coalesce(o.reason, x.reason, w.reason), o.finished_at,
+    coalesce(o.fence, c.fence, w.fence, x.fence, y.fence, 0),
+    coalesce(o.attempt, c.attempt, w.attempt, x.attempt, y.attempt, 0),
+    coalesce(o.charged, c.charged, w.charged, x.charged, y.charged, 0),
+    coalesce(o.begun_at, c.begun_at, w.begun_at, x.begun_at, y.begun_at),
+    coalesce(o.worker, c.worker), coalesce(o.claimed_at, c.claimed_at),
+    coalesce(o.started_at, c.started_at), coalesce(o.progress_done, c.progress_done),
+    coalesce(o.progress_total, c.progress_total), coalesce(o.progress_note, c.progress_note),
+    coalesce(o.cancel_asked_at, c.cancel_asked_at), w.due_at,
+    CASE WHEN o.worker IS NULL THEN {LAST_ERROR} ELSE o.error END, o.result
 FROM duly.runs r
 LEFT JOIN duly.outcomes o ON o.run_id = r.id
+LEFT JOIN duly.claims c ON c.run_id = r.id
+LEFT JOIN duly.waiting w ON w.run_id = r.id
+LEFT JOIN duly.dead x ON x.run_id = r.id
+LEFT JOIN duly.ready y ON y.run_id = r.id AND y.fence > 0
 LEFT JOIN duly.schedules s ON s.id = r.schedule_id
 LEFT JOIN duly.schedule_definitions d
-    ON d.schedule_id = r.schedule_id AND d.number = r.definition_number AND r.arguments IS NULL"""
+    ON d.schedule_id = r.schedule_id AND d.number = r.definition_number
+    AND r.arguments IS NULL"""  # noqa: S608 - parts of ours
 
 DELAYED = """
 SELECT uuid_send(id), tenant, key, task, arguments, queue, priority, due_at, generation,
@@ -49,7 +74,7 @@ FROM duly.audit"""
 
 MEMBER = """
 SELECT id, kind, host, process, ended_at, started_at, renewed_at, expires_at, skew_us, is_holding,
-    tzdata
+    tzdata, slots, leaked, queues
 FROM duly.members"""
 
 # At $1: as `rulings.is_current` says it.

@@ -127,7 +127,9 @@ def write_runs(work: Work, rows: list[Row]) -> set[bytes]:
         Int8s(columns[Gathering.NOT_BEFORE]),
         OptionalInt8s(columns[Gathering.WINDOW]),
     )
-    return {run_id for (run_id,) in work.session.rows(INSERT_RUNS, values)}
+    made = {run_id for (run_id,) in work.session.rows(INSERT_RUNS, values)}
+    work.has_orders = work.has_orders or bool(made)
+    return made
 
 
 def write_skips(work: Work, rows: list[Row]) -> None:

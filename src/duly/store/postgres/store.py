@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
+from duly.store import dispatch as port
 from duly.store.migrating import compare, refuse_untimely
 from duly.store.postgres import (
     delayed,
@@ -33,6 +34,7 @@ from duly.store.postgres.joining import joined
 from duly.store.postgres.schema import READ_NOW
 from duly.store.postgres.session import one
 from duly.store.postgres.transaction import PostgresTransaction, lent
+from duly.store.postgres.working import PostgresWorking
 from duly.store.snapshots import ReadsBySnapshot
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store import dispatch as port
     from duly.store.planning import (
         AddedRun,
         AddRuns,
@@ -67,7 +68,7 @@ INSERT_TASKS = (
 )
 
 
-class PostgresStore(ReadsBySnapshot):
+class PostgresStore(PostgresWorking, ReadsBySnapshot):
     """Promises in one database; for several threads, processes and hosts.
 
     Nothing is opened before the first operation; a database without our schema gets it then.
@@ -135,8 +136,7 @@ class PostgresStore(ReadsBySnapshot):
             with self._connections.statement() as session:
                 plain = delayed.add_plain(session, command, self._connections.shards)
             if plain is not None:
-                if plain.has_arrivals:
-                    self._connections.bell.ring()
+                self._connections.ring_for(plain)
                 return plain.added
         with self._within(within) as work:
             return delayed.add_runs(work, command)
@@ -164,9 +164,9 @@ class PostgresStore(ReadsBySnapshot):
 
     # Dispatch
 
-    def wakeups(self) -> port.Wakeups:
+    def wakeups(self, kind: port.MemberKind = port.MemberKind.DISPATCHER) -> port.Wakeups:
         """Return a new place to wait at, which hears the bell of every process."""
-        return PostgresWakeups(self._connections)
+        return PostgresWakeups(self._connections, kind)
 
     def join(self, command: port.Join) -> tuple[port.MemberId, int]:
         """Register a member under a fresh id; return it with the store's now."""

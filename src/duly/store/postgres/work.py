@@ -49,6 +49,8 @@ class Work:
     """Whether the caller commits it, at whatever time."""
     has_arrivals: bool = False
     """Whether dispatchers are to be woken once it is committed."""
+    has_orders: bool = False
+    """Whether workers are: there is a run to claim, or one to stop."""
 
     def look_at_the_clock(self) -> int:
         """Read the time anew, after what was waited for is ours: it may have taken a while."""
@@ -62,6 +64,7 @@ class Work:
     def announce_all(self, kind: TimerKind, timers: Sequence[tuple[bytes, int, int]]) -> None:
         """Put those of some timers on the feed (ref, due, shard) that fall due soon.
 
+        The feed tells schedules from runs; a run is pending or waits for another attempt, not both.
         In a transaction of the caller's any of them may: nobody knows when it commits.
         """
         last = self.now + NEAR_US

@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import ScheduleId
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.auditing import SYSTEM, changed_subject
-from duly.store.dispatch import Fired, FireDelayed, FireResult, FireSchedule, FireTimers
+from duly.store.dispatch import (
+    Fired,
+    FireDelayed,
+    FireResult,
+    FireRetry,
+    FireSchedule,
+    FireTimers,
+)
 from duly.store.gathering import LANE_OFFSETS, Ground
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
-from duly.store.sqlite.settlements import INSERT_READY, Settlements
+from duly.store.sqlite.settlements import INSERT_READY, INSERT_READY_AGAIN, Settlements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +58,11 @@ FROM duly_delayed WHERE id = ?1"""
 DELETE_FIRED_TIMER = """
 DELETE FROM duly_timers WHERE shard = ? AND due_at = ? AND ref = ? AND generation = ?"""
 DELETE_FIRED_DELAYED = "DELETE FROM duly_delayed WHERE id = ?"
+READ_BELIEVED_RETRY = """
+SELECT ?1, r.queue, r.priority, r.lane, w.fence, w.attempt, w.charged, w.begun_at
+FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id
+WHERE w.run_id = ?2 AND w.fence = ?3 AND w.due_at = ?4 AND w.shard = ?5"""
+DELETE_FIRED_RETRY = "DELETE FROM duly_waiting WHERE run_id = ?"
 
 
 def fire_timers(work: Work, command: FireTimers) -> Fired:
@@ -58,7 +70,8 @@ def fire_timers(work: Work, command: FireTimers) -> Fired:
     held, lost = held_shards(work, command.fence, Lane.LIVE)
     results, made = _fire_schedules(work, command.schedules, held)
     more, made_later = _fire_delayed(work, command.delayed, held)
-    return Fired(work.now, (*results, *more), made + made_later, tuple(lost))
+    again = _fire_retries(work, command.retries, held)
+    return Fired(work.now, (*results, *more, *again), made + made_later, tuple(lost))
 
 
 def _believed(
@@ -67,13 +80,13 @@ def _believed(
     """Return the results to begin with, and what is to be compared with the store."""
     results = [FireResult.GONE] * len(timers)
     bindings: list[tuple[int, bytes, int, int, int]] = []
-    seen: set[bytes] = set()
+    seen: set[tuple[bytes, int, int]] = set()
     for place, timer in enumerate(timers):
         if timer.shard not in held:
             results[place] = FireResult.FENCED
-        elif timer.ref not in seen:
+        elif (timer.ref, timer.generation, timer.due_at) not in seen:
             # Told twice in one batch, a timer is gone the second time.
-            seen.add(timer.ref)
+            seen.add((timer.ref, timer.generation, timer.due_at))
             bindings.append((place, timer.ref, timer.generation, timer.due_at, timer.shard))
     return results, bindings
 
@@ -165,4 +178,26 @@ def _fire_delayed(
         )
         connection.executemany(DELETE_FIRED_DELAYED, [(timer.ref,) for timer in fired])
         work.count_on("delayed", -len(fired))
+        work.has_orders = True
     return results, len(fired)
+
+
+def _fire_retries(work: Work, fires: Sequence[FireRetry], held: set[int]) -> list[FireResult]:
+    """Queue runs again whose next attempt is due, each with its tries."""
+    timers = [fire.timer for fire in fires]
+    results, bindings = _believed(timers, held)
+    ready: list[tuple[object, ...]] = []
+    for place, *row in work.connection.executemany(READ_BELIEVED_RETRY, bindings):
+        timer = timers[place]
+        results[place] = FireResult.EARLY if timer.due_at > work.now else FireResult.FIRED
+        if results[place] is FireResult.FIRED:
+            queue, priority, lane, *tries = row
+            rank = priority + LANE_OFFSETS[Lane(lane)]
+            place_in_queue = (queue, rank, timer.due_at, timer.ref)
+            ready.append((*place_in_queue, work.now, timer.due_at, *tries))
+    if ready:
+        work.connection.executemany(INSERT_READY_AGAIN, ready)
+        work.connection.executemany(DELETE_FIRED_RETRY, [(row[3],) for row in ready])
+        work.count_on("retrying", -len(ready))
+        work.has_orders = True
+    return results

@@ -8,6 +8,7 @@ leaves memberships that seem to last for long: those are over too. Nobody is jud
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 INSERT_MEMBER = """
 INSERT INTO duly_members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
-    is_holding, tzdata, wake_address)
-VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?) RETURNING id"""
+    is_holding, tzdata, wake_address, slots, queues)
+VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?) RETURNING id"""
+INSERT_WORKER_TASK = """
+INSERT INTO duly_worker_tasks (task, worker) VALUES (?, ?) ON CONFLICT DO NOTHING"""
 READ_MEMBERSHIP = """
 SELECT renewed_at, expires_at FROM duly_members WHERE id = ? AND ended_at IS NULL"""
 RENEW_MEMBER = """
@@ -58,8 +61,12 @@ def join(work: Work, command: Join) -> MemberId:
         work.now + command.ttl_us,
         command.tzdata,
         command.wake_address,
+        command.slots,
+        json.dumps(command.queues),
     )
-    return MemberId(one(work.connection, INSERT_MEMBER, row)[0])
+    member = MemberId(one(work.connection, INSERT_MEMBER, row)[0])
+    work.connection.executemany(INSERT_WORKER_TASK, [(task, member) for task in command.tasks])
+    return member
 
 
 def is_alive(work: Work, member: MemberId) -> bool:

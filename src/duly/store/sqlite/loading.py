@@ -30,6 +30,9 @@ ORDER BY next_due, schedule_id"""
 LOAD_DELAYED = """
 SELECT due_at, ref, shard, due_at, generation, 0 FROM duly_timers
 WHERE shard = ? AND due_at > ? AND due_at <= ? ORDER BY due_at, ref"""
+LOAD_RETRIES = """
+SELECT due_at, run_id, shard, due_at, fence, -1 FROM duly_waiting
+WHERE shard = ? AND due_at > ? AND due_at <= ? ORDER BY due_at, run_id"""
 END_OF_ARRIVALS = """
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'duly_arrivals'), 0)"""
 READ_SCHEDULE_ARRIVALS = """
@@ -40,6 +43,10 @@ WHERE a.number > ? AND a.kind = 'schedule' AND a.shard IN (SELECT value FROM jso
 READ_DELAYED_ARRIVALS = """
 SELECT DISTINCT d.due_at, d.id, d.shard, d.due_at, d.generation, 0
 FROM duly_arrivals a JOIN duly_delayed d ON d.id = a.ref
+WHERE a.number > ? AND a.kind = 'delayed' AND a.shard IN (SELECT value FROM json_each(?))"""
+READ_RETRY_ARRIVALS = """
+SELECT DISTINCT w.due_at, w.run_id, w.shard, w.due_at, w.fence, -1
+FROM duly_arrivals a JOIN duly_waiting w ON w.run_id = a.ref
 WHERE a.number > ? AND a.kind = 'delayed' AND a.shard IN (SELECT value FROM json_each(?))"""
 READ_DEFINITIONS = """
 SELECT schedule_id, number, definition FROM duly_schedule_definitions
@@ -69,7 +76,7 @@ def load_timers(look: Look, command: LoadTimers) -> LoadedTimers:
             if len(timers) > max(command.crowd_max, command.limit):
                 through = cut - 1
                 del timers[command.crowd_max :]
-    return LoadedTimers(tuple(map(records.timer, timers)), through, look.now)
+    return LoadedTimers(tuple(map(_timer, timers)), through, look.now)
 
 
 def _in_order(look: Look, command: LoadTimers) -> Iterator[records.Row]:
@@ -80,7 +87,16 @@ def _in_order(look: Look, command: LoadTimers) -> Iterator[records.Row]:
         span = (shard, after, command.until)
         streams.append(look.connection.execute(LOAD_SCHEDULES, span))
         streams.append(look.connection.execute(LOAD_DELAYED, span))
+        streams.append(look.connection.execute(LOAD_RETRIES, span))
     return iter(merge(*streams))
+
+
+def _timer(row: records.Row) -> Timer:
+    """Return a timer; in place of a definition's number, less than none stands for a retry."""
+    if row[5] >= 0:
+        return records.timer(row)
+    due_at, ref, shard, scheduled_for, generation, _ = row
+    return Timer("retry", ref, shard, due_at, scheduled_for, generation, 0)
 
 
 def start_of_arrivals(look: Look) -> ArrivalsCursor:
@@ -96,9 +112,8 @@ def read_arrivals(look: Look, cursor: ArrivalsCursor, shards: Sequence[int]) -> 
     timers: list[Timer] = []
     if after < int(end):
         bindings = (after, shard_list(shards))
-        connection = look.connection
-        timers += map(records.timer, connection.execute(READ_SCHEDULE_ARRIVALS, bindings))
-        timers += map(records.timer, connection.execute(READ_DELAYED_ARRIVALS, bindings))
+        for statement in (READ_SCHEDULE_ARRIVALS, READ_DELAYED_ARRIVALS, READ_RETRY_ARRIVALS):
+            timers += map(_timer, look.connection.execute(statement, bindings))
     return Arrivals(tuple(timers), end, look.now)
 
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import ScheduleStatus, SkipReason
+from duly.domain.literals import RunState, ScheduleStatus, SkipReason
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
 from duly.store.filters import Where, audit_where, runs_where, schedules_where
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 from duly.store.rulings import unrecorded
-from duly.store.sqlite import rows
+from duly.store.sqlite import attempts, rows
 from duly.store.sqlite.delayed import find_delayed, read_delayed, read_run
 from duly.store.sqlite.planning import BY_NAME, read_definition, read_schedule
 from duly.store.sqlite.shard_lists import shard_list
 from duly.store.sqlite.work import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.store.dispatch import Member
     from duly.store.filters import Value
     from duly.store.sqlite.work import Look
 
@@ -46,6 +49,8 @@ SELECT last_for FROM duly_owed
 WHERE schedule_id = ? AND first_for <= ? ORDER BY first_for DESC LIMIT 1"""
 READ_TALLIES = "SELECT name, count FROM duly_tallies"
 COUNT_QUEUES = "SELECT queue, count(*) FROM duly_ready GROUP BY queue"
+COUNT_HELD = "SELECT worker, count(*) FROM duly_claims GROUP BY worker"
+LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
 COUNT_OWED = "SELECT count(*) FROM duly_owed"
 COUNT_EARLY = "SELECT count(*) FROM duly_runs WHERE fired_at < not_before"
 # What is due is at the front of each shard's index; what is pending behind it is not touched.
@@ -55,13 +60,24 @@ SELECT count(*), min(due) FROM (
     WHERE shard IN (SELECT value FROM json_each(?1)) AND next_due <= ?2
     UNION ALL
     SELECT due_at FROM duly_timers
+    WHERE shard IN (SELECT value FROM json_each(?1)) AND due_at <= ?2
+    UNION ALL
+    SELECT due_at FROM duly_waiting
     WHERE shard IN (SELECT value FROM json_each(?1)) AND due_at <= ?2)"""
 NEXT_SCHEDULE = "SELECT min(next_due) FROM duly_schedule_state WHERE shard = ? AND next_due > ?"
 NEXT_DELAYED = "SELECT min(due_at) FROM duly_timers WHERE shard = ? AND due_at > ?"
+NEXT_RETRY = "SELECT min(due_at) FROM duly_waiting WHERE shard = ? AND due_at > ?"
 READ_STORE = "SELECT shards, tzdata, incarnation, judge_after FROM duly_cluster"
 LIST_MEMBERS = f"""{rows.MEMBER}
 WHERE {rows.IS_ALIVE} ORDER BY id"""
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
+RUN_REASON = "coalesce(o.reason, x.reason, w.reason)"
+OPEN_PLACES = {
+    RunState.QUEUED: "SELECT run_id FROM duly_ready",
+    RunState.RUNNING: "SELECT run_id FROM duly_claims",
+    RunState.RETRYING: "SELECT run_id FROM duly_waiting",
+    RunState.DEAD: "SELECT run_id FROM duly_dead",
+}
 
 
 class SqliteReading:
@@ -86,6 +102,18 @@ class SqliteReading:
     def get_run(self, run_id: RunId) -> RunRecord | None:
         """Return a run."""
         return read_run(self._look.connection, run_id)
+
+    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+        """Return every claim of a run by its fence."""
+        return attempts.list_attempts(self._look, run_id)
+
+    def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
+        """Return the steps of a run's progress, oldest first."""
+        return attempts.list_progress(self._look, run_id, limit)
+
+    def list_lines(self, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+        """Return lines that a run's attempts wrote, in order."""
+        return attempts.list_lines(self._look, run_id, after, limit)
 
     def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""
@@ -113,7 +141,7 @@ class SqliteReading:
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first by id."""
-        where = runs_where(_SqliteWhere(), command)
+        where = runs_by(command)
         sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
         return [
             records.run_record(row) for row in self._look.connection.execute(sql, where.bound())
@@ -163,6 +191,7 @@ class SqliteReading:
         queues = rows.pairs(connection, COUNT_QUEUES)
         counts = {one: tallies[one] for one in ScheduleStatus if tallies[one]}
         members = connection.execute(LIST_MEMBERS, (now, counted(judge_after, now)))
+        held = dict(connection.execute(COUNT_HELD))
         return StoreStatus(
             now=now,
             schedules=counts,
@@ -173,13 +202,38 @@ class SqliteReading:
             oldest_due_at=oldest,
             next_due_at=_next_due(self._look, shards),
             early_fires=rows.one(connection, COUNT_EARLY)[0],
-            members=tuple(records.member(row, is_alive=True) for row in members),
+            members=tuple(_member(row, held) for row in members),
             leases=tuple(map(records.lease_record, connection.execute(LIST_LEASES))),
             shards=shards,
             tzdata=tzdata,
             incarnation=incarnation,
             queues=queues,
+            running=sum(held.values()),
+            retrying=tallies["retrying"],
+            dead=tallies["dead"],
+            paused_queues=tuple(name for (name,) in connection.execute(LIST_PAUSED)),
         )
+
+
+def runs_by(command: RunFilter) -> Where:
+    """Return the conditions of a filter on runs."""
+    where = runs_where(_SqliteWhere(), command, state=rows.RUN_STATE, reason=RUN_REASON)
+    if command.states and command.states <= OPEN_PLACES.keys():
+        # Few runs are open among all that there were: look in those places alone.
+        places = " UNION ALL ".join(OPEN_PLACES[state] for state in sorted(command.states))
+        where.add(f"r.id IN ({places})")
+    return where
+
+
+def _member(row: records.Row, held: Mapping[int, int]) -> Member:
+    slots, leaked, queues = row[11:]
+    return replace(
+        records.member(row, is_alive=True),
+        slots=slots,
+        leaked=leaked,
+        queues=tuple(json.loads(queues)),
+        running=held.get(row[0], 0),
+    )
 
 
 def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
@@ -205,7 +259,7 @@ def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceVe
 def _next_due(look: Look, shards: int) -> int | None:
     found: list[int] = []
     for shard in range(shards):
-        for statement in (NEXT_SCHEDULE, NEXT_DELAYED):
+        for statement in (NEXT_SCHEDULE, NEXT_DELAYED, NEXT_RETRY):
             (due,) = rows.one(look.connection, statement, (shard, look.now))
             if due is not None:
                 found.append(due)

@@ -29,7 +29,8 @@ SELECT schedule_id FROM duly_schedule_state WHERE schedule_id > ? ORDER BY sched
 SURPLUS_RUNS = """
 SELECT r.id FROM duly_runs r JOIN duly_outcomes o ON o.run_id = r.id
 WHERE r.schedule_id = ? ORDER BY r.id DESC LIMIT ? OFFSET ?"""
-# An outcome goes with its run and nothing goes without one: an open run is never removed.
+# An outcome goes with its run and nothing goes without one: an open run is never removed. What was
+# told of a run goes with it, by a trigger of the schema's.
 DELETE_OUTCOME = "DELETE FROM duly_outcomes WHERE run_id = ?"
 DELETE_RUN = "DELETE FROM duly_runs WHERE id = ? RETURNING schedule_id, scheduled_for, origin"
 # One that was ordered long ago may speak of an occurrence that is still to come.
@@ -56,6 +57,7 @@ DELETE_MEMBERS = """
 DELETE FROM duly_members WHERE id IN (
     SELECT id FROM duly_members
     WHERE expires_at < ? AND id NOT IN (SELECT owner FROM duly_leases WHERE owner IS NOT NULL)
+        AND id NOT IN (SELECT worker FROM duly_claims)
     ORDER BY id LIMIT ?)
 RETURNING id"""
 # Numbers grow with time: who walks by number can stop at the first that is young.

@@ -22,6 +22,11 @@ ON CONFLICT (id) DO NOTHING RETURNING id"""
 INSERT_READY = """
 INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before)
 VALUES (?, ?, ?, ?, ?, ?)"""
+# One that was claimed before brings its tries.
+INSERT_READY_AGAIN = """
+INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before, fence, attempt,
+    charged, begun_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 # Ranges that begin alike are the same promise told twice: the longer one holds.
 INSERT_SKIP = """
 INSERT INTO duly_skips (schedule_id, first_for, last_for, count, reason, into_run, at)
@@ -78,4 +83,5 @@ def write_runs(work: Work, rows: list[Row]) -> set[bytes]:
             if row[0] in made
         ],
     )
+    work.has_orders = work.has_orders or bool(made)
     return made

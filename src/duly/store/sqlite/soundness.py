@@ -40,6 +40,8 @@ OURS = (
         "the tally of {} is wrong",
         """SELECT t.name FROM duly_tallies t WHERE t.count <>
             CASE t.name WHEN 'delayed' THEN (SELECT count(*) FROM duly_delayed)
+            WHEN 'retrying' THEN (SELECT count(*) FROM duly_waiting)
+            WHEN 'dead' THEN (SELECT count(*) FROM duly_dead)
             ELSE (SELECT count(*) FROM duly_schedules s WHERE s.status = t.name) END""",
     ),
 )

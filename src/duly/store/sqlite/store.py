@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
+from duly.store.dispatch import MemberKind
 from duly.store.joinable import not_lent
 from duly.store.migrating import refuse_untimely
 from duly.store.snapshots import ReadsBySnapshot
@@ -23,6 +24,7 @@ from duly.store.sqlite import (
 )
 from duly.store.sqlite.connection import Connections, SqliteSettings, read_path
 from duly.store.sqlite.transaction import SqliteTransaction, lent
+from duly.store.sqlite.working import Working
 from duly.store.wakeups import UdpWakeups
 
 if TYPE_CHECKING:
@@ -48,13 +50,13 @@ if TYPE_CHECKING:
     )
     from duly.store.reading import ReadingStore
     from duly.store.schema import Finding, Migration, SchemaStatus
-    from duly.store.sqlite.work import Work
+    from duly.store.sqlite.work import Look, Work
 
 SHARDS_DEFAULT = 8
 INSERT_TASK = "INSERT INTO duly_tasks (name) VALUES (?) ON CONFLICT DO NOTHING"
 
 
-class SqliteStore(ReadsBySnapshot):
+class SqliteStore(Working, ReadsBySnapshot):
     """Promises in one file; for several threads, and several processes of one host.
 
     An empty file gets its schema at once. A store object must not be used on the other side of a
@@ -79,6 +81,12 @@ class SqliteStore(ReadsBySnapshot):
     def close(self) -> None:
         """Let go of the file; whatever was committed stays."""
         self._connections.close()
+
+    def _write(self) -> AbstractContextManager[Work]:
+        return self._connections.write()
+
+    def _read(self) -> AbstractContextManager[Look]:
+        return self._connections.read()
 
     def _within(self, within: object | None) -> AbstractContextManager[Work]:
         if within is None:
@@ -129,7 +137,7 @@ class SqliteStore(ReadsBySnapshot):
 
     # Dispatch
 
-    def wakeups(self) -> port.Wakeups:
+    def wakeups(self, kind: port.MemberKind = MemberKind.DISPATCHER) -> port.Wakeups:
         """Return a new place to wait at, known by an address on this host."""
         return UdpWakeups()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.store.auditing import Subject, entry_row
+from duly.store.dispatch import MemberKind
 from duly.store.planning import NEAR_US
 from duly.store.sqlite.rows import one
 from duly.store.wakeups import SECOND_US
@@ -28,6 +29,8 @@ judged expired before everybody had the time of a heartbeat to come back."""
 READ_CLUSTER = "SELECT shards, judge_after, program_min FROM duly_cluster"
 POSTPONE_JUDGING = "UPDATE duly_cluster SET judge_after = ?"
 INSERT_ARRIVAL = "INSERT INTO duly_arrivals (shard, kind, ref, at) VALUES (?, ?, ?, ?)"
+RUN_ARRIVAL = "delayed"
+"""How the feed calls runs, pending ones and those that wait for another attempt: none is both."""
 COUNT_ON = "UPDATE duly_tallies SET count = count + ? WHERE name = ?"
 INSERT_AUDIT = """
 INSERT INTO duly_audit (at, actor, source, reason, action, tenant, subject, subject_id, before,
@@ -35,7 +38,7 @@ INSERT INTO duly_audit (at, actor, source, reason, action, tenant, subject, subj
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 LIST_WAKE_ADDRESSES = """
 SELECT wake_address FROM duly_members
-WHERE ended_at IS NULL AND expires_at > ? AND wake_address <> ''"""
+WHERE ended_at IS NULL AND expires_at > ? AND wake_address <> '' AND kind = ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,17 @@ class Work:
     began_at: int
     """By the monotonic clock."""
     has_arrivals: bool = False
+    """Whether dispatchers have something to hear."""
+    has_orders: bool = False
+    """Whether workers have: a run to claim, or one to stop."""
     wakes: list[str] = field(default_factory=list)
     """Whom to wake once it is committed."""
 
     def announce(self, kind: TimerKind, ref: bytes, due_at: int, shard: int) -> None:
         """Put a timer on the arrivals feed, if it falls due soon."""
         if due_at - self.now <= NEAR_US:
-            self.connection.execute(INSERT_ARRIVAL, (shard, kind, ref, self.now))
+            told = "schedule" if kind == "schedule" else RUN_ARRIVAL
+            self.connection.execute(INSERT_ARRIVAL, (shard, told, ref, self.now))
             self.has_arrivals = True
 
     def count_on(self, name: str, by: int) -> None:
@@ -98,8 +105,14 @@ def end_work(work: Work) -> None:
         # It was us who kept the others waiting.
         postpone_judging(work, work.clock.now_us())
     if work.has_arrivals:
-        found = work.connection.execute(LIST_WAKE_ADDRESSES, (work.now,))
-        work.wakes = [address for (address,) in found]
+        _wake(work, MemberKind.DISPATCHER)
+    if work.has_orders:
+        _wake(work, MemberKind.WORKER)
+
+
+def _wake(work: Work, kind: MemberKind) -> None:
+    found = work.connection.execute(LIST_WAKE_ADDRESSES, (work.now, kind))
+    work.wakes += [address for (address,) in found]
 
 
 def counted(judge_after: int, now: int) -> int:

@@ -9,19 +9,27 @@ from __future__ import annotations
 import pytest
 
 _PARTS = (
+    "attempts",
+    "breathing",
+    "claiming",
     "delayed",
     "fencing",
     "fired_runs",
+    "finishing",
     "firing",
     "loading",
+    "operating",
     "owed",
     "ownership",
     "reading",
+    "reaping",
     "retention",
+    "retries",
     "schedules",
     "steps",
     "transactions",
     "upkeep",
+    "work_steps",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 

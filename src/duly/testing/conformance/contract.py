@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
+from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorkers
+from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
 from duly.testing.conformance.fencing import Fencing
+from duly.testing.conformance.finishing import Ending, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
+from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.reading import (
@@ -17,7 +22,9 @@ from duly.testing.conformance.reading import (
     StatusOnOneScreen,
     Verdicts,
 )
+from duly.testing.conformance.reaping import FindingLost, SettlingLost
 from duly.testing.conformance.retention import Retaining
+from duly.testing.conformance.retries import RetryBudgets, RetryTimers
 from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
 from duly.testing.conformance.transactions import LentTransactions
 from duly.testing.conformance.upkeep import Upkeep
@@ -48,6 +55,23 @@ class StoreContract(
     Retaining,
     LentTransactions,
     Upkeep,
+    Claiming,
+    Order,
+    Breathing,
+    Reporting,
+    WakingWorkers,
+    Ending,
+    LateCompletions,
+    RetryTimers,
+    RetryBudgets,
+    FindingLost,
+    SettlingLost,
+    CancellingRuns,
+    DeadLetters,
+    Queues,
+    ReadingAttempts,
+    CountingWork,
+    ForgettingWork,
 ):
     """What every store must do. A backend passes all of it, or is not a backend."""
 

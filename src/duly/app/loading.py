@@ -1,0 +1,119 @@
+"""Loading: finds an application by where its program is, and says where another process finds it.
+
+A program is named module:attribute, or path.py:attribute for a script. A script that is loaded is
+not run: the block under `if __name__ == "__main__"` stays where it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.app.application import App
+from duly.errors import DulyError, UsageError, require_text
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_PLACE_LENGTH_MAX = 500
+_REMEDY = "give module:attribute, such as tasks:app for `app = duly.App()` in tasks.py"
+_SUFFIX = ".py"
+
+
+def load_app(place: str) -> App:
+    """Import the application that module:attribute or path.py:attribute names.
+
+    The current folder counts, and a script's own.
+    """
+    require_text("app", place, _PLACE_LENGTH_MAX)
+    module_name, separator, attribute = place.rpartition(":")
+    if not (separator and module_name and attribute):
+        raise UsageError("app", place, "names no attribute of a module", _REMEDY)
+    try:
+        found: object = _load(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except DulyError:
+        raise
+    except AttributeError as error:
+        raise UsageError("app", place, f"can't be loaded ({error})", _REMEDY) from error
+    except (ModuleNotFoundError, FileNotFoundError) as error:
+        raise _missing(place, module_name, error) from error
+    except Exception as error:
+        problem = f"fails as it is imported ({type(error).__name__}: {error})"
+        raise UsageError("app", place, problem, f"try python -c 'import {module_name}'") from error
+    if not isinstance(found, App):
+        raise UsageError("app", place, f"is a {type(found).__name__}, not a duly.App", _REMEDY)
+    return found
+
+
+def place_of(app: App) -> str:
+    """Return where another process finds an application; refuse one that no program holds."""
+    main = sys.modules.get("__main__")
+    others = [one for name, one in list(sys.modules.items()) if name != "__main__"]
+    for module in (main, *others):
+        attribute = None if module is None else _attribute_of(module, app)
+        if module is None or attribute is None:
+            continue
+        if module is not main:
+            return f"{module.__name__}:{attribute}"
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None and spec.name != "__main__":
+            return f"{spec.name}:{attribute}"  # python -m
+        if file is not None and Path(file).suffix == _SUFFIX:
+            return f"{Path(file).resolve()}:{attribute}"
+    problem = "can't be found by another process, which has to run its tasks"
+    remedy = "put it into a file, as a name of its own: app = duly.App()"
+    raise UsageError("app", app.name, problem, remedy)
+
+
+def _load(name: str) -> ModuleType:
+    if name.endswith(_SUFFIX):
+        return _load_script(Path(name).resolve())
+    _search_first(Path.cwd())
+    return import_module(name)
+
+
+def _load_script(path: Path) -> ModuleType:
+    """Import a script under the name of its file, so that its own modules may import it, too."""
+    name = path.stem
+    if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
+        name = f"duly_app_{abs(hash(path))}"
+    _search_first(path.parent)
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"there is no program at {path}")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _missing(place: str, module_name: str, error: ImportError | FileNotFoundError) -> UsageError:
+    remedy = _REMEDY
+    missing = error.name if isinstance(error, ImportError) else None
+    if missing is None or f"{module_name}.".startswith(f"{missing}."):
+        remedy += "; start the command in the folder that holds it"
+    else:
+        remedy = f"install what it imports, then try python -c 'import {module_name}'"
+    return UsageError("app", place, f"can't be loaded ({error})", remedy)
+
+
+def _attribute_of(module: ModuleType, app: App) -> str | None:
+    """Return under which name a module holds an application, or one that speaks for it."""
+    names = getattr(module, "__dict__", {})
+    for name, value in list(names.items()):
+        if isinstance(value, App) and value.tasks is app.tasks:
+            return str(name)
+    return None

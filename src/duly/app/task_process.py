@@ -1,0 +1,20 @@
+"""The program that runs one attempt of a task in a process of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.app.loading import load_app
+from duly.engine.executors.process_child import serve
+
+if TYPE_CHECKING:
+    from duly.engine.work import Catalogue
+
+
+def load_catalogue(place: str) -> Catalogue:
+    """Return the tasks of the application at a place."""
+    return load_app(place).catalogue()
+
+
+if __name__ == "__main__":
+    serve(load_catalogue)

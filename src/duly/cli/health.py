@@ -1,0 +1,171 @@
+"""Health in two lights that are never merged: whether time is kept, and whether work gets done.
+
+Each finding is one sentence with what to do about it (V4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly.cli.times import distance_text, utc_text
+from duly.client.queues import Queue
+from duly.client.status_view import MemberStatus, Status
+
+LATE = timedelta(seconds=60)
+"""The grace of most schedules: what is overdue for longer is late by anybody's measure."""
+_NAMES_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What is wrong with dispatch and with work, and what is worth knowing beside."""
+
+    dispatch: tuple[str, ...]
+    work: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """All that is wrong."""
+        return self.dispatch + self.work
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "is_well": not self.findings,
+            "findings": list(self.findings),
+            "dispatch": {"is_well": not self.dispatch, "findings": list(self.dispatch)},
+            "work": {"is_well": not self.work, "findings": list(self.work)},
+            "notes": list(self.notes),
+        }
+
+
+def judge_health(found: Status, queues: Sequence[Queue]) -> Health:
+    """Say what is wrong, one sentence each."""
+    return Health(
+        dispatch=tuple(dispatch_findings(found)),
+        work=tuple(work_findings(found, queues)),
+        notes=tuple(_notes(found, queues)),
+    )
+
+
+def dispatch_findings(found: Status) -> list[str]:
+    """Say what keeps timers from firing on time."""
+    problems: list[str] = []
+    if found.early_fires:
+        problems.append(
+            f"{found.early_fires} runs were fired early, which must never be: duly db check"
+        )
+    dispatchers = living(found, "dispatcher")
+    firing = [one for one in dispatchers if not one.is_holding]
+    waits = "" if found.oldest_due_at is None else distance_text(found.oldest_due_at, found.now)
+    if not firing and found.overdue:
+        problems.append(
+            f"{_timers(found.overdue)} due and nobody fires; the oldest for {waits}: "
+            "start duly dispatcher"
+        )
+    elif not firing and found.next_due_at is not None:
+        when = utc_text(found.next_due_at)
+        problems.append(f"nobody will fire what is due at {when}: start duly dispatcher")
+    elif found.oldest_due_at is not None and found.now - found.oldest_due_at > LATE:
+        problems.append(
+            f"{_timers(found.overdue)} due, the oldest for {waits}, although a dispatcher runs: "
+            "see what it says"
+        )
+    problems += [_holding(one, found) for one in dispatchers if one.is_holding]
+    return problems
+
+
+def work_findings(found: Status, queues: Sequence[Queue]) -> list[str]:
+    """Say which work nobody will do."""
+    problems: list[str] = []
+    workers = living(found, "worker")
+    for queue in queues:
+        if not queue.queued or queue.is_paused or _serving(workers, queue.name):
+            continue
+        waiting = f"{_runs(queue.queued)} in queue {queue.name}, {_age(queue, found.now)}"
+        if workers:
+            problems.append(
+                f"{waiting}, and no worker serves it: start duly worker --queue {queue.name}"
+            )
+        else:
+            problems.append(f"{waiting}, and no worker is alive: start duly worker")
+    if found.running and not living(found, "dispatcher") and not workers:
+        runs = "1 run is" if found.running == 1 else f"{found.running:,} runs are"
+        problems.append(
+            f"{runs} held by workers that are gone, and nobody takes them back:"
+            " start duly dispatcher and duly worker"
+        )
+    if found.taskless:
+        problems.append(
+            f"{_named(found.taskless)} paused, because no worker has the code of the task: start a"
+            " worker that has it, then duly schedule resume"
+        )
+    return problems
+
+
+def living(found: Status, kind: str) -> list[MemberStatus]:
+    """Return the members of a kind that are alive."""
+    return [one for one in found.members if one.is_alive and one.kind == kind]
+
+
+def skew_text(skew: timedelta) -> str:
+    """Write how far a clock is off."""
+    return f"{skew.total_seconds() * 1000:+.1f} ms"
+
+
+def _notes(found: Status, queues: Sequence[Queue]) -> list[str]:
+    """Say what somebody did on purpose, or should look at some time: nothing that is broken."""
+    notes: list[str] = []
+    for queue in queues:
+        if queue.is_paused:
+            why = f": {queue.reason}" if queue.reason else ""
+            by = f" by {queue.paused_by}" if queue.paused_by else ""
+            notes.append(f"queue {queue.name} is paused{by}{why}; {_runs(queue.queued)} in it")
+        elif queue.oldest_at is not None and found.now - queue.oldest_at > LATE:
+            notes.append(f"{_runs(queue.queued)} in queue {queue.name}, {_age(queue, found.now)}")
+    if found.dead:
+        dead = "1 dead run is" if found.dead == 1 else f"{found.dead:,} dead runs are"
+        notes.append(f"{dead} to be looked at: duly run list --state dead")
+    notes += [
+        f"worker {one.id} has lost {one.leaked} of {one.slots} slots to threads"
+        for one in living(found, "worker")
+        if one.leaked
+    ]
+    return notes
+
+
+def _serving(workers: Sequence[MemberStatus], queue: str) -> bool:
+    return any(not one.queues or queue in one.queues for one in workers)
+
+
+def _holding(member: MemberStatus, found: Status) -> str:
+    name = f"dispatcher {member.id} on {member.host} is holding and fires nothing"
+    if member.tzdata < found.tzdata:
+        return f"{name}: it has tzdata {member.tzdata}, the fleet {found.tzdata}; update it there"
+    return f"{name}: its clock is {skew_text(member.skew)} off the store's; set it right"
+
+
+def _age(queue: Queue, now: datetime) -> str:
+    if queue.oldest_at is None:
+        return "since just now"
+    return f"the oldest for {distance_text(queue.oldest_at, now)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN_MAX])
+    if len(names) == 1:
+        return f"schedule {shown} is"
+    more = f" and {len(names) - _NAMES_SHOWN_MAX:,} more" if len(names) > _NAMES_SHOWN_MAX else ""
+    return f"schedules {shown}{more} are"
+
+
+def _runs(number: int) -> str:
+    return "1 run waits" if number == 1 else f"{number:,} runs wait"
+
+
+def _timers(number: int) -> str:
+    return "1 timer is" if number == 1 else f"{number:,} timers are"

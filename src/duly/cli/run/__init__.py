@@ -1,0 +1,1 @@
+"""`duly run`: looking at runs, waiting for them, and orders about them."""

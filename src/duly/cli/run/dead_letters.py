@@ -1,0 +1,230 @@
+"""`duly run retry`, `duly run discard`: orders about dead runs, one by one or by filter.
+
+Which runs a filter finds is shown and frozen before anything is done: the order touches these and
+no others, whatever dies meanwhile (A1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cyclopts import Parameter
+
+from duly.app import App
+from duly.cli.agreeing import is_agreed
+from duly.cli.output import print_json, print_line
+from duly.cli.references import find_run
+from duly.cli.run.look import print_runs
+from duly.cli.run.selection import RunOptions, select_runs
+from duly.cli.run.story import utc_iso
+from duly.cli.target import Target, opened
+from duly.cli.times import utc_text
+from duly.cli.undoing import UNSAID, print_undo, undo_text
+from duly.client.run_orders import OrderedRun
+from duly.client.run_view import Run
+from duly.errors import UsageError
+
+TARGET = Target()
+WHICH = RunOptions()
+CHOSEN_MAX = 10_000
+SHOWN_MAX = 20
+REFUSED, DECLINED = 4, 1
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CareOptions:
+    """Whether to look first, and whether to ask."""
+
+    dry_run: bool = False
+    """Show which runs would be touched, and touch none."""
+    yes: bool = False
+    """Do not ask."""
+
+
+CARE = CareOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """One order about runs that were chosen before, and how it is told."""
+
+    verb: str
+    done: str
+    states: tuple[str, ...]
+    """What can be ordered about."""
+    is_asked: bool
+    """Whether it needs a yes even about runs that were named one by one."""
+
+
+RETRY = _Order(verb="Retry", done="Queued again", states=("dead", "retrying"), is_asked=False)
+DISCARD = _Order(verb="Discard", done="Discarded", states=("dead",), is_asked=True)
+
+
+def retry(  # noqa: PLR0913 - each group of options is an argument
+    *runs: str,
+    dead: bool = False,
+    retrying: bool = False,
+    which: RunOptions = WHICH,
+    care: CareOptions = CARE,
+    reason: str | None = None,
+    target: Target = TARGET,
+) -> int:
+    """Queue dead runs again with a fresh budget, or try those that wait at once.
+
+    Name the runs, or choose them: --dead --task charge --since -2h.
+
+    Parameters
+    ----------
+    runs
+        Their ids, beginnings of ids, or labels.
+    dead
+        Choose dead runs, all that fit the other options.
+    retrying
+        Choose runs that wait for another attempt.
+    reason
+        Why; it is recorded.
+    """
+    states = tuple(word for word, wanted in (("dead", dead), ("retrying", retrying)) if wanted)
+    with opened(target, makes_store=False) as app:
+        chosen = _choose(app, runs, which, states)
+        carry = _Carrying(app=app, order=RETRY, care=care, is_named=bool(runs), target=target)
+        return carry.out(chosen, lambda ids: app.runs.retry(ids, reason=reason))
+
+
+def discard(  # noqa: PLR0913 - as above
+    *runs: str,
+    reason: str,
+    dead: bool = False,
+    which: RunOptions = WHICH,
+    care: CareOptions = CARE,
+    target: Target = TARGET,
+) -> int:
+    """Give up dead runs for good: their record stays, but they can't be tried any more.
+
+    Name the runs, or choose them: --dead --task charge --since -2h.
+
+    Parameters
+    ----------
+    runs
+        Their ids, beginnings of ids, or labels.
+    reason
+        Why; it is recorded.
+    dead
+        Choose dead runs, all that fit the other options.
+    """
+    with opened(target, makes_store=False) as app:
+        chosen = _choose(app, runs, which, ("dead",) if dead else ())
+        carry = _Carrying(app=app, order=DISCARD, care=care, is_named=bool(runs), target=target)
+        return carry.out(chosen, lambda ids: app.runs.discard(ids, reason=reason))
+
+
+def _choose(
+    app: App, names: Sequence[str], which: RunOptions, states: tuple[str, ...]
+) -> list[Run]:
+    """Return the runs that are named, or those that a filter finds; never both, never all."""
+    is_filter = which.is_given or bool(states)
+    if names and is_filter:
+        problem = "is named beside a filter"
+        raise UsageError("run", names[0], problem, "name runs, or choose them by a filter")
+    if names:
+        return list({one.id: one for one in (find_run(app, name) for name in names)}.values())
+    if not is_filter:
+        remedy = "name runs by their ids, or choose them: --dead, --task, --queue, --cause, --since"
+        raise UsageError("run", None, "is missing", remedy)
+    found = select_runs(app, which, states or ("dead",), CHOSEN_MAX)
+    if len(found) == CHOSEN_MAX:
+        remedy = "choose fewer: narrow it by --task, --cause, --since or --until"
+        raise UsageError("run", f"{CHOSEN_MAX:,} or more", "are too many at once", remedy)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Carrying:
+    """Shows what is chosen, asks, carries an order out, and tells what it has done."""
+
+    app: App
+    order: _Order
+    care: CareOptions
+    is_named: bool
+    target: Target
+
+    def out(self, chosen: list[Run], carry: Callable[[list[Any]], list[OrderedRun]]) -> int:
+        as_of = self.app.status().now
+        if not chosen or self.care.dry_run:
+            self._preview(chosen, as_of)
+            return 0
+        if not self.care.yes and (self.order.is_asked or not self.is_named):
+            if not self.target.json:
+                _print_chosen(chosen, as_of)
+            if not is_agreed(self.order.verb, len(chosen)):
+                print_line("Nothing was changed.")
+                return DECLINED
+        return self._told(chosen, carry([run.id for run in chosen]))
+
+    def _preview(self, chosen: list[Run], as_of: datetime) -> None:
+        if self.target.json:
+            runs = [one.to_json() for one in chosen]
+            print_json({"is_done": False, "as_of": utc_iso(as_of), "runs": runs})
+            return
+        if not chosen:
+            print_line("No run fits. Nothing was changed.")
+            return
+        _print_chosen(chosen, as_of)
+        print_line("Nothing was changed (--dry-run).")
+
+    def _told(self, chosen: list[Run], answers: list[OrderedRun]) -> int:
+        done = [one for one in answers if one.is_done]
+        refused = [one for one in answers if not one.is_done]
+        taking_back = self._undo(done)
+        if self.target.json:
+            runs = [one.to_json() for one in answers]
+            print_json({"is_done": not refused, "runs": runs, "undo": taking_back})
+        else:
+            self._print(chosen, done, refused)
+            if done:
+                print_undo(taking_back or self._no_undo(done))
+        return REFUSED if refused else 0
+
+    def _print(self, chosen: list[Run], done: list[OrderedRun], refused: list[OrderedRun]) -> None:
+        labels = {run.id: run.label for run in chosen}
+        if len(done) == 1:
+            print_line(f"{self.order.done}: {labels[done[0].id]}. Id: {done[0].id}")
+        elif done:
+            print_line(f"{self.order.done}: {len(done):,} runs.")
+        for one in refused[:SHOWN_MAX]:
+            why = f"is {one.state}, not {' or '.join(self.order.states)}"
+            print_line(("not done: ", "bold yellow"), f"{labels[one.id]} {why}. Id: {one.id}")
+        if len(refused) > SHOWN_MAX:
+            print_line(
+                f"… and {len(refused) - SHOWN_MAX:,} more that are not {self.order.states[0]}"
+            )
+
+    def _undo(self, done: list[OrderedRun]) -> str | None:
+        """Return how to stop one that is queued again; what is discarded stays so."""
+        if self.order is DISCARD or len(done) != 1:
+            return None
+        return undo_text("run", "cancel", str(done[0].id), "--reason", UNSAID)
+
+    def _no_undo(self, done: list[OrderedRun]) -> str:
+        if self.order is DISCARD:
+            return "none; their record stays" if len(done) > 1 else "none; its record stays"
+        return "duly run cancel, for each of them"
+
+
+def _print_chosen(chosen: list[Run], as_of: datetime) -> None:
+    """Print what an order would touch: how many of each kind, and the newest."""
+    number = "1 run" if len(chosen) == 1 else f"{len(chosen):,} runs"
+    print_line(f"{number} as of {utc_text(as_of)}:")
+    groups = Counter((run.task, run.state, run.reason or "no reason") for run in chosen)
+    for (task, state, reason), count in groups.most_common(SHOWN_MAX):
+        print_line(f"  {count:,} of {task}, {state}: {reason}")
+    if len(groups) > SHOWN_MAX:
+        print_line(f"  … and {len(groups) - SHOWN_MAX:,} more kinds")
+    print_runs(chosen[:SHOWN_MAX], as_of)
+    if len(chosen) > SHOWN_MAX:
+        print_line(f"… and {len(chosen) - SHOWN_MAX:,} more; --dry-run --json names all of them")

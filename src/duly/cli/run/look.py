@@ -1,0 +1,99 @@
+"""`duly run list`, `duly run show`: which runs there are, and all about one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from duly.cli.output import print_json, print_line, print_table
+from duly.cli.references import find_run
+from duly.cli.run.selection import RunOptions, select_runs
+from duly.cli.run.story import print_story, story_json
+from duly.cli.target import Target, opened
+from duly.cli.times import lateness_text, utc_text
+from duly.client.run_view import Run
+from duly.errors import UsageError
+
+TARGET = Target()
+WHICH = RunOptions()
+NUMBER_DEFAULT = 20
+
+
+def list_runs(  # noqa: PLR0913 - each group of options is an argument
+    *,
+    which: RunOptions = WHICH,
+    state: tuple[str, ...] = (),
+    reason: str | None = None,
+    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    target: Target = TARGET,
+) -> None:
+    """List runs, newest first.
+
+    Parameters
+    ----------
+    state
+        Only those in this state, such as running or dead; may be given several times.
+    reason
+        The same as --cause.
+    number
+        How many to show at the most.
+    """
+    if reason is not None and which.cause not in (None, reason):
+        raise UsageError("reason", reason, "contradicts --cause", "give one of the two")
+    options = which if reason is None else replace(which, cause=reason)
+    with opened(target, makes_store=False) as app:
+        found = select_runs(app, options, state, number)
+        if target.json:
+            print_json([one.to_json() for one in found])
+            return
+        if not found:
+            print_line("No run found. What is not yet due is in duly schedule list.")
+            return
+        print_runs(found, app.status().now)
+
+
+def show(run: str, /, *, target: Target = TARGET) -> None:
+    """Show all about a run: where it came from, when each step was, and each attempt.
+
+    Parameters
+    ----------
+    run
+        Its id, the beginning of it, or its label (nightly-report@2026-04-03T02:00+02:00).
+    """
+    with opened(target, makes_store=False) as app:
+        found = find_run(app, run)
+        if target.json:
+            print_json(story_json(app, found))
+        else:
+            print_story(app, found)
+
+
+def print_runs(runs: list[Run], now: datetime) -> None:
+    """Print a table of runs; the id comes first, so that a narrow terminal does not cut it."""
+    headings = ("id", "state", "run", "attempt", "after due", "took", "queue", "due (UTC)")
+    print_table(headings, [_row(one, now) for one in runs])
+
+
+def _row(run: Run, now: datetime) -> tuple[str, ...]:
+    return (
+        str(run.id),
+        run.state + (f" ({run.reason})" if run.reason else ""),
+        run.label,
+        str(run.attempt or "-"),
+        lateness_text(run.lateness),
+        _took(run, now),
+        run.queue,
+        utc_text(run.due_at),
+    )
+
+
+def _took(run: Run, now: datetime) -> str:
+    """Say how long the attempt that holds or finished it took, or has taken so far."""
+    if run.started_at is None:
+        return "-"
+    if run.finished_at is None and run.state != "running":
+        return "-"
+    return lateness_text((run.finished_at or now) - run.started_at)

@@ -1,0 +1,65 @@
+"""Which runs are meant: by schedule, task, queue, state, cause and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from duly.app import App
+from duly.cli.moments import read_moment
+from duly.cli.references import find_schedule
+from duly.client.run_view import Run
+from duly.clock import SystemClock
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Which runs; those that fit all that is said."""
+
+    schedule: str | None = None
+    """Only those of this schedule, by its name or id."""
+    key: str | None = None
+    """Only those with this key."""
+    task: str | None = None
+    """Only those of this task."""
+    queue: str | None = None
+    """Only those in this queue."""
+    cause: str | None = None
+    """Only those with this reason code, such as budget, timeout or lost."""
+    since: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
+    """Only those scheduled for this moment or later: an ISO time, today, -2h."""
+    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
+    """Only those scheduled before this moment."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything is said."""
+        return any(getattr(self, one.name) is not None for one in fields(self))
+
+    def terms(self, app: App) -> dict[str, Any]:
+        """Return what a list of runs is narrowed by."""
+        schedule = None
+        if self.schedule is not None:
+            schedule = find_schedule(app, self.schedule, by_beginning=True).id
+        return {
+            "schedule": schedule,
+            "key": self.key,
+            "task": self.task,
+            "queue": self.queue,
+            "reason": self.cause,
+            "since": _moment(self.since, "since"),
+            "until": _moment(self.until, "until"),
+        }
+
+
+def select_runs(app: App, options: RunOptions, states: Sequence[str], limit: int) -> list[Run]:
+    """Return the runs that fit, newest first; of every state if none is named."""
+    return app.runs.list(state=list(states) or None, limit=limit, **options.terms(app))
+
+
+def _moment(text: str | None, field: str) -> Any:  # noqa: ANN401 - a datetime or nothing
+    return None if text is None else read_moment(text, "UTC", SystemClock(), field)

@@ -1,0 +1,198 @@
+"""A run's story: where it came from, when each step was and how long after, and each attempt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from duly.app import App
+from duly.cli.output import print_block, print_facts, print_line, print_table
+from duly.cli.schedule.telling import zone
+from duly.cli.times import exact_text, lateness_text, relative_text, utc_text, zoned_text
+from duly.client.attempt_view import Attempt
+from duly.client.run_view import Run
+from duly.domain.attempts import Progress
+from duly.errors import NotFound
+
+STEPS_SHOWN_MAX = 200
+
+
+def print_story(app: App, run: Run) -> None:
+    """Print all about a run."""
+    attempts = app.runs.attempts(run.id)
+    now = app.status().now
+    print_line((run.label, "bold"))
+    print_facts(_facts(run, attempts, now))
+    tz = _zone(app, run)
+    print_line()
+    _print_steps(steps(run, attempts), tz)
+    if attempts:
+        print_line()
+        _print_attempts(attempts, now)
+    if run.error is not None:
+        print_line(("error of the last attempt", "dim"))
+        print_block(run.error)
+    if run.state == "succeeded":
+        print_line(("result", "dim"))
+        print_block(json.dumps(run.result, ensure_ascii=False, indent=2))
+
+
+def story_json(app: App, run: Run) -> dict[str, Any]:
+    """Return all about a run as JSON values."""
+    attempts = app.runs.attempts(run.id)
+    advances = app.runs.progress(run.id, limit=STEPS_SHOWN_MAX)
+    return {
+        **run.to_json(),
+        "attempts": [one.to_json() for one in attempts],
+        "steps": [
+            {"step": name, "at": utc_iso(at)} for name, at in steps(run, attempts) if at is not None
+        ],
+        "progress_steps": [one.to_json() for one in advances],
+    }
+
+
+def steps(run: Run, attempts: Sequence[Attempt]) -> list[tuple[str, datetime | None]]:
+    """Return each recorded fact apart with its time (R2); claims and starts of the last attempt."""
+    last = attempts[-1] if attempts else None
+    return [
+        ("due", run.due_at),
+        ("created", run.created_at),
+        ("queued", run.fired_at),
+        ("claimed", run.claimed_at or (last.claimed_at if last else None)),
+        ("started", run.started_at or (last.started_at if last else None)),
+        ("heartbeat", last.heartbeat_at if last else None),
+        ("progress", last.progress_at if last else None),
+        ("asked to stop", run.cancel_asked_at),
+        ("attempt ended", last.ended_at if last and run.finished_at is None else None),
+        ("next attempt", run.next_at),
+        ("finished", run.finished_at),
+    ]
+
+
+def progress_text(progress: Progress | None) -> str:
+    """Say how far an attempt is: "30 of 40 (75 %), third file"."""
+    if progress is None:
+        return "-"
+    total = ""
+    if progress.total:
+        total = f" of {progress.total:,} ({progress.done * 100 // progress.total} %)"
+    return f"{progress.done:,}{total}" + (f", {progress.note}" if progress.note else "")
+
+
+def utc_iso(instant: datetime) -> str:
+    """Write an instant for programs."""
+    return instant.isoformat().replace("+00:00", "Z")
+
+
+def _facts(run: Run, attempts: Sequence[Attempt], now: datetime) -> list[tuple[str, str]]:
+    window = "-"
+    if run.window is not None:
+        since = "the beginning" if run.window[0] is None else utc_text(run.window[0])
+        window = f"after {since}, up to {utc_text(run.window[1])}"
+    facts = [
+        ("id", str(run.id)),
+        ("state", _state(run, now)),
+        ("task", f"{run.task} {json.dumps(run.arguments, ensure_ascii=False)}"),
+        ("lineage", _lineage(run, attempts)),
+        ("key", run.key or "-"),
+        ("origin", f"{run.origin}, {run.lane} lane"),
+        ("scheduled for", utc_text(run.scheduled_for)),
+        ("window", window),
+        ("queue", f"{run.queue}, priority {run.priority}"),
+    ]
+    if run.last_progress is not None:
+        facts.append(("progress", progress_text(run.last_progress)))
+    return facts
+
+
+def _state(run: Run, now: datetime) -> str:
+    text = run.state + (f": {run.reason}" if run.reason else "")
+    if run.next_at is not None:
+        text += f"; next attempt {utc_text(run.next_at)}, {relative_text(now, run.next_at)}"
+    if run.cancel_asked_at is not None and run.state == "running":
+        text += f"; asked to stop {relative_text(now, run.cancel_asked_at)}"
+    return text
+
+
+def _lineage(run: Run, attempts: Sequence[Attempt]) -> str:
+    """Say what came from what: schedule, the run that a rerun repeats, this run, its attempts."""
+    parts = [] if run.schedule is None else [f"schedule {run.schedule} ({run.schedule_id})"]
+    if run.root != run.id:
+        parts.append(f"run {run.root}")
+    parts.append(f"run {run.id}")
+    started = sum(one.number is not None for one in attempts)
+    parts.append("no attempt yet" if not started else _count(started, "attempt"))
+    return " → ".join(parts)
+
+
+def _zone(app: App, run: Run) -> str | None:
+    """Return the zone of the run's schedule, if it has one that is not UTC."""
+    if run.schedule_id is None:
+        return None
+    try:
+        tz = zone(app.schedules.get(run.schedule_id).timetable)
+    except NotFound:
+        return None
+    return None if tz == "UTC" else tz
+
+
+def _print_steps(known: Sequence[tuple[str, datetime | None]], tz: str | None) -> None:
+    """Print recorded facts in the order of their times, with the distance to the one before."""
+    found = sorted(((at, name) for name, at in known if at is not None), key=lambda one: one[0])
+    headings = ["step", "when (UTC)", "after the one before"]
+    rows: list[list[str]] = []
+    before: datetime | None = None
+    for at, name in found:
+        rows.append([name, exact_text(at), "" if before is None else lateness_text(at - before)])
+        before = at
+    if tz is not None:
+        headings.append(tz)
+        for row, (at, _) in zip(rows, found, strict=True):
+            row.append(zoned_text(at.replace(microsecond=0), tz))
+    print_table(headings, rows)
+
+
+def _print_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
+    headings = (
+        "attempt",
+        "fence",
+        "state",
+        "reason",
+        "claimed (UTC)",
+        "started after",
+        "took",
+        "heartbeat",
+        "progress",
+        "worker",
+    )
+    print_table(headings, [_attempt_row(one, now) for one in attempts])
+    for one in attempts:
+        if one.late is not None:
+            print_line(
+                ("late word: ", "bold yellow"),
+                f"the lost worker of fence {one.fence} said {one.late.state} at"
+                f" {exact_text(one.late.at)}; it was refused and kept",
+            )
+            print_block(one.late.error or one.late.result or "")
+
+
+def _attempt_row(attempt: Attempt, now: datetime) -> tuple[str, ...]:
+    started, ended = attempt.started_at, attempt.ended_at
+    return (
+        "-" if attempt.number is None else str(attempt.number),
+        str(attempt.fence),
+        attempt.state,
+        attempt.reason or "-",
+        exact_text(attempt.claimed_at),
+        "-" if started is None else lateness_text(started - attempt.claimed_at),
+        "-" if started is None else lateness_text((ended or now) - started),
+        "-" if attempt.heartbeat_at is None else relative_text(now, attempt.heartbeat_at),
+        progress_text(attempt.progress),
+        f"{attempt.worker} ({attempt.worker_name})",
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

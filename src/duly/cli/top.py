@@ -1,0 +1,92 @@
+"""`duly top`: workers, queues and runs as they go, on one screen until q or Ctrl-C."""
+
+from __future__ import annotations
+
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from duly.app import App
+from duly.cli.output import console, neutral, print_json
+from duly.cli.snapshot import take_snapshot
+from duly.cli.target import Target, opened
+from duly.cli.top_frame import frame
+from duly.domain.durations import duration_microseconds
+from duly.errors import StoreUnavailable, UsageError
+
+TARGET = Target()
+INTERVAL_DEFAULT = "1s"
+INTERVAL_MIN_US = 100_000
+_SECOND_US = 1_000_000
+_ENDING_KEYS = frozenset("qQ\x03\x04")
+
+
+def top(*, once: bool = False, interval: str = INTERVAL_DEFAULT, target: Target = TARGET) -> None:
+    """Watch workers, queues and runs as they go; q or Ctrl-C ends it.
+
+    Into a pipe or a file, and with --json, it shows one frame.
+
+    Parameters
+    ----------
+    once
+        Show one frame and end.
+    interval
+        How often to look: 1s, 500ms.
+    """
+    interval_us = duration_microseconds(interval, "interval")
+    if interval_us < INTERVAL_MIN_US:
+        raise UsageError("interval", interval, "is too short", "give 100ms or more")
+    with opened(target, makes_store=False) as app:
+        if target.json:
+            print_json(take_snapshot(app).to_json())
+        elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            console().print(frame(take_snapshot(app)))
+        else:
+            _watch(app, interval_us / _SECOND_US)
+
+
+def _watch(app: App, interval_s: float) -> None:
+    first = frame(take_snapshot(app))  # an error here is told as that of any other command
+    with (
+        _single_keys(),
+        Live(first, console=console(), screen=True, auto_refresh=False) as live,
+    ):
+        while not _is_ended(interval_s):
+            live.update(_looked(app), refresh=True)
+
+
+def _looked(app: App) -> RenderableType:
+    """Look again; a store that is away for a while does not end the view."""
+    try:
+        return frame(take_snapshot(app))
+    except StoreUnavailable as error:
+        return Text.assemble(("the store does not answer: ", "bold red"), neutral(str(error)))
+
+
+def _is_ended(limit_s: float) -> bool:
+    """Wait for a key; say whether it was one that ends the view."""
+    readable, _, _ = select.select([sys.stdin], [], [], limit_s)
+    if not readable:
+        return False
+    typed = sys.stdin.read(1)
+    return not typed or typed in _ENDING_KEYS
+
+
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """Let each key through at once and unseen, and set the terminal back afterwards."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

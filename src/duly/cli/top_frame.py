@@ -1,0 +1,133 @@
+"""One frame of the live view: two lights, workers, queues, what runs, what has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from duly.cli.health import living
+from duly.cli.output import neutral
+from duly.cli.run.story import progress_text
+from duly.cli.snapshot import RUNNING_SHOWN_MAX, Snapshot
+from duly.cli.times import distance_text, lateness_text, relative_text, utc_text
+from duly.client.run_view import Run
+
+ERROR_SHOWN_MAX = 80
+
+
+def frame(shot: Snapshot) -> RenderableType:
+    """Return what one look at the store shows."""
+    parts: list[RenderableType] = [*_lights(shot), Text()]
+    for title, rows in (
+        (("worker", "slots busy", "queues", "heartbeat", "since"), _workers(shot)),
+        (("queue", "queued", "running", "oldest", "state"), _queues(shot)),
+        (("running", "progress", "for", "heartbeat", "attempt", "id"), _running(shot)),
+        (("last failures", "state", "attempt", "error", "id"), _failures(shot)),
+    ):
+        parts += [_table(title, rows), Text()]
+    return Group(*parts[:-1])
+
+
+def _lights(shot: Snapshot) -> list[Text]:
+    found = shot.status
+    dispatchers, workers = living(found, "dispatcher"), living(found, "worker")
+    busy, slots = sum(one.running for one in workers), sum(one.slots for one in workers)
+    due = "nothing" if found.next_due_at is None else relative_text(found.now, found.next_due_at)
+    lines = [
+        Text.assemble((f"{found.store}  ", "bold"), utc_text(found.now)),
+        _light("dispatch", shot.health.dispatch)
+        + Text(f"  {len(dispatchers)} alive, {found.overdue:,} overdue, next due: {due}"),
+        _light("work", shot.health.work)
+        + Text(
+            f"  {len(workers)} alive, {busy:,} of {slots:,} slots busy, {found.queued:,} queued,"
+            f" {found.retrying:,} retrying, {found.dead:,} dead"
+        ),
+    ]
+    lines += [Text.assemble(("  ! ", "bold red"), neutral(one)) for one in shot.health.findings]
+    return lines + [Text(f"  · {neutral(one)}", "yellow") for one in shot.health.notes]
+
+
+def _light(name: str, findings: Sequence[str]) -> Text:
+    """Say a state by a shape, a word and a colour: no one of them alone."""
+    shape, word, style = ("▲", "degraded", "bold red") if findings else ("●", "well", "green")
+    return Text.assemble((f"{shape} {name:9}{word:8}", style))
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    if not rows:
+        return Text(f"{headings[0]}: none", style="dim")
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=None if number else 1)
+    for row in rows:
+        table.add_row(*(Text(neutral(cell)) for cell in row))
+    return table
+
+
+def _workers(shot: Snapshot) -> list[tuple[str, ...]]:
+    now = shot.status.now
+    return [
+        (
+            f"{one.id} on {one.host}, {one.process}",
+            f"{one.running} of {one.slots}" + (f", {one.leaked} lost" if one.leaked else ""),
+            ", ".join(one.queues) or "all",
+            relative_text(now, one.renewed_at),
+            relative_text(now, one.started_at),
+        )
+        for one in living(shot.status, "worker")
+    ]
+
+
+def _queues(shot: Snapshot) -> list[tuple[str, ...]]:
+    now = shot.status.now
+    return [
+        (
+            one.name,
+            f"{one.queued:,}",
+            f"{one.running:,}",
+            "-" if one.oldest_at is None else distance_text(one.oldest_at, now),
+            f"paused by {one.paused_by or 'somebody'}" if one.is_paused else "open",
+        )
+        for one in shot.queues
+    ]
+
+
+def _running(shot: Snapshot) -> list[tuple[str, ...]]:
+    rows = [_running_row(shot, one) for one in shot.running]
+    more = shot.status.running - len(rows)
+    if len(rows) == RUNNING_SHOWN_MAX and more > 0:
+        rows.append((f"… and {more:,} more", "", "", "", "", ""))
+    return rows
+
+
+def _running_row(shot: Snapshot, run: Run) -> tuple[str, ...]:
+    began = run.started_at or run.claimed_at
+    return (
+        run.label,
+        progress_text(run.last_progress),
+        "-" if began is None else lateness_text(shot.status.now - began),
+        lateness_text(shot.heartbeat_age(run)),
+        str(run.attempt),
+        str(run.id),
+    )
+
+
+def _failures(shot: Snapshot) -> list[tuple[str, ...]]:
+    return [
+        (
+            one.label,
+            one.state + (f" ({one.reason})" if one.reason else ""),
+            str(one.attempt),
+            _last_line(one.error),
+            str(one.id),
+        )
+        for one in shot.failed
+    ]
+
+
+def _last_line(error: str | None) -> str:
+    lines = [line for line in (error or "").splitlines() if line.strip()]
+    return lines[-1].strip()[:ERROR_SHOWN_MAX] if lines else "-"

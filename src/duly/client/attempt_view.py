@@ -1,0 +1,182 @@
+"""What is known about a run's attempts: each claim, each step of progress, each line it wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.client.run_view import progress_json
+from duly.domain.attempts import Progress, attempt_name
+from duly.domain.instants import from_microseconds, iso_utc
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly.domain.attempts import AttemptRecord, LateWord, LineRecord, ProgressRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """What a lost worker still said after its run was taken from it: evidence, no more."""
+
+    state: str
+    at: datetime
+    error: str | None
+    result: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "state": self.state,
+            "at": iso_utc(self.at),
+            "error": self.error,
+            "result": self.result,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One claim of a run and what became of it."""
+
+    id: str | None
+    """The run's id and which try; None for a claim that was given back before it was started."""
+    run: UUID
+    number: int | None
+    fence: int
+    worker: int
+    worker_name: str
+    state: str
+    reason: str | None
+    claimed_at: datetime
+    started_at: datetime | None
+    heartbeat_at: datetime | None
+    progress: Progress | None
+    progress_at: datetime | None
+    cancel_asked_at: datetime | None
+    ended_at: datetime | None
+    error: str | None
+    late: Late | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": self.id,
+            "run": str(self.run),
+            "number": self.number,
+            "fence": self.fence,
+            "worker": self.worker,
+            "worker_name": self.worker_name,
+            "state": self.state,
+            "reason": self.reason,
+            "claimed_at": iso_utc(self.claimed_at),
+            "started_at": _iso(self.started_at),
+            "heartbeat_at": _iso(self.heartbeat_at),
+            "progress": progress_json(self.progress),
+            "progress_at": _iso(self.progress_at),
+            "cancel_asked_at": _iso(self.cancel_asked_at),
+            "ended_at": _iso(self.ended_at),
+            "error": self.error,
+            "late": None if self.late is None else self.late.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a run's progress (R2)."""
+
+    fence: int
+    at: datetime
+    done: int
+    total: int | None
+    note: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "fence": self.fence,
+            "at": iso_utc(self.at),
+            "done": self.done,
+            "total": self.total,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line that an attempt wrote; numbers grow, so that a reader can follow."""
+
+    number: int
+    fence: int
+    at: datetime
+    level: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "number": self.number,
+            "fence": self.fence,
+            "at": iso_utc(self.at),
+            "level": self.level,
+            "text": self.text,
+        }
+
+
+def attempt_view(record: AttemptRecord) -> Attempt:
+    """Show an attempt."""
+    run = UUID(bytes=record.run_id)
+    return Attempt(
+        id=None if record.number is None else attempt_name(str(run), record.number),
+        run=run,
+        number=record.number,
+        fence=record.fence,
+        worker=record.worker,
+        worker_name=record.worker_name,
+        state=str(record.state),
+        reason=None if record.reason is None else str(record.reason),
+        claimed_at=from_microseconds(record.claimed_at),
+        started_at=_moment(record.started_at),
+        heartbeat_at=_moment(record.heartbeat_at),
+        progress=record.progress,
+        progress_at=_moment(record.progress_at),
+        cancel_asked_at=_moment(record.cancel_asked_at),
+        ended_at=_moment(record.ended_at),
+        error=record.error,
+        late=None if record.late is None else _late(record.late),
+    )
+
+
+def step_view(record: ProgressRecord) -> Step:
+    """Show a step of progress."""
+    made = record.progress
+    at = from_microseconds(record.at)
+    return Step(fence=record.fence, at=at, done=made.done, total=made.total, note=made.note)
+
+
+def line_view(record: LineRecord) -> Line:
+    """Show a line."""
+    return Line(
+        number=record.number,
+        fence=record.fence,
+        at=from_microseconds(record.line.at),
+        level=record.line.level,
+        text=record.line.text,
+    )
+
+
+def _late(word: LateWord) -> Late:
+    return Late(
+        state=str(word.state),
+        at=from_microseconds(word.at),
+        error=word.error,
+        result=word.result,
+    )
+
+
+def _moment(instant: int | None) -> datetime | None:
+    return None if instant is None else from_microseconds(instant)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else iso_utc(moment)

@@ -1,0 +1,109 @@
+"""The catalogue: an application's tasks as a worker runs them, arguments read into their types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from duly.client.run_view import run_view
+from duly.domain.literals import TaskKind
+from duly.domain.secrets import SecretReference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.client.live_run import Live
+    from duly.client.run_view import Run
+    from duly.client.tasks import AnyTask, Tasks
+    from duly.domain.attempts import TaskPolicy
+    from duly.domain.runs import RunRecord
+    from duly.domain.secrets import ReadSecret, Secret
+    from duly.store.execution import ClaimedRun
+
+    ZoneOf = Callable[[RunRecord], str | None]
+
+_ARGUMENTS_ALONE = (TaskKind.COMMAND, TaskKind.WEBHOOK)
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What a run needs to be shown and its secrets to be read."""
+
+    zone_of: ZoneOf
+    """Which zone a run's label is written in."""
+    read_secret: ReadSecret
+
+
+class Catalogue:
+    """The tasks of one application, for its workers."""
+
+    def __init__(self, tasks: Tasks, backing: Backing) -> None:
+        self._tasks = tasks
+        self._backing = backing
+
+    def find(self, name: str) -> RunnableTask | None:
+        """Return a task by its name."""
+        task = self._tasks.find(name)
+        return None if task is None else RunnableTask(task, self._backing)
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return self._tasks.names()
+
+
+class RunnableTask:
+    """A task's code, as a worker sees it."""
+
+    def __init__(self, task: AnyTask, backing: Backing) -> None:
+        self._task = task
+        self._backing = backing
+
+    @property
+    def name(self) -> str:
+        """By which runs call it."""
+        return self._task.name
+
+    @property
+    def kind(self) -> TaskKind:
+        """How it is run."""
+        return self._task.kind
+
+    @property
+    def policy(self) -> TaskPolicy:
+        """What its code says about its runs."""
+        return self._task.policy
+
+    @property
+    def plan(self) -> Any:  # noqa: ANN401 - what its own kind of executor reads
+        """What an executor of its kind needs besides; None for functions."""
+        return self._task.terms.plan
+
+    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+        """Check the arguments again and return what to call; UsageError when they do not fit.
+
+        Of a command or a webhook, calling it gives the checked arguments by name, as JSON values.
+        """
+        signature, stored = self._task.signature, claimed.record.call.arguments
+        arguments = signature.read(stored)
+        if self.kind in _ARGUMENTS_ALONE:
+            given = signature.defaults() | signature.read_json(stored)
+            return lambda: given
+        for name, value in arguments.items():
+            if isinstance(value, SecretReference):
+                arguments[name] = self._secret(name, value, live)
+        names = signature.run_names
+        if names:
+            run = self._run(claimed, live)
+            arguments |= dict.fromkeys(names, run)
+        return partial(self._task, **arguments)
+
+    def _secret(self, name: str, reference: SecretReference, live: Live) -> Secret:
+        secret = self._backing.read_secret(reference, f"{self.name}({name})")
+        for shape in secret.shapes():
+            live.conceal(shape)
+        return secret
+
+    def _run(self, claimed: ClaimedRun, live: Live) -> Run:
+        record = replace(claimed.record, tries=claimed.tries, claimed_at=claimed.claimed_at)
+        return replace(run_view(record, self._backing.zone_of(record)), live=live)

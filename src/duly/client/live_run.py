@@ -1,0 +1,145 @@
+"""A run's live part: what a task may say and ask while it is being executed, read and checked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from duly.client.awaited import in_thread
+from duly.domain.attempts import (
+    CHECKPOINT_BYTES_MAX,
+    LINE_LENGTH_MAX,
+    PARTITION_LENGTH_MAX,
+    Progress,
+)
+from duly.domain.schedules import canonical_json
+from duly.errors import UsageError, require_text
+
+if TYPE_CHECKING:
+    from duly.client.run_view import Run
+
+NOTE_LENGTH_MAX = 500
+COUNT_MAX = (1 << 63) - 1
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class Live(Protocol):
+    """What a worker lends to the run that it executes."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it should stop."""
+        ...
+
+    def advance(self, progress: Progress) -> None:
+        """Say how far it is."""
+        ...
+
+    def save(self, partition: str, state: str) -> None:
+        """Store a checkpoint before returning."""
+        ...
+
+    def saved(self, partition: str) -> str | None:
+        """Return the last checkpoint of the run."""
+        ...
+
+    def write(self, level: str, text: str) -> None:
+        """Add a line to the run's log."""
+        ...
+
+    def conceal(self, text: str) -> None:
+        """Never let this text appear in lines, errors or results."""
+        ...
+
+
+class AwaitedRun:
+    """The live part for async tasks: what waits for the store is awaited."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    async def progress(self, done: int, total: int | None = None, note: str | None = None) -> None:
+        """Say how far the task is."""
+        self._run.progress(done, total, note)
+
+    async def log(self, text: str, level: str = "info") -> None:
+        """Add a line to the run's log."""
+        self._run.log(text, level)
+
+    async def checkpoint(self, state: object, partition: str | None = None) -> None:
+        """Store a state that a later attempt can go on from; stored when this returns."""
+        await in_thread(self._run.checkpoint, state, partition)
+
+    async def resume_from(self, partition: str | None = None) -> Any:  # noqa: ANN401 - JSON values
+        """Return the last stored state, by whichever attempt; None before the first."""
+        return await in_thread(self._run.resume_from, partition)
+
+
+def read_progress(done: object, total: object, note: object) -> Progress:
+    """Read how far a task says it is."""
+    counted = _count("done", done)
+    if note is not None:
+        require_text("note", note, NOTE_LENGTH_MAX)
+        assert isinstance(note, str), "just checked"
+        note = _printable(note)
+    return Progress(counted, None if total is None else _count("total", total), note)
+
+
+def read_state(state: object) -> str:
+    """Write a checkpoint's state as JSON text of bounded size."""
+    remedy = "give what JSON can hold: texts, numbers, truth values, lists, maps, dataclasses"
+    try:
+        text = canonical_json(msgspec.to_builtins(state, str_keys=True))
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError("state", state, f"is not JSON ({error})", remedy) from error
+    if size > CHECKPOINT_BYTES_MAX:
+        problem = f"takes {size:,} bytes, and {CHECKPOINT_BYTES_MAX:,} is the most"
+        remedy = "keep the work where it is, and a reference to it here"
+        raise UsageError("state", type(state).__name__, problem, remedy)
+    return text
+
+
+def read_stored(text: str | None) -> Any:  # noqa: ANN401 - JSON values
+    """Return a stored state as JSON values."""
+    return None if text is None else json.loads(text)
+
+
+def read_partition(value: object) -> str:
+    """Read which part of a run a checkpoint is about; empty for the whole."""
+    if value is None:
+        return ""
+    require_text("partition", value, PARTITION_LENGTH_MAX)
+    assert isinstance(value, str), "just checked"
+    if not value or not value.isprintable():
+        remedy = "give printable characters, or leave it out for the run as a whole"
+        raise UsageError("partition", value, "can't name a part", remedy)
+    return value
+
+
+def read_lines(text: object, level: object) -> list[str]:
+    """Read what a task logs, as lines that can be stored; what is too long is cut, not refused."""
+    if level not in LEVELS:
+        raise UsageError("level", level, "is not a level", f"use one of {', '.join(LEVELS)}")
+    if not isinstance(text, str):
+        raise UsageError("text", text, "is not a text", "give a str")
+    return [_cut(_printable(line)) for line in text.splitlines()]
+
+
+def _count(field: str, value: object) -> int:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNT_MAX
+    if not is_count:
+        raise UsageError(field, value, "is not a count", "give a whole number from 0 on")
+    assert isinstance(value, int), "just checked"
+    return value
+
+
+def _printable(text: str) -> str:
+    """Return a text that every store can hold: whole characters, and no NUL."""
+    return text.encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_LENGTH_MAX else f"{line[: LINE_LENGTH_MAX - 1]}…"

@@ -1,0 +1,99 @@
+"""Queues in a program's hands: what waits in them, and whether anything is handed out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duly.client.reading import read_queue
+from duly.domain.instants import from_microseconds, iso_utc
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly.client.caller import Caller
+    from duly.store.operating import QueueRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue on one line."""
+
+    name: str
+    queued: int
+    running: int
+    oldest_at: datetime | None
+    """When the one that waits longest was queued."""
+    paused_at: datetime | None
+    paused_by: str | None
+    reason: str | None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is handed out from it."""
+        return self.paused_at is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "name": self.name,
+            "queued": self.queued,
+            "running": self.running,
+            "oldest_at": None if self.oldest_at is None else iso_utc(self.oldest_at),
+            "paused_at": None if self.paused_at is None else iso_utc(self.paused_at),
+            "paused_by": self.paused_by,
+            "reason": self.reason,
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedQueues = list[Queue]
+
+
+class Queues:
+    """The queues of a store."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self) -> ListedQueues:
+        """Return queues that hold something or are paused, by name."""
+        return [_view(one) for one in self._caller.store.list_queues()]
+
+    def pause(self, name: str, *, reason: str | None = None) -> Queue:
+        """Hand out nothing from a queue, until it is resumed; what runs goes on."""
+        queue = read_queue(name)
+        self._caller.store.pause_queue(queue, self._caller.ordering(reason))
+        return self._get(queue)
+
+    def resume(self, name: str, *, reason: str | None = None) -> Queue:
+        """Hand out again; no error if it is not paused."""
+        queue = read_queue(name)
+        self._caller.store.resume_queue(queue, self._caller.ordering(reason))
+        return self._get(queue)
+
+    def _get(self, name: str) -> Queue:
+        for queue in self.list():
+            if queue.name == name:
+                return queue
+        return Queue(
+            name=name,
+            queued=0,
+            running=0,
+            oldest_at=None,
+            paused_at=None,
+            paused_by=None,
+            reason=None,
+        )
+
+
+def _view(record: QueueRecord) -> Queue:
+    return Queue(
+        name=record.name,
+        queued=record.queued,
+        running=record.running,
+        oldest_at=None if record.oldest_at is None else from_microseconds(record.oldest_at),
+        paused_at=None if record.paused_at is None else from_microseconds(record.paused_at),
+        paused_by=record.paused_by,
+        reason=record.reason,
+    )

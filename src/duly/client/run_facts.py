@@ -1,0 +1,124 @@
+"""Reads what an explanation of a run is drawn from: the run, its attempts, and who was there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.explaining.facts import Life, Order, RunFacts
+from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.runs import RunRecord
+from duly.store.dispatch import MemberKind
+from duly.store.reading import AuditFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.audit import AuditEntry
+    from duly.domain.identity import RunId
+    from duly.domain.runs import DelayedRecord
+    from duly.store.dispatch import Member
+    from duly.store.operating import QueueRecord
+    from duly.store.protocol import Store
+
+ENTRIES_MAX = 200
+_ENDINGS = ("run.cancelled", "run.cancel-asked", "run.discarded", "delayed.cancelled")
+
+
+def read_run_facts(store: Store, run_id: RunId) -> RunFacts | None:
+    """Read all that is known about a run, pending or made; None when there is none."""
+    run = store.get_run(run_id)
+    pending = store.get_delayed(run_id) if run is None else None
+    if run is None and pending is None:
+        return None
+    record = run if run is not None else _promised(pending)
+    status = store.status()
+    queue = _queue(store, record.call.queue)
+    return RunFacts(
+        now=status.now,
+        run=record,
+        attempts=store.list_attempts(run_id),
+        dispatchers=_lives(status.members, MemberKind.DISPATCHER),
+        workers=_lives(status.members, MemberKind.WORKER),
+        is_pending=run is None,
+        is_served=store.is_served(record.call.task),
+        paused=None if queue is None else _pause(queue),
+        was_paused=_pauses(store, record.call.queue),
+        queued=0 if queue is None else queue.queued,
+        ended_by=_ended_by(store, record),
+    )
+
+
+def _lives(members: Sequence[Member], kind: MemberKind) -> list[Life]:
+    return [
+        Life(
+            name=f"{one.id} on {one.host}, process {one.process}",
+            is_alive=one.is_alive,
+            started_at=one.started_at,
+            renewed_at=one.renewed_at,
+            is_holding=one.is_holding,
+            free=max(one.slots - one.leaked - one.running, 0),
+            slots=one.slots,
+            queues=one.queues,
+        )
+        for one in members
+        if one.kind is kind
+    ]
+
+
+def _queue(store: Store, name: str) -> QueueRecord | None:
+    return next((one for one in store.list_queues() if one.name == name), None)
+
+
+def _pause(queue: QueueRecord) -> Order | None:
+    if queue.paused_at is None:
+        return None
+    return Order(at=queue.paused_at, who=queue.paused_by or "somebody", why=queue.reason)
+
+
+def _pauses(store: Store, queue: str) -> list[tuple[Order, int]]:
+    """Return past pauses of a queue, each with the moment at which it was resumed."""
+    found: list[tuple[Order, int]] = []
+    paused: Order | None = None
+    entries = store.list_audit(AuditFilter(subject=queue, limit=ENTRIES_MAX))
+    for entry in reversed(entries):
+        if entry.action == "queue.paused" and paused is None:
+            paused = _order(entry)
+        elif entry.action == "queue.resumed" and paused is not None:
+            found.append((paused, entry.at))
+            paused = None
+    return found
+
+
+def _ended_by(store: Store, run: RunRecord) -> Order | None:
+    command = AuditFilter(tenant=run.tenant, subject_id=run.id, limit=ENTRIES_MAX)
+    entries = store.list_audit(command)
+    return next((_order(entry) for entry in entries if entry.action in _ENDINGS), None)
+
+
+def _order(entry: AuditEntry) -> Order:
+    return Order(at=entry.at, who=entry.actor.name, why=entry.actor.reason)
+
+
+def _promised(pending: DelayedRecord | None) -> RunRecord:
+    """Show a delayed run that has not fired as the run it will be."""
+    assert pending is not None, "there is a run or a promise of one"
+    return RunRecord(
+        id=pending.id,
+        tenant=pending.tenant,
+        schedule_id=None,
+        schedule_name=None,
+        definition_number=None,
+        key=pending.key,
+        call=pending.call,
+        origin=Origin.DELAY,
+        lane=Lane.LIVE,
+        root=pending.id,
+        scheduled_for=pending.due_at,
+        not_before=pending.due_at,
+        window_from=None,
+        created_at=pending.created_at,
+        fired_at=None,
+        state=RunState.QUEUED,
+        state_reason=None,
+        finished_at=None,
+    )

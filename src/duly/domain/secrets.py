@@ -1,0 +1,106 @@
+"""Secrets: a reference is stored and shown, its value exists only where it is used (L4).
+
+Where values come from, and from where they may, is said by whoever reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from duly.errors import UsageError, require_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFERENCE_LENGTH_MAX = 1_000
+CONCEALED = "***"
+_LINE_LENGTH_MIN = 8
+"""Shorter lines of a secret are words that occur anywhere."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REMEDY = 'give duly.secret("env:NAME") or duly.secret("file:/path")'
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where a secret's value is: what is stored in its stead, as {"secret": "env:NAME"}."""
+
+    secret: str
+
+    def __post_init__(self) -> None:
+        """Refuse what refers to nothing; a value given by mistake is not repeated."""
+        if not isinstance(self.secret, str) or not self.secret.startswith(("env:", "file:")):
+            raise UsageError("secret", CONCEALED, "does not say where it is", _REMEDY)
+        require_text("secret", self.secret, REFERENCE_LENGTH_MAX)
+        if self.source == "env" and not _VARIABLE.fullmatch(self.place):
+            raise UsageError("secret", self.secret, "names no variable", _REMEDY)
+        if self.source == "file" and not (self.place.startswith("/") and self.place.isprintable()):
+            raise UsageError("secret", self.secret, "names no absolute path", _REMEDY)
+
+    @property
+    def source(self) -> str:
+        """What kind of place it is in: env or file."""
+        return self.secret.partition(":")[0]
+
+    @property
+    def place(self) -> str:
+        """The name of the variable, or the path."""
+        return self.secret.partition(":")[2]
+
+
+class Secret:
+    """A secret's value in the hands of a task; it shows itself only when asked to."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str) -> None:
+        self.__value = value
+
+    def reveal(self) -> str:
+        """Return the value."""
+        return self.__value
+
+    def shapes(self) -> tuple[str, ...]:
+        """Return the texts by which it could be recognised, longest first: whole, quoted, lines."""
+        value = self.__value
+        lines = [line for line in value.splitlines() if len(line) >= _LINE_LENGTH_MIN]
+        found = {value, json.dumps(value)[1:-1], repr(value)[1:-1], *lines}
+        return tuple(sorted(found, key=lambda shape: (-len(shape), shape)))
+
+    def __repr__(self) -> str:
+        return CONCEALED
+
+    def __str__(self) -> str:
+        return CONCEALED
+
+    def __format__(self, format_spec: str) -> str:
+        return format(CONCEALED, format_spec)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Never travel: whoever needs it reads it where it is."""
+        raise TypeError("a secret can't be copied or pickled; pass its reference instead")
+
+
+ReadSecret: TypeAlias = "Callable[[SecretReference, str], Secret]"
+"""Read a secret for a field; UsageError, which names the reference, when that can't be done."""
+
+
+def read_reference(field: str, given: object) -> SecretReference:
+    """Read a reference: one that exists, or a text such as "env:NAME"."""
+    if isinstance(given, SecretReference):
+        return given
+    if isinstance(given, str) and given.startswith(("env:", "file:")):
+        return SecretReference(given)
+    # Whatever else is given may be the secret itself, and this message goes to logs.
+    problem = "is not a reference to a secret" if isinstance(given, str) else "is not a reference"
+    raise UsageError(field, CONCEALED, problem, _REMEDY)
+
+
+def concealed(text: str, secrets: tuple[Secret, ...]) -> str:
+    """Return a text without the values of these secrets."""
+    for secret in secrets:
+        for shape in secret.shapes():
+            text = text.replace(shape, CONCEALED)
+    return text

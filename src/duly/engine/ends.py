@@ -1,0 +1,133 @@
+"""Ends: from what a task's code returned or raised to how its attempt ended.
+
+Nothing here raises, whatever a task's own objects do when they are looked at: an end is always
+told. Secrets are left out later, where all ends pass by.
+"""
+
+from __future__ import annotations
+
+import json
+from asyncio import CancelledError
+from traceback import TracebackException
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.answers import AFTER_MAX_US, GiveUp, Snooze, TryAgain
+from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason
+from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
+from duly.errors import Cancelled
+
+if TYPE_CHECKING:
+    from duly.domain.attempts import TaskPolicy
+    from duly.domain.concluding import End
+    from duly.engine.work import Live
+
+FRAMES_MAX = 60
+_SECOND_US = 1_000_000
+_LEFT_OUT = "\n… {count:,} characters are left out …\n"
+_MARK = "�"
+
+
+def end_of_value(value: object, live: Live) -> End:
+    """Return how an attempt ended whose code returned a value."""
+    match value:
+        case Snooze(after_us=after_us):
+            return Snoozed(after_us)
+        case TryAgain(after_us=after_us, reason=reason):
+            return Failed(storable(reason), Reason.ASKED, after_us=after_us)
+        case GiveUp(reason=reason):
+            return GaveUp(Reason.GAVE_UP, storable(reason))
+        case _:
+            return Succeeded(_result_of(value, live))
+
+
+def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
+    """Return how an attempt ended whose code raised; whatever that was, it is the task's fault.
+
+    An exception that has an attribute `retry_after`, in seconds, says how long to wait.
+    """
+    if isinstance(error, (Cancelled, CancelledError)) and live.is_cancelled:
+        return CancelledEnd(error_text(error))
+    text = error_text(error)
+    if not policy.retry.is_worth(type(error)):
+        return Failed(text, Reason.NOT_RETRYABLE, is_retryable=False)
+    after_us = _retry_after_us(error)
+    reason = Reason.ERROR if after_us is None else Reason.RETRY_AFTER
+    return Failed(text, reason, after_us=after_us)
+
+
+def unfit(error: BaseException) -> End:
+    """Return how an attempt ended whose arguments do not fit its task: trying again is no use."""
+    text = bounded(storable(_said(error)))
+    return Failed(text, Reason.BAD_ARGUMENTS, is_retryable=False)
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception as text: the end of its traceback, its class and what it says."""
+    try:
+        told = TracebackException.from_exception(error, limit=-FRAMES_MAX)
+        text = "".join(told.format())
+    except BaseException:  # noqa: BLE001 - an exception's own code may do anything
+        text = _said(error)
+    return bounded(storable(text.rstrip("\n")))
+
+
+def bounded(text: str) -> str:
+    """Shorten an error's text in its middle: where it began and how it ended tell most."""
+    if len(text) <= ERROR_LENGTH_MAX:
+        return text
+    note = _LEFT_OUT.format(count=len(text) - ERROR_LENGTH_MAX)
+    kept = ERROR_LENGTH_MAX - len(note)
+    head = kept // 4
+    return text[:head] + note + text[head - kept :]
+
+
+def storable(text: str) -> str:
+    """Return a text that every store can hold: no NUL, no halves of characters."""
+    whole = text.replace("\x00", _MARK)
+    try:
+        whole.encode()
+    except UnicodeEncodeError:
+        return whole.encode("utf-8", "replace").decode()
+    return whole
+
+
+def _result_of(value: object, live: Live) -> str | None:
+    """Return a value as JSON text within its bound; else say in the log that it is not kept."""
+    if value is None:
+        return None
+    try:
+        text = _canonical(value)
+        size = len(text.encode())
+    except BaseException as error:  # noqa: BLE001 - as above, and JSON's own refusals
+        live.write("warning", f"the result is not kept: it is not JSON ({_said(error)[:500]})")
+        return None
+    if size > RESULT_BYTES_MAX:
+        problem = f"it has {size:,} bytes, and at most {RESULT_BYTES_MAX:,} are kept"
+        live.write("warning", f"the result is not kept: {problem}")
+        return None
+    return text
+
+
+def _canonical(value: Any) -> str:  # noqa: ANN401 - whatever a task returns
+    text = json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+    )
+    return storable(text)
+
+
+def _retry_after_us(error: BaseException) -> int | None:
+    try:
+        seconds = getattr(error, "retry_after", None)
+        total = getattr(seconds, "total_seconds", None)
+        after_us = round(float(total() if callable(total) else seconds) * _SECOND_US)  # type: ignore[arg-type]
+    except BaseException:  # noqa: BLE001 - whatever is there is not a number of seconds
+        return None
+    return min(after_us, AFTER_MAX_US) if after_us >= 0 else None
+
+
+def _said(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except BaseException:  # noqa: BLE001 - as above
+        return name

@@ -1,0 +1,49 @@
+"""Calling: runs a task's function where one stands, from its checked arguments to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.engine.ends import end_of_error, end_of_value, unfit
+from duly.engine.executors.task_logging import logged_by
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.concluding import End
+    from duly.engine.work import Work
+
+
+def prepared(work: Work) -> Callable[[], Any] | End:
+    """Return what to call; or how it ended, if its arguments do not fit."""
+    try:
+        return work.runnable.prepare(work.claimed, work.live)
+    except UsageError as error:
+        return unfit(error)
+    except BaseException as error:  # noqa: BLE001 - whatever a task's own types raise
+        return end_of_error(error, work.runnable.policy, work.live)
+
+
+def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:
+    """Run a plain function to its end. Nothing that it raises goes further, not even sys.exit.
+
+    `finish` makes a result of what the call returned, where that is only a beginning.
+    """
+    with logged_by(work.live):
+        call = prepared(work)
+        if not callable(call):
+            return call
+        work.began()
+        try:
+            value = call() if finish is None else finish(call())
+        except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
+            return end_of_fault(error, work)
+        return end_of_value(value, work.live)
+
+
+def end_of_fault(error: BaseException, work: Work) -> End:
+    """Return how it ended by what its code raised, told from its own code on."""
+    trace = error.__traceback__
+    own = error.with_traceback(trace.tb_next) if trace and trace.tb_next else error
+    return end_of_error(own, work.runnable.policy, work.live)

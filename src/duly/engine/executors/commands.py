@@ -1,0 +1,237 @@
+"""The command executor: runs a program with an argv of its own, without a shell.
+
+Whoever can promise a run of a command decides what a worker's machine executes. So a worker runs
+none unless the person who starts it allows them, and a command gets a small environment: nothing of
+the worker's own variables goes along but the few that programs can't do without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.attempts import Reason
+from duly.domain.concluding import CancelledEnd, Failed
+from duly.domain.plans import CommandPlan, fill_argv, fill_text
+from duly.engine.ends import end_of_value
+from duly.engine.executors import guard
+from duly.engine.executors.calling import prepared
+from duly.engine.executors.child import Child
+from duly.engine.executors.output import STDERR, STDOUT, Output
+from duly.engine.executors.run_environment import run_variables
+from duly.errors import DulyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.clock import Clock
+    from duly.domain.concluding import End
+    from duly.domain.secrets import ReadSecret
+    from duly.engine.work import Work
+
+INHERITED = ("PATH", "HOME", "LANG", "TZ")
+PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin"
+COMPLAINT_BYTES_MAX = 4096
+CLOSE_SECONDS_MAX = 5.0
+_REMEDY = "start a worker with --allow-commands, or with $DULY_ALLOW_COMMANDS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSettings:
+    """Which commands a worker runs, and in which surroundings."""
+
+    allowed: frozenset[str] | None = frozenset()
+    """The names of the tasks whose commands it may run; None for all of them."""
+    read_secret: ReadSecret | None = None
+    """Reads what a command's declared variables refer to."""
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """Where the few variables are taken from that every command gets."""
+
+
+class CommandExecutor:
+    """Starts a process for each attempt, and a thread that reads what it writes."""
+
+    def __init__(self, clock: Clock, settings: CommandSettings | None = None) -> None:
+        self._clock = clock
+        self._settings = settings or CommandSettings()
+        self._attempts: dict[int, _Attempt] = {}
+        self._found: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> None:
+        """Begin in a new process; refuse what this worker is not allowed to run."""
+        allowed, name = self._settings.allowed, work.runnable.name
+        if allowed is not None and name not in allowed:
+            problem = f"this worker may not run the command of {name!r}; {_REMEDY}"
+            work.ended(Failed(problem, Reason.NOT_ALLOWED, is_retryable=False))
+            return
+        attempt = _Attempt(work)
+        # The thread starts the process and ends after it: see child.py.
+        attempt.thread = threading.Thread(
+            target=self._run, args=(attempt,), name="duly-command-task", daemon=True
+        )
+        with self._lock:
+            self._attempts[id(work)] = attempt
+        attempt.thread.start()
+
+    def ask(self, work: Work) -> None:
+        """Send SIGTERM to the command and whatever it has started."""
+        attempt = self._find(work)
+        if attempt is not None:
+            attempt.stop(signal.SIGTERM)
+
+    def insist(self, work: Work) -> bool:
+        """Kill it and whatever it has started."""
+        attempt = self._find(work)
+        if attempt is not None:
+            attempt.stop(signal.SIGKILL)
+        return True
+
+    def close(self) -> None:
+        """Kill all that is left, and wait for that."""
+        with self._lock:
+            left = list(self._attempts.values())
+        for attempt in left:
+            attempt.stop(signal.SIGKILL)
+        for attempt in left:
+            if attempt.thread is not None:
+                attempt.thread.join(CLOSE_SECONDS_MAX)
+
+    def _find(self, work: Work) -> _Attempt | None:
+        with self._lock:
+            return self._attempts.get(id(work))
+
+    def _run(self, attempt: _Attempt) -> None:
+        work = attempt.work
+        try:
+            end = self._carry_out(attempt)
+        except DulyError as error:
+            end = Failed(str(error))
+        except (OSError, ValueError) as error:
+            end = Failed(f"it can't be started: {error}")
+        finally:
+            with self._lock:
+                del self._attempts[id(work)]
+        work.ended(end)
+
+    def _carry_out(self, attempt: _Attempt) -> End:
+        work = attempt.work
+        plan = work.runnable.plan
+        assert isinstance(plan, CommandPlan), "the catalogue gives a command its plan"
+        call = prepared(work)
+        if not callable(call):
+            return call
+        order = self._order(work, plan, call())
+        output = Output(work.live.write, plan.output_bytes_max)
+        status = attempt.run(order, output, self._clock)
+        if status is None or (status != 0 and attempt.is_stopped):
+            return CancelledEnd()
+        if status != 0:
+            return output.failed(status)
+        return _result(work, output) if plan.has_result else end_of_value(None, work.live)
+
+    def _order(self, work: Work, plan: CommandPlan, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        argv = fill_argv(plan, arguments)
+        inherited = {name: self._settings.env.get(name) for name in INHERITED}
+        inherited["PATH"] = inherited["PATH"] or PATH_DEFAULT
+        variables = {name: value for name, value in inherited.items() if value is not None}
+        for name, value in plan.env.items():
+            variables[name] = self._variable(work, (name, value), arguments)
+        return {
+            "argv": argv,
+            "executable": self._executable(argv[0], variables["PATH"]),
+            "env": {**variables, **run_variables(work.claimed)},
+            "cwd": plan.cwd,
+            "user": plan.user,
+            "memory_bytes": plan.memory_bytes,
+            "parent": os.getpid(),
+        }
+
+    def _variable(self, work: Work, declared: tuple[str, Any], arguments: Mapping[str, Any]) -> str:
+        """Return the value of a declared variable: a text with arguments in it, or a secret."""
+        name, value = declared
+        if isinstance(value, str):
+            return fill_text(value, arguments)
+        if self._settings.read_secret is None:
+            raise ValueError(f"this worker can't read secrets, and {name} refers to one")
+        secret = self._settings.read_secret(value, f"{work.runnable.name}({name})")
+        for shape in secret.shapes():
+            work.live.conceal(shape)
+        return secret.reveal()
+
+    def _executable(self, name: str, path: str) -> str:
+        """Return where a program is, looked up once: a later change of the path changes nothing."""
+        if name not in self._found:
+            found = shutil.which(name, path=path)
+            if found is None:
+                raise FileNotFoundError(f"there is no program {name!r} to be found on {path}")
+            self._found[name] = os.path.abspath(found)  # noqa: PTH100 - links are kept as they are
+        return self._found[name]
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """One process."""
+
+    work: Work
+    thread: threading.Thread | None = None
+    is_stopped: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _child: Child | None = None
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send it and its family a signal; one that is not there yet is not started."""
+        with self._lock:
+            self.is_stopped, child = True, self._child
+        if child is not None:
+            child.signal_all(number)
+
+    def run(self, order: dict[str, Any], output: Output, clock: Clock) -> int | None:
+        """Start the process through its guard and read it to its end; None if it was stopped."""
+        order_read, order_write = os.pipe()
+        complaint_read, complaint_write = os.pipe()
+        with os.fdopen(order_write, "wb") as orders, os.fdopen(complaint_read, "rb") as complaints:
+            try:
+                child = self._start(order_read, complaint_write)
+            finally:
+                os.close(order_read)
+                os.close(complaint_write)
+            if child is None:
+                return None
+            out, err = child.outputs
+            readers = {out: output.reader(STDOUT), err: output.reader(STDERR)}
+            with suppress(BrokenPipeError):  # stopped before it has begun
+                orders.write(json.dumps(order).encode())
+                orders.close()
+            # Open until the guard has become the command, or has said what is in the way.
+            problem = complaints.read(COMPLAINT_BYTES_MAX).decode("utf-8", "replace")
+            if not problem:
+                self.work.began()
+            status = child.read(readers, clock)
+        if problem:
+            raise OSError(problem)
+        return status
+
+    def _start(self, order_read: int, complaint_write: int) -> Child | None:
+        pipes = (order_read, complaint_write)
+        argv = [sys.executable, "-I", "-S", guard.__file__, *(str(pipe) for pipe in pipes)]
+        with self._lock:
+            if not self.is_stopped:
+                self._child = Child(argv, keep=pipes)
+            return self._child
+
+
+def _result(work: Work, output: Output) -> End:
+    """Return the end of a command whose last line is its result."""
+    last = output.last[STDOUT]
+    try:
+        return end_of_value(json.loads(last[-1]) if last else None, work.live)
+    except ValueError as error:
+        return Failed(f"its last line is not the JSON that it promises: {error}")

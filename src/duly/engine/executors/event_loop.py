@@ -1,0 +1,157 @@
+"""The event-loop executor: runs async functions, all on one loop in a thread of its own.
+
+A coroutine is asked to stop by cancelling it. One that goes on all the same can't be made to; it is
+abandoned. One that blocks the loop blocks all others, so that new work gets a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly.engine.ends import end_of_error, end_of_value
+from duly.engine.executors.calling import end_of_fault, prepared
+from duly.engine.executors.task_logging import logged_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.concluding import End
+    from duly.engine.work import Work
+
+CLOSE_SECONDS_MAX = 2.0
+"""How long coroutines that were cancelled may take to tidy up when the executor is closed."""
+
+
+class EventLoopExecutor:
+    """Runs coroutines; none of them waits for another, unless it asks to."""
+
+    def __init__(self) -> None:
+        self._loop: _LoopThread | None = None
+        self._places: dict[int, _Place] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> None:
+        """Begin on the loop, which is started when it is first needed."""
+        if self._loop is None:
+            self._loop = _LoopThread()
+        place = _Place(work, self._loop)
+        with self._lock:
+            self._places[id(work)] = place
+        place.loop.call(self._begin, place)
+
+    def ask(self, work: Work) -> None:
+        """Cancel the coroutine."""
+        with self._lock:
+            place = self._places.get(id(work))
+        if place is not None:
+            place.is_asked = True
+            place.loop.call(_cancel, place)
+
+    def insist(self, work: Work) -> bool:
+        """Cancel it once more; False if it has not ended since it was asked."""
+        with self._lock:
+            place = self._places.get(id(work))
+        if place is None:
+            return True
+        if place.is_asked and not place.is_heard and place.loop is self._loop:
+            self._loop = None  # something blocks it: what is started from now on gets another
+        self.ask(work)
+        return False
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the loop; what ignores that goes with the process."""
+        with self._lock:
+            loops = {id(place.loop): place.loop for place in self._places.values()}
+        if self._loop is not None:
+            loops[id(self._loop)] = self._loop
+        self._loop = None
+        for one in loops.values():
+            one.close()
+
+    def _begin(self, place: _Place) -> None:
+        coroutine = _awaited(place.work)
+        place.task = asyncio.get_running_loop().create_task(coroutine, context=Context())
+        place.task.add_done_callback(lambda task: self._settle(place.work, task))
+
+    def _settle(self, work: Work, task: asyncio.Task[End]) -> None:
+        if task.cancelled():  # before its first step: nobody has seen that error yet
+            end = end_of_error(asyncio.CancelledError(), work.runnable.policy, work.live)
+        else:
+            end = task.result()
+        with self._lock:
+            self._places.pop(id(work), None)
+        work.ended(end)
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Where one attempt runs."""
+
+    work: Work
+    loop: _LoopThread
+    task: asyncio.Task[End] | None = None
+    is_asked: bool = False
+    is_heard: bool = False
+    """Whether the loop has come round to cancelling it."""
+
+
+def _cancel(place: _Place) -> None:
+    place.is_heard = True
+    if place.task is not None:
+        place.task.cancel()
+
+
+async def _awaited(work: Work) -> End:
+    """Run a coroutine to its end. Nothing that it raises goes further, not even sys.exit."""
+    with logged_by(work.live):
+        try:
+            call = prepared(work)
+            if not callable(call):
+                return call
+            work.began()
+            value = await call()
+        except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
+            return end_of_fault(error, work)
+        return end_of_value(value, work.live)
+
+
+class _LoopThread:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="duly-event-loop", daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[_Place], None], place: _Place) -> None:
+        """Have the loop call a function soon; one that is closed has nothing left to call."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, place)
+
+    def close(self) -> None:
+        """Cancel everything and end; wait for that, but not for long."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_SECONDS_MAX)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_end_all(self._loop))
+        finally:
+            self._loop.close()
+
+
+async def _end_all(loop: asyncio.AbstractEventLoop) -> None:
+    others = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=CLOSE_SECONDS_MAX / 2)
+    await loop.shutdown_asyncgens()

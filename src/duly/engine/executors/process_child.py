@@ -1,0 +1,207 @@
+"""The other side of the process executor: runs one attempt in this process, and says how it goes.
+
+Which application has the task's code, the composition root knows; it is handed in. SIGTERM makes
+`run.cancelled` true, and cancels a coroutine; code that heeds neither goes on until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import inspect
+import itertools
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from io import TextIOWrapper
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.attempts import Reason
+from duly.domain.concluding import Failed
+from duly.engine.ends import error_text
+from duly.engine.executors.calling import called
+from duly.engine.executors.guard import die_with, limit_memory
+from duly.engine.executors.output import LineReader
+from duly.engine.executors.process_words import (
+    WORD_BYTES_MAX,
+    claimed_from_json,
+    end_to_json,
+    read_word,
+    written,
+)
+from duly.engine.executors.task_logging import task_logging
+from duly.errors import (
+    LeaseLost,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from duly.domain.attempts import Progress
+    from duly.domain.concluding import End
+    from duly.engine.work import Catalogue, Live, Runnable
+    from duly.store.execution import ClaimedRun
+
+_ERRORS = {kind.__name__: kind for kind in (LeaseLost, SchemaMismatch, StoreUnavailable)}
+
+
+def serve(load: Callable[[str], Catalogue]) -> None:
+    """Run the one attempt that the worker orders; `load` finds an application's tasks."""
+    read_from, write_to, parent = (int(number) for number in sys.argv[1:4])
+    die_with(parent)
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    live, orders = ChildLive(write_to), SimpleQueue[dict[str, Any]]()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: live.stop())
+    threading.Thread(target=_hear, args=(read_from, live, orders), daemon=True).start()
+    end = _carry_out(orders.get(), load, live)
+    # What the program does on its way out is its own; the worker gives it a moment.
+    live.say({"say": "ended", "end": end_to_json(end)})
+
+
+def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: ChildLive) -> End:
+    claimed = claimed_from_json(order["run"])
+    try:
+        runnable = load(order["app"]).find(claimed.record.call.task)
+    except BaseException as error:  # noqa: BLE001 - importing runs anybody's code
+        return Failed(f"the application can't be loaded in its process: {error_text(error)}")
+    if runnable is None:
+        problem = f"{order['app']} has no task {claimed.record.call.task!r}"
+        return Failed(problem, Reason.UNKNOWN_TASK)
+    limit_memory(order["memory_bytes"])
+    with task_logging():
+        return called(_ChildWork(claimed, runnable, live, live.say), live.awaited)
+
+
+def _hear(read_from: int, live: ChildLive, orders: SimpleQueue[dict[str, Any]]) -> None:
+    """Take the worker's order and its answers; when it falls silent it is gone, and so are we."""
+
+    def take(line: str) -> None:
+        word = read_word(line)
+        if "answer" in word:
+            live.take(word)
+        else:
+            orders.put(word)
+
+    reader = LineReader(take, WORD_BYTES_MAX)
+    # No file object: one that a thread still reads from can't be closed when the program ends.
+    while chunk := os.read(read_from, WORD_BYTES_MAX):
+        reader.feed(chunk)
+    if not live.is_over:
+        os.killpg(0, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class _ChildWork:
+    """One attempt, as the calling code here has it."""
+
+    claimed: ClaimedRun
+    runnable: Runnable
+    live: Live
+    say: Callable[[dict[str, Any]], None]
+
+    def began(self) -> None:
+        """Tell the worker that the code begins."""
+        self.say({"say": "began"})
+
+    def ended(self, end: End) -> None:
+        """Leave it to `serve`, which says it."""
+
+
+class ChildLive:
+    """A run's live part, by words to the worker, which has the store."""
+
+    def __init__(self, write_to: int) -> None:
+        self._write_to = write_to
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, SimpleQueue[dict[str, Any]]] = {}
+        self._is_cancelled = False
+        self._has_seen = False
+        self._cancel: Callable[[], object] | None = None
+        self.is_over = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it should stop; the worker learns that the code knows."""
+        if self._is_cancelled and not self._has_seen:
+            self._has_seen = True
+            self.say({"say": "seen"})
+        return self._is_cancelled
+
+    def stop(self) -> None:
+        """Let the code know that it should stop."""
+        self._is_cancelled = True
+        if self._cancel is not None:
+            self._cancel()
+
+    def advance(self, progress: Progress) -> None:
+        """Say how far it is."""
+        parts = {"done": progress.done, "total": progress.total, "note": progress.note}
+        self.say({"say": "advance", **parts})
+
+    def save(self, partition: str, state: str) -> None:
+        """Store a checkpoint before returning."""
+        self._ask({"say": "save", "partition": partition, "state": state})
+
+    def saved(self, partition: str) -> str | None:
+        """Return the last checkpoint of the run."""
+        found: str | None = self._ask({"say": "saved", "partition": partition})
+        return found
+
+    def write(self, level: str, text: str) -> None:
+        """Add a line to the run's log."""
+        self.say({"say": "write", "level": level, "text": text})
+
+    def conceal(self, text: str) -> None:
+        """Never let this text appear in lines, errors or results."""
+        self.say({"say": "conceal", "text": text})
+
+    def awaited(self, value: Any) -> Any:  # noqa: ANN401 - what a task returns
+        """Return a result: if it is to be awaited first, run it to its end."""
+        return asyncio.run(self._run(value)) if inspect.isawaitable(value) else value
+
+    async def _run(self, value: Awaitable[Any]) -> Any:  # noqa: ANN401 - as above
+        future, loop = asyncio.ensure_future(value), asyncio.get_running_loop()
+        self._cancel = lambda: loop.call_soon_threadsafe(future.cancel)
+        if self._is_cancelled:
+            future.cancel()
+        try:
+            return await future
+        finally:
+            self._cancel = None
+
+    def say(self, word: dict[str, Any]) -> None:
+        """Write one word, whole, to the worker."""
+        left = written(word)
+        with self._lock:
+            self.is_over = self.is_over or word["say"] == "ended"
+            while left:
+                left = left[os.write(self._write_to, left) :]
+
+    def take(self, word: dict[str, Any]) -> None:
+        """Give an answer to whoever waits for it."""
+        waiting = self._answers.pop(word["answer"], None)
+        if waiting is not None:
+            waiting.put(word)
+
+    def _ask(self, word: dict[str, Any]) -> Any:  # noqa: ANN401 - what it is answered
+        number, answers = next(self._numbers), SimpleQueue[dict[str, Any]]()
+        self._answers[number] = answers
+        self.say({**word, "id": number})
+        answer = answers.get()
+        if "error" not in answer:
+            return answer.get("value")
+        name, parts = answer["error"]
+        if name == "UsageError":
+            raise UsageError(*parts)
+        raise _ERRORS.get(name, StoreError)(*parts)

@@ -1,0 +1,112 @@
+"""What a worker and a task's own process say to each other: one JSON document on each line.
+
+Nothing is pickled: a process that a task has taken over can say what it likes, and no more than
+these words is ever made of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from duly.domain.attempts import Progress, Reason, Tries
+from duly.domain.concluding import (
+    CancelledEnd,
+    End,
+    Failed,
+    GaveUp,
+    GivenBack,
+    LostEnd,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
+from duly.domain.identity import RunId, ScheduleId
+from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.runs import RunRecord
+from duly.domain.schedules import Call
+from duly.store.execution import ClaimedRun
+
+WORD_BYTES_MAX = 4 * 1024 * 1024
+"""Longer than any checkpoint or result that is taken, in JSON within JSON."""
+
+_ENDS = {
+    kind.__name__: kind
+    for kind in (
+        Succeeded,
+        Failed,
+        TimedOut,
+        GaveUp,
+        Snoozed,
+        CancelledEnd,
+        GivenBack,
+        LostEnd,
+    )
+}
+
+
+def written(word: dict[str, Any]) -> bytes:
+    """Write one word as a line."""
+    return json.dumps(word, separators=(",", ":")).encode() + b"\n"
+
+
+def read_word(line: str) -> dict[str, Any]:
+    """Read one word; ValueError for what is none."""
+    word = json.loads(line)
+    if not isinstance(word, dict):
+        raise TypeError("a word is a map")
+    return word
+
+
+def end_to_json(end: End) -> dict[str, Any]:
+    """Return an end as JSON values that `end_from_json` reads back."""
+    parts = {one.name: getattr(end, one.name) for one in fields(end)}
+    return {"kind": type(end).__name__, **parts}
+
+
+def end_from_json(said: dict[str, Any]) -> End:
+    """Read an end; KeyError, TypeError or ValueError for what is none."""
+    parts = dict(said)
+    kind = _ENDS[parts.pop("kind")]
+    if "reason" in parts:
+        parts["reason"] = Reason(parts["reason"])
+    for name in ("error", "result"):
+        if not isinstance(parts.get(name, ""), str | None):
+            raise TypeError(f"{name} is not a text")
+    if not isinstance(parts.get("after_us", 0), int | None):
+        raise TypeError("after_us is not a number")
+    return kind(**parts)
+
+
+def claimed_to_json(claimed: ClaimedRun) -> dict[str, Any]:
+    """Return a claimed run as JSON values that `claimed_from_json` reads back."""
+    record = claimed.record
+    plain = {one.name: getattr(record, one.name) for one in fields(record)}
+    plain["id"] = record.id.hex()
+    plain["root"] = record.root.hex()
+    plain["schedule_id"] = None if record.schedule_id is None else record.schedule_id.hex()
+    plain["call"] = _parts(record.call)
+    plain["tries"] = _parts(record.tries)
+    plain["progress"] = None if record.progress is None else _parts(record.progress)
+    return {"record": plain, "tries": _parts(claimed.tries), "claimed_at": claimed.claimed_at}
+
+
+def claimed_from_json(said: dict[str, Any]) -> ClaimedRun:
+    """Read a claimed run from what `claimed_to_json` returned."""
+    plain = dict(said["record"])
+    schedule = plain["schedule_id"]
+    plain["id"] = RunId(bytes.fromhex(plain["id"]))
+    plain["root"] = RunId(bytes.fromhex(plain["root"]))
+    plain["schedule_id"] = None if schedule is None else ScheduleId(bytes.fromhex(schedule))
+    plain["call"] = Call(**plain["call"])
+    plain["origin"] = Origin(plain["origin"])
+    plain["lane"] = Lane(plain["lane"])
+    plain["state"] = RunState(plain["state"])
+    plain["tries"] = Tries(**plain["tries"])
+    plain["progress"] = None if plain["progress"] is None else Progress(**plain["progress"])
+    return ClaimedRun(RunRecord(**plain), Tries(**said["tries"]), said["claimed_at"])
+
+
+def _parts(value: Call | Tries | Progress) -> dict[str, Any]:
+    return {one.name: getattr(value, one.name) for one in fields(value)}

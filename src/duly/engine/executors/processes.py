@@ -1,0 +1,241 @@
+"""The process executor: each attempt in a process of its own, which can be killed.
+
+Whatever the code does there, be it os.abort, a segmentation fault, all of its memory or a loop in C
+without end, ends that process and nothing else, and the attempt is settled by how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.attempts import Progress, Reason
+from duly.domain.concluding import CancelledEnd, Failed
+from duly.domain.plans import OUTPUT_BYTES_DEFAULT, ProcessPlan
+from duly.engine.executors.child import Child
+from duly.engine.executors.output import STDERR, STDOUT, LineReader, Output
+from duly.engine.executors.process_words import (
+    WORD_BYTES_MAX,
+    claimed_to_json,
+    end_from_json,
+    read_word,
+    written,
+)
+from duly.engine.executors.run_environment import run_variables
+from duly.errors import DulyError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.clock import Clock
+    from duly.domain.concluding import End
+    from duly.engine.work import Work
+
+LINGER_US = 5 * 1_000_000
+"""How long a process may go on after it has said how its task ended: to tidy up, not to work."""
+CLOSE_SECONDS_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """How a task's process is started."""
+
+    argv: tuple[str, ...]
+    """The program that runs one attempt; it is given three numbers: two pipes, and its parent."""
+    app: str
+    """Where that program finds the application: module:attribute, or path.py:attribute."""
+    env: Mapping[str, str] | None = None
+    """Its variables; None for those of the worker."""
+
+
+class ProcessExecutor:
+    """Starts a process for each attempt, and a thread that listens to it."""
+
+    def __init__(self, clock: Clock, settings: ProcessSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._attempts: dict[int, _Attempt] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> None:
+        """Begin in a new process."""
+        attempt = _Attempt(work, self._clock, self._settings)
+        # The thread starts the process and ends after it: see child.py.
+        attempt.thread = threading.Thread(
+            target=self._run, args=(attempt,), name="duly-process-task", daemon=True
+        )
+        with self._lock:
+            self._attempts[id(work)] = attempt
+        attempt.thread.start()
+
+    def ask(self, work: Work) -> None:
+        """Send SIGTERM, by which `run.cancelled` becomes true there."""
+        attempt = self._find(work)
+        if attempt is not None:
+            attempt.stop(signal.SIGTERM)
+
+    def insist(self, work: Work) -> bool:
+        """Kill it and whatever it has started."""
+        attempt = self._find(work)
+        if attempt is not None:
+            attempt.stop(signal.SIGKILL)
+        return True
+
+    def close(self) -> None:
+        """Kill all that is left, and wait for that."""
+        with self._lock:
+            left = list(self._attempts.values())
+        for attempt in left:
+            attempt.stop(signal.SIGKILL)
+        for attempt in left:
+            if attempt.thread is not None:
+                attempt.thread.join(CLOSE_SECONDS_MAX)
+
+    def _find(self, work: Work) -> _Attempt | None:
+        with self._lock:
+            return self._attempts.get(id(work))
+
+    def _run(self, attempt: _Attempt) -> None:
+        work = attempt.work
+        try:
+            end = attempt.run()
+        except OSError as error:
+            end = Failed(f"its process can't be started: {error}")
+        finally:
+            with self._lock:
+                del self._attempts[id(work)]
+        work.ended(end)
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """One process, and what it says."""
+
+    work: Work
+    clock: Clock
+    settings: ProcessSettings
+    thread: threading.Thread | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _child: Child | None = None
+    _stopped_by: int | None = None
+    _words: int = -1
+    """The pipe to it."""
+    _end: End | None = None
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send it a signal; one that is not there yet is not started."""
+        with self._lock:
+            self._stopped_by, child = number, self._child
+        if child is None:
+            return
+        if number == signal.SIGKILL:
+            child.signal_all(number)
+        else:
+            child.signal(number)
+
+    def run(self) -> End:
+        """Start the process, listen to it until it ends, and return how."""
+        here_read, there_write = os.pipe()
+        there_read, self._words = os.pipe()
+        try:
+            try:
+                with self._lock:
+                    if self._stopped_by is not None:
+                        return CancelledEnd()
+                    self._child = self._start(there_read, there_write)
+            finally:
+                os.close(there_read)
+                os.close(there_write)
+            return self._listen(self._child, here_read)
+        finally:
+            os.close(here_read)
+            os.close(self._words)
+
+    def _start(self, there_read: int, there_write: int) -> Child:
+        environment = os.environ if self.settings.env is None else self.settings.env
+        numbers = (str(there_read), str(there_write), str(os.getpid()))
+        return Child(
+            (*self.settings.argv, *numbers),
+            keep=(there_read, there_write),
+            env={**environment, **run_variables(self.work.claimed)},
+        )
+
+    def _listen(self, child: Child, here_read: int) -> End:
+        self._say(self._order())
+        output = Output(self.work.live.write, OUTPUT_BYTES_DEFAULT)
+        out, err = child.outputs
+        readers = {
+            here_read: LineReader(self._hear, WORD_BYTES_MAX),
+            out: output.reader(STDOUT),
+            err: output.reader(STDERR),
+        }
+        status = child.read(readers, self.clock)
+        if self._end is not None:
+            return self._end
+        if self._stopped_by is not None:
+            return CancelledEnd()
+        return output.failed(status)
+
+    def _order(self) -> dict[str, Any]:
+        plan = self.work.runnable.plan
+        return {
+            "app": self.settings.app,
+            "memory_bytes": plan.memory_bytes if isinstance(plan, ProcessPlan) else None,
+            "run": claimed_to_json(self.work.claimed),
+        }
+
+    def _say(self, word: dict[str, Any]) -> None:
+        left = written(word)
+        with suppress(BrokenPipeError):  # it has ended; how, is known in a moment
+            while left:
+                left = left[os.write(self._words, left) :]
+
+    def _hear(self, line: str) -> None:
+        if not line or self._end is not None:
+            return
+        assert self._child is not None, "it speaks"
+        try:
+            self._obey(read_word(line))
+        except (KeyError, TypeError, ValueError) as error:
+            self._end = Failed(f"its process says what is no word: {error!r}", Reason.ERROR)
+            self._child.signal_all(signal.SIGKILL)
+        if self._end is not None:
+            self._child.end_by(self.clock.monotonic_us() + LINGER_US)
+
+    def _obey(self, word: dict[str, Any]) -> None:
+        live = self.work.live
+        match word["say"]:
+            case "began":
+                self.work.began()
+            case "advance":
+                with suppress(UsageError):  # the client has read it; anything else has no use
+                    live.advance(Progress(word["done"], word["total"], word["note"]))
+            case "seen":
+                bool(live.is_cancelled)  # looked at for the code over there
+            case "write":
+                live.write(str(word["level"]), str(word["text"]))
+            case "conceal":
+                live.conceal(str(word["text"]))
+            case "save":
+                self._answer(word, lambda: live.save(str(word["partition"]), str(word["state"])))
+            case "saved":
+                self._answer(word, lambda: live.saved(str(word["partition"])))
+            case "ended":
+                self._end = end_from_json(word["end"])
+            case other:
+                raise ValueError(f"{other!r} is not a word")
+
+    def _answer(self, word: dict[str, Any], act: Any) -> None:  # noqa: ANN401 - either of two calls
+        """Do what needs an answer, and answer; what goes wrong with it is raised over there."""
+        answer: dict[str, Any] = {"answer": word["id"]}
+        try:
+            answer["value"] = act()
+        except DulyError as error:
+            answer["error"] = [type(error).__name__, [str(part) for part in error.__reduce__()[1]]]
+        except Exception as error:  # noqa: BLE001 - the code over there must not wait for ever
+            answer["error"] = ["StoreError", ["checkpoint", repr(error), "try again"]]
+        self._say(answer)

@@ -1,0 +1,24 @@
+"""The variables by which a process knows which run it works for, and its idempotency key (E7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.identity import identity_text
+from duly.domain.instants import from_microseconds, iso_utc
+
+if TYPE_CHECKING:
+    from duly.store.execution import ClaimedRun
+
+
+def run_variables(claimed: ClaimedRun) -> dict[str, str]:
+    """Return them; the key is the same for every attempt and every rerun of what was promised."""
+    record = claimed.record
+    return {
+        "DULY_RUN_ID": identity_text(record.id),
+        "DULY_IDEMPOTENCY_KEY": identity_text(record.root),
+        "DULY_ATTEMPT": str(claimed.tries.attempt),
+        "DULY_FENCE": str(claimed.tries.fence),
+        "DULY_SCHEDULED_FOR": iso_utc(from_microseconds(record.scheduled_for)),
+        "DULY_TASK": record.call.task,
+    }

@@ -1,0 +1,99 @@
+"""The thread executor: runs plain functions, each in a thread that nobody can stop from outside.
+
+A function that goes on after it was told to stop keeps its thread until it ends by itself. Such a
+thread is abandoned: it is not waited for, and another takes its place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextvars import Context
+from typing import TYPE_CHECKING
+
+from duly.engine.executors.calling import called
+
+if TYPE_CHECKING:
+    from duly.engine.work import Work
+
+IDLE_SECONDS_MAX = 30.0
+"""A thread that has had nothing to do for so long ends; the next burst starts it anew."""
+
+
+class ThreadExecutor:
+    """Runs functions in daemon threads, at most as many at a time as the worker has slots."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._changed = threading.Condition()
+        self._waiting: deque[Work] = deque()
+        self._running: dict[int, Work] = {}
+        self._abandoned: set[int] = set()
+        self._threads = 0
+        """Those that are not abandoned."""
+        self._idle = 0
+        self._is_closed = False
+
+    def start(self, work: Work) -> None:
+        """Begin in a thread that is idle, or in a new one; wait in line if there are enough."""
+        with self._changed:
+            self._waiting.append(work)
+            self._serve_waiting()
+
+    def ask(self, work: Work) -> None:
+        """Leave it to the code, which sees `run.cancelled`."""
+
+    def insist(self, work: Work) -> bool:
+        """Abandon the thread if its code still runs: there is no way to end it."""
+        with self._changed:
+            if work in self._waiting:
+                self._waiting.remove(work)
+            if id(work) not in self._running:
+                return True
+            if id(work) not in self._abandoned:
+                self._abandoned.add(id(work))
+                self._threads -= 1
+                self._serve_waiting()
+        return False
+
+    def close(self) -> None:
+        """Let idle threads end; those at work are left behind with the process."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _serve_waiting(self) -> None:
+        """See to it that whoever waits is served: by an idle thread, else by a new one."""
+        if self._idle >= len(self._waiting):
+            self._changed.notify()
+        elif self._threads < self._slots:
+            self._threads += 1
+            threading.Thread(target=self._serve, name="duly-task", daemon=True).start()
+
+    def _serve(self) -> None:
+        while (work := self._next()) is not None:
+            # An empty context: what one task sets there is nothing to the next.
+            end = Context().run(called, work)
+            with self._changed:
+                del self._running[id(work)]
+                is_abandoned = id(work) in self._abandoned
+                self._abandoned.discard(id(work))
+            work.ended(end)
+            if is_abandoned:
+                return  # another thread has taken its place
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(self._has_news, IDLE_SECONDS_MAX)
+            self._idle -= 1
+            if self._is_closed or not self._waiting:
+                self._threads -= 1
+                return None
+            work = self._waiting.popleft()
+            self._running[id(work)] = work
+            return work
+
+    def _has_news(self) -> bool:
+        return self._is_closed or bool(self._waiting)

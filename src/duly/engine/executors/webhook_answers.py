@@ -1,0 +1,116 @@
+"""What a receiver's answer to a webhook means for the attempt, as Standard Webhooks has it.
+
+2xx is success, whatever its body; 202 too, noted as such. 410 says that the receiver wants no more
+of it: the run fails for good. Everything else is a failure that is tried again by the task's own
+backoff, 3xx and 4xx included, for a wrong answer is often a receiver's mistake that is put right
+before the attempts are used up; with Retry-After, when the receiver asked for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import Reason
+from duly.domain.concluding import End, Failed, GaveUp, Succeeded
+from duly.domain.durations import duration_text
+from duly.domain.instants import DAY, SECOND_US
+from duly.domain.schedules import canonical_json
+from duly.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AFTER_MIN_US = SECOND_US
+"""A receiver that says "at once" is not called in a circle."""
+AFTER_MAX_US = DAY * SECOND_US
+EXCERPT_LENGTH_MAX = 1_000
+LOCATION_LENGTH_MAX = 200
+_RETRY_AFTER_LENGTH_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookAnswer:
+    """What came back."""
+
+    status: int
+    origin: str
+    """Who answered, without path and query."""
+    retry_after: str | None = None
+    location: str | None = None
+    encoding: str | None = None
+    body: bytes = b""
+    is_cut: bool = False
+    """Whether there was more of it than was read."""
+
+
+def judge_answer(answer: WebhookAnswer, now: datetime, conceal: Callable[[str], str]) -> End:
+    """Return how an attempt ended, by its answer; `conceal` leaves secrets out of a text."""
+    excerpt = _excerpt(answer, conceal)
+    if 200 <= answer.status <= 299:
+        return Succeeded(_result(answer, excerpt))
+    said = f"{answer.origin} answered {_status_text(answer.status)}"
+    if answer.status == HTTPStatus.GONE:
+        return GaveUp(Reason.GONE, _sentence(f"{said}: it wants no more of these", excerpt))
+    if 300 <= answer.status <= 399 and answer.location:
+        to = printable(conceal(answer.location)[:LOCATION_LENGTH_MAX])
+        said += f" and points to {to}; redirects are not followed, give the address it points to"
+    after_us = None if answer.retry_after is None else read_retry_after(answer.retry_after, now)
+    if after_us is None:
+        return Failed(_sentence(said, excerpt), Reason.HTTP_STATUS)
+    said += f" and asked to wait {duration_text(after_us)}"
+    return Failed(_sentence(said, excerpt), Reason.RETRY_AFTER, after_us=after_us)
+
+
+def read_retry_after(text: str, now: datetime) -> int | None:
+    """Return how long a receiver asks to wait, from a second to a day; None if it says nothing."""
+    text = text.strip()
+    if not text or len(text) > _RETRY_AFTER_LENGTH_MAX:
+        return None
+    if text.isascii() and text.isdigit():
+        wait_us = min(int(text), DAY) * SECOND_US
+    else:
+        try:
+            until = parsedate_to_datetime(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return None
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        wait_us = (until - now) // timedelta(microseconds=1)
+    return max(AFTER_MIN_US, min(wait_us, AFTER_MAX_US))
+
+
+def _result(answer: WebhookAnswer, excerpt: str) -> str:
+    result: dict[str, object] = {"status": answer.status}
+    if answer.status == HTTPStatus.ACCEPTED:
+        result["note"] = "accepted: the receiver goes on by itself"
+    if excerpt:
+        result["answer"] = excerpt
+    return canonical_json(result)
+
+
+def _status_text(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _sentence(said: str, excerpt: str) -> str:
+    return f"{said}: {excerpt}" if excerpt else said
+
+
+def _excerpt(answer: WebhookAnswer, conceal: Callable[[str], str]) -> str:
+    """Return the beginning of a body, fit for records and terminals."""
+    if not answer.body:
+        return ""
+    more = "at least " if answer.is_cut else ""
+    if answer.encoding and answer.encoding.strip().lower() != "identity":
+        # It was asked for without; a kilobyte of it may stand for a gigabyte.
+        return f"({more}{len(answer.body):,} bytes, compressed, not unpacked)"
+    # Secrets go first: cut in the middle, one would no longer be recognised.
+    text = conceal(answer.body.decode("utf-8", "replace"))
+    text = "".join(one if one.isprintable() else " " for one in text).strip()
+    return text if len(text) <= EXCERPT_LENGTH_MAX else f"{text[:EXCERPT_LENGTH_MAX]}…"

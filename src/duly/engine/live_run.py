@@ -1,0 +1,185 @@
+"""The live run: what a task's code may do while it lasts, from whichever thread it calls.
+
+Progress and lines are kept in bounded buffers until the worker sends them; a checkpoint is stored
+before the call returns. Whether the run is still ours the worker says, and the store decides.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import (
+    CHECKPOINT_BYTES_MAX,
+    LINE_LENGTH_MAX,
+    LINES_PER_ATTEMPT_MAX,
+    PARTITION_LENGTH_MAX,
+    LogLine,
+    Progress,
+)
+from duly.engine.concealing import Concealer
+from duly.engine.ends import storable
+from duly.errors import LeaseLost, UsageError, require_text
+from duly.store.execution import SaveCheckpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.clock import Clock
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import Hold
+    from duly.store.protocol import Store
+
+NOTE_LENGTH_MAX = 500
+LEVEL_LENGTH_MAX = 20
+DONE_MAX = (1 << 63) - 1
+MORE_LINES = f"more lines are left out: an attempt may write {LINES_PER_ATTEMPT_MAX:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What a live run stands on: its claim, the store, and what time it is."""
+
+    worker: MemberId
+    hold: Hold
+    store: Store
+    clock: Clock
+    store_now: Callable[[], int]
+    """The store's clock, as well as the worker knows it."""
+
+
+class LiveRun:
+    """One attempt's buffers, and whether it should stop."""
+
+    def __init__(self, grounds: Grounds) -> None:
+        self._grounds = grounds
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+        self._is_fenced = False
+        self._has_looked = False
+        self._last: Progress | None = None
+        self._is_unsent = False
+        self._lines: list[LogLine] = []
+        self._written = 0
+        self._checkpoints: dict[str, str] | None = None
+        self.concealer = Concealer()
+        self.advanced_at = grounds.clock.monotonic_us()
+        """When it last came any further, on the monotonic clock."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it should stop: somebody asked, its time is up, or it is no longer ours."""
+        self._has_looked = self._has_looked or self._is_cancelled
+        return self._is_cancelled
+
+    @property
+    def has_seen_stop(self) -> bool:
+        """Whether the code has been told, when it asked, that it should stop."""
+        return self._has_looked
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the run is no longer ours."""
+        return self._is_fenced
+
+    def stop(self, *, is_fenced: bool = False) -> None:
+        """Let the code know that it should stop; fenced off when the run is no longer ours."""
+        self._is_fenced = self._is_fenced or is_fenced
+        self._is_cancelled = True
+
+    def advance(self, progress: Progress) -> None:
+        """Say how far it is; stored soon, without waiting. Progress is what stall limits watch."""
+        note = progress.note
+        if note is not None:
+            require_text("note", note, LINE_LENGTH_MAX)
+            note = self.concealer.hide(note)[:NOTE_LENGTH_MAX]
+        _require_count("done", progress.done)
+        if progress.total is not None:
+            _require_count("total", progress.total)
+        said = Progress(progress.done, progress.total, note)
+        with self._lock:
+            # Saying the same again is breathing, and not advancing.
+            if said != self._last:
+                self._last, self._is_unsent = said, True
+                self.advanced_at = self._grounds.clock.monotonic_us()
+
+    def save(self, partition: str, state: str) -> None:
+        """Store a checkpoint (JSON text) before returning; LeaseLost when it is no longer ours."""
+        require_text("partition", partition, PARTITION_LENGTH_MAX)
+        require_text("state", state, CHECKPOINT_BYTES_MAX)
+        if len(state.encode()) > CHECKPOINT_BYTES_MAX:
+            remedy = f"give at most {CHECKPOINT_BYTES_MAX:,} bytes, or a reference to more"
+            raise UsageError("state", state, "is too long", remedy)
+        grounds = self._grounds
+        order = SaveCheckpoint(
+            worker=grounds.worker, hold=grounds.hold, partition=partition, state=state
+        )
+        if self._is_fenced or not grounds.store.save_checkpoint(order):
+            self.stop(is_fenced=True)
+            remedy = "stop: whatever this attempt still does counts no more"
+            raise LeaseLost(grounds.store.name, "the run was taken from this worker", remedy)
+        with self._lock:
+            self.advanced_at = grounds.clock.monotonic_us()
+            if self._checkpoints is not None:
+                self._checkpoints[partition] = state
+
+    def saved(self, partition: str) -> str | None:
+        """Return the last checkpoint of the run, by whichever attempt."""
+        with self._lock:
+            known = self._checkpoints
+        if known is None:
+            known = dict(self._grounds.store.get_checkpoints(self._grounds.hold.run_id))
+            with self._lock:
+                self._checkpoints = known
+        return known.get(partition)
+
+    def write(self, level: str, text: str) -> None:
+        """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
+        at = self._grounds.store_now()
+        shown = storable(self.concealer.hide(str(text)))[:LINE_LENGTH_MAX]
+        with self._lock:
+            if self._written >= LINES_PER_ATTEMPT_MAX:
+                return
+            self._written += 1
+            if self._written == LINES_PER_ATTEMPT_MAX:
+                level, shown = "warning", MORE_LINES
+            self._lines.append(LogLine(at, storable(str(level))[:LEVEL_LENGTH_MAX], shown))
+
+    def conceal(self, text: str) -> None:
+        """Never let this text (a secret's value) appear in lines, errors or results."""
+        self.concealer.add(text)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether lines are there that nobody has taken."""
+        return bool(self._lines)
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether progress is there that nobody has taken."""
+        return self._is_unsent
+
+    def take_lines(self) -> tuple[LogLine, ...]:
+        """Remove and return the lines that wait to be stored."""
+        with self._lock:
+            taken, self._lines = self._lines, []
+        # Once more: what is a secret may have become known after a line was written.
+        return tuple(replace(line, text=self.concealer.hide(line.text)) for line in taken)
+
+    def take_progress(self) -> Progress | None:
+        """Return the last progress, if nobody has taken it yet."""
+        with self._lock:
+            is_unsent, self._is_unsent = self._is_unsent, False
+            return self._last if is_unsent else None
+
+    def put_back(self, progress: Progress | None, lines: tuple[LogLine, ...]) -> None:
+        """Keep what was taken and could not be sent; what is newer stays."""
+        with self._lock:
+            self._lines[:0] = lines
+            self._is_unsent = self._is_unsent or progress is not None
+
+
+def _require_count(field: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= DONE_MAX:
+        raise UsageError(field, value, "is not a count", "give a whole number, 0 or more")

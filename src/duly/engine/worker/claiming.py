@@ -1,0 +1,125 @@
+"""Claiming: takes queued runs for free slots, and hands each to its executor at once.
+
+A worker is woken when something is queued; should that be lost, it looks by itself, soon after it
+was busy and more seldom the longer there is nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.concluding import Failed
+from duly.domain.identity import identity_text
+from duly.engine.ends import error_text
+from duly.engine.worker.held import Cause, Stopping
+from duly.store.execution import ClaimRuns
+from duly.telemetry import RunStarted
+
+if TYPE_CHECKING:
+    from duly.engine.work import Runnable
+    from duly.engine.worker.holdings import Holdings
+    from duly.engine.worker.parts import WorkerParts
+    from duly.engine.worker.stopping import Limits
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import Claimed, ClaimedRun
+
+_DRAW_BYTES = 2
+_DRAWN = 1 << 8 * _DRAW_BYTES
+
+
+class Claiming:
+    """Asks for runs, and starts them."""
+
+    def __init__(self, parts: WorkerParts, holdings: Holdings, limits: Limits) -> None:
+        self._parts = parts
+        self._holdings = holdings
+        self._limits = limits
+        self._rotation = 0
+        self._poll_at = 0
+        self._poll_us = parts.settings.poll_min_us
+
+    def next_at(self) -> int | None:
+        """Return when to ask, on the monotonic clock; None while there is no room."""
+        return self._poll_at if self._holdings.free else None
+
+    def wake(self) -> None:
+        """Ask at the next tick: something may have been queued."""
+        self._poll_at = 0
+
+    def claim(self, worker: MemberId, monotonic: int) -> bool:
+        """Take runs if there is room and it is time; False when we are no member any more."""
+        free = self._holdings.free
+        if free == 0 or monotonic < self._poll_at:
+            return True
+        # Said before it is asked: what fails is not asked again at once.
+        self._poll_at = monotonic + self._poll_us
+        claimed = self._ask(worker, free)
+        if not claimed.is_alive:
+            return False
+        self._parts.statistics.claimed += len(claimed.runs)
+        self._pace(monotonic, len(claimed.runs), free)
+        for run in claimed.runs:
+            self._start(worker, run)
+        return True
+
+    def _ask(self, worker: MemberId, free: int) -> Claimed:
+        settings = self._parts.settings
+        limits = dict(settings.queue_limits)
+        if limits:
+            for queue, count in self._holdings.by_queue().items():
+                if queue in limits:
+                    limits[queue] = max(0, limits[queue] - count)
+        order = ClaimRuns(
+            worker=worker,
+            limit=free,
+            queues=settings.queues,
+            queue_limits=limits,
+            rotation=self._rotation,
+        )
+        self._rotation += 1
+        before = self._parts.clock.monotonic_us()
+        claimed = self._parts.store.claim_runs(order)
+        self._parts.time.hear(before, claimed.now)
+        return claimed
+
+    def _pace(self, monotonic: int, got: int, free: int) -> None:
+        """Decide when to look again: at once while there is more than we had room for."""
+        settings = self._parts.settings
+        if got == free:
+            self._poll_us = settings.poll_min_us
+            self._poll_at = 0
+            return
+        self._poll_us = settings.poll_min_us if got else self._poll_us
+        draw = int.from_bytes(self._parts.draws.draw(_DRAW_BYTES))
+        # Not all workers of a fleet at the same moment.
+        self._poll_at = monotonic + self._poll_us // 2 + self._poll_us * draw // _DRAWN // 2
+        self._poll_us = min(2 * self._poll_us, settings.poll_max_us)
+
+    def _start(self, worker: MemberId, claimed: ClaimedRun) -> None:
+        runnable = self._find(claimed)
+        if runnable is None:
+            self._holdings.unknown.append(claimed)
+            return
+        held = self._holdings.take_up(worker, claimed, runnable)
+        limit = held.limit()
+        if limit is not None and limit[0] <= held.handed_at:
+            # The run's own time was up before we got it.
+            held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit[1])
+            self._holdings.settle(held)
+            return
+        self._limits.watch(held)
+        event = RunStarted(
+            member=int(worker),
+            task=runnable.name,
+            run_id=identity_text(claimed.record.id),
+            schedule=claimed.record.schedule_name or "",
+            attempt_id=held.attempt_id,
+        )
+        self._parts.emit(event)
+        try:
+            self._parts.executor(runnable).start(held)
+        except Exception as error:  # noqa: BLE001 - a defect of an executor is one run's, not ours
+            held.ended(Failed(error_text(error)))
+
+    def _find(self, claimed: ClaimedRun) -> Runnable | None:
+        return self._parts.runnable(claimed.record.call.task)

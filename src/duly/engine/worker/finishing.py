@@ -1,0 +1,181 @@
+"""Finishing: tells the store how attempts ended, all that accumulated in one statement.
+
+What the store did not answer is sent again: the same end of the same claim is accepted once. What
+it refuses is not ours any more, and stays on record there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from duly.domain.attempts import attempt_name
+from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.identity import identity_text
+from duly.domain.literals import AttemptState, RunState
+from duly.errors import STORE_AWAY
+from duly.store.execution import FinishResult
+from duly.telemetry import (
+    AttemptFailed,
+    AttemptGivenBack,
+    CompletionRefused,
+    RunCancelled,
+    RunDead,
+    RunFailed,
+    RunSucceeded,
+    SetAside,
+)
+
+if TYPE_CHECKING:
+    from duly.domain.concluding import Next
+    from duly.engine.worker.holdings import Ending, Holdings
+    from duly.engine.worker.membership import WorkerMembership
+    from duly.engine.worker.parts import WorkerParts
+    from duly.telemetry import AttemptEnded
+
+ERROR_SHOWN_MAX = 200
+NOT_STORED = "what it said can't be stored: "
+
+
+class Finishing:
+    """Sends ends, and tells about them."""
+
+    def __init__(
+        self, parts: WorkerParts, holdings: Holdings, membership: WorkerMembership
+    ) -> None:
+        self._parts = parts
+        self._holdings = holdings
+        self._membership = membership
+
+    def next_at(self) -> int | None:
+        """Return when an end can be sent, on the monotonic clock; None when there is none."""
+        return min((one.not_before for one in self._holdings.endings), default=None)
+
+    def send(self) -> None:
+        """Send every end that waits; what is not answered stays."""
+        monotonic = self._parts.clock.monotonic_us()
+        waiting = [one for one in self._holdings.endings if one.not_before <= monotonic]
+        while waiting:
+            worker = waiting[0].worker
+            batch = [one for one in waiting if one.worker == worker]
+            batch = batch[: self._parts.settings.finish_max]
+            self._send(batch)
+            sent = {id(one) for one in batch}
+            waiting = [one for one in waiting if id(one) not in sent]
+
+    def _send(self, batch: list[Ending]) -> None:
+        """Send a batch of one member; one that fails for a reason of its own is sent alone."""
+        finishes = [one.finish for one in batch]
+        try:
+            finished = self._parts.store.finish_runs(batch[0].worker, finishes)
+        except STORE_AWAY:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad end must not stop the others
+            if len(batch) == 1:
+                self._strip(batch[0], error)
+                return
+            for one in batch:
+                self._send([one])
+            return
+        self._parts.statistics.batches += 1
+        sent = {id(one) for one in batch}
+        endings = self._holdings.endings
+        self._holdings.endings = [one for one in endings if id(one) not in sent]
+        for one, result in zip(batch, finished.results, strict=True):
+            self._tell(one, result, finished.now)
+
+    def _strip(self, ending: Ending, error: Exception) -> None:
+        """Leave out what the store may choke on; if that does not help, try again later."""
+        monotonic = self._parts.clock.monotonic_us()
+        if ending.is_bare:
+            ending.not_before = monotonic + self._parts.settings.set_aside_us
+            event = SetAside(
+                member=self._membership.number(),
+                what="run",
+                subject_id=identity_text(ending.finish.hold.run_id),
+                problem=f"its end can't be stored: {error!r}",
+            )
+            self._parts.emit(event)
+            return
+        conclusion = ending.finish.conclusion
+        following = conclusion.next
+        if isinstance(following, Close):
+            following = replace(following, result=None)
+        bare = replace(conclusion, error=f"{NOT_STORED}{type(error).__name__}", next=following)
+        ending.finish = replace(ending.finish, conclusion=bare, progress=None, lines=())
+        ending.is_bare = True
+        self._send([ending])
+
+    def _tell(self, ending: Ending, result: FinishResult, now: int) -> None:
+        claimed, finish = ending.claimed, ending.finish
+        statistics = self._parts.statistics
+        if result is FinishResult.REFUSED:
+            statistics.refused += 1
+        if claimed is None:
+            return
+        run = identity_text(finish.hold.run_id)
+        task, number = claimed.record.call.task, claimed.tries.attempt
+        member, name = int(ending.worker), attempt_name(run, number)
+        conclusion = finish.conclusion
+        if result is FinishResult.REFUSED:
+            state = str(conclusion.attempt_state)
+            event = CompletionRefused(
+                member=member, task=task, run_id=run, attempt_id=name, state=state
+            )
+            self._parts.emit(event)
+            return
+        kind = self._count(conclusion.attempt_state, conclusion.next)
+        started = finish.started_at
+        ended = kind(
+            member=member,
+            task=task,
+            run_id=run,
+            schedule=claimed.record.schedule_name or "",
+            attempt_id=name,
+            number=number,
+            state=str(conclusion.attempt_state),
+            reason=str(conclusion.reason or ""),
+            then=_place(conclusion.next),
+            took_us=0 if started is None else max(0, now - started),
+            error=_shown(conclusion.error),
+        )
+        self._parts.emit(ended)
+        if isinstance(conclusion.next, Die):
+            reason = str(conclusion.next.reason)
+            self._parts.emit(RunDead(member=member, task=task, run_id=run, reason=reason))
+
+    def _count(self, state: AttemptState, following: Next) -> type[AttemptEnded]:
+        statistics = self._parts.statistics
+        match state:
+            case AttemptState.SUCCEEDED:
+                statistics.succeeded += 1
+                return RunSucceeded
+            case AttemptState.CANCELLED:
+                statistics.cancelled += 1
+                return RunCancelled
+            case AttemptState.GIVEN_BACK:
+                statistics.given_back += 1
+                return AttemptGivenBack
+            case _:
+                statistics.failed += 1
+                is_over = isinstance(following, Close) and following.state is RunState.FAILED
+                return RunFailed if is_over else AttemptFailed
+
+
+def _place(following: Next) -> str:
+    match following:
+        case Close(state=state):
+            return str(state)
+        case Wait():
+            return str(RunState.RETRYING)
+        case Requeue():
+            return str(RunState.QUEUED)
+        case Die():
+            return str(RunState.DEAD)
+        case _:
+            assert_never(following)
+
+
+def _shown(error: str | None) -> str:
+    lines = (error or "").strip().splitlines()
+    return lines[-1][:ERROR_SHOWN_MAX] if lines else ""

@@ -1,0 +1,193 @@
+"""Held: one attempt in a worker's hands, from its claim to its end.
+
+An executor sees it as its work and speaks from any thread; everything about stopping belongs to the
+worker's own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import Reason, attempt_name
+from duly.domain.concluding import (
+    CancelledEnd,
+    Failed,
+    GaveUp,
+    GivenBack,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
+from duly.domain.durations import duration_text
+from duly.domain.identity import identity_text
+from duly.engine.ends import bounded
+from duly.engine.live_run import Grounds, LiveRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.concluding import End
+    from duly.engine.work import Live, Runnable
+    from duly.engine.worker.parts import WorkerParts
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import ClaimedRun, Hold
+
+NOBODY_ASKED = "it stopped as if it had been cancelled, though nobody had asked for it"
+
+
+class Cause(IntEnum):
+    """Why an attempt is to stop; a higher one takes the place of a lower."""
+
+    SHUTDOWN = 1
+    CANCEL = 2
+    LIMIT = 3
+    FENCED = 4
+
+
+@dataclass(slots=True)
+class Stopping:
+    """An attempt that was asked to stop: why, and when we insist."""
+
+    cause: Cause
+    insist_at: int
+    end: TimedOut | None = None
+    """Of one whose time is up: how it ended, whatever its code says."""
+    is_insisted: bool = False
+
+
+class Held:
+    """One attempt: what an executor is given, and what the worker knows about it."""
+
+    live: Live
+
+    def __init__(  # noqa: PLR0913 - what an attempt is made of
+        self,
+        parts: WorkerParts,
+        worker: MemberId,
+        claimed: ClaimedRun,
+        *,
+        runnable: Runnable,
+        told: Callable[[Held], None],
+    ) -> None:
+        self._parts = parts
+        self._told = told
+        self._lock = threading.Lock()
+        self.worker = worker
+        self.claimed = claimed
+        self.runnable = runnable
+        grounds = Grounds(
+            worker=worker,
+            hold=claimed.hold,
+            store=parts.store,
+            clock=parts.clock,
+            store_now=parts.time.now,
+        )
+        self.live = self.buffers = LiveRun(grounds)
+        self.handed_at = parts.clock.monotonic_us()
+        """When it was given to its executor, on the monotonic clock."""
+        self.started_at: int | None = None
+        """When its code began, by the store's clock."""
+        self._begun_at: int | None = None
+        self.said: End | None = None
+        """How it ended, by its executor's word."""
+        self.stopping: Stopping | None = None
+        self.is_start_told = False
+        self.progress_told_at = self.handed_at
+
+    @property
+    def hold(self) -> Hold:
+        """The claim that every write about it carries."""
+        return self.claimed.hold
+
+    @property
+    def attempt_id(self) -> str:
+        """Its name: the run's id, and which try."""
+        return attempt_name(identity_text(self.claimed.record.id), self.claimed.tries.attempt)
+
+    @property
+    def begun_at(self) -> int:
+        """When its code began on the monotonic clock, or else when it was handed over."""
+        return self.handed_at if self._begun_at is None else self._begun_at
+
+    def began(self) -> None:
+        """Say that the code begins now; from any thread, once."""
+        with self._lock:
+            if self._begun_at is None:
+                self._begun_at = self._parts.clock.monotonic_us()
+                # Our estimate of the store's clock may be a little behind what it has told.
+                self.started_at = max(self._parts.time.now(), self.claimed.claimed_at)
+
+    def ended(self, end: End) -> None:
+        """Say how it ended; from any thread. The first word counts, later ones are dropped."""
+        with self._lock:
+            if self.said is not None:
+                return
+            self.said = self.buffers.concealer.hide_in_end(end)
+        self._told(self)
+
+    def limit(self) -> tuple[int, TimedOut] | None:
+        """Return the first of its limits: when, on the monotonic clock, and how it ends then."""
+        policy, claimed = self.runnable.policy, self.claimed
+        limits: list[tuple[int, Reason, int]] = []
+        if policy.timeout_us is not None:
+            limits.append((self.begun_at + policy.timeout_us, Reason.TIMEOUT, policy.timeout_us))
+        if policy.stall_us is not None:
+            since = max(self.begun_at, self.buffers.advanced_at)
+            limits.append((since + policy.stall_us, Reason.STALLED, policy.stall_us))
+        first_at = claimed.tries.begun_at
+        if policy.run_timeout_us is not None and first_at is not None:
+            used_us = claimed.claimed_at - first_at
+            left_at = self.handed_at + policy.run_timeout_us - used_us
+            limits.append((left_at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
+        if not limits:
+            return None
+        at, reason, length_us = min(limits)
+        return at, TimedOut(reason, _sentence(reason, length_us))
+
+    def settled(self) -> End | None:
+        """Return how it ended, given why it was asked to stop; None when that is not ours to say.
+
+        Code that has seen that it should stop and then returns has stopped: it is not done.
+        """
+        said, stopping = self.said, self.stopping
+        if stopping is None:
+            return Failed(NOBODY_ASKED) if isinstance(said, CancelledEnd) else said
+        is_done = isinstance(said, (Succeeded, GaveUp, Snoozed))
+        is_own_word = is_done and not self.buffers.has_seen_stop
+        match stopping.cause:
+            case Cause.LIMIT:
+                assert stopping.end is not None, "a limit says how it ends"
+                return _with_trace(stopping.end, said)
+            case _ if is_own_word and not isinstance(said, Snoozed):
+                return said
+            case Cause.CANCEL:
+                return CancelledEnd(_error_of(said))
+            case Cause.SHUTDOWN:
+                started = self.started_at is not None
+                return said if is_own_word else GivenBack(Reason.SHUTDOWN, is_started=started)
+            case Cause.FENCED:
+                return None
+
+
+def _sentence(reason: Reason, length_us: int) -> str:
+    length = duration_text(length_us)
+    match reason:
+        case Reason.STALLED:
+            return f"it has not advanced for {length}"
+        case Reason.RUN_TIMEOUT:
+            return f"the run, its retries included, took longer than {length}"
+        case _:
+            return f"it took longer than {length}"
+
+
+def _error_of(said: End | None) -> str | None:
+    return said.error if isinstance(said, (Failed, CancelledEnd, TimedOut)) else None
+
+
+def _with_trace(end: TimedOut, said: End | None) -> TimedOut:
+    """Return an end by time-out together with where its code was when it was stopped."""
+    error = _error_of(said)
+    return end if error is None else replace(end, error=bounded(f"{end.error}\n{error}"))

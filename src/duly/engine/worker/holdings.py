@@ -1,0 +1,162 @@
+"""Holdings: what a worker has in its hands, and what waits to be told to the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import Reason, TaskPolicy, Tries
+from duly.domain.concluding import Attempted, GivenBack, conclude
+from duly.domain.identity import identity_text
+from duly.engine.worker.held import Held
+from duly.store.execution import Finish
+from duly.telemetry import SlotLeaked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.domain.concluding import Conclusion, End
+    from duly.engine.work import Runnable
+    from duly.engine.worker.parts import WorkerParts
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import ClaimedRun, Hold
+
+
+@dataclass(slots=True)
+class Ending:
+    """An attempt that is over here, and of which the store does not know it yet."""
+
+    worker: MemberId
+    finish: Finish
+    claimed: ClaimedRun | None = None
+    """None for a claim whose answer was lost: nothing but its hold is known."""
+    not_before: int = 0
+    """Not to be sent before this, on the monotonic clock."""
+    is_bare: bool = False
+    """Whether all that could keep the store from taking it has been left out."""
+
+
+class Holdings:
+    """Attempts that run, slots that are lost, and ends that are to be sent."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._told: SimpleQueue[Held] = SimpleQueue()
+        self.running: dict[Hold, Held] = {}
+        self.leaked: dict[Hold, Held] = {}
+        """Settled, but their code goes on and keeps its slot."""
+        self.endings: list[Ending] = []
+        self.unknown: list[ClaimedRun] = []
+        """Claimed, and of tasks that we do not know."""
+
+    @property
+    def free(self) -> int:
+        """How many slots are free."""
+        return max(0, self._parts.settings.slots - len(self.running) - len(self.leaked))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs and nothing is to be told."""
+        return not (self.running or self.endings or self.unknown)
+
+    def has_news(self) -> bool:
+        """Say whether an executor has told something that was not collected yet."""
+        return not self._told.empty()
+
+    def holds(self, worker: MemberId) -> tuple[Hold, ...]:
+        """Return all claims that a member of ours has, so far as we know."""
+        return tuple(self._holds(worker))
+
+    def _holds(self, worker: MemberId) -> Iterator[Hold]:
+        for held in self.running.values():
+            if held.worker == worker:
+                yield held.hold
+        for ending in self.endings:
+            if ending.worker == worker:
+                yield ending.finish.hold
+        for claimed in self.unknown:
+            yield claimed.hold
+
+    def endings_due(self, monotonic: int) -> bool:
+        """Say whether an end is to be sent before anything new is taken."""
+        return any(one.not_before <= monotonic for one in self.endings)
+
+    def give_back(self, worker: MemberId, hold: Hold) -> None:
+        """Give back a claim that we have without having heard of it; it was never started."""
+        end = GivenBack(Reason.NOT_STARTED, is_started=False)
+        attempted = Attempted(
+            run_id=hold.run_id,
+            policy=TaskPolicy(),
+            tries=Tries(fence=hold.fence),
+            now=self._parts.time.now(),
+        )
+        finish = Finish(hold=hold, started_at=None, conclusion=conclude(end, attempted))
+        self.endings.append(Ending(worker, finish))
+
+    def by_queue(self) -> Counter[str]:
+        """Return how many run of each queue."""
+        return Counter(held.claimed.record.call.queue for held in self.running.values())
+
+    def take_up(self, worker: MemberId, claimed: ClaimedRun, runnable: Runnable) -> Held:
+        """Give a slot to a claimed run."""
+        held = Held(self._parts, worker, claimed, runnable=runnable, told=self._tell)
+        self.running[held.hold] = held
+        return held
+
+    def collect(self) -> None:
+        """Take what executors have told since the last time."""
+        while True:
+            try:
+                held = self._told.get_nowait()
+            except Empty:
+                return
+            if self.running.get(held.hold) is held:
+                self.settle(held)
+            else:
+                self.leaked.pop(held.hold, None)  # it ended after all: its slot is back
+
+    def settle(self, held: Held) -> None:
+        """Give a slot free; what is to be said about its attempt waits to be sent."""
+        del self.running[held.hold]
+        end = held.settled()
+        if end is not None:
+            self.endings.append(self._ending(held, end))
+
+    def leak(self, held: Held, member: int) -> None:
+        """Settle an attempt whose code can't be stopped; its slot is lost until the code ends."""
+        self.settle(held)
+        self.leaked[held.hold] = held
+        event = SlotLeaked(
+            member=member,
+            task=held.runnable.name,
+            run_id=identity_text(held.hold.run_id),
+            attempt_id=held.attempt_id,
+            leaked=len(self.leaked),
+        )
+        self._parts.emit(event)
+
+    def conclude(self, claimed: ClaimedRun, runnable: Runnable, end: End) -> Conclusion:
+        """Decide what becomes of a claimed run."""
+        attempted = Attempted(
+            run_id=claimed.record.id,
+            policy=runnable.policy,
+            tries=claimed.tries,
+            now=self._parts.time.now(),
+        )
+        return conclude(end, attempted)
+
+    def _ending(self, held: Held, end: End) -> Ending:
+        finish = Finish(
+            hold=held.hold,
+            started_at=held.started_at,
+            conclusion=self.conclude(held.claimed, held.runnable, end),
+            progress=held.buffers.take_progress(),
+            lines=held.buffers.take_lines(),
+        )
+        return Ending(held.worker, finish, held.claimed)
+
+    def _tell(self, held: Held) -> None:
+        self._told.put(held)
+        self._parts.ring()

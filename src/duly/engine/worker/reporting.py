@@ -1,0 +1,86 @@
+"""Reporting: starts, progress and lines of attempts that last, in one statement at a time.
+
+Lines go within a second. Progress is stored in steps that widen with the attempt's age, so that a
+day-long run leaves a few hundred. Short attempts never report: all is told when they end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.errors import STORE_AWAY
+from duly.store.execution import Report
+
+if TYPE_CHECKING:
+    from duly.engine.worker.held import Held
+    from duly.engine.worker.holdings import Holdings
+    from duly.engine.worker.parts import WorkerParts
+    from duly.engine.worker.stopping import Limits
+    from duly.store.dispatch import MemberId
+
+NOT_OURS = "the store refused a report"
+
+
+class Reporting:
+    """Sends what running attempts have to say."""
+
+    def __init__(self, parts: WorkerParts, holdings: Holdings, limits: Limits) -> None:
+        self._parts = parts
+        self._holdings = holdings
+        self._limits = limits
+        self._at = 0
+
+    def next_at(self) -> int | None:
+        """Return when to look again, on the monotonic clock; None while nothing runs."""
+        return self._at if self._holdings.running else None
+
+    def send(self, worker: MemberId, monotonic: int) -> None:
+        """Send what is due to be told; an attempt that is not ours any more is fenced off."""
+        if monotonic < self._at:
+            return
+        self._at = monotonic + self._parts.settings.report_every_us
+        due: list[tuple[Held, Report]] = []
+        for held in self._holdings.running.values():
+            if held.worker == worker and not held.buffers.is_fenced:
+                report = self._report_of(held, monotonic)
+                if report is not None:
+                    due.append((held, report))
+        if due:
+            self._send(worker, due)
+
+    def _report_of(self, held: Held, monotonic: int) -> Report | None:
+        age_us = monotonic - held.begun_at
+        settings = self._parts.settings
+        if age_us < settings.report_every_us:
+            return None
+        buffers = held.buffers
+        step_us = max(settings.report_every_us, age_us // settings.report_share)
+        is_due = monotonic - held.progress_told_at >= min(step_us, settings.report_max_us)
+        started_at = None if held.is_start_told else held.started_at
+        has_progress = is_due and buffers.has_progress
+        if started_at is None and not has_progress and not buffers.has_lines:
+            return None
+        progress = buffers.take_progress() if has_progress else None
+        if progress is not None:
+            held.progress_told_at = monotonic
+        return Report(
+            hold=held.hold, started_at=started_at, progress=progress, lines=buffers.take_lines()
+        )
+
+    def _send(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
+        try:
+            answers = self._parts.store.report(worker, [report for _, report in due])
+        except STORE_AWAY:
+            for held, report in due:
+                held.buffers.put_back(report.progress, report.lines)
+            raise
+        except Exception:  # noqa: BLE001 - one bad report must not stop the others
+            if len(due) > 1:
+                for one in due:
+                    self._send(worker, [one])
+            return  # what can't be stored is let go: the attempt itself is not at fault
+        for (held, report), is_ours in zip(due, answers, strict=True):
+            if is_ours:
+                held.is_start_told = held.is_start_told or report.started_at is not None
+        lost = [held for (held, _), is_ours in zip(due, answers, strict=True) if not is_ours]
+        self._limits.fence_off(lost, NOT_OURS)

@@ -1,0 +1,327 @@
+"""The worker's service: composes membership, limits, finishing, reporting and claiming.
+
+It is sequential: a tick does a bounded amount of work and returns when to wake it, on the monotonic
+clock. Code runs in executors, which speak through a queue and ring. What we believe to hold may not
+be ours: the store compares worker and fence in every write.
+
+What happens when
+- a worker dies: its lease runs out, and a dispatcher settles what it held (the reaper);
+- it was only paused: its beat or claim is refused; all that it runs is fenced off and asked to
+  stop, what it still says is refused and kept as evidence, and it joins under a fresh id;
+- an answer is lost: ends are sent again, and a claim whose answer was lost comes back as a stray
+  with the next beat, and is given back;
+- the store is away: code goes on, ends are kept, and past our own count of the lease all is fenced;
+- code does not stop: we ask, then insist; where even that is in vain the slot counts as leaked, and
+  with too many of them the worker drains and ends, to be replaced.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from duly.draws import SystemDraws
+from duly.engine.surroundings import Node
+from duly.engine.worker.claiming import Claiming
+from duly.engine.worker.finishing import Finishing
+from duly.engine.worker.held import Cause
+from duly.engine.worker.holdings import Holdings
+from duly.engine.worker.membership import WorkerMembership
+from duly.engine.worker.missing_tasks import MissingTasks
+from duly.engine.worker.parts import WorkerParts
+from duly.engine.worker.reporting import Reporting
+from duly.engine.worker.settings import WorkerSettings
+from duly.engine.worker.stopping import Limits
+from duly.engine.worker.store_time import StoreTime
+from duly.errors import LeaseLost, StoreUnavailable
+from duly.store.execution import StopKind
+from duly.telemetry import (
+    NullTelemetry,
+    StoreLost,
+    StoreRecovered,
+    WorkerDraining,
+    WorkerRecycling,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from duly.clock import Clock
+    from duly.domain.literals import TaskKind
+    from duly.draws import Draws
+    from duly.engine.work import Catalogue, Executor
+    from duly.engine.worker.parts import WorkerStatistics
+    from duly.store.dispatch import MemberId, Wakeups
+    from duly.store.execution import Beaten
+    from duly.store.protocol import Store
+    from duly.telemetry import Telemetry
+
+LEASE_OVER = "its lease has run out"
+NOT_HEARD = "the store was away for longer than its lease"
+TAKEN = "the store says that somebody else has settled them"
+
+
+class Worker:
+    """Claims queued runs, has them executed, and finishes them."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it works with, each replaceable
+        self,
+        store: Store,
+        clock: Clock,
+        catalogue: Catalogue,
+        executors: Mapping[TaskKind, Executor],
+        settings: WorkerSettings | None = None,
+        *,
+        telemetry: Telemetry | None = None,
+        node: Node | None = None,
+        wakeups: Wakeups | None = None,
+        draws: Draws | None = None,
+    ) -> None:
+        self._parts = parts = WorkerParts(
+            store=store,
+            clock=clock,
+            settings=settings or WorkerSettings(),
+            telemetry=telemetry or NullTelemetry(),
+            node=node or Node(),
+            catalogue=catalogue,
+            executors=executors,
+            draws=draws or SystemDraws(),
+            ring=_nothing if wakeups is None else wakeups.wake,
+            time=StoreTime(clock),
+        )
+        self._membership = membership = WorkerMembership(parts)
+        self._holdings = holdings = Holdings(parts)
+        self._limits = limits = Limits(parts, holdings, membership)
+        self._finishing = Finishing(parts, holdings, membership)
+        self._reporting = Reporting(parts, holdings, limits)
+        self._claiming = Claiming(parts, holdings, limits)
+        self._missing = MissingTasks(parts, holdings)
+        self.on_over: Callable[[], None] = _nothing
+        """Told once, when the worker has ended by itself: drained, stopped or worn out."""
+        self.needs_recycling = False
+        """Whether it ends because it has lost too many slots: another should take its place."""
+        self._is_drain_asked = self._is_stop_asked = False
+        self._drain_until: int | None = None
+        self._is_over = False
+        self._lost_at: int | None = None
+        self._backoff_us = parts.settings.backoff_min_us
+        self._retry_at = 0
+
+    @property
+    def member(self) -> MemberId | None:
+        """Our id in the fleet; None while we have none."""
+        return self._membership.id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended: nothing is held, and nothing will be taken."""
+        return self._is_over
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it takes no more runs, and will end when it is done with those it has."""
+        return self._drain_until is not None
+
+    @property
+    def running(self) -> int:
+        """How many attempts are being executed."""
+        return len(self._holdings.running)
+
+    @property
+    def leaked(self) -> int:
+        """How many slots are lost to code that can't be stopped."""
+        return len(self._holdings.leaked)
+
+    @property
+    def statistics(self) -> WorkerStatistics:
+        """What was done so far."""
+        return self._parts.statistics
+
+    def wake(self) -> None:
+        """Look for runs at the next tick, and soon for cancellations; somebody has rung."""
+        self._claiming.wake()
+        if self._holdings.running and not self._holdings.has_news():
+            self._membership.beat_soon()
+
+    def drain(self) -> None:
+        """Take no more runs, and end when those at hand are done or the grace is over (R9).
+
+        Only says so, and rings; safe in a signal handler.
+        """
+        self._is_drain_asked = True
+        self._parts.ring()
+
+    def stop_now(self) -> None:
+        """End at once, and give back what is held. Only says so; safe in a signal handler."""
+        self._is_stop_asked = True
+        self._parts.ring()
+
+    def tick(self) -> int:
+        """Do a bounded amount of work; return when to be called next, on the monotonic clock."""
+        monotonic = self._parts.clock.monotonic_us()
+        if self._is_stop_asked:
+            self.stop()
+        if self._is_over:
+            return monotonic + self._parts.settings.beat_every_us
+        self._holdings.collect()
+        if self._membership.is_over(monotonic):
+            self._lose_membership(NOT_HEARD)
+        self._limits.enforce(monotonic)
+        self._note_drain(monotonic)
+        if monotonic < self._retry_at:
+            return self._wake_at(self._parts.clock.monotonic_us())
+        try:
+            self._exchange()
+        except StoreUnavailable as error:
+            self._back_off(error)
+        except LeaseLost:
+            self._membership.beat_now()
+        else:
+            self._note_recovery()
+        if self.is_draining and self._holdings.is_empty and not self._holdings.has_news():
+            self.stop()
+        return self._wake_at(self._parts.clock.monotonic_us())
+
+    def stop(self) -> None:
+        """End at once: what runs is made to stop and given back, and we leave the fleet."""
+        if self._is_over:
+            return
+        self._is_over = True
+        holdings = self._holdings
+        holdings.collect()
+        for held in tuple(holdings.running.values()):
+            self._limits.stop(held, Cause.SHUTDOWN)
+            self._limits.insist(held)
+        for executor in {id(one): one for one in self._parts.executors.values()}.values():
+            with suppress(Exception):  # whatever one can't let go of must not keep the others
+                executor.close()
+        holdings.collect()
+        for held in tuple(holdings.running.values()):
+            holdings.settle(held)
+        # If the store can't be told, our lease runs out by itself, and others settle the rest.
+        with suppress(StoreUnavailable, LeaseLost):
+            self._finishing.send()
+            self._membership.leave()
+        self.on_over()
+
+    def _exchange(self) -> None:
+        """Do what is due of talking to the store: beat, finish, report, claim."""
+        if not self._take_part():
+            return
+        self._finishing.send()
+        worker = self._membership.id
+        if worker is None:
+            return
+        monotonic = self._parts.clock.monotonic_us()
+        self._reporting.send(worker, monotonic)
+        self._missing.settle(worker)
+        if self.is_draining or self._holdings.endings_due(monotonic):
+            return
+        try:
+            is_member = self._claiming.claim(worker, monotonic)
+        except StoreUnavailable:
+            # It may have given us runs that we do not know of: the next beat tells.
+            self._membership.beat_now()
+            raise
+        if not is_member:
+            self._lose_membership(LEASE_OVER)
+            return
+        self._missing.settle(worker)
+
+    def _take_part(self) -> bool:
+        """Join or beat when it is time; False when we must begin anew."""
+        membership = self._membership
+        if membership.id is None:
+            if not self.is_draining:
+                membership.join()
+            return True
+        if self._parts.clock.monotonic_us() < membership.beat_at:
+            return True
+        beaten = membership.beat(self._holdings)
+        if not beaten.is_alive:
+            self._lose_membership(LEASE_OVER)
+            return False
+        self._heed(beaten)
+        return True
+
+    def _heed(self, beaten: Beaten) -> None:
+        """Stop what must stop, and give back what we never knew that we have."""
+        running = self._holdings.running
+        gone = []
+        for stop in beaten.stops:
+            held = running.get(stop.hold)
+            if held is None:
+                continue
+            if stop.kind is StopKind.CANCEL:
+                self._limits.stop(held, Cause.CANCEL)
+            else:
+                gone.append(held)
+        self._limits.fence_off(gone, TAKEN)
+        assert self._membership.id is not None, "only a member hears of strays"
+        for hold in beaten.strays:
+            self._holdings.give_back(self._membership.id, hold)
+
+    def _lose_membership(self, reason: str) -> None:
+        """Fence off everything: others may have begun it anew."""
+        self._limits.fence_off(tuple(self._holdings.running.values()), reason)
+        self._holdings.unknown.clear()
+        self._membership.lose(reason)
+
+    def _note_drain(self, monotonic: int) -> None:
+        settings = self._parts.settings
+        leaked = len(self._holdings.leaked)
+        if not self.needs_recycling and leaked >= min(settings.leaked_max, settings.slots):
+            self.needs_recycling = self._is_drain_asked = True
+            self._parts.emit(WorkerRecycling(member=self._membership.number(), leaked=leaked))
+        if not self._is_drain_asked:
+            return
+        if self._drain_until is None:
+            self._drain_until = monotonic + settings.grace_us
+            number, running = self._membership.number(), len(self._holdings.running)
+            self._parts.emit(WorkerDraining(member=number, running=running))
+        if monotonic >= self._drain_until:
+            for held in self._holdings.running.values():
+                if held.stopping is None:
+                    self._limits.stop(held, Cause.SHUTDOWN)
+
+    def _wake_at(self, monotonic: int) -> int:
+        """Return the first instant at which any part has something to do."""
+        if self._holdings.has_news() or self._is_stop_asked or self._is_over:
+            return monotonic
+        times = [self._limits.next_at]
+        running = self._holdings.running.values()
+        if self._drain_until is not None and any(held.stopping is None for held in running):
+            times.append(self._drain_until)
+        asking: list[int | None] = [self._finishing.next_at(), self._reporting.next_at()]
+        if self._membership.id is not None:
+            asking.append(self._membership.beat_at)
+        elif not self.is_draining:
+            asking.append(monotonic)
+        if not self.is_draining:
+            asking.append(self._claiming.next_at())
+        times += [max(at, self._retry_at) for at in asking if at is not None]
+        return max(monotonic, min(times))
+
+    def _back_off(self, error: StoreUnavailable) -> None:
+        """Wait a little longer each time, but never long: a lease may hang on it."""
+        monotonic = self._parts.clock.monotonic_us()
+        if self._lost_at is None:
+            self._lost_at = monotonic
+            self._parts.statistics.store_losses += 1
+            event = StoreLost(member=self._membership.number(), problem=str(error))
+            self._parts.emit(event)
+        self._retry_at = monotonic + self._backoff_us
+        self._backoff_us = min(2 * self._backoff_us, self._parts.settings.backoff_max_us)
+
+    def _note_recovery(self) -> None:
+        if self._lost_at is None:
+            return
+        lost_us = self._parts.clock.monotonic_us() - self._lost_at
+        self._lost_at = None
+        self._backoff_us = self._parts.settings.backoff_min_us
+        event = StoreRecovered(member=self._membership.number(), lost_us=lost_us)
+        self._parts.emit(event)
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -1,0 +1,103 @@
+"""A worker's settings: every limit and interval by its name, with the reason for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from duly.domain.instants import SECOND_US
+from duly.errors import UsageError
+from duly.store.execution import QUEUES_MAX, WORKER_TTL_US
+
+SLOTS_MAX = 10_000
+_MILLISECOND_US = 1000
+_MAY_BE_ZERO = frozenset(("grace_us", "cancel_grace_us"))
+_NOT_A_NUMBER = frozenset(("queues", "queue_limits"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker goes about its work; the defaults are right for most."""
+
+    slots: int = 10
+    """How many runs it executes at a time."""
+    queues: tuple[str, ...] | None = None
+    """Which queues it serves; None for every queue there is."""
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
+    """How many of its slots runs of a queue may have; one that is not named has no such limit."""
+
+    ttl_us: int = WORKER_TTL_US
+    """After this long without a beat others settle what we hold."""
+    beat_every_us: int = 3 * SECOND_US
+    """Several beats fit into a lease: a slow answer or two cost nothing."""
+    beat_soon_us: int = 250 * _MILLISECOND_US
+    """When woken for no other reason, somebody may have asked for a cancellation: then we beat, but
+    not more often than this."""
+    lease_margin_us: int = 2 * SECOND_US
+    """We take our lease for lost this long before it ends by our own count, so that code which can
+    be stopped has stopped when others begin anew."""
+
+    grace_us: int = 30 * SECOND_US
+    """How long running work may finish after we were asked to stop (R9)."""
+    cancel_grace_us: int = 10 * SECOND_US
+    """How long code may take to stop after it was asked; then we insist."""
+    leaked_max: int = 3
+    """When so many slots are lost to code that can't be stopped, we end, to be replaced (R6)."""
+
+    report_every_us: int = 1 * SECOND_US
+    report_share: int = 24
+    """Progress is stored in steps that grow with an attempt's age, by this part of it..."""
+    report_max_us: int = 300 * SECOND_US
+    """...up to this: a day's work leaves a few hundred steps."""
+
+    poll_min_us: int = 250 * _MILLISECOND_US
+    """How soon an idle worker looks for runs by itself, should a wake-up be lost;"""
+    poll_max_us: int = 2 * SECOND_US
+    """it looks more seldom the longer there is nothing."""
+    finish_max: int = 1000
+    """How many attempts one transaction ends."""
+    backoff_min_us: int = 50 * _MILLISECOND_US
+    backoff_max_us: int = 1 * SECOND_US
+    set_aside_us: int = 60 * SECOND_US
+    """When to try again what failed for a reason of its own."""
+
+    unknown_after_us: int = 5 * SECOND_US
+    """How long a run of a task we do not know is put off: at first, doubling each time;"""
+    unknown_after_max_us: int = 60 * SECOND_US
+    unknown_grace_us: int = 120 * SECOND_US
+    """after so long without any living worker that knows it, it is dead (S6)."""
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that is no number or limits everything, and a lease nobody can keep."""
+        for one in fields(self):
+            if one.name not in _NOT_A_NUMBER:
+                least = 0 if one.name in _MAY_BE_ZERO else 1
+                _require_limit(one.name, getattr(self, one.name), least)
+        if self.slots > SLOTS_MAX:
+            remedy = f"give at most {SLOTS_MAX:,}, and start more workers"
+            raise UsageError("slots", self.slots, "is too many for one worker", remedy)
+        self._check_queues()
+        if self.beat_every_us + self.lease_margin_us >= self.ttl_us:
+            remedy = "give at least a beat and the margin, better three beats"
+            raise UsageError("ttl_us", self.ttl_us, "is too short a lease", remedy)
+
+    def _check_queues(self) -> None:
+        queues, limits = self.queues, self.queue_limits
+        if queues is not None:
+            is_list = isinstance(queues, tuple) and all(isinstance(one, str) for one in queues)
+            if not is_list or not 1 <= len(queues) <= QUEUES_MAX:
+                remedy = f"give 1 to {QUEUES_MAX} names, or leave it out to serve all queues"
+                raise UsageError("queues", queues, "are not names of queues", remedy)
+            if len(set(queues)) < len(queues):
+                raise UsageError("queues", queues, "name one twice", "name each once")
+        if not isinstance(limits, Mapping):
+            remedy = "give how many slots by queue, such as {'mail': 2}"
+            raise UsageError("queue_limits", limits, "is not a mapping", remedy)
+        for queue, limit in limits.items():
+            _require_limit(f"queue_limits[{queue}]", limit, 1)
+
+
+def _require_limit(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        remedy = f"give a whole number, {least} or more"
+        raise UsageError(name, value, "is not a limit", remedy)

@@ -1,0 +1,81 @@
+"""How a claim ends on the memory store: what is recorded of it, and where its run goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import Reason
+from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.literals import RunState
+from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.memory.attempts import task_of
+from duly.store.memory.tables import Claim, Dead, Ended, Journal, Outcome, Waiting
+from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due
+
+if TYPE_CHECKING:
+    from duly.domain.attempts import Tries
+    from duly.domain.concluding import Conclusion
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+
+
+def end_claim(journal: Journal, run_id: RunId, claim: Claim, conclusion: Conclusion) -> None:
+    """Record the end of a claim, and put its run where it was decided."""
+    tables = journal.tables
+    journal.remove(tables.claims, run_id)
+    tries = ended_tries(claim.tries, conclusion)
+    after = next_place(conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
+    if isinstance(after, Close):
+        outcome = Outcome(
+            after.state,
+            after.reason,
+            journal.now,
+            tries,
+            claim=claim,
+            error=conclusion.error,
+            result=after.result,
+        )
+        journal.insert(tables.outcomes, run_id, outcome)
+        return
+    ended = Ended(
+        claim=claim,
+        number=claim.tries.attempt if conclusion.is_started else None,
+        state=conclusion.attempt_state,
+        reason=conclusion.reason,
+        error=conclusion.error,
+        ended_at=journal.now,
+    )
+    journal.insert(tables.attempts, (run_id, claim.tries.fence), ended)
+    match after:
+        case Wait():
+            _wait(journal, run_id, after, Waiting(journal.now, tries, conclusion.reason))
+        case Requeue():
+            journal.queue(run_id, journal.now, tries)
+        case Die():
+            _die(journal, run_id, after.reason, tries)
+        case Cancelled():
+            outcome = Outcome(RunState.CANCELLED, Reason.CANCELLED, journal.now, tries)
+            journal.insert(tables.outcomes, run_id, outcome)
+
+
+def _wait(journal: Journal, run_id: RunId, wait: Wait, row: Waiting) -> None:
+    tables, task = journal.tables, task_of(journal, run_id)
+    due_at = retry_due(wait, journal.now, tables.last_retries.get(task))
+    if wait.spacing_us:
+        journal.put(tables.last_retries, task, due_at)
+    journal.insert(tables.waiting, run_id, replace(row, due_at=due_at))
+    journal.announce("retry", run_id, due_at)
+
+
+def _die(journal: Journal, run_id: RunId, reason: Reason, tries: Tries) -> None:
+    tables = journal.tables
+    journal.insert(tables.dead, run_id, Dead(reason, journal.now, tries))
+    subject = dead_subject(run_id, tables.runs[run_id].tenant, reason, tries)
+    journal.record_about(SYSTEM, "run.dead", subject)
+
+
+def close_by_order(journal: Journal, record: RunRecord, state: RunState) -> None:
+    """Close a run that nobody holds, by a person's order."""
+    outcome = Outcome(state, Reason.ORDERED, journal.now, record.tries)
+    journal.insert(journal.tables.outcomes, record.id, outcome)

@@ -1,0 +1,252 @@
+"""Claiming, breathing, reporting and finishing on the memory store, each under the fence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import LateWord
+from duly.domain.literals import AttemptState
+from duly.store.auditing import SYSTEM, refused_subject
+from duly.store.dispatch import MemberId, MemberKind
+from duly.store.execution import (
+    Beaten,
+    Claimed,
+    ClaimedRun,
+    Finished,
+    FinishResult,
+    Hold,
+    Stop,
+    StopKind,
+)
+from duly.store.gathering import LANE_OFFSETS
+from duly.store.memory.attempts import call_of, policy_of, write_lines, write_progress
+from duly.store.memory.ending import end_claim
+from duly.store.memory.ownership import is_alive
+from duly.store.memory.reading import run_record
+from duly.store.memory.tables import Claim
+from duly.store.rulings import claimed_tries, said_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.identity import RunId
+    from duly.store.execution import (
+        Beat,
+        ClaimRuns,
+        Finish,
+        Report,
+        SaveCheckpoint,
+    )
+    from duly.store.memory.tables import Journal
+
+
+def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
+    """Take queued runs for a worker that is alive."""
+    if not is_alive(journal, command.worker):
+        return Claimed(journal.now, is_alive=False, runs=())
+    taken: list[RunId] = []
+    for queue in _queues(journal, command):
+        most = min(command.limit - len(taken), command.queue_limits.get(queue, command.limit))
+        taken += _in_order(journal, queue)[: max(most, 0)]
+    runs = tuple(_claim(journal, run_id, command.worker) for run_id in taken)
+    return Claimed(journal.now, is_alive=True, runs=runs)
+
+
+def _queues(journal: Journal, command: ClaimRuns) -> list[str]:
+    """Return the queues to take from, in order; the paused ones are left out."""
+    tables = journal.tables
+    paused = tables.paused_queues
+    queues = command.queues
+    if queues is None:
+        there = {call_of(journal, tables.runs[run_id]).queue for run_id in tables.ready}
+        queues = tuple(sorted(there - set(paused)))
+    if not queues:
+        return []
+    first = command.rotation % len(queues)
+    return [queue for queue in (*queues[first:], *queues[:first]) if queue not in paused]
+
+
+def _in_order(journal: Journal, queue: str) -> list[RunId]:
+    """Return what waits in a queue: by priority, then by rank."""
+    tables = journal.tables
+
+    def place(run_id: RunId) -> tuple[int, int, RunId]:
+        row = tables.runs[run_id]
+        priority = call_of(journal, row).priority + LANE_OFFSETS[row.lane]
+        return (priority, tables.ready[run_id].rank, run_id)
+
+    there = [
+        run_id for run_id in tables.ready if call_of(journal, tables.runs[run_id]).queue == queue
+    ]
+    return sorted(there, key=place)
+
+
+def _claim(journal: Journal, run_id: RunId, worker: MemberId) -> ClaimedRun:
+    tables, now = journal.tables, journal.now
+    tries = claimed_tries(tables.ready[run_id].tries, now)
+    timeout_us = policy_of(journal, call_of(journal, tables.runs[run_id]).task).timeout_us
+    claim = Claim(
+        worker=worker,
+        tries=tries,
+        claimed_at=now,
+        deadline=None if timeout_us is None else now + timeout_us,
+    )
+    journal.remove(tables.ready, run_id)
+    journal.insert(tables.claims, run_id, claim)
+    return ClaimedRun(run_record(journal, tables.runs[run_id]), tries, now)
+
+
+def held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:
+    """Return a claim if it is this worker's, under that fence."""
+    claim = journal.tables.claims.get(hold.run_id)
+    if claim is None or (claim.worker, claim.tries.fence) != (worker, hold.fence):
+        return None
+    return claim
+
+
+def beat(journal: Journal, command: Beat) -> Beaten:
+    """Renew a worker that is alive; say what of its holds must stop."""
+    tables, now = journal.tables, journal.now
+    alive = is_alive(journal, command.worker)
+    row = tables.members.get(command.worker)
+    if row is not None and alive:
+        renewed = replace(
+            row,
+            renewed_at=now,
+            expires_at=now + command.ttl_us,
+            slots=command.slots,
+            leaked=command.leaked,
+        )
+        journal.put(tables.members, command.worker, renewed)
+    elif row is not None:
+        # Found expired, it is dead for ever, even if the clock goes back.
+        journal.put(tables.members, command.worker, replace(row, is_alive=False))
+    stops: list[Stop] = []
+    for hold in command.holds:
+        claim = held(journal, command.worker, hold)
+        if claim is None:
+            stops.append(Stop(hold, StopKind.GONE))
+        elif claim.cancel_asked_at is not None:
+            stops.append(Stop(hold, StopKind.CANCEL))
+    strays = _strays(journal, command) if alive else ()
+    return Beaten(now, alive, tuple(stops), strays)
+
+
+def _strays(journal: Journal, command: Beat) -> tuple[Hold, ...]:
+    """Return what is the worker's own, and it did not name, by run id."""
+    claims = journal.tables.claims
+    own = [
+        Hold(run_id, claims[run_id].tries.fence)
+        for run_id in sorted(claims)
+        if claims[run_id].worker == command.worker
+    ]
+    return tuple(hold for hold in own if hold not in command.holds)
+
+
+def report(journal: Journal, worker: MemberId, reports: Sequence[Report]) -> list[bool]:
+    """Write what attempts have done that are still ours."""
+    return [_report(journal, worker, one) for one in reports]
+
+
+def _report(journal: Journal, worker: MemberId, one: Report) -> bool:
+    claim = held(journal, worker, one.hold)
+    if claim is None:
+        return False
+    run_id, fence = one.hold.run_id, one.hold.fence
+    if claim.started_at is None:
+        claim = replace(claim, started_at=one.started_at)
+    if one.progress is not None:
+        claim = replace(claim, progress=one.progress, progress_at=journal.now)
+        write_progress(journal, run_id, fence, one.progress)
+    write_lines(journal, run_id, fence, one.lines)
+    journal.put(journal.tables.claims, run_id, claim)
+    return True
+
+
+def save_checkpoint(journal: Journal, command: SaveCheckpoint) -> bool:
+    """Replace a partition's state, if the run is still ours."""
+    if held(journal, command.worker, command.hold) is None:
+        return False
+    key = (command.hold.run_id, command.partition)
+    journal.put(journal.tables.checkpoints, key, command.state)
+    return True
+
+
+def get_checkpoints(journal: Journal, run_id: RunId) -> dict[str, str]:
+    """Return a run's last states by partition."""
+    states = journal.tables.checkpoints.items()
+    return {partition: state for (known, partition), state in states if known == run_id}
+
+
+def finish_runs(journal: Journal, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+    """End attempts, each with its own result."""
+    results = tuple(_finish(journal, worker, one) for one in finishes)
+    return Finished(journal.now, results)
+
+
+def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
+    hold = finish.hold
+    claim = held(journal, worker, hold)
+    if claim is None:
+        if _has_said(journal, worker, finish):
+            return FinishResult.ACCEPTED
+        _keep_late_word(journal, worker, finish)
+        return FinishResult.REFUSED
+    if claim.started_at is None:
+        claim = replace(claim, started_at=finish.started_at)
+    if finish.progress is not None:
+        claim = replace(claim, progress=finish.progress, progress_at=journal.now)
+        write_progress(journal, hold.run_id, hold.fence, finish.progress)
+    write_lines(journal, hold.run_id, hold.fence, finish.lines)
+    end_claim(journal, hold.run_id, claim, finish.conclusion)
+    return FinishResult.ACCEPTED
+
+
+def _has_said(journal: Journal, worker: MemberId, finish: Finish) -> bool:
+    """Say whether this very claim has ended so: then only the answer was lost."""
+    tables, hold = journal.tables, finish.hold
+    ended = tables.attempts.get((hold.run_id, hold.fence))
+    if ended is not None:
+        return (ended.claim.worker, ended.state) == (worker, finish.conclusion.attempt_state)
+    outcome = tables.outcomes.get(hold.run_id)
+    if outcome is None or outcome.claim is None:
+        return False
+    closed_by = (outcome.claim.worker, outcome.claim.tries.fence, AttemptState(outcome.state))
+    return closed_by == (worker, hold.fence, finish.conclusion.attempt_state)
+
+
+def _keep_late_word(journal: Journal, worker: MemberId, finish: Finish) -> None:
+    """Keep what somebody said who no longer held the run: once, and nothing else changes."""
+    tables, hold, conclusion = journal.tables, finish.hold, finish.conclusion
+    word = LateWord(
+        state=conclusion.attempt_state,
+        at=journal.now,
+        error=conclusion.error,
+        result=said_result(conclusion),
+    )
+    key = (hold.run_id, hold.fence)
+    ended, outcome = tables.attempts.get(key), tables.outcomes.get(hold.run_id)
+    if ended is not None and ended.claim.worker == worker:
+        if ended.late is not None:
+            return
+        journal.put(tables.attempts, key, replace(ended, late=word))
+    elif outcome is not None and outcome.claim is not None:
+        closed_by = (outcome.claim.worker, outcome.claim.tries.fence)
+        if closed_by == (worker, hold.fence):
+            if outcome.late is not None:
+                return
+            journal.put(tables.outcomes, hold.run_id, replace(outcome, late=word))
+    run = tables.runs.get(hold.run_id)
+    subject = refused_subject(worker, finish, "" if run is None else run.tenant)
+    journal.record_about(SYSTEM, "attempt.refused", subject)
+
+
+def is_served(journal: Journal, task: str) -> bool:
+    """Say whether any living worker knows a task."""
+    tables = journal.tables
+    return any(
+        task in tables.member_tasks[member.id]
+        for member in tables.members.values()
+        if member.kind is MemberKind.WORKER and is_alive(journal, member.id)
+    )

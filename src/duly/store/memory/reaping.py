@@ -1,0 +1,86 @@
+"""Finding claims whose worker is gone, and settling them, on the memory store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import Lane
+from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
+from duly.store.dispatch import MemberId
+from duly.store.execution import Hold, LossKind, LostClaim, LostClaims
+from duly.store.memory.attempts import policy_of, task_of
+from duly.store.memory.ending import end_claim
+from duly.store.memory.execution import held
+from duly.store.memory.ownership import held_shards, is_alive
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+    from duly.store.execution import Loss, SettleLost
+    from duly.store.memory.tables import Claim, Journal
+
+
+def find_lost(journal: Journal, limit: int, overdue_us: int) -> LostClaims:
+    """Read claims of dead workers, and those long overdue; the oldest first."""
+    found: list[LostClaim] = []
+    for run_id, claim in journal.tables.claims.items():
+        kind = _loss_of(journal, claim, overdue_us)
+        if kind is not None:
+            found.append(_lost(journal, run_id, claim, kind))
+    found.sort(key=lambda lost: (lost.claimed_at, lost.hold.run_id))
+    return LostClaims(journal.now, tuple(found[:limit]))
+
+
+def _loss_of(journal: Journal, claim: Claim, overdue_us: int) -> LossKind | None:
+    """Say why a claim may be taken from its worker; None when it may not."""
+    if not is_alive(journal, MemberId(claim.worker)):
+        return LossKind.WORKER
+    if claim.deadline is not None and journal.now >= claim.deadline + overdue_us:
+        return LossKind.OVERDUE
+    return None
+
+
+def _lost(journal: Journal, run_id: RunId, claim: Claim, kind: LossKind) -> LostClaim:
+    task = task_of(journal, run_id)
+    return LostClaim(
+        hold=Hold(run_id, claim.tries.fence),
+        kind=kind,
+        worker=MemberId(claim.worker),
+        tries=claim.tries,
+        task=task,
+        policy=policy_of(journal, task),
+        claimed_at=claim.claimed_at,
+        started_at=claim.started_at,
+    )
+
+
+def settle_lost(journal: Journal, command: SettleLost) -> list[bool] | None:
+    """Take claims from workers that are gone; None when the maintenance lease is not ours."""
+    shards, _ = held_shards(journal, command.fence, Lane.BACKFILL)
+    if 0 not in shards:
+        return None
+    return [_settle(journal, command, loss) for loss in command.losses]
+
+
+def _settle(journal: Journal, command: SettleLost, loss: Loss) -> bool:
+    lost = loss.claim
+    claim = held(journal, lost.worker, lost.hold)
+    if claim is None:
+        return False
+    kind = _loss_of(journal, claim, command.overdue_us)
+    if kind is None:
+        return False
+    if kind is LossKind.WORKER:
+        _declare_dead(journal, lost.worker, command.fence.member)
+    tenant = journal.tables.runs[lost.hold.run_id].tenant
+    journal.record_about(SYSTEM, "attempt.lost", lost_subject(lost, tenant))
+    end_claim(journal, lost.hold.run_id, claim, loss.conclusion)
+    return True
+
+
+def _declare_dead(journal: Journal, worker: MemberId, heir: MemberId) -> None:
+    row = journal.tables.members.get(worker)
+    if row is None or not row.is_alive:
+        return
+    journal.put(journal.tables.members, worker, replace(row, is_alive=False))
+    journal.record_about(SYSTEM, "member.declared-dead", declared_dead_subject(worker, heir))

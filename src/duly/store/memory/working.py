@@ -1,0 +1,138 @@
+"""The memory store's part for workers and operators: each operation alone, through the journal."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from duly.store.memory import attempts, execution, operating, reaping
+from duly.store.rulings import lost_lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord, TaskPolicy
+    from duly.domain.audit import Actor
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+    from duly.store import execution as port
+    from duly.store.dispatch import MemberId
+    from duly.store.memory.tables import Journal, Tables
+    from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+
+T = TypeVar("T")
+
+
+class Working(ABC):
+    """What workers do with runs, and people order about them."""
+
+    name: str
+    tables: Tables
+
+    @abstractmethod
+    def _write(self, operation: Callable[[Journal], T]) -> T:
+        """Carry an operation out: all of it, or nothing."""
+
+    @abstractmethod
+    def _read(self, operation: Callable[[Journal], T]) -> T:
+        """Look at the tables."""
+
+    # Execution
+
+    def register_policies(self, policies: Mapping[str, TaskPolicy]) -> None:
+        """Remember what tasks' code says about their runs."""
+
+        def register(journal: Journal) -> None:
+            for name, policy in policies.items():
+                journal.put(self.tables.tasks, name, journal.now)
+                journal.put(self.tables.policies, name, policy)
+
+        self._write(register)
+
+    def claim_runs(self, command: port.ClaimRuns) -> port.Claimed:
+        """Take queued runs."""
+        return self._write(lambda journal: execution.claim_runs(journal, command))
+
+    def beat(self, command: port.Beat) -> port.Beaten:
+        """Renew a worker; say what must stop."""
+        return self._write(lambda journal: execution.beat(journal, command))
+
+    def report(self, worker: MemberId, reports: Sequence[port.Report]) -> list[bool]:
+        """Write what attempts have done."""
+        return self._write(lambda journal: execution.report(journal, worker, reports))
+
+    def save_checkpoint(self, command: port.SaveCheckpoint) -> bool:
+        """Remember a state of a run."""
+        return self._write(lambda journal: execution.save_checkpoint(journal, command))
+
+    def finish_runs(self, worker: MemberId, finishes: Sequence[port.Finish]) -> port.Finished:
+        """End attempts."""
+        return self._write(lambda journal: execution.finish_runs(journal, worker, finishes))
+
+    def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
+        """Read claims that somebody else must settle."""
+        return self._read(lambda journal: reaping.find_lost(journal, limit, overdue_us))
+
+    def settle_lost(self, command: port.SettleLost) -> list[bool]:
+        """Take claims from workers that are gone."""
+        settled = self._write(lambda journal: reaping.settle_lost(journal, command))
+        if settled is None:
+            raise lost_lease(self.name)
+        return settled
+
+    def is_served(self, task: str) -> bool:
+        """Say whether any living worker knows a task."""
+        return self._read(lambda journal: execution.is_served(journal, task))
+
+    def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
+        """Return a run's last states by partition."""
+        return self._read(lambda journal: execution.get_checkpoints(journal, run_id))
+
+    # Operating
+
+    def cancel_run(self, command: CancelRun) -> RunRecord:
+        """Cancel a run, or ask for it."""
+        return self._write(lambda journal: operating.cancel_run(journal, command))
+
+    def retry_runs(self, command: OrderRuns) -> list[Ordered]:
+        """Queue dead and waiting runs again."""
+        return self._write(lambda journal: operating.retry_runs(journal, command))
+
+    def discard_runs(self, command: OrderRuns) -> list[Ordered]:
+        """Close dead runs."""
+        return self._write(lambda journal: operating.discard_runs(journal, command))
+
+    def edit_run(self, command: EditRun) -> RunRecord:
+        """Replace the arguments of a dead run."""
+        return self._write(lambda journal: operating.edit_run(journal, command))
+
+    def pause_queue(self, name: str, actor: Actor) -> None:
+        """Hand out nothing from a queue."""
+        self._write(lambda journal: operating.pause_queue(journal, name, actor))
+
+    def resume_queue(self, name: str, actor: Actor) -> None:
+        """Hand out again."""
+        self._write(lambda journal: operating.resume_queue(journal, name, actor))
+
+    def list_queues(self) -> list[QueueRecord]:
+        """Return queues that hold something or are paused, by name."""
+        return self._read(operating.list_queues)
+
+    # Reading
+
+    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+        """Return every claim of a run by its fence."""
+        return self._read(lambda journal: attempts.list_attempts(journal, run_id))
+
+    def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
+        """Return the steps of a run's progress, oldest first."""
+        return self._read(lambda _: list(self.tables.progress.get(run_id, ())[:limit]))
+
+    def list_lines(self, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+        """Return lines that a run's attempts wrote, in order."""
+
+        def read(_: Journal) -> list[LineRecord]:
+            known = self.tables.lines.get(run_id, ())
+            return [line for line in known if line.number > after][:limit]
+
+        return self._read(read)

@@ -1,0 +1,142 @@
+"""Claiming queued runs: one statement, in which no worker waits for another.
+
+The worker's own row is held first, so that nobody declares it dead while it claims. Then rows of
+the queue are locked one by one in their order, those that somebody else has locked are passed over,
+and exactly what was locked moves to the claims. Each leaf of the queue is deleted from by itself:
+a row's place is told by its leaf and its position there, not by either alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import TIMEOUT_DEFAULT_US
+from duly.domain.literals import RunState
+from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
+from duly.store.postgres.arrays import Int4s, Texts
+from duly.store.postgres.rotation import ERAS
+from duly.store.postgres.rows import LAST_ERROR
+from duly.store.records import run_record
+
+if TYPE_CHECKING:
+    from duly.store.postgres.session import Session
+    from duly.store.records import Row
+
+INT4_MAX = (1 << 31) - 1
+ITSELF = 19
+"""How many columns say what a run is."""
+
+# The member's row is held first, and only then is the clock looked at.
+_WORKER = """
+WITH RECURSIVE m AS MATERIALIZED (
+    SELECT m.renewed_at, m.expires_at FROM duly.members m
+    WHERE m.id = $1::int8 AND m.ended_at IS NULL FOR KEY SHARE OF m),
+t AS MATERIALIZED (SELECT m.*, duly.now_us() AS at FROM m),
+n AS MATERIALIZED (
+    SELECT t.at AS now FROM t
+    WHERE t.at < t.expires_at AND t.renewed_at - t.at <= t.expires_at - t.renewed_at)"""
+
+_IS_OPEN = "NOT EXISTS (SELECT 1 FROM duly.queues p WHERE p.name = {} OFFSET 0)"
+
+_NAMED = f"""
+q AS MATERIALIZED (
+    SELECT u.name, u.most
+    FROM n CROSS JOIN unnest($2::text[], $3::int4[]) WITH ORDINALITY u(name, most, place)
+    WHERE {_IS_OPEN.format("u.name")} ORDER BY u.place)"""  # noqa: S608 - a condition of ours
+
+# From name to name along the index: what a queue holds is not counted.
+_EVERY = f"""
+found(name) AS (
+    (SELECT r.queue FROM duly.ready r WHERE r.queue > '' ORDER BY r.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.queue FROM duly.ready r WHERE r.queue > f.name ORDER BY r.queue LIMIT 1)
+    FROM found f WHERE f.name IS NOT NULL),
+open AS MATERIALIZED (
+    SELECT f.name, row_number() OVER (ORDER BY f.name) - 1 AS place, count(*) OVER () AS many
+    FROM found f WHERE f.name IS NOT NULL AND {_IS_OPEN.format("f.name")}),
+q AS MATERIALIZED (
+    SELECT o.name, coalesce((SELECT u.most FROM unnest($2::text[], $3::int4[]) u(name, most)
+        WHERE u.name = o.name LIMIT 1), $4::int4) AS most
+    FROM n CROSS JOIN open o
+    ORDER BY (o.place - $5::int8 % o.many + o.many) % o.many)"""  # noqa: S608 - a condition of ours
+
+_TAKE_FROM_LEAVES = ",".join(
+    f"""
+gone_{era} AS (
+    DELETE FROM duly.ready_{era} WHERE ctid = ANY(ARRAY(
+        SELECT tid FROM picked WHERE era = {era})))"""  # noqa: S608 - numbers of ours
+    for era in range(ERAS)
+)
+
+# Rows are locked as they are read, and reading ends with the last that is wanted.
+_CLAIM = f"""
+picked AS MATERIALIZED (
+    SELECT p.* FROM q CROSS JOIN LATERAL (
+        SELECT r.ctid AS tid, r.era, r.run_id, r.fence, r.attempt, r.charged, r.begun_at
+        FROM duly.ready r WHERE r.queue = q.name
+        ORDER BY r.priority, r.rank, r.run_id LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
+    LIMIT $4::int4),{_TAKE_FROM_LEAVES},
+made AS MATERIALIZED (
+    SELECT n.now, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
+        coalesce(p.begun_at, n.now) AS begun_at, r.*, s.name AS schedule_name, d.definition,
+        CASE WHEN p.fence > 0 THEN {LAST_ERROR} END AS error,
+        n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END AS deadline_at
+    FROM n CROSS JOIN picked p
+    CROSS JOIN LATERAL (SELECT r.* FROM duly.runs r WHERE r.id = p.run_id OFFSET 0) r
+    LEFT JOIN LATERAL (
+        SELECT k.timeout_us, k.policy IS NOT NULL AS is_told FROM duly.tasks k
+        WHERE k.name = r.task OFFSET 0) k ON true
+    LEFT JOIN LATERAL (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id OFFSET 0) s
+        ON true
+    LEFT JOIN LATERAL (
+        SELECT d.definition FROM duly.schedule_definitions d
+        WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number
+            AND r.arguments IS NULL OFFSET 0) d ON true),
+claimed AS (
+    INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
+        charged)
+    SELECT id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
+SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
+    uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), r.schedule_name, r.definition_number,
+    r.key, r.task, r.arguments, r.definition, r.queue, r.priority, r.origin, r.lane,
+    uuid_send(r.root), r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at,
+    r.fence, r.attempt, r.charged, r.begun_at, r.error
+FROM (SELECT 1) AS always LEFT JOIN made r ON true"""  # noqa: S608 - parts of ours
+
+CLAIM_NAMED = f"{_WORKER},{_NAMED},{_CLAIM}"
+CLAIM_ANY = f"{_WORKER},{_EVERY},{_CLAIM}"
+
+
+def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
+    """Take queued runs for a worker that is alive."""
+    found = session.rows(*_statement(command))
+    now, is_alive = found[0][:2]
+    runs = tuple(_claimed(command, row) for row in found if row[2] is not None)
+    return Claimed(now, is_alive, runs)
+
+
+def _statement(command: ClaimRuns) -> tuple[str, tuple[object, ...]]:
+    limits = command.queue_limits
+    most = min(max(command.limit, 0), INT4_MAX)
+    if command.queues is None:
+        bounds = Int4s([_bounded(limit, most) for limit in limits.values()])
+        values = (command.worker, Texts([*limits]), bounds, most, command.rotation)
+        return CLAIM_ANY, values
+    names = command.queues
+    first = command.rotation % len(names) if names else 0
+    names = names[first:] + names[:first]
+    bounds = Int4s([_bounded(limits.get(name, most), most) for name in names])
+    return CLAIM_NAMED, (command.worker, Texts(names), bounds, most)
+
+
+def _bounded(limit: int, most: int) -> int:
+    return min(max(limit, 0), most)
+
+
+def _claimed(command: ClaimRuns, row: Row) -> ClaimedRun:
+    now, _, *rest = row
+    *tries, error = rest[ITSELF:]
+    nothing_yet = (None,) * 6
+    claim = (*tries, command.worker, now, *nothing_yet, error, None)
+    record = run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))
+    return ClaimedRun(record, record.tries, now)

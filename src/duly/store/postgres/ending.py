@@ -1,0 +1,252 @@
+"""How claims end: what is recorded of each, and where its run goes; all written together.
+
+Whoever ends claims has locked their rows, in the order of the runs. Retry budgets are locked after
+them, in the order of the tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly.domain.attempts import Reason, Tries
+from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.identity import RunId, shard_of
+from duly.domain.literals import RunState
+from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
+from duly.store.postgres.rows import RANKED
+from duly.store.postgres.trail import record_all
+from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from duly.domain.concluding import Conclusion
+    from duly.store.auditing import Subject
+    from duly.store.postgres.arrays import Encoded
+    from duly.store.postgres.work import Work
+    from duly.store.records import Row
+
+LOCK_CLAIMS = """
+SELECT uuid_send(run_id), worker, fence, attempt, charged, begun_at, claimed_at, deadline_at,
+    started_at, cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines
+FROM duly.claims WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE"""
+DELETE_CLAIMS = "DELETE FROM duly.claims WHERE run_id = ANY($1::uuid[])"
+READ_RUNS = "SELECT uuid_send(id), tenant, task FROM duly.runs WHERE id = ANY($1::uuid[])"
+INSERT_ATTEMPTS = """
+INSERT INTO duly.attempts (ended_at, run_id, fence, number, worker, state, reason, error,
+    claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
+    progress_at)
+SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::int4[], $4::int8[], $5::int8[], $6::text[],
+    $7::text[], $8::text[], $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[],
+    $14::text[], $15::int8[]) u"""
+INSERT_OUTCOMES = """
+INSERT INTO duly.outcomes (finished_at, run_id, state, reason, fence, attempt, charged, begun_at,
+    worker, claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
+    progress_at, error, result)
+SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::text[], $5::int4[], $6::int4[],
+    $7::int4[], $8::int8[], $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[],
+    $14::int8[], $15::text[], $16::int8[], $17::text[], $18::text[]) u"""
+INSERT_WAITING = """
+INSERT INTO duly.waiting (run_id, shard, due_at, fence, attempt, charged, begun_at, reason)
+SELECT u.* FROM unnest($1::uuid[], $2::int4[], $3::int8[], $4::int4[], $5::int4[], $6::int4[],
+    $7::int8[], $8::text[]) u"""
+INSERT_DEAD = """
+INSERT INTO duly.dead (died_at, run_id, reason, fence, attempt, charged, begun_at)
+SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[], $6::int4[],
+    $7::int8[]) u"""
+# Behind its priority, from now on.
+QUEUE_AGAIN = f"""
+INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
+    charged, begun_at)
+SELECT r.queue, r.ranked, $1::int8, u.run_id, $1::int8, $1::int8,
+    (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at
+FROM unnest($2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[])
+    u(run_id, fence, attempt, charged, begun_at)
+CROSS JOIN LATERAL (
+    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608
+# Locked whether it was there or not: who comes second keeps his distance from who came first.
+TAKE_BUDGETS = """
+INSERT INTO duly.retry_budgets (task, last_at)
+SELECT task, $2::int8 FROM pg_catalog.unnest($1::text[]) task ORDER BY task
+ON CONFLICT (task) DO UPDATE SET last_at = retry_budgets.last_at
+RETURNING task, last_at"""
+WRITE_BUDGET = "UPDATE duly.retry_budgets SET last_at = $2::int8 WHERE task = $1"
+NEVER = -(1 << 63)
+
+
+@dataclass(slots=True)
+class Claim:
+    """A claim whose row is locked."""
+
+    run_id: RunId
+    worker: int
+    fence: int
+    attempt: int
+    charged: int
+    begun_at: int
+    claimed_at: int
+    deadline_at: int | None
+    started_at: int | None
+    cancel_asked_at: int | None
+    done: int | None
+    total: int | None
+    note: str | None
+    progress_at: int | None
+    lines: int
+
+    @property
+    def tries(self) -> Tries:
+        """Return the run's tries with this claim counted in."""
+        return Tries(self.fence, self.attempt, self.charged, self.begun_at)
+
+    @property
+    def told(self) -> Row:
+        """Return what its attempt has told, as attempts and outcomes keep it."""
+        progress = (self.done, self.total, self.note, self.progress_at)
+        return (self.claimed_at, self.started_at, self.cancel_asked_at, *progress)
+
+
+class RunFacts(NamedTuple):
+    """What of a run is looked at when a claim of it ends."""
+
+    tenant: str
+    task: str
+
+
+def lock_claims(work: Work, ids: Iterable[RunId]) -> dict[RunId, Claim]:
+    """Hold on to claims of runs, whosever they are."""
+    found = work.session.rows(LOCK_CLAIMS, (Uuids(sorted(set(ids))),))
+    return {RunId(row[0]): Claim(*row) for row in found}
+
+
+def read_facts(work: Work, ids: Iterable[RunId]) -> dict[RunId, RunFacts]:
+    """Read whose runs they are, and of which tasks."""
+    found = work.session.rows(READ_RUNS, (Uuids(sorted(set(ids))),))
+    return {RunId(run_id): RunFacts(tenant, task) for run_id, tenant, task in found}
+
+
+class Endings:
+    """Ends that are gathered in one transaction, to be written together."""
+
+    def __init__(self, work: Work, facts: dict[RunId, RunFacts]) -> None:
+        self._work = work
+        self._facts = facts
+        self._ended: list[RunId] = []
+        self._attempts: list[Row] = []
+        self._outcomes: list[Row] = []
+        self._waits: list[tuple[Claim, Tries, Conclusion, Wait]] = []
+        self._queued: list[Row] = []
+        self._dead: list[Row] = []
+        self._entries: list[tuple[str, Subject]] = []
+
+    def record(self, action: str, subject: Subject) -> None:
+        """Have an audit entry written, in its turn."""
+        self._entries.append((action, subject))
+
+    def end(self, claim: Claim, conclusion: Conclusion) -> None:
+        """End a claim that we hold, and put its run where it was decided."""
+        run_id, tries = claim.run_id, ended_tries(claim.tries, conclusion)
+        asked = claim.cancel_asked_at is not None
+        after = next_place(conclusion, is_cancel_asked=asked)
+        self._ended.append(run_id)
+        if isinstance(after, Close):
+            told = (claim.worker, *claim.told, conclusion.error, after.result)
+            self._outcomes.append((run_id, after.state, after.reason, *_columns(tries), *told))
+            return
+        number = claim.attempt if conclusion.is_started else None
+        said = (conclusion.attempt_state, conclusion.reason, conclusion.error)
+        self._attempts.append((run_id, claim.fence, number, claim.worker, *said, *claim.told))
+        match after:
+            case Wait():
+                self._waits.append((claim, tries, conclusion, after))
+            case Requeue():
+                self._queued.append((run_id, *_columns(tries)))
+            case Die():
+                self._dead.append((run_id, after.reason, *_columns(tries)))
+                tenant = self._facts[run_id].tenant
+                self.record("run.dead", dead_subject(run_id, tenant, after.reason, tries))
+            case Cancelled():
+                self._outcomes.append(closed(run_id, RunState.CANCELLED, Reason.CANCELLED, tries))
+
+    def write(self) -> None:
+        """Write everything."""
+        if self._ended:
+            self._work.session.run(DELETE_CLAIMS, (Uuids(sorted(self._ended)),))
+        self._write_attempts()
+        write_outcomes(self._work, self._outcomes)
+        self._write_waits()
+        queue_again(self._work, self._queued)
+        if self._dead:
+            kinds = (Uuids, Texts, Int4s, Int4s, Int4s, OptionalInt8s)
+            self._work.session.run(INSERT_DEAD, (self._work.now, *encoded(self._dead, kinds)))
+        record_all(self._work, SYSTEM, self._entries)
+
+    def _write_attempts(self) -> None:
+        if self._attempts:
+            said = (Uuids, Int4s, OptionalInt8s, Int8s, Texts, Texts, Texts)
+            values = encoded(self._attempts, (*said, Int8s, *_TOLD))
+            self._work.session.run(INSERT_ATTEMPTS, (self._work.now, *values))
+
+    def _write_waits(self) -> None:
+        if not self._waits:
+            return
+        work, budgets = self._work, self._take_budgets()
+        rows: list[Row] = []
+        for claim, tries, conclusion, wait in self._waits:
+            task = self._facts[claim.run_id].task
+            due_at = retry_due(wait, work.now, budgets.get(task))
+            if wait.spacing_us:
+                budgets[task] = due_at
+            shard = shard_of(claim.run_id, work.shards)
+            rows.append((claim.run_id, shard, due_at, *_columns(tries), conclusion.reason))
+        for task, last_at in budgets.items():
+            if last_at is not None:
+                work.session.run(WRITE_BUDGET, (task, last_at))
+        kinds = (Uuids, Int4s, Int8s, Int4s, Int4s, Int4s, OptionalInt8s, Texts)
+        work.session.run(INSERT_WAITING, encoded(rows, kinds))
+        work.announce_all("retry", [(row[0], row[2], row[1]) for row in rows])
+
+    def _take_budgets(self) -> dict[str, int | None]:
+        spaced = {
+            self._facts[one.run_id].task for one, _, _, wait in self._waits if wait.spacing_us
+        }
+        if not spaced:
+            return {}
+        found = self._work.session.rows(TAKE_BUDGETS, (Texts(sorted(spaced)), NEVER))
+        return {task: None if last_at == NEVER else last_at for task, last_at in found}
+
+
+_TOLD = (OptionalInt8s, OptionalInt8s, OptionalInt8s, OptionalInt8s, Texts, OptionalInt8s)
+"""From the start of an attempt to its last progress."""
+
+
+def encoded(rows: Sequence[Row], kinds: Sequence[Callable[[Any], Encoded]]) -> tuple[Encoded, ...]:
+    """Return the columns of rows as a statement takes them."""
+    return tuple(kind(column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True))
+
+
+def closed(run_id: RunId, state: RunState, reason: str, tries: Tries) -> Row:
+    """Return the outcome of a run that no claim has closed."""
+    return (run_id, state, reason, *_columns(tries), *(None,) * 10)
+
+
+def write_outcomes(work: Work, outcomes: Sequence[Row]) -> None:
+    """Close runs."""
+    if outcomes:
+        itself = (Uuids, Texts, Texts, Int4s, Int4s, Int4s, OptionalInt8s, OptionalInt8s)
+        values = encoded(outcomes, (*itself, OptionalInt8s, *_TOLD, Texts, Texts))
+        work.session.run(INSERT_OUTCOMES, (work.now, *values))
+
+
+def queue_again(work: Work, queued: Sequence[Row]) -> None:
+    """Queue runs that were claimed before, each with its tries."""
+    if queued:
+        values = encoded(queued, (Uuids, Int4s, Int4s, Int4s, OptionalInt8s))
+        work.session.run(QUEUE_AGAIN, (work.now, *values))
+        work.has_orders = True
+
+
+def _columns(tries: Tries) -> Row:
+    return (tries.fence, tries.attempt, tries.charged, tries.begun_at)

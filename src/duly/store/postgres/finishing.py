@@ -1,0 +1,233 @@
+"""Finishing: plain successes by one statement, all other ends in a short transaction.
+
+A plain success closes its run and has nothing else to tell. The claim's own row is the fence: it is
+deleted at the worker and the fence that the completion names, or nothing happens. Whatever that
+leaves (retries, deaths, lines; claims that somebody has taken away, and those that this very worker
+has ended before) is decided row by row on locked claims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly.domain.concluding import Close
+from duly.domain.literals import AttemptState, RunState
+from duly.store.auditing import refused_subject
+from duly.store.execution import Finished, FinishResult
+from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
+from duly.store.postgres.beating import NONE, write_lines, write_steps
+from duly.store.postgres.confirming import confirm_runs
+from duly.store.postgres.ending import Endings, lock_claims, read_facts
+from duly.store.postgres.session import one, uid
+from duly.store.rulings import said_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import Finish, Hold
+    from duly.store.postgres.connection import Connections
+    from duly.store.postgres.ending import Claim
+    from duly.store.postgres.work import Work
+
+# The ids are in order, so that whatever goes with one is found by its place: there is nothing to be
+# joined, and no plan that could turn out quadratic.
+FINISH_PLAIN = f"""
+WITH n AS MATERIALIZED (SELECT duly.now_us() AS now),
+done AS (
+    DELETE FROM duly.claims c
+    WHERE c.run_id = ANY($2::uuid[]) AND c.worker + 0 = $1::int8
+        AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
+    RETURNING c.*, pg_catalog.width_bucket(c.run_id, $2::uuid[]) AS place),
+closed AS (
+    INSERT INTO duly.outcomes (run_id, finished_at, state, worker, claimed_at, started_at, begun_at,
+        fence, attempt, charged, result, cancel_asked_at, progress_at, progress_done,
+        progress_total, progress_note)
+    SELECT run_id, (SELECT now FROM n), 'succeeded', worker, claimed_at,
+        coalesce(started_at, nullif(($4::int8[])[place], {NONE})), begun_at,
+        fence, attempt, charged + 1, ($5::text[])[place], cancel_asked_at, progress_at,
+        progress_done, progress_total, progress_note FROM done)
+SELECT n.now, d.count, CASE WHEN d.count <> pg_catalog.cardinality($2::uuid[]) THEN d.places END
+FROM n CROSS JOIN (
+    SELECT count(*) AS count, pg_catalog.array_agg(place) AS places FROM done) d"""  # noqa: S608
+ENDS = """
+SELECT a.worker, a.state, o.worker, o.state
+FROM unnest($1::uuid[], $2::int4[]) WITH ORDINALITY u(run_id, fence, place)
+LEFT JOIN LATERAL (
+    SELECT a.worker, a.state FROM duly.attempts a
+    WHERE a.run_id = u.run_id AND a.fence = u.fence OFFSET 0) a ON true
+LEFT JOIN LATERAL (
+    SELECT o.worker, o.state FROM duly.outcomes o
+    WHERE o.run_id = u.run_id AND o.fence = u.fence OFFSET 0) o ON true
+ORDER BY u.place"""
+_LATE = "SET late_at = $3::int8, late_state = $4, late_error = $5, late_result = $6"
+_OF = "WHERE run_id = $1::uuid AND fence = $2::int4 AND late_at IS NULL"
+LATE_IN_ATTEMPTS = f"UPDATE duly.attempts {_LATE} {_OF}"
+LATE_IN_OUTCOMES = f"UPDATE duly.outcomes {_LATE} {_OF}"
+NO_RESULTS = Texts([])
+
+
+class End(NamedTuple):
+    """What is on record of a claim that is no longer there, as an attempt or as an outcome."""
+
+    worker: int | None
+    state: str | None
+    closing_worker: int | None
+    closing_state: str | None
+
+    def is_said_by(self, worker: int, finish: Finish) -> bool:
+        """Say whether this very claim has ended so: then only the answer was lost."""
+        said = (worker, finish.conclusion.attempt_state)
+        if self.worker is not None:
+            return (self.worker, self.state) == said
+        return (self.closing_worker, self.closing_state) == said
+
+
+def finish_runs(connections: Connections, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+    """End attempts, each with its own result."""
+    results: list[FinishResult | None] = [None] * len(finishes)
+    plain = _plain(finishes)
+    now = 0
+    if plain:
+        with connections.statement(for_dispatch=True) as session:
+            values = plain_values(worker, [finishes[place] for place in plain])
+            now, count, places = one(session, FINISH_PLAIN, values)
+        # Nothing is listed when all of them were ours, which is nearly always.
+        done = range(1, len(plain) + 1) if places is None and count else places or ()
+        for number in done:
+            results[plain[number - 1]] = FinishResult.ACCEPTED
+    left = [place for place, result in enumerate(results) if result is None]
+    if left or not finishes:
+        with connections.write(for_dispatch=True) as work:
+            rest = _finish_others(work, worker, [finishes[place] for place in left])
+            now = work.now
+        for place, result in zip(left, rest, strict=True):
+            results[place] = result
+    return Finished(now, tuple(one for one in results if one is not None))
+
+
+def _plain(finishes: Sequence[Finish]) -> list[int]:
+    """Return the places of those that one statement can end, in the order of their runs."""
+    chosen = [(one.hold.run_id, place) for place, one in enumerate(finishes) if is_plain(one)]
+    chosen.sort()
+    runs = [one.hold.run_id for one in finishes]
+    if len(set(runs)) < len(runs):
+        # Told twice in one batch: in order, then.
+        return []
+    return [place for _, place in chosen]
+
+
+def is_plain(finish: Finish) -> bool:
+    """Say whether an end is a success that tells nothing but its result."""
+    conclusion, after = finish.conclusion, finish.conclusion.next
+    return (
+        isinstance(after, Close)
+        and (after.state, after.reason) == (RunState.SUCCEEDED, None)
+        and conclusion.attempt_state is AttemptState.SUCCEEDED
+        and conclusion.is_started
+        and conclusion.is_charged
+        and conclusion.error is None
+        and finish.progress is None
+        and not finish.lines
+    )
+
+
+def plain_values(worker: MemberId, finishes: Sequence[Finish]) -> tuple[object, ...]:
+    """Return the values of FINISH_PLAIN for successes in the order of their runs."""
+    results = [said_result(one.conclusion) for one in finishes]
+    started = [NONE if one.started_at is None else one.started_at for one in finishes]
+    return (
+        worker,
+        Uuids([one.hold.run_id for one in finishes]),
+        Int4s([one.hold.fence for one in finishes]),
+        Int8s(started),
+        Texts(results) if any(one is not None for one in results) else NO_RESULTS,
+    )
+
+
+def _finish_others(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> list[FinishResult]:
+    """End what is not plain, each run once at a time: one that is there twice comes in turn."""
+    results: list[FinishResult] = []
+    begin = 0
+    while begin < len(finishes):
+        seen: set[bytes] = set()
+        end = begin
+        while end < len(finishes) and finishes[end].hold.run_id not in seen:
+            seen.add(finishes[end].hold.run_id)
+            end += 1
+        results += _finish_distinct(work, worker, finishes[begin:end])
+        begin = end
+    return results
+
+
+def _finish_distinct(
+    work: Work, worker: MemberId, finishes: Sequence[Finish]
+) -> list[FinishResult]:
+    ids = [one.hold.run_id for one in finishes]
+    claims = lock_claims(work, ids)
+    work.look_at_the_clock()
+    ours = [_is_held(claims.get(one.hold.run_id), worker, one.hold) for one in finishes]
+    facts = read_facts(work, ids)
+    endings = Endings(work, facts)
+    gone = [one for one, is_ours in zip(finishes, ours, strict=True) if not is_ours]
+    ends = iter(_read_ends(work, gone))
+    results: list[FinishResult] = []
+    for finish, is_ours in zip(finishes, ours, strict=True):
+        if is_ours:
+            endings.end(_told(work, claims[finish.hold.run_id], finish), finish.conclusion)
+            results.append(FinishResult.ACCEPTED)
+        else:
+            result, is_news = _judge(work, worker, finish, next(ends))
+            results.append(result)
+            if is_news:
+                fact = facts.get(finish.hold.run_id)
+                subject = refused_subject(worker, finish, "" if fact is None else fact.tenant)
+                endings.record("attempt.refused", subject)
+    held = [one for one, is_ours in zip(finishes, ours, strict=True) if is_ours]
+    write_steps(work, [(one.hold, one.progress) for one in held if one.progress is not None])
+    write_lines(work, [(one.hold, claims[one.hold.run_id].lines, one.lines) for one in held])
+    endings.write()
+    return results
+
+
+def _is_held(claim: Claim | None, worker: MemberId, hold: Hold) -> bool:
+    return claim is not None and (claim.worker, claim.fence) == (worker, hold.fence)
+
+
+def _told(work: Work, claim: Claim, finish: Finish) -> Claim:
+    """Return a claim with what its end has told besides."""
+    if claim.started_at is None:
+        claim.started_at = finish.started_at
+    if finish.progress is not None:
+        step = finish.progress
+        claim.done, claim.total, claim.note = step.done, step.total, step.note
+        claim.progress_at = work.now
+    return claim
+
+
+def _read_ends(work: Work, gone: Sequence[Finish]) -> list[End]:
+    if not gone:
+        return []
+    values = (
+        Uuids([one.hold.run_id for one in gone]),
+        Int4s([one.hold.fence for one in gone]),
+    )
+    return [End(*row) for row in work.session.rows(ENDS, values)]
+
+
+def _judge(work: Work, worker: MemberId, finish: Finish, end: End) -> tuple[FinishResult, bool]:
+    """Tell a lost answer from a lost claim; keep what was said about the latter.
+
+    Say besides whether that is news.
+    """
+    hold, conclusion = finish.hold, finish.conclusion
+    if end.is_said_by(worker, finish):
+        confirm_runs(work, [hold.run_id])
+        return FinishResult.ACCEPTED, False
+    word = (work.now, conclusion.attempt_state, conclusion.error, said_result(conclusion))
+    key = (uid(hold.run_id), hold.fence)
+    if end.worker == worker:
+        return FinishResult.REFUSED, work.session.run(LATE_IN_ATTEMPTS, (*key, *word)) > 0
+    if end.closing_worker == worker:
+        return FinishResult.REFUSED, work.session.run(LATE_IN_OUTCOMES, (*key, *word)) > 0
+    return FinishResult.REFUSED, True

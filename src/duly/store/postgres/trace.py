@@ -1,0 +1,132 @@
+"""The trace that attempts leave: every claim of a run, its steps of progress, its lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.attempts import (
+    AttemptRecord,
+    LateWord,
+    LineRecord,
+    LogLine,
+    Progress,
+    ProgressRecord,
+)
+from duly.domain.literals import AttemptState
+from duly.store.postgres.lost import read_policy
+from duly.store.postgres.session import uid
+from duly.store.records import progress_of
+from duly.store.rulings import Breath, is_current, live_state, worker_name
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+    from duly.store.postgres.work import Look
+    from duly.store.records import Row
+
+_TOLD = """{0}.claimed_at, {0}.started_at, {0}.cancel_asked_at, {0}.progress_done,
+    {0}.progress_total, {0}.progress_note, {0}.progress_at, m.host, m.process"""
+_LATE = "{0}.late_state, {0}.late_at, {0}.late_error, {0}.late_result"
+ENDED_ATTEMPTS = f"""
+SELECT a.fence, a.number, a.worker, {_TOLD.format("a")}, a.state, a.reason, a.ended_at, a.error,
+    {_LATE.format("a")}
+FROM duly.attempts a LEFT JOIN duly.members m ON m.id = a.worker
+WHERE a.run_id = $1::uuid ORDER BY a.fence"""  # noqa: S608 - columns of ours
+CLOSING_ATTEMPT = f"""
+SELECT o.fence, o.attempt, o.worker, {_TOLD.format("o")}, o.state, o.reason, o.finished_at,
+    o.error, {_LATE.format("o")}
+FROM duly.outcomes o LEFT JOIN duly.members m ON m.id = o.worker
+WHERE o.run_id = $1::uuid AND o.worker IS NOT NULL"""  # noqa: S608 - columns of ours
+LIVE_ATTEMPT = f"""
+SELECT c.fence, c.attempt, c.worker, {_TOLD.format("c")}, m.renewed_at, m.expires_at, m.ended_at,
+    t.policy
+FROM duly.claims c LEFT JOIN duly.members m ON m.id = c.worker
+LEFT JOIN duly.runs r ON r.id = c.run_id LEFT JOIN duly.tasks t ON t.name = r.task
+WHERE c.run_id = $1::uuid"""  # noqa: S608 - columns of ours
+LIST_STEPS = """
+SELECT fence, at, done, total, note FROM duly.progress
+WHERE run_id = $1::uuid ORDER BY number LIMIT $2::int8"""
+LIST_LINES = """
+SELECT number, fence, at, level, text FROM duly.lines
+WHERE run_id = $1::uuid AND number > $2::int8 ORDER BY number LIMIT $3::int8"""
+
+TOLD = 12
+"""How many columns there are from the fence to the worker's process."""
+
+
+def list_attempts(look: Look, run_id: RunId) -> list[AttemptRecord]:
+    """Return every claim of a run by its fence."""
+    key = (uid(run_id),)
+    ended = look.session.rows(ENDED_ATTEMPTS, key) + look.session.rows(CLOSING_ATTEMPT, key)
+    live = look.session.rows(LIVE_ATTEMPT, key)
+    return [_ended(run_id, row) for row in ended] + [_live(look, run_id, row) for row in live]
+
+
+def _ended(run_id: RunId, row: Row) -> AttemptRecord:
+    state, reason, ended_at, error, *late = row[TOLD:]
+    return _attempt(
+        run_id,
+        row,
+        state=AttemptState(state),
+        reason=reason,
+        heartbeat_at=None,
+        ended_at=ended_at,
+        error=error,
+        late=_late(late),
+    )
+
+
+def _late(row: list[Any]) -> LateWord | None:
+    state, at, error, result = row
+    if state is None:
+        return None
+    return LateWord(state=AttemptState(state), at=at, error=error, result=result)
+
+
+def _live(look: Look, run_id: RunId, row: Row) -> AttemptRecord:
+    renewed_at, expires_at, ended_at, policy = row[TOLD:]
+    is_alive = renewed_at is not None and ended_at is None
+    breath = Breath(
+        is_alive=is_alive and is_current(renewed_at, expires_at, look.now),
+        started_at=row[4],
+        progress_at=row[9],
+        stall_us=read_policy(policy).stall_us,
+    )
+    return _attempt(
+        run_id,
+        row,
+        state=live_state(breath, look.now),
+        reason=None,
+        heartbeat_at=renewed_at,
+        ended_at=None,
+        error=None,
+    )
+
+
+def _attempt(run_id: RunId, row: Row, **parts: Any) -> AttemptRecord:  # noqa: ANN401 - its own
+    fence, number, worker, claimed_at, started_at, asked_at, *progress, host, process = row[:TOLD]
+    done, total, note, progress_at = progress
+    return AttemptRecord(
+        run_id=run_id,
+        fence=fence,
+        number=number,
+        worker=worker,
+        worker_name="" if host is None else worker_name(host, process),
+        claimed_at=claimed_at,
+        started_at=started_at,
+        progress=progress_of(done, total, note),
+        progress_at=progress_at,
+        cancel_asked_at=asked_at,
+        **parts,
+    )
+
+
+def list_progress(look: Look, run_id: RunId, limit: int) -> list[ProgressRecord]:
+    """Return the steps of a run's progress, oldest first."""
+    found = look.session.rows(LIST_STEPS, (uid(run_id), limit))
+    return [ProgressRecord(fence, at, Progress(*step)) for fence, at, *step in found]
+
+
+def list_lines(look: Look, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+    """Return lines that a run's attempts wrote, in order."""
+    found = look.session.rows(LIST_LINES, (uid(run_id), after, limit))
+    return [LineRecord(number, fence, LogLine(*line)) for number, fence, *line in found]

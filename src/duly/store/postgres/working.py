@@ -1,0 +1,162 @@
+"""The ports of execution and operating: opens what each order needs, and hands the order on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.store.postgres import beating, claiming, finishing, lost, ordering
+from duly.store.postgres.arrays import OptionalInt8s, Texts
+from duly.store.rulings import lost_lease
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly.domain.attempts import TaskPolicy
+    from duly.domain.audit import Actor
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import (
+        Beat,
+        Beaten,
+        Claimed,
+        ClaimRuns,
+        Finish,
+        Finished,
+        LostClaims,
+        Report,
+        SaveCheckpoint,
+        SettleLost,
+    )
+    from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.postgres.connection import Connections
+
+# Programs say the same at every start: what has not changed is not written.
+REGISTER_POLICIES = """
+INSERT INTO duly.tasks (name, policy, timeout_us)
+SELECT * FROM unnest($1::text[], $2::text[], $3::int8[])
+ON CONFLICT (name) DO UPDATE SET policy = excluded.policy, timeout_us = excluded.timeout_us
+WHERE tasks.policy IS DISTINCT FROM excluded.policy"""
+STRAYS_SHARE = 20
+"""Looking for strays takes at most one part in so many of the time: a transaction that is left open
+elsewhere keeps every claim that there was, and they are all looked at."""
+
+
+class PostgresWorking:
+    """What workers do, what is done about lost ones, and what people order about runs."""
+
+    name: str
+    _connections: Connections
+    _strays_due_at: int | None = None
+    """By the monotonic clock."""
+
+    # Execution
+
+    def register_policies(self, policies: Mapping[str, TaskPolicy]) -> None:
+        """Remember what tasks' code says about their runs."""
+        if not policies:
+            return
+        names = sorted(policies)
+        texts = [json.dumps(policies[name].to_json(), sort_keys=True) for name in names]
+        limits = [policies[name].timeout_us for name in names]
+        with self._connections.statement() as session:
+            session.run(REGISTER_POLICIES, (Texts(names), Texts(texts), OptionalInt8s(limits)))
+
+    def claim_runs(self, command: ClaimRuns) -> Claimed:
+        """Take queued runs, by priority and rank."""
+        with self._connections.statement(for_dispatch=True) as session:
+            return claiming.claim_runs(session, command)
+
+    def beat(self, command: Beat) -> Beaten:
+        """Renew a worker that is alive; say what of its holds must stop."""
+        with self._connections.statement(for_dispatch=True) as session:
+            beaten, program_min = beating.beat(session, command)
+            self._connections.refuse_newer(session, program_min)
+            if not beaten.is_alive:
+                return beaten
+            clock = self._connections.clock
+            began_at = clock.monotonic_us()
+            if self._strays_due_at is not None and began_at < self._strays_due_at:
+                return beaten
+            strays = beating.find_strays(session, command)
+            ended_at = clock.monotonic_us()
+            self._strays_due_at = ended_at + STRAYS_SHARE * (ended_at - began_at)
+            return replace(beaten, strays=strays)
+
+    def report(self, worker: MemberId, reports: Sequence[Report]) -> list[bool]:
+        """Write what attempts have done that are still ours."""
+        if not reports:
+            return []
+        with self._connections.write(for_dispatch=True) as work:
+            return beating.report(work, worker, reports)
+
+    def save_checkpoint(self, command: SaveCheckpoint) -> bool:
+        """Remember a state of a run that is ours."""
+        with self._connections.statement(for_dispatch=True) as session:
+            return beating.save_checkpoint(session, command)
+
+    def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
+        """Return a run's last states by partition."""
+        with self._connections.statement(for_dispatch=True) as session:
+            return beating.get_checkpoints(session, run_id)
+
+    def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+        """End attempts, and put their runs where it was decided."""
+        return finishing.finish_runs(self._connections, worker, finishes)
+
+    def find_lost(self, limit: int, overdue_us: int) -> LostClaims:
+        """Read claims of dead workers, and those long overdue."""
+        with self._connections.statement(for_dispatch=True) as session:
+            return lost.find_lost(session, limit, overdue_us)
+
+    def settle_lost(self, command: SettleLost) -> list[bool]:
+        """Take claims from their workers, under the maintenance lease."""
+        with self._connections.write(for_dispatch=True) as work:
+            settled = lost.settle_lost(work, command)
+        if settled is None:
+            raise lost_lease(self.name)
+        return settled
+
+    def is_served(self, task: str) -> bool:
+        """Say whether any living worker knows a task."""
+        with self._connections.statement(for_dispatch=True) as session:
+            return lost.is_served(session, task)
+
+    # Operating
+
+    def cancel_run(self, command: CancelRun) -> RunRecord:
+        """Cancel a run, or ask its worker to stop it."""
+        with self._connections.write() as work:
+            return ordering.cancel_run(work, command)
+
+    def retry_runs(self, command: OrderRuns) -> list[Ordered]:
+        """Queue dead and waiting runs again."""
+        with self._connections.write() as work:
+            return ordering.retry_runs(work, command)
+
+    def discard_runs(self, command: OrderRuns) -> list[Ordered]:
+        """Close dead runs."""
+        with self._connections.write() as work:
+            return ordering.discard_runs(work, command)
+
+    def edit_run(self, command: EditRun) -> RunRecord:
+        """Replace the arguments of a dead run."""
+        with self._connections.write() as work:
+            return ordering.edit_run(work, command)
+
+    def pause_queue(self, name: str, actor: Actor) -> None:
+        """Hand out nothing from a queue."""
+        with self._connections.write() as work:
+            ordering.pause_queue(work, name, actor)
+
+    def resume_queue(self, name: str, actor: Actor) -> None:
+        """Hand out again."""
+        with self._connections.write() as work:
+            ordering.resume_queue(work, name, actor)
+
+    def list_queues(self) -> list[QueueRecord]:
+        """Return queues that hold something or are paused, by name."""
+        with self._connections.read() as look:
+            return ordering.list_queues(look.session)

@@ -1,0 +1,134 @@
+"""Looking at attempts: every claim of a run, the steps of its progress, and its lines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.attempts import (
+    AttemptRecord,
+    LateWord,
+    LineRecord,
+    LogLine,
+    Progress,
+    ProgressRecord,
+    policy_from_json,
+)
+from duly.domain.identity import RunId
+from duly.domain.literals import AttemptState
+from duly.store.records import progress_of
+from duly.store.rulings import Breath, live_state, worker_name
+from duly.store.sqlite import rows
+from duly.store.sqlite.work import counted
+
+if TYPE_CHECKING:
+    from duly.store.records import Row
+    from duly.store.sqlite.work import Look
+
+_TOLD = """a.claimed_at, a.started_at, a.cancel_asked_at, a.progress_done, a.progress_total,
+    a.progress_note, a.progress_at"""
+_LATE = "a.late_state, a.late_at, a.late_error, a.late_result"
+LIST_ENDED = f"""
+SELECT a.run_id, a.fence, a.number, a.worker, m.host, m.process, {_TOLD}, a.state, a.reason,
+    a.ended_at, a.error, {_LATE}
+FROM duly_attempts a LEFT JOIN duly_members m ON m.id = a.worker
+WHERE a.run_id = ? ORDER BY a.fence"""  # noqa: S608 - columns of ours
+READ_CLOSING = f"""
+SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, {_TOLD}, a.state, a.reason,
+    a.finished_at, a.error, {_LATE}
+FROM duly_outcomes a LEFT JOIN duly_members m ON m.id = a.worker
+WHERE a.run_id = ? AND a.worker IS NOT NULL"""  # noqa: S608 - columns of ours
+READ_LIVE = f"""
+SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, {_TOLD}, m.renewed_at, k.policy,
+    coalesce({rows.IS_ALIVE}, 0)
+FROM duly_claims a JOIN duly_runs r ON r.id = a.run_id
+LEFT JOIN duly_tasks k ON k.name = r.task
+LEFT JOIN duly_members m ON m.id = a.worker
+WHERE a.run_id = ?3"""  # noqa: S608 - columns of ours
+READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
+LIST_PROGRESS = """
+SELECT fence, at, done, total, note FROM duly_progress WHERE run_id = ? ORDER BY number LIMIT ?"""
+LIST_LINES = """
+SELECT number, fence, at, level, text FROM duly_lines
+WHERE run_id = ? AND number > ? ORDER BY number LIMIT ?"""
+
+_COMMON = 13
+"""How many columns every claim has, alive or not."""
+
+
+def list_attempts(look: Look, run_id: RunId) -> list[AttemptRecord]:
+    """Return every claim of a run by its fence: those that ended, and the one that lives."""
+    connection = look.connection
+    found = [_ended(row) for row in connection.execute(LIST_ENDED, (run_id,))]
+    found += [_ended(row) for row in connection.execute(READ_CLOSING, (run_id,))]
+    (judge_after,) = rows.one(connection, READ_JUDGE_AFTER)
+    bindings = (look.now, counted(judge_after, look.now), run_id)
+    found += [_live(row, look.now) for row in connection.execute(READ_LIVE, bindings)]
+    return found
+
+
+def list_progress(look: Look, run_id: RunId, limit: int) -> list[ProgressRecord]:
+    """Return the steps of a run's progress, oldest first."""
+    found = look.connection.execute(LIST_PROGRESS, (run_id, limit))
+    return [ProgressRecord(row[0], row[1], Progress(*row[2:])) for row in found]
+
+
+def list_lines(look: Look, run_id: RunId, after: int, limit: int) -> list[LineRecord]:
+    """Return lines of a run's attempts, in order."""
+    found = look.connection.execute(LIST_LINES, (run_id, after, limit))
+    return [LineRecord(row[0], row[1], LogLine(*row[2:])) for row in found]
+
+
+def _ended(row: Row) -> AttemptRecord:
+    state, reason, ended_at, error, late_state, late_at, late_error, late_result = row[_COMMON:]
+    late = None
+    if late_state is not None:
+        said = AttemptState(late_state)
+        late = LateWord(state=said, at=late_at, error=late_error, result=late_result)
+    return AttemptRecord(
+        **_common(row),
+        state=AttemptState(state),
+        reason=reason,
+        heartbeat_at=None,
+        ended_at=ended_at,
+        error=error,
+        late=late,
+    )
+
+
+def _live(row: Row, now: int) -> AttemptRecord:
+    renewed_at, policy, is_alive = row[_COMMON:]
+    common = _common(row)
+    breath = Breath(
+        is_alive=bool(is_alive),
+        started_at=common["started_at"],
+        progress_at=common["progress_at"],
+        stall_us=None if policy is None else policy_from_json(json.loads(policy)).stall_us,
+    )
+    return AttemptRecord(
+        **common,
+        state=live_state(breath, now),
+        reason=None,
+        heartbeat_at=renewed_at,
+        ended_at=None,
+        error=None,
+    )
+
+
+def _common(row: Row) -> dict[str, Any]:
+    run_id, fence, number, worker, host, process, claimed_at, started_at, asked_at, *progress = row[
+        :_COMMON
+    ]
+    done, total, note, progress_at = progress
+    return {
+        "run_id": RunId(run_id),
+        "fence": fence,
+        "number": number,
+        "worker": worker,
+        "worker_name": "" if host is None else worker_name(host, process),
+        "claimed_at": claimed_at,
+        "started_at": started_at,
+        "progress": progress_of(done, total, note),
+        "progress_at": progress_at,
+        "cancel_asked_at": asked_at,
+    }

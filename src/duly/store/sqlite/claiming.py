@@ -1,0 +1,170 @@
+"""Claiming queued runs, and the heartbeat of whoever holds some.
+
+The hot half of a worker's life: one transaction claims as many runs as there is room for, in the
+order of the queue's own index, and nothing behind them is read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
+from duly.domain.literals import RunState
+from duly.store import records
+from duly.store.execution import (
+    Beat,
+    Beaten,
+    Claimed,
+    ClaimedRun,
+    ClaimRuns,
+    Hold,
+    Stop,
+    StopKind,
+)
+from duly.store.rulings import claimed_tries
+from duly.store.sqlite import rows
+from duly.store.sqlite.leases import is_alive
+from duly.store.sqlite.work import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly.domain.attempts import TaskPolicy
+    from duly.store.records import Row
+    from duly.store.sqlite.work import Look, Work
+
+LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
+NEXT_QUEUE = "SELECT min(queue) FROM duly_ready WHERE queue > ?"
+READ_QUEUED = f"""
+SELECT y.priority, y.rank, y.fence, y.attempt, y.charged, y.begun_at, k.policy IS NOT NULL,
+    k.timeout_us, CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, {rows.RUN_ITSELF}
+FROM duly_ready y JOIN duly_runs r ON r.id = y.run_id
+LEFT JOIN duly_tasks k ON k.name = r.task{rows.RUN_TEMPLATE}
+WHERE y.queue = ? ORDER BY y.priority, y.rank, y.run_id LIMIT ?"""  # noqa: S608 - columns of ours
+TAKE_FROM_QUEUE = """
+DELETE FROM duly_ready WHERE queue = ? AND priority = ? AND rank = ? AND run_id = ?"""
+INSERT_CLAIM = """
+INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at, deadline_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+BEAT = """
+UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ? WHERE id = ?"""
+LIST_HELD = """
+SELECT run_id, fence, cancel_asked_at FROM duly_claims WHERE worker = ? ORDER BY run_id"""
+REGISTER_POLICY = """
+INSERT INTO duly_tasks (name, policy, timeout_us) VALUES (?1, ?2, ?3)
+ON CONFLICT (name) DO UPDATE SET policy = ?2, timeout_us = ?3
+WHERE policy IS NOT ?2 OR timeout_us IS NOT ?3"""
+HAS_WORKER = f"""
+SELECT 1 FROM duly_worker_tasks t JOIN duly_members m ON m.id = t.worker
+WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE} LIMIT 1"""  # noqa: S608 - a condition of ours
+READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
+
+
+def register_policies(work: Work, policies: Mapping[str, TaskPolicy]) -> None:
+    """Remember what tasks' code says; write only what is new."""
+    told = [
+        (name, json.dumps(policy.to_json()), policy.timeout_us)
+        for name, policy in sorted(policies.items())
+    ]
+    work.connection.executemany(REGISTER_POLICY, told)
+
+
+def is_served(look: Look, task: str) -> bool:
+    """Say whether any living worker knows a task."""
+    (judge_after,) = rows.one(look.connection, READ_JUDGE_AFTER)
+    bindings = (look.now, counted(judge_after, look.now), task)
+    return look.connection.execute(HAS_WORKER, bindings).fetchone() is not None
+
+
+def claim_runs(work: Work, command: ClaimRuns) -> Claimed:
+    """Take queued runs for a worker that is alive."""
+    if not is_alive(work, command.worker):
+        return Claimed(work.now, is_alive=False, runs=())
+    claimed: list[ClaimedRun] = []
+    for queue in _open_queues(work, command):
+        room = command.limit - len(claimed)
+        if room <= 0:
+            break
+        most = min(room, command.queue_limits.get(queue, room))
+        if most > 0:
+            found = work.connection.execute(READ_QUEUED, (queue, most)).fetchall()
+            claimed += _claim(work, command, queue, found)
+    return Claimed(work.now, is_alive=True, runs=tuple(claimed))
+
+
+def _open_queues(work: Work, command: ClaimRuns) -> Sequence[str]:
+    """Return the queues to be asked, in the order of the question; none that is paused."""
+    paused = {name for (name,) in work.connection.execute(LIST_PAUSED)}
+    if command.queues is None:
+        return _rotated([name for name in _every_queue(work) if name not in paused], command)
+    return [name for name in _rotated(command.queues, command) if name not in paused]
+
+
+def _rotated(queues: Sequence[str], command: ClaimRuns) -> Sequence[str]:
+    first = command.rotation % len(queues) if queues else 0
+    return (*queues[first:], *queues[:first])
+
+
+def _every_queue(work: Work) -> Sequence[str]:
+    """Return the queues that hold something: one search for each, however much they hold."""
+    found: list[str] = []
+    (queue,) = rows.one(work.connection, NEXT_QUEUE, ("",))
+    while queue is not None:
+        found.append(queue)
+        (queue,) = rows.one(work.connection, NEXT_QUEUE, (queue,))
+    return found
+
+
+def _claim(work: Work, command: ClaimRuns, queue: str, found: list[Row]) -> list[ClaimedRun]:
+    """Move runs from a queue to a worker."""
+    now, worker = work.now, command.worker
+    taken: list[Row] = []
+    claims: list[Row] = []
+    claimed: list[ClaimedRun] = []
+    for (
+        priority,
+        rank,
+        fence,
+        attempt,
+        charged,
+        begun_at,
+        has_policy,
+        limit_us,
+        error,
+        *run,
+    ) in found:
+        tries = claimed_tries(Tries(fence, attempt, charged, begun_at), now)
+        timeout_us = limit_us if has_policy else TIMEOUT_DEFAULT_US
+        deadline_at = None if timeout_us is None else now + timeout_us
+        counted_in = (tries.fence, tries.attempt, tries.charged, tries.begun_at)
+        taken.append((queue, priority, rank, run[0]))
+        claims.append((run[0], worker, *counted_in, now, deadline_at))
+        held = (worker, now, None, None, None, None, None, None, error, None)
+        row = (*run, RunState.RUNNING, None, None, *counted_in, *held)
+        claimed.append(ClaimedRun(records.run_record(row), tries, now))
+    work.connection.executemany(TAKE_FROM_QUEUE, taken)
+    work.connection.executemany(INSERT_CLAIM, claims)
+    return claimed
+
+
+def beat(work: Work, command: Beat) -> Beaten:
+    """Renew a worker that is alive; say which of what it holds must stop, and what it forgot."""
+    now, worker = work.now, command.worker
+    alive = is_alive(work, worker)
+    if alive:
+        row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
+        work.connection.execute(BEAT, row)
+    held = {
+        Hold(run_id, fence): asked_at
+        for run_id, fence, asked_at in work.connection.execute(LIST_HELD, (worker,))
+    }
+    stops: list[Stop] = []
+    for hold in command.holds:
+        if hold not in held:
+            stops.append(Stop(hold, StopKind.GONE))
+        elif held[hold] is not None:
+            stops.append(Stop(hold, StopKind.CANCEL))
+    named = set(command.holds)
+    strays = tuple(hold for hold in held if hold not in named) if alive else ()
+    return Beaten(now, is_alive=alive, stops=tuple(stops), strays=strays)

@@ -1,0 +1,195 @@
+"""Where a run goes when a claim of it has ended: one place is left, and one is entered.
+
+Runs that are over are gathered and written together, because that is what nearly all of a batch
+becomes; whatever waits, dies or goes back is written at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, assert_never
+
+from duly.domain.attempts import Reason, Tries
+from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.identity import RunId, shard_of
+from duly.domain.literals import Lane, RunState
+from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.execution import Hold
+from duly.store.gathering import LANE_OFFSETS
+from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due
+from duly.store.sqlite.rows import one
+from duly.store.sqlite.settlements import INSERT_READY_AGAIN
+from duly.store.sqlite.telling import add_lines, add_step
+
+if TYPE_CHECKING:
+    from duly.store.execution import Finish
+    from duly.store.records import Row
+    from duly.store.sqlite.work import Work
+
+CLAIM_COLUMNS = """run_id, worker, fence, attempt, charged, begun_at, claimed_at, started_at,
+    cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines"""
+INSERT_OUTCOME = """
+INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
+    worker, claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
+    progress_at, error, result)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+# Of a run that no claim has closed.
+INSERT_ORDERED_OUTCOME = """
+INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_ATTEMPT = """
+INSERT INTO duly_attempts (run_id, fence, number, worker, state, reason, claimed_at, started_at,
+    cancel_asked_at, ended_at, progress_done, progress_total, progress_note, progress_at, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_WAITING = """
+INSERT INTO duly_waiting (run_id, shard, due_at, fence, attempt, charged, begun_at, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_DEAD = """
+INSERT INTO duly_dead (run_id, fence, attempt, charged, begun_at, reason, died_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)"""
+READ_CALL = "SELECT tenant, task, queue, priority, lane FROM duly_runs WHERE id = ?"
+READ_LAST_RETRY = "SELECT last_at FROM duly_retry_budgets WHERE task = ?"
+NOTE_RETRY = """
+INSERT INTO duly_retry_budgets (task, last_at) VALUES (?1, ?2)
+ON CONFLICT (task) DO UPDATE SET last_at = ?2"""
+
+
+class Claim(NamedTuple):
+    """A claim as the file has it: CLAIM_COLUMNS."""
+
+    run_id: RunId
+    worker: int
+    fence: int
+    attempt: int
+    charged: int
+    begun_at: int
+    claimed_at: int
+    started_at: int | None
+    cancel_asked_at: int | None
+    progress_done: int | None
+    progress_total: int | None
+    progress_note: str | None
+    progress_at: int | None
+    lines: int
+
+    @property
+    def tries(self) -> Tries:
+        """Return the tries of its run, with this claim counted in."""
+        return Tries(self.fence, self.attempt, self.charged, self.begun_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A run on its way between places, with the tries that it carries."""
+
+    id: RunId
+    tries: Tries
+
+    @property
+    def row(self) -> tuple[int, int, int, int | None]:
+        """Return the columns that every place has for them."""
+        return (self.tries.fence, self.tries.attempt, self.tries.charged, self.tries.begun_at)
+
+
+class Moving:
+    """The runs of claims that have ended in one transaction, on the way to their next place."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._outcomes: list[Row] = []
+
+    def end(self, claim: Claim, finish: Finish) -> None:
+        """Record how a claim ended that is no longer there, and put its run where it belongs."""
+        hold = Hold(claim.run_id, claim.fence)
+        if finish.lines:
+            add_lines(self._work, hold, finish.lines, claim.lines)
+        progress: Row = claim[9:13]
+        if finish.progress is not None:
+            step = finish.progress
+            progress = (step.done, step.total, step.note, self._work.now)
+            add_step(self._work, hold, step)
+        started_at = finish.started_at if claim.started_at is None else claim.started_at
+        after = next_place(finish.conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
+        told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
+        if isinstance(after, Close):
+            self._close(claim, finish, after, (*told, *progress))
+        else:
+            self._record(claim, finish, (*told, self._work.now, *progress))
+            self._move(claim, finish, after)
+
+    def write(self) -> None:
+        """Write what was gathered."""
+        self._work.connection.executemany(INSERT_OUTCOME, self._outcomes)
+        self._outcomes.clear()
+
+    def _close(self, claim: Claim, finish: Finish, close: Close, told: Row) -> None:
+        charged = claim.charged + finish.conclusion.is_charged
+        row = (claim.run_id, close.state, close.reason, self._work.now, claim.fence, claim.attempt)
+        by = (charged, claim.begun_at, claim.worker)
+        self._outcomes.append((*row, *by, *told, finish.conclusion.error, close.result))
+
+    def _record(self, claim: Claim, finish: Finish, told: Row) -> None:
+        conclusion = finish.conclusion
+        number = claim.attempt if conclusion.is_started else None
+        row = (claim.run_id, claim.fence, number, claim.worker, conclusion.attempt_state)
+        row_end = (conclusion.reason, *told, conclusion.error)
+        self._work.connection.execute(INSERT_ATTEMPT, (*row, *row_end))
+
+    def _move(self, claim: Claim, finish: Finish, after: Wait | Requeue | Die | Cancelled) -> None:
+        run = Tried(claim.run_id, ended_tries(claim.tries, finish.conclusion))
+        match after:
+            case Wait():
+                _wait(self._work, run, after, finish.conclusion.reason)
+            case Requeue():
+                queue(self._work, run)
+            case Die():
+                _die(self._work, run, after.reason)
+            case Cancelled():
+                close(self._work, run, RunState.CANCELLED, Reason.CANCELLED)
+            case _:
+                assert_never(after)
+
+
+def queue(work: Work, run: Tried) -> None:
+    """Queue a run now, behind others of its priority."""
+    _, _, name, priority, lane = one(work.connection, READ_CALL, (run.id,))
+    rank = priority + LANE_OFFSETS[Lane(lane)]
+    row = (name, rank, work.now, run.id, work.now, work.now, *run.row)
+    work.connection.execute(INSERT_READY_AGAIN, row)
+    work.has_orders = True
+
+
+def close(work: Work, run: Tried, state: RunState, reason: Reason) -> None:
+    """Close a run that nobody holds."""
+    row = (run.id, state, reason, work.now, *run.row)
+    work.connection.execute(INSERT_ORDERED_OUTCOME, row)
+
+
+def tenant_of(work: Work, run_id: RunId) -> str:
+    """Return whose run it is; nobody's when it is unknown."""
+    row = work.connection.execute(READ_CALL, (run_id,)).fetchone()
+    return "" if row is None else row[0]
+
+
+def _wait(work: Work, run: Tried, order: Wait, reason: Reason | None) -> None:
+    """Let a run wait for its next attempt, within its task's retry budget."""
+    connection, last_at = work.connection, None
+    _, task, *_ = one(connection, READ_CALL, (run.id,))
+    if order.spacing_us:
+        row = connection.execute(READ_LAST_RETRY, (task,)).fetchone()
+        last_at = None if row is None else row[0]
+    due_at = retry_due(order, work.now, last_at)
+    if order.spacing_us:
+        connection.execute(NOTE_RETRY, (task, due_at))
+    shard = shard_of(run.id, work.shards)
+    connection.execute(INSERT_WAITING, (run.id, shard, due_at, *run.row, reason))
+    work.count_on("retrying", 1)
+    work.announce("retry", run.id, due_at, shard)
+
+
+def _die(work: Work, run: Tried, reason: Reason) -> None:
+    """Put a run among the dead letters, on record."""
+    work.connection.execute(INSERT_DEAD, (run.id, *run.row, reason, work.now))
+    work.count_on("dead", 1)
+    subject = dead_subject(run.id, tenant_of(work, run.id), reason, run.tries)
+    work.record(SYSTEM, "run.dead", subject)

@@ -1,0 +1,129 @@
+"""The SQLite store's part for workers and operators: each operation one short transaction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from duly.store.rulings import lost_lease
+from duly.store.sqlite import claiming, finishing, operating, reaping, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from duly.domain.attempts import TaskPolicy
+    from duly.domain.audit import Actor
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+    from duly.store import execution as port
+    from duly.store.dispatch import MemberId
+    from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.sqlite.work import Look, Work
+
+
+class Working(ABC):
+    """What workers do with runs, and people order about them."""
+
+    name: str
+
+    @abstractmethod
+    def _write(self) -> AbstractContextManager[Work]:
+        """Open a short transaction: it commits, or nothing of it happens."""
+
+    @abstractmethod
+    def _read(self) -> AbstractContextManager[Look]:
+        """Open a snapshot; it waits for nobody."""
+
+    # Execution
+
+    def register_policies(self, policies: Mapping[str, TaskPolicy]) -> None:
+        """Remember what tasks' code says about their runs."""
+        if policies:
+            with self._write() as work:
+                claiming.register_policies(work, policies)
+
+    def claim_runs(self, command: port.ClaimRuns) -> port.Claimed:
+        """Take queued runs for a worker that is alive."""
+        with self._write() as work:
+            return claiming.claim_runs(work, command)
+
+    def beat(self, command: port.Beat) -> port.Beaten:
+        """Renew a worker that is alive; say what must stop."""
+        with self._write() as work:
+            return claiming.beat(work, command)
+
+    def report(self, worker: MemberId, reports: Sequence[port.Report]) -> list[bool]:
+        """Write what attempts have done that are still ours."""
+        with self._write() as work:
+            return telling.report(work, worker, reports)
+
+    def save_checkpoint(self, command: port.SaveCheckpoint) -> bool:
+        """Remember a state of a run that is ours."""
+        with self._write() as work:
+            return telling.save_checkpoint(work, command)
+
+    def finish_runs(self, worker: MemberId, finishes: Sequence[port.Finish]) -> port.Finished:
+        """End attempts, and put their runs where it was decided."""
+        with self._write() as work:
+            return finishing.finish_runs(work, worker, finishes)
+
+    def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
+        """Read claims of the dead, and those that are long overdue."""
+        with self._read() as look:
+            return reaping.find_lost(look, limit, overdue_us)
+
+    def settle_lost(self, command: port.SettleLost) -> list[bool]:
+        """Take claims from workers that are gone."""
+        with self._write() as work:
+            settled = reaping.settle_lost(work, command)
+        if settled is None:
+            raise lost_lease(self.name)
+        return settled
+
+    def is_served(self, task: str) -> bool:
+        """Say whether any living worker knows a task."""
+        with self._read() as look:
+            return claiming.is_served(look, task)
+
+    def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
+        """Return a run's last states by partition."""
+        with self._read() as look:
+            return telling.get_checkpoints(look, run_id)
+
+    # Operating
+
+    def cancel_run(self, command: CancelRun) -> RunRecord:
+        """Cancel a run that nobody holds; ask for it where somebody does."""
+        with self._write() as work:
+            return operating.cancel_run(work, command)
+
+    def retry_runs(self, command: OrderRuns) -> list[Ordered]:
+        """Queue dead and waiting runs again."""
+        with self._write() as work:
+            return operating.retry_runs(work, command)
+
+    def discard_runs(self, command: OrderRuns) -> list[Ordered]:
+        """Close dead runs."""
+        with self._write() as work:
+            return operating.discard_runs(work, command)
+
+    def edit_run(self, command: EditRun) -> RunRecord:
+        """Replace the arguments of a dead run."""
+        with self._write() as work:
+            return operating.edit_run(work, command)
+
+    def pause_queue(self, name: str, actor: Actor) -> None:
+        """Hand out nothing from a queue."""
+        with self._write() as work:
+            operating.pause_queue(work, name, actor)
+
+    def resume_queue(self, name: str, actor: Actor) -> None:
+        """Hand out again, and wake workers."""
+        with self._write() as work:
+            operating.resume_queue(work, name, actor)
+
+    def list_queues(self) -> list[QueueRecord]:
+        """Return queues that hold something or are paused, by name."""
+        with self._read() as look:
+            return operating.list_queues(look)

@@ -1,0 +1,293 @@
+"""Retries: the part of the contract about runs that wait for another attempt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.domain.attempts import TaskPolicy
+from duly.domain.concluding import Failed, Snoozed, Wait
+from duly.domain.identity import shard_of
+from duly.domain.literals import Lane, RunState
+from duly.domain.retrying import Retry
+from duly.store.dispatch import (
+    MEMBER_TTL_US,
+    Fence,
+    FireResult,
+    FireRetry,
+    FireTimers,
+    LeaseKey,
+    MemberKind,
+    Timer,
+)
+from duly.store.planning import NEAR_US
+from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
+from duly.testing.factories import MINUTE_US, SECOND_US, delayed_fire, finish, order_runs
+from duly.testing.snapshot import snapshot
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+    from duly.store.dispatch import Fired
+    from duly.store.protocol import Store
+    from duly.testing.manual_clock import ManualClock
+
+AFTER_US = 7 * SECOND_US
+WAIT_MAX_US = 10 * SECOND_US
+
+
+class RetryTimers:
+    """What loading, the arrivals feed and `fire_timers` promise about retries."""
+
+    def test_a_waiting_run_is_a_timer(self, store: Store, clock: ManualClock) -> None:
+        """B1, F6: of its shard, under the fence of its last claim."""
+        run_id = work.make_waiting(store, after_us=AFTER_US)
+        due_at = clock.now_us() + AFTER_US
+
+        expected = Timer(
+            kind="retry",
+            ref=run_id,
+            shard=shard_of(run_id, store.status().shards),
+            due_at=due_at,
+            scheduled_for=due_at,
+            generation=1,
+            definition_number=0,
+        )
+        assert (expected,) == steps.load(store, due_at)
+        assert () == steps.load(store, due_at - 1)
+        assert () == steps.load(store, due_at + 1, after=due_at)
+
+    def test_firing_a_retry_queues_the_run_with_its_tries(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """B1, F2: at the very instant it is due; no run is made."""
+        run_id = work.make_waiting(store)
+        before = work.look(store, run_id)
+
+        fired = work.fire_retries(store, clock)
+
+        after = work.look(store, run_id)
+        assert ((FireResult.FIRED,), 0, before.next_at) == (
+            fired.results,
+            fired.runs_made,
+            fired.now,
+        )
+        assert replace(before, state=RunState.QUEUED, state_reason=None, next_at=None) == after
+        assert (1, 0) == (store.status().queued, store.status().retrying)
+        assert () == steps.load(store, clock.now_us())
+        assert [] == store.check()
+
+    def test_a_retry_comes_before_what_fell_due_after_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """R8: its place in the queue is that of its due."""
+        again = work.make_waiting(store, after_us=AFTER_US)
+        clock.advance(AFTER_US - 1)
+        earlier = work.queue(store, "earlier")
+        clock.advance(2)
+        later = work.queue(store, "later")
+        work.fire_retries(store, clock)
+
+        assert [earlier, again, later] == work.take_ids(store, work.join(store))
+
+    def test_a_retry_never_comes_early(self, store: Store, clock: ManualClock) -> None:
+        """F1, INV-1: not by a microsecond; then nothing changes."""
+        run_id = work.make_waiting(store, after_us=AFTER_US)
+        fence = steps.own(store, (Lane.LIVE,), ttl_us=MINUTE_US)
+        clock.advance(AFTER_US - 1)
+        before = snapshot(store)
+
+        assert (FireResult.EARLY,) == fire(store, fence, run_id).results
+        assert before == snapshot(store)
+        clock.advance(1)
+        assert (FireResult.FIRED,) == fire(store, fence, run_id).results
+
+    def test_a_retry_fires_once(self, store: Store, clock: ManualClock) -> None:
+        """F2, INV-2: a second fire finds it gone."""
+        run_id = work.make_waiting(store)
+        fire_once = retry_of(store, run_id)
+        work.fire_retries(store, clock)
+        fence = steps.own(store, (Lane.LIVE,))
+
+        command = FireTimers(fence=fence, retries=(fire_once,))
+
+        assert (FireResult.GONE,) == store.fire_timers(command).results
+        assert 1 == steps.queued(store)
+
+    @pytest.mark.parametrize("change", ["another attempt", "another due", "at once"])
+    def test_a_timer_of_before_is_gone(self, store: Store, clock: ManualClock, change: str) -> None:
+        """F6: compared with what is pending, fence and due."""
+        run_id = work.make_waiting(store)
+        believed = retry_of(store, run_id)
+        if change == "another attempt":
+            work.fire_retries(store, clock)
+            worker = work.join(store)
+            claimed = work.take_one(store, worker)
+            work.end(store, worker, claimed, Failed("again", after_us=0))
+        elif change == "another due":
+            believed = FireRetry(replace(believed.timer, due_at=believed.timer.due_at - 1))
+        else:
+            store.retry_runs(order_runs(run_id))
+        clock.advance(MINUTE_US)
+        fence = steps.own(store, (Lane.LIVE,))
+        before = snapshot(store)
+
+        command = FireTimers(fence=fence, retries=(believed,))
+
+        assert (FireResult.GONE,) == store.fire_timers(command).results
+        assert before == snapshot(store)
+
+    @pytest.mark.parametrize("owner", ["expired", "another lane", "another shard"])
+    def test_who_does_not_own_the_shard_fires_no_retry(
+        self, store: Store, clock: ManualClock, owner: str
+    ) -> None:
+        """F4, INV-5."""
+        run_id = work.make_waiting(store)
+        clock.advance(MINUTE_US)
+        shard = retry_of(store, run_id).timer.shard
+        member = steps.join(store)
+        lane = Lane.CATCH_UP if owner == "another lane" else Lane.LIVE
+        wanted = [key for key in steps.every_key(store, (lane,)) if key.shard == shard]
+        if owner == "another shard":
+            wanted = [LeaseKey((shard + 1) % store.status().shards, Lane.LIVE)]
+        fence = Fence(member, tuple(store.acquire_leases(member, wanted)))
+        if owner == "expired":
+            clock.advance(MEMBER_TTL_US)
+
+        assert (FireResult.FENCED,) == fire(store, fence, run_id).results
+        assert RunState.RETRYING == work.look(store, run_id).state
+
+    def test_results_come_in_order_schedules_then_delayed_then_retries(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F2: each with its own result."""
+        run_id = work.make_waiting(store, after_us=2 * SECOND_US)
+        gone = retry_of(store, run_id)
+        gone = FireRetry(replace(gone.timer, generation=9))
+        delayed = steps.delay(store, clock.now_us() + SECOND_US)
+        clock.advance(2 * SECOND_US)
+        command = FireTimers(
+            fence=steps.own(store, (Lane.LIVE,)),
+            delayed=(delayed_fire(delayed, store.status().shards),),
+            retries=(gone, retry_of(store, run_id)),
+        )
+
+        fired = store.fire_timers(command)
+
+        assert (FireResult.FIRED, FireResult.GONE, FireResult.FIRED) == fired.results
+        assert 1 == fired.runs_made
+
+    @pytest.mark.parametrize(("after_us", "is_told"), [(NEAR_US, True), (NEAR_US + 1, False)])
+    def test_a_retry_that_is_near_is_announced(
+        self, store: Store, after_us: int, *, is_told: bool
+    ) -> None:
+        """F6: whoever has loaded already hears of it; one that is far is loaded in time."""
+        cursor = store.start_of_arrivals()
+        run_id = work.make_waiting(store, after_us=after_us)
+
+        told = store.read_arrivals(cursor, range(store.status().shards))
+
+        expected = [retry_of(store, run_id).timer] if is_told else []
+        assert expected == list(told.timers)
+        assert () == store.read_arrivals(told.cursor, range(store.status().shards)).timers
+
+    def test_a_retry_that_is_near_wakes_a_dispatcher(self, store: Store) -> None:
+        """F6, P3."""
+        worker, claimed = work.queue_and_take(store)
+        place = store.wakeups(MemberKind.DISPATCHER)
+        steps.join(store, wake_address=place.address)
+        work.end(store, worker, claimed, Failed("oh", after_us=0))
+
+        assert place.wait(WAIT_MAX_US)
+        place.close()
+
+    def test_a_retry_that_fires_wakes_a_worker(self, store: Store, clock: ManualClock) -> None:
+        """P3."""
+        work.make_waiting(store, after_us=0)
+        place = store.wakeups(MemberKind.WORKER)
+        work.join(store, wake_address=place.address)
+        work.fire_retries(store, clock)
+
+        assert place.wait(WAIT_MAX_US)
+        place.close()
+
+
+class RetryBudgets:
+    """What `finish_runs` promises about the retry budget of a task."""
+
+    def test_retries_of_a_task_lie_apart(self, store: Store, clock: ManualClock) -> None:
+        """B1: as far as its budget says, each behind the last."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        dues = [fail(store, text, policy).next_at for text in ("a", "b", "c")]
+
+        first = clock.now_us() + SECOND_US
+        assert [first, first + 10 * SECOND_US, first + 20 * SECOND_US] == dues
+
+    def test_a_retry_that_comes_late_enough_is_not_put_off(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """B1."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        fail(store, "a", policy)
+        clock.advance(MINUTE_US)
+
+        assert clock.now_us() + SECOND_US == fail(store, "b", policy).next_at
+
+    def test_the_budget_of_one_task_is_not_that_of_another(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """B1."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        dues = [fail(store, task, policy, task=task).next_at for task in ("this", "that")]
+
+        assert [clock.now_us() + SECOND_US] * 2 == dues
+
+    def test_what_needs_no_budget_takes_none(self, store: Store, clock: ManualClock) -> None:
+        """B1: a snooze, or a task without a rate, neither waits nor makes others wait."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        free = fail(store, "a", TaskPolicy())
+        worker, claimed = work.queue_and_take(store, "b")
+        work.end(store, worker, claimed, Snoozed(SECOND_US), policy=policy)
+        limited = fail(store, "c", policy)
+        snoozed = work.look(store, claimed.record.id)
+
+        due_at = clock.now_us() + SECOND_US
+        assert [due_at] * 3 == [free.next_at, snoozed.next_at, limited.next_at]
+
+    def test_a_batch_shares_the_budget_too(self, store: Store, clock: ManualClock) -> None:
+        """B1: in the order given."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        worker = work.join(store)
+        for text in ("a", "b"):
+            work.queue(store, text)
+        claims = work.take(store, worker)
+        failed = Failed("oh", after_us=SECOND_US)
+        finishes = [finish(claimed, failed, policy=policy) for claimed in claims]
+        assert all(isinstance(one.conclusion.next, Wait) for one in finishes)
+        store.finish_runs(worker, finishes)
+
+        dues = [work.look(store, claimed.record.id).next_at for claimed in claims]
+        first = clock.now_us() + SECOND_US
+        assert [first, first + 10 * SECOND_US] == dues
+
+
+def fail(store: Store, text: str, policy: TaskPolicy, **parts: str) -> RunRecord:
+    """Let a run fail, to be tried again in a second or later; return it."""
+    worker, claimed = work.queue_and_take(store, text, **parts)
+    work.end(store, worker, claimed, Failed("oh", after_us=SECOND_US), policy=policy)
+    store.leave(worker)
+    return work.look(store, claimed.record.id)
+
+
+def retry_of(store: Store, run_id: RunId) -> FireRetry:
+    """Return the fire of a waiting run."""
+    (timer,) = [timer for timer in steps.load(store, 1 << 60) if timer.ref == run_id]
+    return FireRetry(timer)
+
+
+def fire(store: Store, fence: Fence, run_id: RunId) -> Fired:
+    """Fire one retry."""
+    return store.fire_timers(FireTimers(fence=fence, retries=(retry_of(store, run_id),)))

@@ -1,0 +1,320 @@
+"""Why a run is late, stuck, waiting or dead: one cause each, with a sentence and its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from duly.domain.attempts import AttemptRecord, Progress, Reason
+from duly.domain.explaining.explain import explain
+from duly.domain.explaining.facts import Cause, Life, Order, RunFacts
+from duly.domain.explaining.words import span_text
+from duly.domain.identity import RunId, ScheduleId
+from duly.domain.literals import AttemptState, Lane, Origin, RunState
+from duly.domain.runs import RunRecord
+from duly.domain.schedules import Call
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+DUE = 1_800_000_000 * SECOND
+NOW = DUE + 10 * MINUTE
+ID = RunId(bytes(range(16)))
+
+RUN = RunRecord(
+    id=ID,
+    tenant="default",
+    schedule_id=ScheduleId(bytes(16)),
+    schedule_name="nightly",
+    definition_number=1,
+    key=None,
+    call=Call(task="report", queue="mail"),
+    origin=Origin.SCHEDULE,
+    lane=Lane.LIVE,
+    root=ID,
+    scheduled_for=DUE,
+    not_before=DUE,
+    window_from=None,
+    created_at=DUE,
+    fired_at=DUE + 2000,
+    state=RunState.QUEUED,
+    state_reason=None,
+    finished_at=None,
+)
+ATTEMPT = AttemptRecord(
+    run_id=ID,
+    fence=1,
+    number=1,
+    worker=7,
+    worker_name="host, 42",
+    state=AttemptState.RUNNING,
+    reason=None,
+    claimed_at=DUE + SECOND,
+    started_at=DUE + SECOND,
+    heartbeat_at=NOW - SECOND,
+    progress=None,
+    progress_at=None,
+    cancel_asked_at=None,
+    ended_at=None,
+    error=None,
+)
+WORKER = Life(name="w", is_alive=True, started_at=0, renewed_at=NOW, slots=4, free=4)
+DISPATCHER = Life(name="d", is_alive=True, started_at=0, renewed_at=NOW)
+GONE = replace(DISPATCHER, is_alive=False, renewed_at=DUE - MINUTE)
+PAUSED = Order(at=DUE - MINUTE, who="ada", why="migration")
+FAILED = replace(
+    ATTEMPT, state=AttemptState.FAILED, reason="error", ended_at=DUE + MINUTE, error="boom"
+)
+
+
+def facts(run: RunRecord = RUN, **parts: object) -> RunFacts:
+    here = {"now": NOW, "dispatchers": [DISPATCHER], "workers": [WORKER], **parts}
+    return RunFacts(run=run, **here)  # type: ignore[arg-type] - parts by name
+
+
+def state(word: RunState, **parts: object) -> RunRecord:
+    return replace(RUN, state=word, **parts)  # type: ignore[arg-type] - as above
+
+
+RUNNING = state(RunState.RUNNING, claimed_at=DUE + SECOND, started_at=DUE + SECOND)
+RETRYING = state(RunState.RETRYING, next_at=NOW + 12 * SECOND, error="Traceback\nValueError: boom")
+DONE = state(
+    RunState.SUCCEEDED,
+    claimed_at=DUE + SECOND,
+    started_at=DUE + SECOND,
+    finished_at=DUE + 2 * SECOND,
+)
+
+CASES = [
+    (
+        Cause.NOT_DUE,
+        facts(replace(RUN, not_before=NOW + 90 * SECOND), is_pending=True),
+        "is not due before 2027-01-15T08:11:30Z, in 1 min 30 s",
+    ),
+    (
+        Cause.NO_DISPATCHER,
+        facts(is_pending=True, dispatchers=[GONE]),
+        "was due 10 min ago, and no dispatcher is alive",
+    ),
+    (
+        Cause.DISPATCHER_HOLDING,
+        facts(is_pending=True, dispatchers=[replace(DISPATCHER, is_holding=True), GONE]),
+        "every dispatcher is holding",
+    ),
+    (Cause.DISPATCHER_BEHIND, facts(is_pending=True), "have not come to it yet"),
+    (
+        Cause.QUEUE_PAUSED,
+        facts(paused=PAUSED, workers=[]),
+        "queue mail is paused by ada since 2027-01-15T07:59:00Z: migration.",
+    ),
+    (Cause.NO_WORKER, facts(workers=[replace(WORKER, is_alive=False)]), "no worker is alive"),
+    (
+        Cause.NO_WORKER_FOR_QUEUE,
+        facts(workers=[replace(WORKER, queues=("reports",))]),
+        "no living worker serves the queue mail",
+    ),
+    (
+        Cause.NO_WORKER_FOR_TASK,
+        facts(is_served=False),
+        "no living worker has the code of the task report",
+    ),
+    (
+        Cause.SLOTS_BUSY,
+        facts(
+            workers=[
+                replace(WORKER, free=0),
+                replace(WORKER, free=0),
+                replace(WORKER, queues=("reports",)),
+            ]
+        ),
+        "All 8 slots are busy.",
+    ),
+    (Cause.SLOTS_BUSY, facts(workers=[replace(WORKER, slots=1, free=0)]), "The only slot is busy."),
+    (Cause.BEHIND_OTHERS, facts(queued=3), "4 of 4 slots are free"),
+    (
+        Cause.WORKER_SILENT,
+        facts(
+            replace(RUNNING, cancel_asked_at=NOW - SECOND),
+            attempts=[
+                replace(ATTEMPT, state=AttemptState.HEARTBEAT_STALE, heartbeat_at=NOW - 20 * SECOND)
+            ],
+        ),
+        "silent for 20 s; the run is taken from it",
+    ),
+    (
+        Cause.CANCEL_ASKED,
+        facts(
+            replace(RUNNING, cancel_asked_at=NOW - 5 * SECOND), attempts=[ATTEMPT], ended_by=PAUSED
+        ),
+        "asked to stop 5 s ago by ada (migration)",
+    ),
+    (
+        Cause.STALLED,
+        facts(
+            RUNNING,
+            attempts=[
+                replace(
+                    ATTEMPT,
+                    state=AttemptState.STALLED,
+                    progress=Progress(1),
+                    progress_at=NOW - MINUTE,
+                )
+            ],
+        ),
+        "not advanced for 1 min",
+    ),
+    (
+        Cause.CLAIMED,
+        facts(replace(RUNNING, started_at=None), attempts=[ATTEMPT]),
+        "has claimed it 9 min 59 s ago",
+    ),
+    (Cause.RUNNING, facts(RUNNING, attempts=[ATTEMPT]), "running for 9 min 59 s"),
+    (
+        Cause.BACKING_OFF,
+        facts(RETRYING, attempts=[FAILED]),
+        "backing off after attempt 1 until 2027-01-15T08:10:12Z, in 12 s: its code raised an error",
+    ),
+    (
+        Cause.SNOOZED,
+        facts(RETRYING, attempts=[replace(FAILED, reason=Reason.SNOOZED)]),
+        "asked to be run later",
+    ),
+    (
+        Cause.NO_DISPATCHER,
+        facts(replace(RETRYING, next_at=NOW - SECOND), attempts=[FAILED], dispatchers=[]),
+        "Its next attempt was due 1 s ago, and no dispatcher is alive",
+    ),
+    (
+        Cause.DEAD,
+        facts(state(RunState.DEAD, state_reason="budget", error="boom"), attempts=[FAILED]),
+        "dead since 2027-01-15T08:01:00Z: no attempts are left",
+    ),
+    (
+        Cause.CANCELLED,
+        facts(state(RunState.CANCELLED, finished_at=NOW), ended_by=PAUSED),
+        "cancelled by ada (migration) at 2027-01-15T08:10:00Z",
+    ),
+    (
+        Cause.DISCARDED,
+        facts(state(RunState.DISCARDED), ended_by=Order(at=NOW, who="bob")),
+        "discarded by bob.",
+    ),
+    (
+        Cause.FAILED,
+        facts(state(RunState.FAILED, state_reason="gave-up"), attempts=[FAILED]),
+        "failed: the task gave up",
+    ),
+    (Cause.ON_TIME, facts(DONE), "on time: queued 2 ms after it fell due"),
+    (
+        Cause.CAUGHT_UP,
+        facts(replace(DONE, origin=Origin.CATCH_UP, fired_at=DUE + 5 * MINUTE)),
+        "made up for 5 min later",
+    ),
+    (
+        Cause.ORDERED_LATE,
+        facts(
+            replace(DONE, schedule_id=None, created_at=DUE + 5 * MINUTE, fired_at=DUE + 5 * MINUTE)
+        ),
+        "ordered 5 min after the moment",
+    ),
+    (
+        Cause.NO_DISPATCHER,
+        facts(
+            replace(DONE, fired_at=DUE + 20 * MINUTE),
+            dispatchers=[GONE, replace(DISPATCHER, started_at=DUE + 20 * MINUTE)],
+        ),
+        "no dispatcher was alive from 2027-01-15T07:59:00Z until 2027-01-15T08:20:00Z",
+    ),
+    (
+        Cause.DISPATCHER_BEHIND,
+        facts(replace(DONE, fired_at=DUE + 5 * MINUTE)),
+        "although a dispatcher was alive",
+    ),
+    (
+        Cause.QUEUE_PAUSED,
+        facts(
+            replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE),
+            was_paused=[(PAUSED, DUE + 5 * MINUTE)],
+        ),
+        "which was paused by ada (migration) until",
+    ),
+    (
+        Cause.NO_WORKER,
+        facts(
+            replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE),
+            workers=[replace(WORKER, started_at=DUE + 4 * MINUTE)],
+        ),
+        "no worker was alive until 2027-01-15T08:04:00Z",
+    ),
+    (
+        Cause.WAITED_IN_QUEUE,
+        facts(replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE)),
+        "until a worker had a slot",
+    ),
+    (
+        Cause.TRIED_OFTEN,
+        facts(
+            replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE),
+            attempts=[FAILED, replace(ATTEMPT, fence=2, number=2)],
+        ),
+        "took 2 claims and 4 min 59 s",
+    ),
+    (Cause.TOOK_LONG, facts(replace(DONE, finished_at=NOW)), "last attempt took 9 min 59 s"),
+    (
+        Cause.OVER,
+        facts(state(RunState.REPLACED, state_reason="by its key")),
+        "It is replaced: by its key.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "part"), CASES, ids=[f"{n}-{case[0]}" for n, case in enumerate(CASES)]
+)
+def test_each_cause_has_its_sentence(cause: Cause, known: RunFacts, part: str):
+    found = explain(known)
+
+    assert cause is found.cause, found.sentence
+    assert part in found.sentence
+    assert found.sentence.endswith(".")
+
+
+def test_every_cause_is_tried():
+    assert set(Cause) == {case[0] for case in CASES}
+
+
+@pytest.mark.parametrize("word", RunState)
+def test_every_state_is_explained(word: RunState):
+    assert explain(facts(state(word))).sentence
+
+
+def test_the_evidence_of_a_dead_run_names_its_attempts_and_its_error():
+    error = "Traceback (most recent call last):\n  …\nValueError: boom\n"
+    found = explain(facts(state(RunState.DEAD, error=error), attempts=[FAILED]))
+
+    assert dict(found.evidence)["error"] == "ValueError: boom"
+    assert dict(found.evidence)["attempt 1"].startswith("failed (error), claimed 2027-01-15T08:00")
+    assert found.remedy is not None
+    assert "duly run retry 00010203-0405-0607-0809-0a0b0c0d0e0f" in found.remedy
+
+
+def test_the_evidence_of_a_busy_fleet_names_each_worker_that_serves():
+    busy = [replace(WORKER, name="one", free=0), replace(WORKER, name="two", queues=("reports",))]
+    found = explain(facts(workers=busy))
+
+    assert ("worker", "one, 4 of 4 slots busy, every queue") in found.evidence
+    assert not any("two" in fact for _, fact in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (-5, "0 ms"),
+        (1500, "1 ms"),
+        (SECOND, "1 s"),
+        (61 * SECOND, "1 min 1 s"),
+        (86_400 * SECOND, "1 d"),
+    ],
+)
+def test_a_distance_is_said_in_its_two_largest_units(span: int, words: str):
+    assert words == span_text(span)

@@ -1,0 +1,407 @@
+"""The worker: claims, runs, finishes, reports; one tick at a time, on virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from duly.domain.attempts import LogLine, Progress, Reason, TaskPolicy
+from duly.domain.concluding import Failed, GaveUp, Snoozed, Succeeded
+from duly.domain.literals import RunState, TaskKind
+from duly.domain.retrying import Retry
+from duly.domain.schedules import Call
+from duly.domain.timetable.interval import every
+from duly.engine.worker import WorkerSettings
+from duly.errors import UsageError
+from duly.store.dispatch import MemberKind
+from duly.telemetry import (
+    AttemptFailed,
+    AttemptGivenBack,
+    Joined,
+    RunDead,
+    RunFailed,
+    RunStarted,
+    RunSucceeded,
+    SetAside,
+)
+from tests.engine.rig import SECOND, Known, Rig
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def called(queue="default", **parts):
+    return {"call": Call(task="remind", arguments="{}", queue=queue, **parts)}
+
+
+def test_a_queued_run_is_claimed_run_and_finished(rig):
+    """R2, R4: claim, start and end are facts of their own, each with its time."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.worker.tick()
+    claimed_at = rig.now
+    rig.run("200ms")
+    shop.end(Succeeded('{"sent":1}'))
+    found = rig.look(run)
+
+    assert (RunState.SUCCEEDED, '{"sent":1}') == (found.state, found.result)
+    assert claimed_at == found.claimed_at == found.started_at
+    assert claimed_at + SECOND // 5 == found.finished_at
+    assert [1] == [one.number for one in rig.attempts(run)]
+
+
+def test_what_a_worker_does_is_told_with_its_ids(rig):
+    """U6: each event names task, run, schedule and attempt."""
+    record = rig.schedule(timetable=every("1m"))
+    rig.dispatcher()
+    shop = rig.worker()
+    shop.executor.does(Succeeded())
+    rig.run("61s")
+    started, ended = rig.recorder.of(RunStarted)[0], rig.recorder.of(RunSucceeded)[0]
+
+    assert (record.name, "report") == (started.schedule, started.task)
+    assert started.attempt_id == ended.attempt_id == f"{ended.run_id}.1"
+    assert ("succeeded", "succeeded", 1) == (ended.state, ended.then, ended.number)
+
+
+def test_a_worker_claims_only_for_free_slots(rig):
+    """R8: the pool is bounded; what does not fit stays queued for others."""
+    runs = [rig.enqueue(f"r{number}") for number in range(5)]
+    shop = rig.worker(slots=2)
+    rig.run("1s")
+    states = [rig.state(run) for run in runs]
+
+    assert 2 == len(shop.works)
+    assert (2, 3) == (states.count("running"), states.count("queued"))
+
+
+def test_a_slot_that_is_free_again_is_used_at_once(rig):
+    """P1: an end, its finish and the next claim happen in one tick."""
+    for number in range(3):
+        rig.enqueue(f"r{number}")
+    shop = rig.worker(slots=1)
+    shop.worker.tick()
+    shop.works[0].ended(Succeeded())
+    shop.worker.tick()
+
+    assert 2 == len(shop.works)
+    assert 1 == shop.worker.statistics.succeeded
+
+
+def test_ends_that_accumulate_are_finished_in_one_statement(rig):
+    """R4: batches by what is in flight, not by a timer."""
+    for number in range(8):
+        rig.enqueue(f"r{number}")
+    shop = rig.worker(slots=8)
+    shop.worker.tick()
+    for work in shop.works[:5]:
+        work.ended(Succeeded())
+    shop.line.calls.clear()
+    shop.worker.tick()
+
+    assert 1 == shop.line.calls.count("finish_runs")
+    assert (5, 1) == (shop.worker.statistics.succeeded, shop.worker.statistics.batches)
+
+
+def test_the_first_word_about_an_end_counts(rig):
+    """R3: an attempt ends once."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.worker.tick()
+    shop.works[0].ended(Failed("first", is_retryable=False))
+    shop.works[0].ended(Succeeded())
+    shop.worker.tick()
+    shop.worker.tick()
+
+    assert "dead" == rig.state(run)
+    assert 1 == shop.worker.statistics.failed
+
+
+def test_a_queue_has_no_more_slots_than_its_limit(rig):
+    """R8: queues by name, each with its share."""
+    for number in range(4):
+        rig.enqueue(f"m{number}", **called("mail"))
+        rig.enqueue(f"d{number}", **called("default"))
+    shop = rig.worker(slots=6, queue_limits={"mail": 1})
+    rig.run("5s")
+    queues = [work.claimed.record.call.queue for work in shop.works]
+
+    assert (1, 4) == (queues.count("mail"), queues.count("default"))
+
+    mail = next(w for w in shop.works if w.claimed.record.call.queue == "mail")
+    mail.ended(Succeeded())
+    rig.run("5s")
+
+    assert 2 == [work.claimed.record.call.queue for work in shop.works].count("mail")
+
+
+def test_no_queue_is_always_first(rig):
+    """R8: the order in which queues are served goes round."""
+    for number in range(4):
+        rig.enqueue(f"a{number}", **called("a"))
+        rig.enqueue(f"b{number}", **called("b"))
+    shop = rig.worker(slots=1, queues=("a", "b"))
+    shop.executor.does(Succeeded())
+    rig.run("1s")
+    first = [work.claimed.record.call.queue for work in shop.works][:4]
+
+    assert {"a", "b"} == {*first}
+
+
+def test_a_queue_that_is_not_served_is_left_alone(rig):
+    """R8: `queues` names those that a worker serves."""
+    run = rig.enqueue(**called("mail"))
+    rig.worker(queues=("default",))
+    rig.run("5s")
+
+    assert "queued" == rig.state(run)
+
+
+def test_a_wake_up_makes_an_idle_worker_look_at_once(rig):
+    """P1: the poll is a backstop."""
+    shop = rig.worker()
+    rig.run("10s")
+    run = rig.enqueue()
+    shop.worker.wake()
+    shop.worker.tick()
+
+    assert "running" == rig.state(run)
+
+
+def test_without_a_wake_up_a_run_waits_for_the_backstop_at_most(rig):
+    """P1: 2 s at the longest, and less the busier a worker was."""
+    shop = rig.worker()
+    rig.run("30s")
+    shop.line.calls.clear()
+    rig.run("30s")
+
+    assert 15 <= shop.line.calls.count("claim_runs") <= 30
+    run = rig.enqueue()
+    rig.run("2s")
+    assert "running" == rig.state(run)
+
+
+def test_a_worker_joins_with_all_that_others_need_to_know(rig):
+    """U6: slots, queues, tasks and their policies, in the store."""
+    policy = TaskPolicy(timeout_us=7 * SECOND)
+    shop = rig.worker(Known("remind", policy), slots=3, queues=("default", "mail"))
+    shop.worker.tick()
+    (member,) = rig.store.status().members
+
+    assert (MemberKind.WORKER, 3, ("default", "mail")) == (
+        member.kind,
+        member.slots,
+        member.queues,
+    )
+    assert rig.store.is_served("remind")
+    assert 1 == len(rig.recorder.of(Joined))
+    assert [{"remind": policy}] == shop.line.asked["register_policies"]
+
+
+def test_an_attempt_that_fails_is_tried_again_after_its_backoff(rig):
+    """B1: the run waits in the store, as a timer, and its next attempt is a new claim."""
+    rig.dispatcher()
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.executor.does(Failed("no luck"))
+    rig.run("1s")
+    waiting = rig.look(run)
+
+    assert (RunState.RETRYING, "no luck") == (waiting.state, waiting.error)
+    shop.executor.does(Succeeded())
+    rig.run_until(waiting.next_at + 3 * SECOND)
+    first, second = rig.attempts(run)
+    assert "succeeded" == rig.state(run)
+    assert [1, 2] == [first.number, second.number]
+    assert second.claimed_at >= waiting.next_at
+    event = rig.recorder.of(AttemptFailed)[0]
+    assert ("error", "retrying", "no luck") == (event.reason, event.then, event.error)
+
+
+def test_a_run_without_attempts_left_goes_to_the_dead_letters(rig):
+    """B3: with all its attempts on record."""
+    rig.dispatcher()
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(3, base="1s"))))
+    shop.executor.does(Failed("no luck"))
+    rig.run("1m")
+
+    assert ("dead", "budget") == (rig.state(run), rig.look(run).state_reason)
+    assert [1, 2, 3] == [one.number for one in rig.attempts(run)]
+    assert ["budget"] == [event.reason for event in rig.recorder.of(RunDead)]
+
+
+def test_a_task_can_ask_for_its_own_delay_or_give_up(rig):
+    """B1: snoozing costs nothing of the budget; giving up ends the run."""
+    rig.dispatcher()
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(1))))
+    shop.executor.does(Snoozed(20 * SECOND))
+    rig.run("1s")
+    snoozed_until = rig.look(run).next_at
+    shop.executor.does(GaveUp(Reason.GAVE_UP, "no such class"))
+    rig.run("30s")
+    first, last = rig.attempts(run)
+
+    assert first.claimed_at + 20 * SECOND == snoozed_until
+    assert ("given-back", "snoozed") == (first.state, first.reason)
+    assert ("failed", "gave-up") == (rig.state(run), last.reason)
+    assert 1 == len(rig.recorder.of(RunFailed))
+    assert 1 == len(rig.recorder.of(AttemptGivenBack))
+
+
+def test_a_retry_is_never_early_and_hardly_late(rig):
+    """F1: a waiting run goes through the wheel as every timer does."""
+    rig.dispatcher()
+    shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(20, base="30s", cap="30s"))))
+    shop.executor.does(Failed("no luck"))
+    run = rig.enqueue()
+    for _ in range(10):
+        shop.worker.wake()
+        shop.worker.tick()
+        shop.worker.tick()
+        due = rig.look(run).next_at
+        rig.run_until(due - 1)
+
+        assert due == rig.look(run).next_at
+        rig.run("2ms")
+        shop.worker.wake()
+        assert rig.look(run).next_at != due
+    assert 10 <= len(rig.attempts(run))
+
+
+def test_an_attempt_that_lasts_reports_its_start_progress_and_lines(rig):
+    """R2, R5: within a second, in one statement; a short one reports nothing."""
+    run, other = rig.enqueue("long"), rig.enqueue("short")
+    shop = rig.worker()
+    shop.worker.tick()
+    shop.works[1].ended(Succeeded())
+    shop.works[0].live.advance(Progress(3, 10, "third"))
+    shop.works[0].live.write("info", "hello")
+    rig.run("1200ms")
+    found = rig.look(run)
+
+    assert (Progress(3, 10, "third"), "running") == (found.progress, rig.attempts(run)[0].state)
+    assert ["hello"] == [one.line.text for one in rig.store.list_lines(run, 0, 9)]
+    assert 1 == shop.line.calls.count("report")
+    assert "succeeded" == rig.state(other)
+
+
+def test_the_last_progress_and_lines_come_with_the_end(rig):
+    """R2: nothing that was said is lost because the attempt was quick."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.worker.tick()
+    shop.works[0].live.advance(Progress(1))
+    shop.works[0].live.write("warning", "odd")
+    said_at = rig.now
+    shop.end()
+
+    assert [Progress(1)] == [one.progress for one in rig.store.list_progress(run, 9)]
+    assert [LogLine(said_at, "warning", "odd")] == [
+        one.line for one in rig.store.list_lines(run, 0, 9)
+    ]
+    assert 0 == shop.line.calls.count("report")
+
+
+def test_a_day_long_run_leaves_a_few_hundred_steps(rig):
+    """R2: steps widen with age."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)), report_every_us=10 * SECOND)
+    shop.worker.tick()
+    for done in range(1, 24 * 60):
+        shop.works[0].live.advance(Progress(done))
+        rig.run("1m")
+    steps = rig.store.list_progress(run, 10_000)
+
+    assert 100 <= len(steps) <= 400
+    assert steps == sorted(steps, key=lambda step: step.at)
+
+
+def test_lines_are_not_held_back_however_old_an_attempt_is(rig):
+    """R2: whoever follows a log sees it grow."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)))
+    rig.run("2h")
+    shop.works[0].live.write("info", "still here")
+    rig.run("2s")
+
+    assert ["still here"] == [one.line.text for one in rig.store.list_lines(run, 0, 9)]
+
+
+def test_an_executor_that_breaks_fails_one_run_and_no_more(rig):
+    """R10: a defect elsewhere never ends the worker."""
+    run = rig.enqueue()
+    shop = rig.worker()
+
+    def broken(_):
+        raise RuntimeError("no more threads")
+
+    shop.executor.on_start = broken
+    rig.run("1s")
+
+    assert "retrying" == rig.state(run)
+    assert "no more threads" in rig.look(run).error
+
+
+def test_an_end_that_can_not_be_stored_does_not_hold_up_the_others(rig):
+    """INV-26: it is told without what the store chokes on."""
+    bad, good = rig.enqueue("bad"), rig.enqueue("good")
+    shop = rig.worker()
+    shop.worker.tick()
+
+    def is_poisoned(finishes):
+        return any(one.conclusion.error == "poison" for one in finishes)
+
+    shop.line.breaks["finish_runs"] = is_poisoned
+    for work in shop.works:
+        is_bad = work.claimed.record.id == bad
+        work.ended(Failed("poison", is_retryable=False) if is_bad else Succeeded())
+    shop.worker.tick()
+
+    assert ("dead", "succeeded") == (rig.state(bad), rig.state(good))
+    assert rig.look(bad).error.startswith("what it said can't be stored")
+    assert [] == rig.recorder.of(SetAside)
+
+
+def test_a_kind_that_a_worker_does_not_run_counts_as_unknown(rig):
+    """L4: a command is off unless it was enabled."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", kind=TaskKind.COMMAND), kinds=(TaskKind.THREAD,))
+    rig.run("1s")
+
+    assert [("given-back", "unknown-task")] == rig.ended(run)
+    assert [] == shop.works
+    assert not rig.store.is_served("remind")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("slots", 0),
+        ("slots", True),
+        ("slots", 10_001),
+        ("ttl_us", 4 * SECOND),
+        ("queues", ()),
+        ("queues", ("a", "a")),
+        ("queues", "mail"),
+        ("queue_limits", {"mail": 0}),
+        ("queue_limits", 3),
+        ("grace_us", -1),
+        ("beat_every_us", "3s"),
+    ],
+)
+def test_settings_of_a_worker_that_can_not_work_are_refused(name, value):
+    """L6: one clear error that names the field."""
+    with pytest.raises(UsageError, match=name):
+        WorkerSettings(**{name: value})
+
+
+def test_no_grace_at_all_is_a_setting_that_works():
+    """R9: whoever wants a worker to end at once may."""
+    settings = replace(WorkerSettings(), grace_us=0, cancel_grace_us=0)
+
+    assert (0, 0) == (settings.grace_us, settings.cancel_grace_us)

@@ -1,0 +1,376 @@
+"""Time-outs, stalls, cancellations, leaked slots and graceful ends of a worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.attempts import Progress, Reason, TaskPolicy
+from duly.domain.concluding import CancelledEnd, Failed, Succeeded
+from duly.domain.retrying import Retry
+from duly.domain.schedules import Call
+from duly.store.dispatch import MemberKind
+from duly.telemetry import RunCancelled, SlotLeaked, WorkerDraining, WorkerRecycling
+from duly.testing.factories import ADA, cancel_run
+from tests.engine.rig import SECOND, Known, Rig
+
+BRIEF = TaskPolicy(timeout_us=5 * SECOND, retry=Retry(2, base="1s"))
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def stops_when_asked(shop):
+    shop.executor.on_ask = lambda work: work.ended(Failed("CancelledError"))
+
+
+def cancel(rig, shop, run):
+    rig.store.cancel_run(cancel_run(run))
+    shop.worker.wake()
+
+
+def test_an_attempt_past_its_time_out_is_asked_to_stop_and_timed_out(rig):
+    """R6: whatever its code says about it."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    stops_when_asked(shop)
+    rig.run("4900ms")
+
+    assert [] == shop.executor.asked
+    rig.run("200ms")
+    assert [("timed-out", "timeout")] == rig.ended(run)
+    assert "retrying" == rig.state(run)
+    assert "it took longer than 5s\nCancelledError" == rig.look(run).error
+
+
+def test_a_time_out_counts_from_the_start_of_the_code(rig):
+    """R6: not from the claim."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    shop.executor.on_start = lambda work: None
+    rig.run("3s")
+    shop.works[0].began()
+    rig.run("4s")
+
+    assert "running" == rig.state(run)
+
+
+def test_success_after_the_time_out_comes_too_late(rig):
+    """R6: what takes longer than it may has not kept its time, though it says it is done."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    rig.run("6s")
+    shop.end(Succeeded())
+
+    assert [("timed-out", "timeout")] == rig.ended(run)
+
+
+def test_a_run_that_takes_too_long_with_all_its_retries_is_dead(rig):
+    """R6: the run's own limit counts from its first claim, waits included."""
+    rig.dispatcher()
+    policy = TaskPolicy(run_timeout_us=30 * SECOND, retry=Retry(5, base="0s", cap="0s"))
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", policy))
+    stops_when_asked(shop)
+    rig.run("20s")
+    shop.end(Failed("first"))
+    rig.run("9s")
+
+    assert ("running", 2) == (rig.state(run), len(shop.works))
+    rig.run("2s")
+    assert ("dead", "run-timeout") == (rig.state(run), rig.look(run).state_reason)
+    assert [("failed", "error"), ("timed-out", "run-timeout")] == rig.ended(run)
+
+
+def test_a_run_whose_time_is_up_when_it_is_claimed_is_not_begun(rig):
+    """R6: nothing is started that must be stopped at once."""
+    rig.dispatcher()
+    policy = TaskPolicy(run_timeout_us=30 * SECOND, retry=Retry(5, base="0s", cap="0s"))
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", policy))
+    rig.run("20s")
+    rig.store.pause_queue("default", ADA)
+    shop.end(Failed("first"))
+    rig.run("20s")
+    rig.store.resume_queue("default", ADA)
+    rig.run("5s")
+
+    assert 1 == len(shop.works)
+    assert ("dead", "run-timeout") == (rig.state(run), rig.look(run).state_reason)
+
+
+def test_an_attempt_that_breathes_but_does_not_advance_is_stalled(rig):
+    """R5: saying the same again is no progress."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(stall_us=10 * SECOND)))
+    stops_when_asked(shop)
+    for done in (1, 2, 3, 3, 3):
+        rig.run("6s")
+        if shop.executor.asked:
+            break
+        shop.works[0].live.advance(Progress(done))
+    rig.run("1s")
+
+    assert [("timed-out", "stalled")] == rig.ended(run)
+    assert Progress(3) == rig.attempts(run)[0].progress
+    assert rig.look(run).error.startswith("it has not advanced for 10s")
+
+
+def test_an_attempt_that_advances_is_not_stalled_however_long_it_takes(rig):
+    """R5: progress is what the limit watches."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(stall_us=10 * SECOND)))
+    for done in range(20):
+        rig.run("9s")
+        shop.works[0].live.advance(Progress(done))
+
+    assert ("running", []) == (rig.state(run), shop.executor.asked)
+
+
+def test_a_cancellation_asks_the_code_and_ends_the_run(rig):
+    """R6, U6: it is learnt by a beat soon after the wake-up."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    stops_when_asked(shop)
+    rig.run("10s")
+    cancel(rig, shop, run)
+    rig.run("1s")
+
+    assert shop.works[0].live.is_cancelled
+    assert [("cancelled", "cancelled")] == rig.ended(run)
+    assert 1 == len(rig.recorder.of(RunCancelled))
+
+
+def test_without_a_wake_up_a_cancellation_comes_with_the_next_beat(rig):
+    """R6: every 3 s."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    stops_when_asked(shop)
+    rig.run("10s")
+    rig.store.cancel_run(cancel_run(run))
+    rig.run("3s")
+
+    assert "cancelled" == rig.state(run)
+
+
+def test_code_that_saw_the_cancellation_and_returned_is_cancelled(rig):
+    """R6: returning early is stopping, and not being done."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    cancel(rig, shop, run)
+    rig.run("1s")
+
+    assert shop.works[0].live.is_cancelled
+    shop.end(Succeeded())
+    assert "cancelled" == rig.state(run)
+
+
+def test_code_that_was_done_before_it_looked_has_succeeded(rig):
+    """R2: the record says what happened."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    cancel(rig, shop, run)
+    rig.run("1s")
+    shop.end(Succeeded())
+
+    assert "succeeded" == rig.state(run)
+
+
+def test_code_that_stops_though_nobody_asked_has_failed(rig):
+    """R3: nothing is cancelled that nobody cancelled."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.end(CancelledEnd())
+
+    assert [("failed", "error")] == rig.ended(run)
+
+
+def test_what_ignores_the_question_is_made_to_stop(rig):
+    """R6: a process that ignores its time-out is killed."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), cancel_grace_us=4 * SECOND)
+    shop.executor.on_insist = lambda work: work.ended(Failed("killed", Reason.KILLED))
+    rig.run("8900ms")
+
+    assert (1, 0) == (len(shop.executor.asked), len(shop.executor.insisted))
+    rig.run("200ms")
+    assert [("timed-out", "timeout")] == rig.ended(run)
+    assert ([], 0) == (rig.recorder.of(SlotLeaked), shop.worker.leaked)
+
+
+def test_what_can_not_be_stopped_is_settled_and_its_slot_leaked(rig):
+    """R6: a thread that ignores everything is fenced off, and its run goes on elsewhere."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), slots=2)
+    shop.executor.can_be_stopped = False
+    rig.run("16s")
+
+    assert "retrying" == rig.state(run)
+    assert [1] == [event.leaked for event in rig.recorder.of(SlotLeaked)]
+    rig.run("5s")
+    worker = next(one for one in rig.store.status().members if one.kind is MemberKind.WORKER)
+    assert (1, 1) == (worker.leaked, shop.worker.leaked)
+    assert not shop.worker.is_draining
+
+
+def test_a_leaked_slot_is_back_when_its_code_ends_after_all(rig):
+    """R6: what it says is dropped, since its attempt was settled."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), slots=2)
+    shop.executor.can_be_stopped = False
+    rig.run("16s")
+    shop.end(Succeeded())
+
+    assert 0 == shop.worker.leaked
+    assert [("timed-out", "timeout")] == rig.ended(run)
+
+
+def test_a_killed_work_that_never_says_so_does_not_keep_its_slot_busy_for_ever(rig):
+    """R6: an executor's word is not waited for without end."""
+    run = rig.enqueue()
+    rig.worker(Known("remind", BRIEF))
+    rig.run("30s")
+
+    assert "retrying" == rig.state(run)
+
+
+def test_a_worker_that_has_lost_too_many_slots_drains_and_ends(rig):
+    """R6: another takes its place, what can finish does so first."""
+    good = rig.enqueue("good", call=Call(task="report", arguments="{}"))
+    bad = rig.enqueue("bad")
+    shop = rig.worker(Known("remind", BRIEF), Known("report"), slots=3, leaked_max=1)
+    shop.executor.can_be_stopped = False
+    over = []
+    shop.worker.on_over = lambda: over.append(True)
+    rig.run("16s")
+
+    assert (True, False) == (shop.worker.needs_recycling, shop.worker.is_over)
+    assert [1] == [event.leaked for event in rig.recorder.of(WorkerRecycling)]
+    work = next(one for one in shop.works if one.claimed.record.id == good)
+    work.ended(Succeeded())
+    rig.run("1s")
+    assert ("succeeded", "retrying") == (rig.state(good), rig.state(bad))
+    assert (True, [True], True) == (shop.worker.is_over, over, shop.executor.is_closed)
+
+
+def test_a_draining_worker_takes_nothing_and_lets_work_finish(rig):
+    """R9: then it leaves."""
+    first = rig.enqueue("first")
+    shop = rig.worker()
+    rig.run("1s")
+    shop.worker.drain()
+    rig.run("1s")
+    second = rig.enqueue("second")
+    shop.worker.wake()
+    rig.run("10s")
+
+    assert ("running", "queued") == (rig.state(first), rig.state(second))
+    shop.works[0].ended(Succeeded())
+    rig.run("1s")
+    assert ("succeeded", True) == (rig.state(first), shop.worker.is_over)
+    assert [] == [one for one in rig.store.status().members if one.is_alive]
+    assert [1] == [event.running for event in rig.recorder.of(WorkerDraining)]
+
+
+def test_after_the_grace_what_still_runs_is_asked_and_given_back(rig):
+    """R9: it costs nothing of the budget, and the next attempt has the next number."""
+    run = rig.enqueue()
+    shop = rig.worker(grace_us=20 * SECOND)
+    stops_when_asked(shop)
+    rig.run("1s")
+    shop.worker.drain()
+    rig.run("19s")
+
+    assert "running" == rig.state(run)
+    rig.run("2s")
+    assert [("given-back", "shutdown")] == rig.ended(run)
+    assert ("queued", 0) == (rig.state(run), rig.look(run).tries.charged)
+    other = rig.worker()
+    rig.run("1s")
+    assert 2 == other.works[0].claimed.tries.attempt
+
+
+def test_what_can_not_be_stopped_is_given_back_when_the_worker_ends(rig):
+    """R9: a thread ends with its process."""
+    run = rig.enqueue()
+    shop = rig.worker(grace_us=5 * SECOND, cancel_grace_us=5 * SECOND)
+    shop.executor.can_be_stopped = False
+    rig.run("1s")
+    shop.worker.drain()
+    rig.run("12s")
+
+    assert ("queued", True) == (rig.state(run), shop.worker.is_over)
+
+
+def test_success_within_the_last_grace_counts(rig):
+    """R9: code that finishes although it was asked to stop is done."""
+    run = rig.enqueue()
+    shop = rig.worker(grace_us=5 * SECOND)
+    rig.run("1s")
+    shop.worker.drain()
+    rig.run("7s")
+    shop.works[0].ended(Succeeded())
+    rig.run("1s")
+
+    assert ("succeeded", True) == (rig.state(run), shop.worker.is_over)
+
+
+def test_a_second_signal_gives_back_everything_at_once(rig):
+    """R9: nothing is lost."""
+    runs = [rig.enqueue(f"r{number}") for number in range(3)]
+    shop = rig.worker()
+    rig.run("1s")
+    shop.works[0].ended(Succeeded())
+    shop.worker.drain()
+    shop.worker.stop_now()
+    shop.worker.tick()
+
+    assert ["queued", "queued", "succeeded"] == sorted(rig.state(run) for run in runs)
+    assert (True, True) == (shop.worker.is_over, shop.executor.is_closed)
+    assert 0 == rig.store.status().running
+
+
+def test_a_claim_that_was_never_started_does_not_use_up_its_number(rig):
+    """R1: given back before its code began."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.executor.on_start = lambda work: None
+    rig.run("1s")
+    shop.worker.stop()
+
+    assert [None] == [one.number for one in rig.attempts(run)]
+    other = rig.worker()
+    rig.run("1s")
+    assert (1, 2) == (other.works[0].claimed.tries.attempt, other.works[0].claimed.tries.fence)
+
+
+def test_stopping_a_worker_twice_is_the_same_as_once(rig):
+    """R9: the loop stops it in the end, whatever happened before."""
+    shop = rig.worker()
+    over = []
+    shop.worker.on_over = lambda: over.append(True)
+    rig.run("1s")
+    shop.worker.stop()
+    shop.worker.stop()
+
+    assert [True] == over
+    assert shop.worker.tick() > rig.store_clock.monotonic_us()
+
+
+def test_a_time_out_is_kept_while_the_store_is_away(rig):
+    """R6: limits need nobody's answer."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    stops_when_asked(shop)
+    rig.run("1s")
+    shop.line.is_cut = True
+    rig.run("6s")
+
+    assert 1 == len(shop.executor.asked)
+    shop.line.is_cut = False
+    rig.run("2s")
+    assert [("timed-out", "timeout")] == rig.ended(run)

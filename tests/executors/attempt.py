@@ -1,0 +1,131 @@
+"""One attempt in a test's hands: what an executor is given, and what it said."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.attempts import Progress, TaskPolicy, Tries
+from duly.domain.literals import Lane, Origin, RunState, TaskKind
+from duly.domain.runs import RunRecord
+from duly.domain.schedules import Call
+from duly.errors import LeaseLost
+from duly.store.execution import ClaimedRun
+from duly.testing.factories import run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.concluding import End
+    from duly.domain.identity import RunId
+
+LIMIT_SECONDS = 40.0
+"""How long anything may take that is waited for: far longer than it takes on a slow machine."""
+
+
+def claimed_run(task: str, arguments: str = "{}", **parts: Any) -> ClaimedRun:
+    identity: RunId = run_id(task)
+    tries = Tries(fence=7, attempt=2, charged=1, begun_at=5)
+    record: dict[str, Any] = {
+        "id": identity,
+        "tenant": "default",
+        "schedule_id": None,
+        "schedule_name": None,
+        "definition_number": None,
+        "key": "class:42",
+        "call": Call(task=task, arguments=arguments),
+        "origin": Origin.NOW,
+        "lane": Lane.LIVE,
+        "root": identity,
+        "scheduled_for": 1_000_000,
+        "not_before": 1_000_000,
+        "window_from": None,
+        "created_at": 3,
+        "fired_at": 4,
+        "state": RunState.RUNNING,
+        "state_reason": None,
+        "finished_at": None,
+        "tries": tries,
+        "progress": Progress(1, 2, "half"),
+        **parts,
+    }
+    return ClaimedRun(RunRecord(**record), tries, 6)
+
+
+class RecordedLive:
+    """Remembers what a run says; a checkpoint can be refused."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self.progress: list[Progress] = []
+        self.lines: list[tuple[str, str]] = []
+        self.states: dict[str, str] = {}
+        self.concealed: list[str] = []
+        self.is_lost = False
+        self.advanced = threading.Event()
+
+    def advance(self, progress: Progress) -> None:
+        self.progress.append(progress)
+        self.advanced.set()
+
+    def save(self, partition: str, state: str) -> None:
+        if self.is_lost:
+            raise LeaseLost("test", "the run was taken from this worker", "stop")
+        self.states[partition] = state
+
+    def saved(self, partition: str) -> str | None:
+        return self.states.get(partition)
+
+    def write(self, level: str, text: str) -> None:
+        self.lines.append((level, text))
+
+    def conceal(self, text: str) -> None:
+        self.concealed.append(text)
+
+    def texts(self, level: str) -> list[str]:
+        return [text for at, text in self.lines if at == level]
+
+
+@dataclass
+class Code:
+    """A task's code, as an executor sees it."""
+
+    function: Callable[..., Any]
+    name: str = "code"
+    kind: TaskKind = TaskKind.THREAD
+    policy: TaskPolicy = field(default_factory=TaskPolicy)
+    plan: Any = None
+
+    def prepare(self, claimed: ClaimedRun, live: Any) -> Callable[[], Any]:
+        return self.function
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One attempt, and how it began and ended."""
+
+    runnable: Any
+    claimed: ClaimedRun = field(default_factory=lambda: claimed_run("code"))
+    live: Any = field(default_factory=RecordedLive)
+    begun: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+    ends: list[End] = field(default_factory=list)
+
+    def began(self) -> None:
+        self.begun.set()
+
+    def ended(self, end: End) -> None:
+        self.ends.append(end)
+        self.over.set()
+
+    def wait_begun(self) -> None:
+        assert self.begun.wait(LIMIT_SECONDS), f"it has not begun; {self.ends}"
+
+    def wait_end(self) -> End:
+        assert self.over.wait(LIMIT_SECONDS), "it has not ended"
+        return self.ends[0]
+
+
+def attempt_of(function: Callable[..., Any]) -> Attempt:
+    return Attempt(Code(function))

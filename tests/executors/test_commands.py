@@ -1,0 +1,280 @@
+"""Commands: an argv without a shell, off unless allowed, in a small environment (R7, L4, E7)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from duly.clock import SystemClock
+from duly.domain.attempts import Reason
+from duly.domain.concluding import CancelledEnd, Failed, Succeeded
+from duly.domain.identity import identity_text
+from duly.domain.literals import TaskKind
+from duly.domain.plans import CommandPlan
+from duly.engine.executors.commands import CommandExecutor, CommandSettings
+from tests.executors.attempt import Attempt, Code, claimed_run
+from tests.executors.test_processes import is_there
+from tests.postgres.patience import comes_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PYTHON = sys.executable
+
+
+@pytest.fixture
+def executor() -> Iterator[CommandExecutor]:
+    made = CommandExecutor(SystemClock(), CommandSettings(allowed=None))
+    yield made
+    made.close()
+
+
+def command(*argv: str, given: dict[str, Any] | None = None, **parts: Any) -> Attempt:
+    """Return an attempt of a command, with the arguments of its call."""
+    arguments = given or {}
+    plan = CommandPlan(argv=argv, **parts)
+    code = Code(lambda: arguments, name="code", kind=TaskKind.COMMAND, plan=plan)
+    return Attempt(code, claimed_run("code"))
+
+
+def run(executor: CommandExecutor, attempt: Attempt) -> Any:
+    executor.start(attempt)
+    return attempt.wait_end()
+
+
+def python(program: str, *argv: str, **parts: Any) -> Attempt:
+    return command(PYTHON, "-c", program.replace("{", "{{").replace("}", "}}"), *argv, **parts)
+
+
+def test_a_worker_runs_no_command_unless_it_is_told_to():
+    """R7: off unless enabled; trying again would change nothing."""
+    executor = CommandExecutor(SystemClock())
+    attempt = command("/bin/true")
+    end = run(executor, attempt)
+
+    assert isinstance(end, Failed)
+    assert (Reason.NOT_ALLOWED, False) == (end.reason, end.is_retryable)
+    assert "--allow-commands" in end.error
+    assert not attempt.begun.is_set()
+
+
+@pytest.mark.parametrize(("allowed", "is_run"), [("code", True), ("other", False)])
+def test_a_worker_may_be_allowed_some_commands_only(allowed: str, is_run: bool):
+    executor = CommandExecutor(SystemClock(), CommandSettings(allowed=frozenset({allowed})))
+    end = run(executor, command("/bin/true"))
+
+    assert is_run == isinstance(end, Succeeded)
+
+
+def test_a_command_that_ends_well_has_succeeded(executor):
+    attempt = command("true")
+
+    assert Succeeded(None) == run(executor, attempt)
+    assert attempt.begun.is_set()
+
+
+def test_arguments_are_arguments_and_no_shell_reads_them(executor):
+    given = {"text": "$(touch /tmp/x); `id` * 'quoted' \"twice\"\n", "number": 3}
+    attempt = command("printf", "%s|", "{text}", "{number}", given=given)
+    run(executor, attempt)
+
+    assert ["$(touch /tmp/x); `id` * 'quoted' \"twice\"", "|3|"] == attempt.live.texts("stdout")
+
+
+def test_nothing_of_the_worker_s_environment_goes_along(monkeypatch):
+    """L4: a command sees what it is given, and the few variables that programs need."""
+    env = {"PATH": os.environ["PATH"], "HOME": "/home/ada", "TZ": "UTC", "SECRET": "hidden"}
+    executor = CommandExecutor(SystemClock(), CommandSettings(allowed=None, env=env))
+    attempt = command("env", env={"REGION": "{region}"}, given={"region": "eu"})
+    run(executor, attempt)
+    seen = dict(line.partition("=")[::2] for line in attempt.live.texts("stdout"))
+    record = attempt.claimed.record
+
+    assert {
+        "PATH": env["PATH"],
+        "HOME": "/home/ada",
+        "TZ": "UTC",
+        "REGION": "eu",
+        "DULY_RUN_ID": identity_text(record.id),
+        "DULY_IDEMPOTENCY_KEY": identity_text(record.root),
+        "DULY_ATTEMPT": "2",
+        "DULY_FENCE": "7",
+        "DULY_SCHEDULED_FOR": "1970-01-01T00:00:01Z",
+        "DULY_TASK": "code",
+    } == {name: value for name, value in seen.items() if name != "LC_CTYPE"}
+
+
+def test_a_bad_exit_status_is_told_with_the_last_of_standard_error(executor):
+    program = "import sys; [print(f'line {n}', file=sys.stderr) for n in range(100)]; sys.exit(3)"
+    attempt = python(program)
+    end = run(executor, attempt)
+
+    assert isinstance(end, Failed)
+    assert Reason.EXIT_STATUS == end.reason
+    assert end.error.startswith("exit status 3: line 80\n")
+    assert end.error.endswith("line 99")
+    assert 100 == len(attempt.live.texts("stderr"))
+
+
+def test_a_command_that_is_killed_is_told_by_the_signal_s_name(executor):
+    end = run(executor, python("import os; os.kill(os.getpid(), 9)"))
+
+    assert (Reason.KILLED, "ended by SIGKILL") == (end.reason, end.error)
+
+
+def test_output_past_its_limit_is_read_and_not_kept(executor):
+    attempt = python("print('x' * 999 + chr(10) * 1 , end='')\n" * 3000, output_bytes_max=10_000)
+    end = run(executor, attempt)
+
+    assert Succeeded(None) == end
+    assert 10 == len(attempt.live.texts("stdout"))
+    assert ["what it writes past 10,000 bytes is not kept"] == attempt.live.texts("warning")
+
+
+def test_the_last_line_is_the_result_if_it_promises_one(executor):
+    program = "print('working'); print('[1, {\"a\": null}]')"
+
+    assert Succeeded('[1,{"a":null}]') == run(executor, python(program, has_result=True))
+
+
+def test_a_promised_result_that_is_none_fails(executor):
+    end = run(executor, python("print('working')", has_result=True))
+
+    assert isinstance(end, Failed)
+    assert "not the JSON" in end.error
+
+
+def test_asking_is_a_sigterm_to_the_whole_family(executor):
+    attempt = command("/bin/sh", "-c", "sleep 1000 & echo $!; wait")
+    executor.start(attempt)
+    assert comes_true(lambda: attempt.live.texts("stdout"))
+    executor.ask(attempt)
+
+    assert CancelledEnd() == attempt.wait_end()
+    grandchild = int(attempt.live.texts("stdout")[0])
+    assert comes_true(lambda: not is_there(grandchild))
+
+
+def test_one_that_tidies_up_when_asked_and_ends_well_has_succeeded(executor):
+    program = (
+        "import signal, sys, threading\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "print('ready', flush=True)\n"
+        "threading.Event().wait()"
+    )
+    attempt = python(program)
+    executor.start(attempt)
+    assert comes_true(lambda: attempt.live.texts("stdout"))
+    executor.ask(attempt)
+
+    assert Succeeded(None) == attempt.wait_end()
+
+
+def test_insisting_kills_what_ignores_being_asked(executor):
+    """R6: time-outs hold for commands, too."""
+    attempt = command("/bin/sh", "-c", "trap '' TERM; echo ready; while true; do sleep 1; done")
+    executor.start(attempt)
+    assert comes_true(lambda: attempt.live.texts("stdout"))
+    executor.ask(attempt)
+
+    assert executor.insist(attempt) is True
+    assert CancelledEnd() == attempt.wait_end()
+
+
+def test_what_a_command_leaves_behind_ends_with_it(executor):
+    attempt = command("/bin/sh", "-c", "sleep 1000 & echo $!")
+    run(executor, attempt)
+    left = int(attempt.live.texts("stdout")[0])
+
+    assert comes_true(lambda: not is_there(left))
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"argv": ("no-such-program",)}, "there is no program 'no-such-program'"),
+        ({"argv": ("true",), "cwd": "/no/such/folder"}, "/no/such/folder"),
+        ({"argv": ("true",), "user": "no-such-user"}, "no user 'no-such-user'"),
+    ],
+)
+def test_what_can_t_be_started_says_why(executor, parts: dict[str, Any], said: str):
+    argv = parts.pop("argv")
+    end = run(executor, command(*argv, **parts))
+
+    assert isinstance(end, Failed)
+    assert said in end.error
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_it_runs_as_another_user_with_that_user_s_groups(executor):
+    attempt = command("id", user="nobody")
+    run(executor, attempt)
+
+    assert "(nobody)" in attempt.live.texts("stdout")[0]
+    assert "root" not in attempt.live.texts("stdout")[0]
+
+
+def test_it_runs_where_it_is_told_to(executor, tmp_path: Path):
+    attempt = command("pwd", cwd=str(tmp_path))
+    run(executor, attempt)
+
+    assert [str(tmp_path.resolve())] == attempt.live.texts("stdout")
+
+
+def test_it_gets_no_more_memory_than_it_may_have(executor):
+    program = "print(len(bytearray(1 << 31)))"
+    end = run(executor, python(program, memory_bytes=1 << 29))
+
+    assert "MemoryError" in end.error
+
+
+def test_a_program_is_looked_up_once(executor, tmp_path: Path):
+    """Whoever can write to a folder of the path later changes nothing for a running worker."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, word in ((first, "first"), (second, "second")):
+        folder.mkdir()
+        program = folder / "greet"
+        program.write_text(f"#!/bin/sh\necho {word}\n", encoding="utf-8")
+        program.chmod(0o755)
+    env = {"PATH": f"{first}:/bin:/usr/bin"}
+    executor = CommandExecutor(SystemClock(), CommandSettings(allowed=None, env=env))
+    run(executor, command("greet"))
+    env["PATH"] = f"{second}:/bin:/usr/bin"
+    again = command("greet")
+    run(executor, again)
+
+    assert ["first"] == again.live.texts("stdout")
+
+
+WORKER = """
+import sys, threading
+sys.path.insert(0, {root!r})
+from tests.executors.test_commands import command
+from duly.clock import SystemClock
+from duly.engine.executors.commands import CommandExecutor, CommandSettings
+attempt = command("/bin/sh", "-c", "echo $$; exec sleep 1000")
+executor = CommandExecutor(SystemClock(), CommandSettings(allowed=None))
+executor.start(attempt)
+while not attempt.live.texts("stdout"):
+    attempt.over.wait(0.05)
+print(attempt.live.texts("stdout")[0], flush=True)
+threading.Event().wait()
+"""
+
+
+def test_no_command_outlives_its_worker():
+    program = WORKER.format(root=str(Path(__file__).resolve().parents[2]))
+    with subprocess.Popen([PYTHON, "-c", program], stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None, "piped"
+        child = int(worker.stdout.readline())
+        was_there = is_there(child)
+        worker.send_signal(signal.SIGKILL)
+
+    assert was_there
+    assert comes_true(lambda: not is_there(child))

@@ -1,0 +1,190 @@
+"""Coroutines on one loop: asked to stop by cancelling, abandoned when they go on (R6, R7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.domain.concluding import CancelledEnd, Failed, Succeeded
+from duly.engine.executors.event_loop import EventLoopExecutor
+from duly.engine.executors.task_logging import task_logging
+from tests.executors.attempt import LIMIT_SECONDS, attempt_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def executor() -> Iterator[EventLoopExecutor]:
+    made = EventLoopExecutor()
+    yield made
+    made.close()
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def quick() -> None:
+    pass
+
+
+def test_a_coroutine_ends_with_what_it_returns(executor: EventLoopExecutor):
+    async def send() -> int:
+        await asyncio.wait_for(asyncio.create_task(quick()), LIMIT_SECONDS)
+        return 3
+
+    attempt = attempt_of(send)
+    executor.start(attempt)
+
+    assert Succeeded("3") == attempt.wait_end()
+    assert attempt.begun.is_set()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
+def test_whatever_a_coroutine_raises_is_the_end_of_it_alone(
+    executor: EventLoopExecutor, error: BaseException
+):
+    """R10: sys.exit ends the attempt; the loop goes on for the others."""
+
+    async def fail() -> None:
+        raise error
+
+    async def fine() -> int:
+        return 1
+
+    attempt, other = attempt_of(fail), attempt_of(fine)
+    executor.start(attempt)
+    end = attempt.wait_end()
+    executor.start(other)
+
+    assert isinstance(end, Failed)
+    assert type(error).__name__ in end.error
+    assert Succeeded("1") == other.wait_end()
+
+
+def test_asking_cancels_the_coroutine(executor: EventLoopExecutor):
+    attempt = attempt_of(forever)
+    executor.start(attempt)
+    attempt.wait_begun()
+    attempt.live.is_cancelled = True
+    executor.ask(attempt)
+
+    assert isinstance(attempt.wait_end(), CancelledEnd)
+    assert executor.insist(attempt) is True
+
+
+def test_one_that_is_asked_before_its_first_step_ends_too(executor: EventLoopExecutor):
+    """The loop is held, so that order to begin and order to stop arrive together."""
+    gate, holder, attempt = threading.Event(), attempt_of(forever), attempt_of(forever)
+
+    async def hold() -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    holder = attempt_of(hold)
+    executor.start(holder)
+    holder.wait_begun()
+    executor.start(attempt)
+    attempt.live.is_cancelled = True
+    executor.ask(attempt)
+    gate.set()
+
+    assert isinstance(attempt.wait_end(), CancelledEnd)
+    assert not attempt.begun.is_set()
+
+
+def test_coroutines_run_side_by_side(executor: EventLoopExecutor):
+    async def meet() -> None:
+        meeting.append(asyncio.current_task())
+        while len(meeting) < 3:
+            await asyncio.wait_for(turn(), LIMIT_SECONDS)
+
+    async def turn() -> None:
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_result, None)
+        await future
+
+    meeting: list[object] = []
+    attempts = [attempt_of(meet) for _ in range(3)]
+    for attempt in attempts:
+        executor.start(attempt)
+
+    assert [Succeeded(None)] * 3 == [attempt.wait_end() for attempt in attempts]
+
+
+def test_one_that_swallows_its_cancellation_is_abandoned(executor: EventLoopExecutor):
+    swallowed, leave = threading.Event(), threading.Event()
+
+    async def stubborn() -> str:
+        while not leave.is_set():
+            try:
+                await forever()
+            except asyncio.CancelledError:
+                swallowed.set()
+        return "after all"
+
+    attempt = attempt_of(stubborn)
+    executor.start(attempt)
+    attempt.wait_begun()
+    executor.ask(attempt)
+
+    assert swallowed.wait(LIMIT_SECONDS)
+    assert executor.insist(attempt) is False
+    leave.set()
+    executor.ask(attempt)
+    assert Succeeded('"after all"') == attempt.wait_end()
+
+
+def test_one_that_blocks_the_loop_does_not_block_what_comes_after(executor: EventLoopExecutor):
+    gate = threading.Event()
+
+    async def blocking() -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    async def fine() -> int:
+        return 1
+
+    stuck, other = attempt_of(blocking), attempt_of(fine)
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.ask(stuck)
+
+    assert executor.insist(stuck) is False
+    executor.start(other)
+    assert Succeeded("1") == other.wait_end()
+    gate.set()
+    stuck.wait_end()
+
+
+def test_what_a_coroutine_logs_goes_to_its_own_run(executor: EventLoopExecutor):
+    logger = logging.getLogger("anybody")
+
+    async def log(word: str) -> None:
+        await asyncio.wait_for(asyncio.create_task(inner(word)), LIMIT_SECONDS)
+
+    async def inner(word: str) -> None:
+        logger.warning("I am %s", word)
+
+    one, two = attempt_of(lambda: log("one")), attempt_of(lambda: log("two"))
+    with task_logging():
+        for attempt in (one, two):
+            executor.start(attempt)
+        for attempt in (one, two):
+            attempt.wait_end()
+
+    assert [("warning", "I am one")] == one.live.lines
+    assert [("warning", "I am two")] == two.live.lines
+
+
+def test_closing_cancels_what_still_runs():
+    executor, attempt = EventLoopExecutor(), attempt_of(forever)
+    executor.start(attempt)
+    attempt.wait_begun()
+    attempt.live.is_cancelled = True
+    executor.close()
+
+    assert isinstance(attempt.wait_end(), CancelledEnd)

@@ -1,0 +1,318 @@
+"""Each attempt in a process of its own: whatever happens there is settled (R6, R7, R10, E7)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from duly.app.task_process import load_catalogue
+from duly.clock import SystemClock
+from duly.domain.attempts import Progress, Reason
+from duly.domain.concluding import CancelledEnd, Failed, GaveUp, GivenBack, Snoozed, Succeeded
+from duly.domain.identity import identity_text
+from duly.engine.executors.process_words import (
+    claimed_from_json,
+    claimed_to_json,
+    end_from_json,
+    end_to_json,
+    read_word,
+    written,
+)
+from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
+from tests.executors.attempt import LIMIT_SECONDS, Attempt, claimed_run
+from tests.postgres.patience import comes_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLACE = f"{Path(__file__).with_name('process_tasks.py')}:app"
+ARGV = (sys.executable, "-m", "duly.app.task_process")
+
+
+@pytest.fixture
+def executor() -> Iterator[ProcessExecutor]:
+    made = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app=PLACE))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Any:
+    return load_catalogue(PLACE)
+
+
+@pytest.fixture
+def begin(executor: ProcessExecutor, catalogue: Any) -> Any:
+    def make(task: str, arguments: str = "{}", **parts: Any) -> Attempt:
+        attempt = Attempt(catalogue.find(task), claimed_run(task, arguments, **parts))
+        executor.start(attempt)
+        return attempt
+
+    return make
+
+
+def is_there(process: int) -> bool:
+    """Say whether a process runs; one that is dead and not yet reaped does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    except FileNotFoundError:
+        return False
+    return state.split()[0] != "Z"
+
+
+def advanced(attempt: Attempt) -> int:
+    assert attempt.live.advanced.wait(LIMIT_SECONDS), f"no progress; {attempt.ends}"
+    return int(attempt.live.progress[0].done)
+
+
+def test_a_function_ends_with_what_it_returns(begin):
+    attempt = begin("add", '{"one": 1, "two": 2}')
+
+    assert Succeeded("3") == attempt.wait_end()
+    assert attempt.begun.is_set()
+
+
+def test_arguments_that_do_not_fit_end_it_before_it_begins(begin):
+    attempt = begin("add", '{"one": "x", "two": 2}')
+    end = attempt.wait_end()
+
+    assert isinstance(end, Failed)
+    assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
+    assert not attempt.begun.is_set()
+
+
+def test_it_knows_its_run_and_its_idempotency_key(begin):
+    """E7: the root run's id goes along; the process leads a group of its own."""
+    root = claimed_run("root").record.id
+    attempt = begin("who", root=root)
+    claimed = attempt.claimed
+    expected = [identity_text(claimed.record.id), 2, 7, True]
+    end = attempt.wait_end()
+    assert isinstance(end, Succeeded)
+    assert end.result is not None
+    *facts, variables = read_word(f'{{"it": {end.result}}}')["it"]
+
+    assert expected == facts
+    assert identity_text(root) == variables["DULY_IDEMPOTENCY_KEY"]
+    assert identity_text(claimed.record.id) == variables["DULY_RUN_ID"]
+    assert ("2", "7", "who") == (
+        variables["DULY_ATTEMPT"],
+        variables["DULY_FENCE"],
+        variables["DULY_TASK"],
+    )
+
+
+def test_what_it_says_reaches_the_worker(begin):
+    """R5: lines, progress and checkpoints go through the worker, which has the store."""
+    attempt = begin("talk")
+    end = attempt.wait_end()
+
+    assert Succeeded('[null,{"page":7}]') == end
+    assert [Progress(3, 4, "nearly")] == attempt.live.progress
+    assert {"": '{"page":7}'} == attempt.live.states
+    assert ["logged 1"] == attempt.live.texts("warning")
+    assert ["printed"] == attempt.live.texts("stdout")
+    assert ["complained"] == attempt.live.texts("stderr")
+
+
+def test_a_checkpoint_that_is_refused_is_refused_over_there(begin, executor, catalogue):
+    attempt = Attempt(catalogue.find("talk"), claimed_run("talk"))
+    attempt.live.is_lost = True
+    executor.start(attempt)
+    end = attempt.wait_end()
+
+    assert isinstance(end, Failed)
+    assert "LeaseLost: test: the run was taken from this worker; stop" in end.error
+
+
+@pytest.mark.parametrize(
+    ("task", "reason", "said"),
+    [
+        ("fail", Reason.ERROR, "ValueError: as it must"),
+        ("leave", Reason.ERROR, "SystemExit: 3"),
+        ("leave_at_once", Reason.EXIT_STATUS, "exit status 4"),
+        ("abort", Reason.KILLED, "ended by SIGABRT"),
+        ("segfault", Reason.KILLED, "ended by SIGSEGV"),
+        ("eat_memory", Reason.ERROR, "MemoryError"),
+    ],
+)
+def test_whatever_ends_it_is_told(begin, task: str, reason: Reason, said: str):
+    """R10: a crash ends its own process, and the attempt says how."""
+    end = begin(task).wait_end()
+
+    assert isinstance(end, Failed)
+    assert (reason, True) == (end.reason, end.is_retryable)
+    assert said in end.error
+
+
+def test_a_crash_says_where_it_happened(begin):
+    end = begin("abort").wait_end()
+
+    assert "process_tasks.py" in end.error
+
+
+def test_asking_makes_the_run_cancelled_over_there(begin, executor):
+    attempt = begin("patient")
+    advanced(attempt)
+    executor.ask(attempt)
+
+    assert Succeeded('"stopped"') == attempt.wait_end()
+
+
+def test_asking_cancels_a_coroutine_over_there(begin, executor):
+    attempt = begin("asynchronous")
+    advanced(attempt)
+    executor.ask(attempt)
+
+    assert isinstance(attempt.wait_end(), CancelledEnd)
+
+
+@pytest.mark.parametrize("task", ["stubborn", "endless_in_c"])
+def test_insisting_kills_what_goes_on(begin, executor, task: str):
+    """R6: also a loop in C, which no signal handler of Python interrupts."""
+    attempt = begin(task)
+    advanced(attempt)
+    executor.ask(attempt)
+
+    assert executor.insist(attempt) is True
+    assert CancelledEnd() == attempt.wait_end()
+
+
+def test_insisting_kills_the_whole_family(begin, executor):
+    attempt = begin("stubborn")
+    grandchild = advanced(attempt)
+    executor.insist(attempt)
+    attempt.wait_end()
+
+    assert comes_true(lambda: not is_there(grandchild))
+
+
+def test_one_that_is_stopped_before_it_has_started_ends_too(begin, executor):
+    attempt = begin("patient")
+    executor.insist(attempt)
+
+    assert CancelledEnd() == attempt.wait_end()
+
+
+def test_a_process_that_lingers_after_its_end_is_ended(begin, executor):
+    """Its word counts; what keeps it alive afterwards holds nobody up for long."""
+    attempt = begin("lingering")
+
+    assert Succeeded('"done"') == attempt.wait_end()
+
+
+def test_somebody_left_behind_with_our_output_holds_nobody_up(begin):
+    attempt = begin("daemonised")
+    end = attempt.wait_end()
+    with suppress(ProcessLookupError):
+        os.kill(advanced(attempt), signal.SIGKILL)
+
+    assert Succeeded('"done"') == end
+
+
+def test_closing_leaves_no_process_behind(begin, executor):
+    attempt = begin("stubborn")
+    grandchild = advanced(attempt)
+    executor.close()
+
+    assert attempt.over.is_set()
+    assert comes_true(lambda: not is_there(grandchild))
+
+
+def test_an_application_that_can_t_be_loaded_fails_the_attempt(catalogue):
+    executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app="no_such:app"))
+    attempt = Attempt(catalogue.find("add"), claimed_run("add"))
+    executor.start(attempt)
+    end = attempt.wait_end()
+    executor.close()
+
+    assert isinstance(end, Failed)
+    assert "no_such" in end.error
+
+
+def test_a_program_that_can_t_be_started_fails_the_attempt(catalogue):
+    settings = ProcessSettings(argv=("/no/such/python",), app=PLACE)
+    executor = ProcessExecutor(SystemClock(), settings)
+    attempt = Attempt(catalogue.find("add"), claimed_run("add"))
+    executor.start(attempt)
+    end = attempt.wait_end()
+
+    assert isinstance(end, Failed)
+    assert "can't be started" in end.error
+
+
+WORKER = """
+import sys, threading
+sys.path.insert(0, {root!r})
+from tests.executors.test_processes import ARGV, PLACE
+from duly.app.task_process import load_catalogue
+from duly.clock import SystemClock
+from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
+from tests.executors.attempt import Attempt, claimed_run
+executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app=PLACE))
+attempt = Attempt(load_catalogue(PLACE).find({task!r}), claimed_run({task!r}))
+executor.start(attempt)
+attempt.live.advanced.wait()
+print(executor._attempts[id(attempt)]._child.process, flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("task", ["patient", "endless_in_c"])
+def test_no_process_outlives_its_worker(task: str):
+    """A worker that is killed takes its tasks' processes along."""
+    root = str(Path(__file__).resolve().parents[2])
+    program = WORKER.format(root=root, task=task)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None, "piped"
+        child = int(worker.stdout.readline())
+        was_there = is_there(child)
+        worker.kill()
+
+    assert was_there
+    assert comes_true(lambda: not is_there(child))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Succeeded("[1]"),
+        Failed("no", Reason.RETRY_AFTER, after_us=5),
+        GaveUp(Reason.GAVE_UP, "why"),
+        Snoozed(7),
+        CancelledEnd("so"),
+        GivenBack(Reason.SHUTDOWN, is_started=True),
+    ],
+)
+def test_ends_travel_between_processes(end):
+    assert end == end_from_json(read_word(written(end_to_json(end)).decode()))
+
+
+def test_claimed_runs_travel_between_processes():
+    claimed = claimed_run("add", '{"one": 1}', schedule_id=claimed_run("x").record.id)
+
+    assert claimed == claimed_from_json(read_word(written(claimed_to_json(claimed)).decode()))
+
+
+@pytest.mark.parametrize(
+    "said", [{"kind": "os.system"}, {"kind": "Failed", "error": 3}, {"kind": "Snoozed"}]
+)
+def test_what_is_no_end_is_refused(said: dict[str, Any]):
+    """A process that its task has taken over can say anything."""
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        end_from_json(said)
+
+
+def test_many_at_a_time_do_not_mix_up_what_they_say(begin):
+    attempts = [begin("add", f'{{"one": {number}, "two": 0}}') for number in range(4)]
+
+    assert [Succeeded(str(number)) for number in range(4)] == [one.wait_end() for one in attempts]
+    assert threading.active_count() < 50

@@ -1,0 +1,199 @@
+"""Plain functions in threads: each ends by itself, and one that can't be stopped is left (R6, R7)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.domain.answers import snooze
+from duly.domain.attempts import Reason
+from duly.domain.concluding import Failed, Snoozed, Succeeded
+from duly.engine.executors.task_logging import task_logging
+from duly.engine.executors.threads import ThreadExecutor
+from duly.errors import UsageError
+from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, attempt_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadExecutor]:
+    made = ThreadExecutor(slots=2)
+    yield made
+    made.close()
+
+
+def test_a_function_ends_with_what_it_returns(executor: ThreadExecutor):
+    attempt = attempt_of(lambda: {"sent": 3})
+    executor.start(attempt)
+
+    assert Succeeded('{"sent":3}') == attempt.wait_end()
+    assert attempt.begun.is_set()
+
+
+def test_what_a_function_answers_is_its_end(executor: ThreadExecutor):
+    attempt = attempt_of(lambda: snooze("10m"))
+    executor.start(attempt)
+
+    assert Snoozed(600_000_000) == attempt.wait_end()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
+def test_whatever_a_function_raises_is_the_end_of_it_alone(
+    executor: ThreadExecutor, error: BaseException
+):
+    """R10: sys.exit in a task ends the attempt, and not the thread or the worker."""
+
+    def fail() -> None:
+        raise error
+
+    attempt, other = attempt_of(fail), attempt_of(lambda: 1)
+    executor.start(attempt)
+    end = attempt.wait_end()
+    executor.start(other)
+
+    assert isinstance(end, Failed)
+    assert type(error).__name__ in end.error
+    assert Succeeded("1") == other.wait_end()
+
+
+def test_arguments_that_do_not_fit_end_it_before_it_begins(executor: ThreadExecutor):
+    class Choosy(Code):
+        def prepare(self, claimed, live):
+            raise UsageError("class_id", "x", "is not a number", "give one")
+
+    attempt = Attempt(Choosy(lambda: None))
+    executor.start(attempt)
+    end = attempt.wait_end()
+
+    assert isinstance(end, Failed)
+    assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
+    assert not attempt.begun.is_set()
+
+
+def test_no_more_threads_run_than_there_are_slots(executor: ThreadExecutor):
+    gate = threading.Event()
+    attempts = [attempt_of(lambda: gate.wait(LIMIT_SECONDS)) for _ in range(3)]
+    for attempt in attempts:
+        executor.start(attempt)
+    for attempt in attempts[:2]:
+        attempt.wait_begun()
+
+    assert not attempts[2].begun.is_set()
+    gate.set()
+    assert [Succeeded("true")] * 3 == [attempt.wait_end() for attempt in attempts]
+
+
+def test_a_thread_is_used_again(executor: ThreadExecutor):
+    names = []
+    for _ in range(3):
+        attempt = attempt_of(threading.get_ident)
+        executor.start(attempt)
+        names.append(attempt.wait_end())
+        wait_idle(executor)
+
+    assert 1 == len(set(names))
+
+
+def wait_idle(executor: ThreadExecutor) -> None:
+    """Wait until a thread that has said its end is idle again."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if executor._idle:  # noqa: SLF001 - nothing else tells when
+            return
+        pause.wait(0.01)
+
+
+def test_a_thread_that_goes_on_is_abandoned_and_replaced():
+    """R6: code that ignores its time-out keeps its thread, and nobody else's."""
+    executor, gate = ThreadExecutor(slots=1), threading.Event()
+    stuck, next_one = attempt_of(lambda: gate.wait(LIMIT_SECONDS)), attempt_of(lambda: "fine")
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.ask(stuck)
+
+    assert executor.insist(stuck) is False
+    executor.start(next_one)
+    assert Succeeded('"fine"') == next_one.wait_end()
+    assert executor.insist(stuck) is False
+    gate.set()
+    assert Succeeded("true") == stuck.wait_end()
+    assert executor.insist(stuck) is True
+    executor.close()
+
+
+def test_what_waits_for_a_thread_gets_that_of_the_abandoned_one():
+    executor, gate = ThreadExecutor(slots=1), threading.Event()
+    stuck, waiting = attempt_of(lambda: gate.wait(LIMIT_SECONDS)), attempt_of(lambda: 2)
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.start(waiting)
+    executor.insist(stuck)
+
+    assert Succeeded("2") == waiting.wait_end()
+    gate.set()
+    stuck.wait_end()
+    executor.close()
+
+
+def test_what_a_task_logs_goes_to_its_own_run(executor: ThreadExecutor):
+    gate, logger = threading.Barrier(2), logging.getLogger("anybody")
+
+    def log(word: str) -> None:
+        gate.wait(LIMIT_SECONDS)
+        logger.warning("I am %s", word)
+
+    one, two = attempt_of(lambda: log("one")), attempt_of(lambda: log("two"))
+    with task_logging():
+        for attempt in (one, two):
+            executor.start(attempt)
+        for attempt in (one, two):
+            attempt.wait_end()
+        logger.error("nobody's")
+
+    assert [("warning", "I am one")] == one.live.lines
+    assert [("warning", "I am two")] == two.live.lines
+
+
+def test_handlers_of_the_program_go_on(executor: ThreadExecutor):
+    heard: list[str] = []
+
+    class Own(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    own, logger = Own(), logging.getLogger("anybody")
+    logger.addHandler(own)
+    attempt = attempt_of(lambda: logger.warning("both"))
+    try:
+        with task_logging():
+            executor.start(attempt)
+            attempt.wait_end()
+    finally:
+        logger.removeHandler(own)
+
+    assert (["both"], [("warning", "both")]) == (heard, attempt.live.lines)
+
+
+def test_context_of_one_task_is_nothing_to_the_next(executor: ThreadExecutor):
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    first, second = attempt_of(lambda: str(who.set("first"))), attempt_of(who.get)
+    executor.start(first)
+    first.wait_end()
+    executor.start(second)
+
+    assert Succeeded('"nobody"') == second.wait_end()
+
+
+def test_a_result_that_is_no_json_is_not_kept_and_that_is_told(executor: ThreadExecutor):
+    attempt = attempt_of(lambda: sys)
+    executor.start(attempt)
+
+    assert Succeeded(None) == attempt.wait_end()
+    assert "not JSON" in attempt.live.texts("warning")[0]

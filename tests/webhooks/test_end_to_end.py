@@ -1,0 +1,181 @@
+"""From a promise to its record: webhooks and secrets through a worker and a real store (L3, L4)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+import duly
+from duly.domain.literals import TaskKind
+from duly.domain.web_addresses import read_allow_list
+from duly.engine.executors.threads import ThreadExecutor
+from duly.engine.executors.webhooks import WebhookExecutor, WebhookSettings
+from duly.engine.worker import Worker, WorkerSettings
+from duly.store.sqlite import SqliteStore
+from duly.testing.manual_clock import ManualClock
+from duly.testing.seeded_draws import SeededDraws
+from tests.webhooks.rig import KEY, TOKEN
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from duly.engine.work import Executor
+
+LOOKS_MAX = 2_000
+
+
+class House:
+    """An application on a store in a file, with a worker that sends webhooks."""
+
+    def __init__(self, folder, stack: ExitStack) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.app = duly.App(store=SqliteStore(folder / "duly.db", self.clock), clock=self.clock)
+        self._stack = stack
+        stack.callback(self.app.close)
+
+    def worker(self, *allow: str) -> Worker:
+        settings = WebhookSettings(
+            read_secret=self.app.secret_sources().read_declared, allow=read_allow_list(allow)
+        )
+        executors: dict[TaskKind, Executor] = {
+            TaskKind.WEBHOOK: WebhookExecutor(self.clock, settings),
+            TaskKind.THREAD: ThreadExecutor(2),
+        }
+        worker = Worker(
+            self.app.store,
+            self.clock,
+            self.app.catalogue(),
+            executors,
+            WorkerSettings(slots=2),
+            draws=SeededDraws(),
+        )
+        self._stack.callback(worker.stop)
+        return worker
+
+    def until(self, worker: Worker, run: duly.EnqueuedRun, *states: str) -> duly.Run:
+        """Let a worker work until a run is in one of these states."""
+        for _ in range(LOOKS_MAX):
+            worker.tick()
+            found = self.app.runs.get(run.id)
+            if str(found.state) in states:
+                return found
+            threading.Event().wait(0.01)
+            self.clock.advance("10ms")
+        pytest.fail(f"the run is not {states}: {self.app.runs.get(run.id)}")
+
+    def written(self) -> bytes:
+        """Return every byte that the store has on disk."""
+        return b"".join(
+            path.read_bytes() for path in sorted(self.folder.iterdir()) if path.is_file()
+        )
+
+
+@pytest.fixture
+def house(tmp_path, closing, monkeypatch):
+    monkeypatch.setenv("HOOK", KEY)
+    monkeypatch.setenv("DULY_SECRET_TOKEN", TOKEN)
+    return House(tmp_path, closing)
+
+
+def test_a_webhook_is_sent_and_its_answer_recorded(house, receive):
+    receiver = receive()
+    hook = house.app.webhook(
+        "order.paid", receiver.url, secret=duly.secret("env:HOOK"), parameters={"order": int}
+    )
+    run = house.app.enqueue(hook.bind(order=42))
+    found = house.until(house.worker(receiver.place), run, "succeeded")
+
+    assert {"status": 204} == found.result
+    assert [str(run.id)] == [one.headers["webhook-id"] for one in receiver.seen]
+
+
+def test_a_webhook_to_a_private_address_is_dead_and_says_why(house, receive):
+    receiver = receive()
+    hook = house.app.webhook("order.paid", receiver.url, secret=duly.secret("env:HOOK"))
+    run = house.app.enqueue(hook)
+    found = house.until(house.worker(), run, "dead")
+
+    assert ("refused-address", []) == (found.reason, receiver.seen)
+    assert "a loopback address" in (found.error or "")
+
+
+def test_a_receiver_that_asks_to_wait_is_waited_for(house, receive):
+    async def busy(request):
+        return web.Response(status=429, headers={"Retry-After": "120"})
+
+    receiver = receive(busy)
+    hook = house.app.webhook("order.paid", receiver.url, secret=duly.secret("env:HOOK"))
+    run = house.app.enqueue(hook)
+    found = house.until(house.worker(receiver.place), run, "retrying")
+    [attempt] = house.app.runs.attempts(run.id)
+
+    assert ("retry-after", "failed") == (attempt.reason, str(attempt.state))
+    assert found.next_at is not None
+    assert attempt.ended_at is not None
+    assert 120 == (found.next_at - attempt.ended_at).total_seconds()
+
+
+def test_a_secret_is_nowhere_in_the_store_whatever_code_and_receivers_do_with_it(house, receive):
+    """L4: looked for in every byte that was written."""
+
+    async def echo(request):
+        return web.Response(status=500, text=f"{request.headers['Authorization']} {KEY}")
+
+    receiver = receive(echo)
+    hook = house.app.webhook(
+        "order.paid",
+        receiver.url,
+        secret=duly.secret("env:HOOK"),
+        headers={"Authorization": duly.secret("env:DULY_SECRET_TOKEN")},
+        retry=1,
+    )
+
+    @house.app.task(retry=1)
+    def careless(token: duly.Secret, run: duly.Run) -> str:
+        run.log(f"shown: {token}")
+        run.log(f"told: {token.reveal()}")
+        raise ValueError(f"could not log in with {token.reveal()}")
+
+    @house.app.task
+    def returning(token: duly.Secret) -> dict[str, str]:
+        return {"token": token.reveal()}
+
+    reference = duly.secret("env:DULY_SECRET_TOKEN")
+    runs = [
+        house.app.enqueue(hook),
+        house.app.enqueue(careless.bind(token=reference)),
+        house.app.enqueue(returning.bind(token=reference)),
+    ]
+    worker = house.worker(receiver.place)
+    ends = [house.until(worker, run, "dead", "succeeded") for run in runs]
+    house.clock.advance("5s")
+    worker.tick()
+
+    assert ["dead", "dead", "succeeded"] == [str(end.state) for end in ends]
+    assert TOKEN == receiver.seen[0].headers["authorization"]
+    assert "could not log in with ***" in (ends[1].error or "")
+    assert {"token": "***"} == ends[2].result
+    written = house.written()
+    assert b"env:DULY_SECRET_TOKEN" in written
+    assert b"canary" not in written
+    assert KEY.encode() not in written
+
+
+def test_arguments_can_not_lend_the_workers_environment_to_a_task(house, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", TOKEN)
+
+    @house.app.task
+    def returning(token: duly.Secret) -> str:
+        return token.reveal()
+
+    run = house.app.enqueue(returning.bind(token=duly.secret("env:DATABASE_URL")))
+    found = house.until(house.worker(), run, "dead")
+
+    assert "bad-arguments" == found.reason
+    assert "env:DATABASE_URL" in (found.error or "")
+    assert os.environ["DATABASE_URL"] not in (found.error or "")
