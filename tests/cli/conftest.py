@@ -9,9 +9,19 @@ import pytest
 from tests.cli.duly_command import Workplace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from duly.store.sqlite import SqliteStore
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Workplace:
     return Workplace.made_in(tmp_path)
+
+
+@pytest.fixture
+def store(place: Workplace) -> Iterator[SqliteStore]:
+    opened = place.store
+    yield opened
+    opened.close()

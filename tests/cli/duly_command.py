@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,37 @@ class Workplace:
         return cls(folder)
 
     @property
+    def store(self) -> SqliteStore:
+        """The store, for a test that plays the worker."""
+        return SqliteStore(self.folder / "promises.db")
+
+    @property
     def environment(self) -> dict[str, str]:
         variables = {"DULY_APP": "tasks:app", "DULY_URL": "sqlite:///promises.db"}
         return {**os.environ, **variables, "LOGNAME": "ada", "COLUMNS": "200"}
 
     def duly(self, *arguments: str, **environment: str) -> Answer:
         return duly(*arguments, folder=self.folder, **{**self.environment, **environment})
+
+    def typed(self, keys: str, *arguments: str) -> Answer:
+        """Run a command on a terminal of its own, on which somebody types."""
+        keyboard, screen = os.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "duly", *arguments],
+            cwd=self.folder,
+            env={**self.environment, "TERM": "xterm"},
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+        )
+        os.close(screen)
+        os.write(keyboard, keys.encode())
+        seen = bytearray()
+        with suppress(OSError):  # a terminal whose other end is closed
+            while part := os.read(keyboard, 1 << 16):
+                seen += part
+        os.close(keyboard)
+        return Answer(process.wait(50), seen.decode(), "")
 
     def python(self, program: str) -> None:
         """Run a program of the folder's owner."""

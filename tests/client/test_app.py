@@ -13,7 +13,11 @@ import pytest
 
 import duly
 from duly import Conflict, StoreUnavailable, UsageError, every
+from duly.app.worker_options import WorkerOptions
+from duly.domain.literals import TaskKind
+from duly.engine.worker import Worker, WorkerSettings
 from duly.store.sqlite import SqliteStore
+from duly.testing.inline_executor import InlineExecutor
 from tests.client.conftest import everything, refused
 
 if TYPE_CHECKING:
@@ -333,3 +337,28 @@ def test_a_setting_that_limits_everything_is_refused_by_name(wrong):
 def test_whoever_orders_has_a_name_that_can_be_shown(actor):
     with pytest.raises(UsageError, match="actor"):
         duly.App("memory:", actor=actor)
+
+
+def test_a_worker_is_made_but_not_started(app, tasks):
+    worker = app.worker(WorkerOptions(slots=2, queues=["mail=1"]))
+    try:
+        assert (None, 0, False) == (worker.member, worker.running, worker.is_over)
+        assert () == app.status().workers
+    finally:
+        worker.stop()
+
+
+def test_a_worker_that_nobody_could_want_is_refused(app):
+    for options in ({"slots": 0}, {"queues": "mail"}, {"grace": "soon"}, {"processes": 0}):
+        assert refused(app, UsageError, lambda: app.run(**options))  # noqa: B023
+
+
+def test_a_worker_is_seen_in_the_status(app, clock, tasks):
+    executors = dict.fromkeys(TaskKind, InlineExecutor())
+    worker = Worker(app.store, clock, app.catalogue(), executors, WorkerSettings(slots=3))
+    worker.tick()
+    (seen,) = app.status().workers
+    worker.stop()
+
+    assert ("worker", 3, 0, 0) == (seen.kind, seen.slots, seen.leaked, seen.running)
+    assert {"slots": 3, "queues": []}.items() <= seen.to_json().items()

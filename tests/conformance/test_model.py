@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from duly.domain.identity import ScheduleId
 from duly.domain.literals import Lane, Missed, RunState
 from duly.domain.misfire import Misfire
 from duly.domain.planning import (
@@ -37,10 +38,12 @@ from duly.store.dispatch import (
     DrainOwed,
     Fence,
     FireDelayed,
+    FireRetry,
     FireSchedule,
     FireTimers,
     LeaseKey,
     LoadTimers,
+    MemberKind,
     Prune,
     Renew,
     Retention,
@@ -67,6 +70,7 @@ from duly.testing.factories import (
 )
 from duly.testing.manual_clock import ManualClock
 from duly.testing.snapshot import Snapshot, snapshot
+from tests.conformance.model_work import WorkRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
     from duly.store.dispatch import Timer
     from duly.store.protocol import Store
 
+Fire: TypeAlias = FireSchedule | FireDelayed | FireRetry
 SHARDS = 2
 TENANTS = ("default", "theirs")
 places = st.integers(0, 999)
@@ -117,7 +122,7 @@ class Interrupted(Exception):  # noqa: N818 - what a caller's own code may raise
     """Whatever the caller's code raises inside a lent transaction."""
 
 
-class SameAnswers(RuleBasedStateMachine):
+class SameAnswers(WorkRules, RuleBasedStateMachine):
     """Two stores, one clock, the same orders."""
 
     def open_other(self) -> tuple[ManualClock, Store]:
@@ -138,13 +143,14 @@ class SameAnswers(RuleBasedStateMachine):
         self.cursors = [store.start_of_arrivals() for store in self.stores]
         self.seen: list[ScheduleRecord] = []
         self.fences: list[Fence] = []
-        self.fires: list[FireSchedule | FireDelayed] = []
+        self.fires: list[Fire] = []
         for policy in ("all", "latest", "skip"):
             order = new_schedule(self.clock.now_us(), policy, misfire=Misfire(policy))
             self.seen.append(self.both(methodcaller("create_schedule", order)).record)
         self.both(
             methodcaller("add_runs", add_runs(new_run(self.clock.now_us() + HOUR_US, "first")))
         )
+        self.begin_work()
 
     def teardown(self) -> None:
         if hasattr(self, "other"):
@@ -313,7 +319,8 @@ class SameAnswers(RuleBasedStateMachine):
         if self.fences and place % 4 == 0:
             return self.fences[place % len(self.fences)]
         for row in self.memory.status().members:
-            self.both(methodcaller("leave", row.id))
+            if row.kind is MemberKind.DISPATCHER:
+                self.both(methodcaller("leave", row.id))
         member, _ = self.both(lambda store: store.join(dispatcher(ttl_us=30 * SECOND_US)))
         every_key = [LeaseKey(shard, lane) for shard in range(SHARDS) for lane in Lane]
         taken = self.both(lambda store: store.acquire_leases(member, every_key))
@@ -342,10 +349,12 @@ class SameAnswers(RuleBasedStateMachine):
         self.clock.set(max(self.clock.now_us(), fire.timer.due_at))
         self._fire_batch(self.owner(place), [fire])
 
-    def _fire(self, timer: Any) -> FireSchedule | FireDelayed:
+    def _fire(self, timer: Timer) -> Fire:
         if timer.kind == "delayed":
             return FireDelayed(timer)
-        found = self.memory.get_schedule(timer.ref)
+        if timer.kind == "retry":
+            return FireRetry(timer)
+        found = self.memory.get_schedule(ScheduleId(timer.ref))
         assert found is not None
         record, now = found.record, self.clock.now_us()
         assert record.pending is not None
@@ -354,11 +363,12 @@ class SameAnswers(RuleBasedStateMachine):
         plan = plan_late(template_of(record), record.pending, now)
         return on_time(record, plan=plan, late_after=None)
 
-    def _fire_batch(self, fence: Fence, fires: list[FireSchedule | FireDelayed]) -> None:
+    def _fire_batch(self, fence: Fence, fires: list[Fire]) -> None:
         command = FireTimers(
             fence=fence,
             schedules=tuple(one for one in fires if isinstance(one, FireSchedule)),
             delayed=tuple(one for one in fires if isinstance(one, FireDelayed)),
+            retries=tuple(one for one in fires if isinstance(one, FireRetry)),
         )
         self.both(lambda store: store.fire_timers(command))
 
@@ -389,7 +399,11 @@ class SameAnswers(RuleBasedStateMachine):
     def prune(self, place: int, limit: int, kept: int, step: int) -> None:
         self.clock.advance(step)
         retention = Retention(
-            outcomes_us={RunState.CANCELLED: kept, RunState.REPLACED: 2 * kept},
+            outcomes_us={
+                RunState.CANCELLED: kept,
+                RunState.REPLACED: 2 * kept,
+                RunState.SUCCEEDED: kept,
+            },
             runs_per_schedule=1,
             skips_us=kept,
             deleted_schedules_us=kept,

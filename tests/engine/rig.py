@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import AttemptRecord
     from duly.domain.concluding import End
+    from duly.domain.identity import RunId
     from duly.domain.planning import Change
     from duly.domain.runs import RunRecord
     from duly.domain.schedules import ScheduleRecord
@@ -325,26 +326,26 @@ class Rig:
         """Return the shards of each dispatcher."""
         return [one.shards(lane) for one in self.fleet]
 
-    def enqueue(self, text: str = "reminder", **parts: Any) -> bytes:
+    def enqueue(self, text: str = "reminder", **parts: Any) -> RunId:
         """Ask for a run at once."""
         return self.store.add_runs(add_runs(new_run(None, text, **parts)))[0].id
 
-    def state(self, run: bytes) -> str:
+    def state(self, run: RunId) -> str:
         """Return where a run is, or its outcome."""
         return str(self.look(run).state)
 
-    def look(self, run: bytes) -> RunRecord:
+    def look(self, run: RunId) -> RunRecord:
         """Return a run as it is now."""
         found = self.store.get_run(run)
 
         assert found is not None
         return found
 
-    def attempts(self, run: bytes) -> list[AttemptRecord]:
+    def attempts(self, run: RunId) -> list[AttemptRecord]:
         """Return every claim of a run."""
         return self.store.list_attempts(run)
 
-    def ended(self, run: bytes) -> list[tuple[str, str | None]]:
+    def ended(self, run: RunId) -> list[tuple[str, str | None]]:
         """Return state and reason of every claim of a run."""
         return [(str(one.state), one.reason) for one in self.attempts(run)]
 

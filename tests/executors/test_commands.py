@@ -117,8 +117,8 @@ def test_a_bad_exit_status_is_told_with_the_last_of_standard_error(executor):
 
     assert isinstance(end, Failed)
     assert Reason.EXIT_STATUS == end.reason
-    assert end.error.startswith("exit status 3: line 80\n")
-    assert end.error.endswith("line 99")
+    assert end.error.startswith("line 80\n")
+    assert end.error.endswith("line 99\nexit status 3")
     assert 100 == len(attempt.live.texts("stderr"))
 
 

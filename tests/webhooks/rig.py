@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from duly.engine.work import Live, Runnable
 
 PATIENCE_S = 20
+ROUNDS = 5
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_KEY = "whsec_b2xkLXNlY3JldC1vZi10d2VudHktZm91ci1ieXRlcw=="
 TOKEN = "Bearer canary-7f3a91"  # noqa: S105 - a canary, looked for in all that is written
@@ -75,6 +76,14 @@ class Receiver:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._serve())
+        while left := asyncio.all_tasks(self._loop):
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left))
+        # What was closed last is told so in the next rounds of the loop.
+        for _ in range(ROUNDS):
+            self._loop.call_soon(self._loop.stop)
+            self._loop.run_forever()
         self._loop.close()
 
     async def _serve(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 
 import pytest
 
@@ -238,6 +239,22 @@ def test_a_refused_url_ends_its_run_and_sends_nothing(sender, url):
     assert isinstance(end, Failed)
     assert (Reason.REFUSED_ADDRESS, False) == (end.reason, end.is_retryable)
     assert "--allow-address" in end.error
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1/", "127.0.0.1 is a loopback address"),
+        ("http://db/", "db leads to 10.0.0.5, which is a private address"),
+        ("http://[2001:0:4136:e378::1]/", "2001:0:4136:e378::1 is a Teredo address"),
+        ("http://[2002:a00:1::1]/", "2002:a00:1::1 is a 6to4 address"),
+        ("http://169.254.169.254/", "169.254.169.254 is a cloud's metadata address"),
+        ("http://public.example:22/", "port 22, which is not one for the web"),
+    ],
+)
+def test_a_refusal_says_what_it_found(url, words):
+    with pytest.raises(RefusedAddress, match=re.escape(words)):
+        resolved(url)
 
 
 def test_a_password_in_a_url_is_not_repeated():

@@ -8,17 +8,17 @@ import socket
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace as replace_parts
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self
 
+from duly.app.declaring import Declaring
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.client import ordering
-from duly.client.arguments import Payload, Signature
+from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
 from duly.client.caller import Caller
 from duly.client.catalogue import Backing, Catalogue
-from duly.client.declarations import APP_DEFAULT, Declarations, code_declaration
+from duly.client.declarations import APP_DEFAULT, Declarations
 from duly.client.lending import Lending
-from duly.client.making import TaskMaker, declared_call, parameters_of
 from duly.client.ordering import Terms, read_when
 from duly.client.queues import Queues
 from duly.client.reading import (
@@ -32,25 +32,10 @@ from duly.client.runs import DelayedRuns, Runs
 from duly.client.schedules import Schedules
 from duly.client.secrets import SecretSources
 from duly.client.status_view import Status, find_taskless, status_view
-from duly.client.task_options import (
-    TASK_NAME_LENGTH_MAX,
-    CommandOptions,
-    FunctionOptions,
-    TaskTerms,
-    WebhookOptions,
-    command_terms,
-    webhook_terms,
-)
-from duly.client.tasks import (
-    AnyTask,
-    BoundCall,
-    Task,
-    Tasks,
-    named_call,
-)
+from duly.client.task_options import TASK_NAME_LENGTH_MAX
+from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
 from duly.clock import SystemClock
 from duly.config import Settings
-from duly.domain.plans import placeholders
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.timetable.combined import zone_of
 from duly.draws import SystemDraws
@@ -59,29 +44,26 @@ from duly.errors import UsageError, require_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
     from types import TracebackType
     from uuid import UUID
 
+    from duly.app.worker_options import WorkerOptions
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
-    from duly.domain.timetable.timetable import Timetable
     from duly.draws import Draws
     from duly.engine.dispatcher import Dispatcher
     from duly.engine.settings import DispatcherSettings
+    from duly.engine.worker import Worker
+    from duly.store.dispatch import Wakeups
     from duly.store.planning import Transaction
     from duly.store.protocol import Store
     from duly.store.schema import Finding, Migration, SchemaStatus
     from duly.telemetry import Telemetry
 
-P = ParamSpec("P")
-R = TypeVar("R")
-AnyTaskType = TypeVar("AnyTaskType", bound=AnyTask)
 
-
-class App:
+class App(Declaring):
     """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
 
     def __init__(  # noqa: PLR0913 - each has a default that is right for most
@@ -167,55 +149,6 @@ class App:
     ) -> None:
         self.close()
 
-    @overload
-    def task(
-        self, function: Callable[Concatenate[Run, P], R], /
-    ) -> Task[Concatenate[Run, P], P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
-    @overload
-    def task(self, function: None = None, /, **options: Unpack[FunctionOptions]) -> TaskMaker: ...
-
-    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Make a function a task: `@app.task`, or `@app.task(queue=…, retry=…, timeout=…)`.
-
-        Options: name, queue, priority, retry, timeout, run_timeout, stall, effects, kind, memory.
-        """
-        maker = TaskMaker(self.tasks, options)
-        return maker if function is None else maker(function)
-
-    def command(
-        self, name: str, argv: Sequence[str], **options: Unpack[CommandOptions]
-    ) -> Task[..., ..., None]:
-        """Declare a task that runs a program, without a shell: ["pg_dump", "{database}"].
-
-        What stands in braces are its parameters: texts, unless `parameters` says otherwise, as a
-        map of names to types or as a function with that signature. Workers run commands only when
-        they are told to.
-        """
-        parameters = options.get("parameters")
-        if parameters is None:
-            terms = command_terms(name, argv, options, None)
-            named: Any = dict.fromkeys(placeholders(terms.plan), str)
-            return self._declared(terms, named)
-        function = parameters_of(name, parameters)
-        known = frozenset(Signature(str(name), function).types)
-        return self._declared(command_terms(name, argv, options, known), function)
-
-    def webhook(
-        self, name: str, url: str, **options: Unpack[WebhookOptions]
-    ) -> Task[..., ..., None]:
-        """Declare a task that calls an address, signed with `secret`.
-
-        `parameters` says what its calls take, as for commands; they are sent as JSON.
-        """
-        parameters = options.get("parameters")
-        terms = webhook_terms(name, url, options)
-        return self._declared(terms, {} if parameters is None else parameters)
-
-    def _declared(self, terms: TaskTerms, parameters: object) -> AnyTask:
-        return self.tasks.add(parameters_of(terms.name, parameters), terms)
-
     def call(self, task: str, arguments: Mapping[str, Any] | None = None) -> BoundCall:
         """Return a call of a task by its name, with JSON values, as commands and files have it.
 
@@ -224,36 +157,6 @@ class App:
         require_text("task", task, TASK_NAME_LENGTH_MAX)
         known = [] if self.tasks.find(task) else self.store.list_tasks()
         return named_call(self.tasks, task, {} if arguments is None else arguments, known)
-
-    def schedule(
-        self,
-        timetable: Timetable,
-        *,
-        name: str | None = None,
-        **policies: Any,  # noqa: ANN401 - as `create` has them
-    ) -> Callable[[AnyTaskType], AnyTaskType]:
-        """Declare a schedule of the task below: `@app.schedule(…)` above `@app.task`.
-
-        Policies are those of `app.schedules.create`; `arguments` or `call` gives a task what it
-        takes. Nothing is stored before `app.reconcile()`.
-        """
-
-        def declare(task: AnyTaskType) -> AnyTaskType:
-            call = declared_call(task, policies)
-            options = {key: policies[key] for key in policies if key not in ("call", "arguments")}
-            said = timetable, options
-            chosen = call.task if name is None else name
-            self.declarations.add(code_declaration(self.declarations.code, chosen, call, said))
-            return task
-
-        return declare
-
-    def declare(self, path: str | Path) -> list[str]:
-        """Declare the schedules of a TOML file; return their names.
-
-        Nothing is stored before `app.reconcile()`.
-        """
-        return self.declarations.add_file(path)
 
     def reconcile(self, *, prune: bool = False, dry_run: bool = False) -> Reconciliation:
         """Make what is stored agree with what is declared, and say what changed.
@@ -354,6 +257,49 @@ class App:
 
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
         return Dispatcher(self.store, self._clock, settings, telemetry=telemetry, node=node)
+
+    def worker(
+        self,
+        options: WorkerOptions | None = None,
+        telemetry: Telemetry | None = None,
+        *,
+        wakeups: Wakeups | None = None,
+    ) -> Worker:
+        """Return a worker of this application's tasks, not yet started.
+
+        An `engine.loop.Loop` runs it; `duly worker` does just that.
+        """
+        from duly.app.running import make_worker
+
+        return make_worker(self, options, telemetry, wakeups=wakeups)
+
+    def run(  # noqa: PLR0913 - each has a default that is right for most
+        self,
+        *,
+        slots: int = 10,
+        queues: Sequence[str] | None = None,
+        processes: int = 1,
+        grace: Delay = "30s",
+        allow_commands: bool | Sequence[str] | None = None,
+        allow_addresses: Sequence[str] = (),
+    ) -> int:
+        """Run a dispatcher and supervised workers until Ctrl-C; return the exit status.
+
+        What is declared is reconciled first. `queues` are names, or such as "reports=2"; commands
+        are run only if allowed: all of them, or those of the tasks named.
+        """
+        from duly.app.running import run_app
+        from duly.app.worker_options import WorkerOptions
+
+        options = WorkerOptions(
+            slots=slots,
+            queues=queues,
+            processes=processes,
+            grace=grace,
+            allow_commands=allow_commands,
+            allow_addresses=allow_addresses,
+        )
+        return run_app(self, options)
 
     def catalogue(self) -> Catalogue:
         """Return this application's tasks as a worker runs them; this opens no store."""

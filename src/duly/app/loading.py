@@ -58,16 +58,33 @@ def place_of(app: App) -> str:
         attribute = None if module is None else _attribute_of(module, app)
         if module is None or attribute is None:
             continue
-        if module is not main:
-            return f"{module.__name__}:{attribute}"
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        if spec is not None and spec.name != "__main__":
-            return f"{spec.name}:{attribute}"  # python -m
-        if file is not None and Path(file).suffix == _SUFFIX:
-            return f"{Path(file).resolve()}:{attribute}"
+        found = _place_of(module)
+        if found is not None:
+            return f"{found}:{attribute}"
     problem = "can't be found by another process, which has to run its tasks"
     remedy = "put it into a file, as a name of its own: app = duly.App()"
     raise UsageError("app", app.name, problem, remedy)
+
+
+def search_folder(app: App) -> Path | None:
+    """Return the folder from which another process can import an application's package."""
+    module = sys.modules.get(place_of(app).rpartition(":")[0])
+    file = getattr(module, "__file__", None)
+    if module is None or file is None:
+        return None  # found by its path, wherever it is looked for
+    depth = module.__name__.count(".") + (Path(file).name == "__init__.py")
+    return Path(file).resolve().parents[depth]
+
+
+def _place_of(module: ModuleType) -> str | None:
+    """Return how another process names a module: by its path unless it is part of a package."""
+    spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
+    name = module.__name__ if spec is None else spec.name
+    if "." in name:
+        return str(name)  # also of python -m
+    if file is not None and Path(file).suffix == _SUFFIX and Path(file).name != "__init__.py":
+        return str(Path(file).resolve())
+    return None if name == "__main__" else str(name)
 
 
 def _load(name: str) -> ModuleType:

@@ -48,6 +48,8 @@ for name, place, purpose in (
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
+    ("worker", "duly.cli.worker:worker", "Execute queued runs, until it is stopped."),
+    ("dev", "duly.cli.dev:dev", "Run everything in one place, for development."),
     ("status", "duly.cli.status:status", "Show the health of everything on one screen."),
     ("audit", "duly.cli.audit:audit", "Show who did what, when and why."),
     ("db", "duly.cli.db:app", "Migrate and check the store."),

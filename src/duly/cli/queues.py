@@ -52,7 +52,7 @@ def pause(name: str, /, *, reason: str, target: Target = TARGET) -> None:
         if target.json:
             print_json({**paused.to_json(), "undo": taking_back})
             return
-        print_line(f"Paused queue {name}. {paused.queued:,} wait; {_running(paused)}.")
+        print_line(f"Paused queue {name}. {_waiting(paused)}; {_running(paused)}.")
         print_undo(taking_back)
 
 
@@ -79,7 +79,7 @@ def resume(name: str, /, *, reason: str | None = None, target: Target = TARGET) 
         if taking_back is None:
             print_line(f"Queue {name} was not paused. Nothing was changed.")
             return
-        print_line(f"Resumed queue {name}. {resumed.queued:,} wait.")
+        print_line(f"Resumed queue {name}. {_waiting(resumed)}.")
         print_undo(taking_back)
 
 
@@ -114,14 +114,18 @@ def drain(name: str, /, *, reason: str, timeout: str | None = None, target: Targ
             print_json({**known, "is_drained": not running, "undo": taking_back})
         else:
             end = "is drained: nothing of it runs" if not running else f"is paused; {running:,} run"
-            waiting = 0 if queue is None else queue.queued
-            print_line(f"Queue {name} {end}. {waiting:,} wait.")
+            waiting = "" if queue is None else f" {_waiting(queue)}."
+            print_line(f"Queue {name} {end}.{waiting}")
             print_undo(taking_back)
         return TIMED_OUT if running else 0
 
 
 def _find(application: Application, name: str) -> Queue | None:
     return next((one for one in application.queues.list() if one.name == name), None)
+
+
+def _waiting(queue: Queue) -> str:
+    return "1 run waits" if queue.queued == 1 else f"{queue.queued:,} runs wait"
 
 
 def _running(queue: Queue) -> str:

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
-from math import isfinite
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
+from duly.client.json_values import lower_first, plain_value
 from duly.client.run_view import Run
 from duly.domain.schedules import canonical_json
 from duly.domain.secrets import Secret, SecretReference, read_reference
@@ -155,7 +155,7 @@ def write_arguments(
             value = read_reference(f"{signature.task}({name})", value)  # noqa: PLW2901 - as stored
         if not is_json:
             _check(f"{signature.task}({name})", value, value, kind)
-        plain = _plain(f"{signature.task}({name})", value, payload.depth_max)
+        plain = plain_value(f"{signature.task}({name})", value, payload.depth_max)
         _check(f"{signature.task}({name})", value, plain, kind)
         written[name] = plain
     return write_payload(signature.task, written, payload)
@@ -176,57 +176,18 @@ def write_payload(task: str, arguments: Mapping[str, Any], payload: Payload) -> 
     return text
 
 
-def check_plain(field: str, value: object, depth_max: int) -> Any:  # noqa: ANN401 - JSON values
-    """Return arguments of a task that only its name is known of, as JSON values."""
-    return _plain(field, value, depth_max)
-
-
-def _plain(field: str, value: object, depth_max: int) -> Any:  # noqa: ANN401 - JSON values
-    remedy = "give what JSON can hold: texts, numbers, truth values, lists, maps, dataclasses"
-    try:
-        plain = msgspec.to_builtins(value, str_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(field, value, f"is not JSON ({_lower(error)})", remedy) from error
-    _check_json(field, plain, depth_max)
-    return plain
-
-
-def _check_json(field: str, value: object, depth: int) -> None:
-    if depth < 0:
-        raise UsageError(field, value, "is nested too deeply", "give flatter arguments")
-    if isinstance(value, float) and not isfinite(value):
-        raise UsageError(field, value, "is no number that JSON can hold", "give a finite number")
-    if isinstance(value, str) and not value.isascii():
-        _check_text(field, value)
-    if isinstance(value, dict):
-        for key, one in value.items():
-            _check_json(field, key, depth)
-            _check_json(field, one, depth - 1)
-    if isinstance(value, list | tuple):
-        for one in value:
-            _check_json(field, one, depth - 1)
-
-
-def _check_text(field: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        remedy = "give text that UTF-8 can write"
-        raise UsageError(field, value, "holds half a character", remedy) from error
-
-
 def stand_in(name: str, parameters: Mapping[str, Any]) -> Callable[..., None]:
     """Return a function that takes these parameters by name, for a task that has none of its own.
 
     Nobody calls it: a command or a webhook is run by a worker alone.
     """
 
-    def function(**_arguments: Any) -> None:  # noqa: ANN401 - as above
+    def function(*_values: object, **_arguments: object) -> None:
         problem = "is no function that could be called here"
         raise UsageError("task", name, problem, "enqueue it: a worker runs it")
 
     kinds = [
-        inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+        inspect.Parameter(one, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
         for one, kind in parameters.items()
     ]
     function.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
@@ -253,7 +214,7 @@ def _read_value(field: str, value: object, kind: Any) -> Any:  # noqa: ANN401 - 
         return msgspec.convert(value, kind, strict=True, str_keys=True)
     except msgspec.ValidationError as error:
         name = getattr(kind, "__name__", str(kind))
-        problem = f"is not what it takes ({_lower(error)})"
+        problem = f"is not what it takes ({lower_first(error)})"
         raise UsageError(field, value, problem, f"give {name}") from error
 
 
@@ -265,7 +226,7 @@ def _check(field: str, given: object, value: object, kind: Any) -> None:  # noqa
         msgspec.convert(value, kind, strict=True, str_keys=value is not given)
     except msgspec.ValidationError as error:
         name = getattr(kind, "__name__", str(kind))
-        problem = f"is not what it takes ({_lower(error)})"
+        problem = f"is not what it takes ({lower_first(error)})"
         raise UsageError(field, given, problem, f"give {name}") from error
 
 
@@ -296,11 +257,6 @@ def _refuse_shape(task: str, parameter: inspect.Parameter) -> None:
     if shape:
         remedy = "arguments are stored by name: give the task named parameters"
         raise UsageError(f"task {task}", str(parameter.name), shape, remedy)
-
-
-def _lower(error: Exception) -> str:
-    text = str(error)
-    return text[:1].lower() + text[1:]
 
 
 def _hints(function: Callable[..., object]) -> tuple[dict[str, Any], bool]:

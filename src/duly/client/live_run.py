@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from duly.client.awaited import in_thread
+from duly.client.json_values import plain_value
 from duly.domain.attempts import (
     CHECKPOINT_BYTES_MAX,
     LINE_LENGTH_MAX,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from duly.client.run_view import Run
 
 NOTE_LENGTH_MAX = 500
+DEPTH_MAX = 32
 COUNT_MAX = (1 << 63) - 1
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -89,12 +89,14 @@ def read_progress(done: object, total: object, note: object) -> Progress:
 
 def read_state(state: object) -> str:
     """Write a checkpoint's state as JSON text of bounded size."""
-    remedy = "give what JSON can hold: texts, numbers, truth values, lists, maps, dataclasses"
     try:
-        text = canonical_json(msgspec.to_builtins(state, str_keys=True))
-        size = len(text.encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError("state", state, f"is not JSON ({error})", remedy) from error
+        text = canonical_json(plain_value("state", state, DEPTH_MAX))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UsageError):
+            raise
+        remedy = "give smaller numbers"
+        raise UsageError("state", state, f"can't be written as JSON ({error})", remedy) from error
+    size = len(text.encode())
     if size > CHECKPOINT_BYTES_MAX:
         problem = f"takes {size:,} bytes, and {CHECKPOINT_BYTES_MAX:,} is the most"
         remedy = "keep the work where it is, and a reference to it here"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from duly.client.arguments import (
     Payload,
     Signature,
-    check_plain,
     write_arguments,
     write_payload,
 )
+from duly.client.json_values import plain_value
 from duly.client.reading import read_priority, read_queue
 from duly.client.task_options import TASK_NAME_LENGTH_MAX, TaskTerms
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Call
@@ -170,5 +170,5 @@ def named_call(tasks: Tasks, name: str, arguments: object, known: list[str]) -> 
         names = ", ".join(sorted({*tasks.names(), *known})[:_NAMES_SHOWN_MAX])
         remedy = f"known are: {names}" if names else "no program has registered a task yet"
         raise NotFound("task", name, remedy)
-    plain = check_plain("arguments", dict(arguments), tasks.payload.depth_max)
+    plain = plain_value("arguments", dict(arguments), tasks.payload.depth_max)
     return BoundCall(task=name, payload=write_payload(name, plain, tasks.payload))

@@ -25,7 +25,7 @@ from duly.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.clock import Clock
     from duly.store.dispatch import Wakeups
@@ -63,7 +63,10 @@ class Supervisor:
         settings: SupervisorSettings | None = None,
         *,
         telemetry: Telemetry | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
+        """Take the command of a worker process; `env` is added to our own variables."""
+        self._env = dict(env or {})
         self._argv = tuple(argv)
         self._clock = clock
         self._wakeups = wakeups
@@ -127,7 +130,7 @@ class Supervisor:
         popen = subprocess.Popen(  # noqa: S603 - our own program
             self._argv,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **lifeline_variables(self._lifeline)},
+            env={**os.environ, **self._env, **lifeline_variables(self._lifeline)},
             pass_fds=(self._lifeline,),
             # Ctrl-C in a terminal goes to a whole group: the workers hear of it from us, once.
             start_new_session=True,

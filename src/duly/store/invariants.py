@@ -95,9 +95,15 @@ INVARIANTS = (
     ),
     Invariant(
         "attempt",
-        "run {} has an attempt that comes after the claim that holds or closed it",
+        "run {} has an attempt that comes after what its place knows of",
         """SELECT a.run_id FROM duly_attempts a JOIN duly_claims c ON c.run_id = a.run_id
         WHERE a.fence >= c.fence
+        UNION
+        SELECT a.run_id FROM duly_attempts a JOIN duly_waiting w ON w.run_id = a.run_id
+        WHERE a.fence > w.fence
+        UNION
+        SELECT a.run_id FROM duly_attempts a JOIN duly_dead d ON d.run_id = a.run_id
+        WHERE a.fence > d.fence
         UNION
         SELECT a.run_id FROM duly_attempts a JOIN duly_outcomes o ON o.run_id = a.run_id
         WHERE a.fence > o.fence OR (a.fence = o.fence AND o.worker IS NOT NULL)""",

@@ -139,7 +139,9 @@ def test_a_post_migration_is_refused_before_the_pre_that_it_builds_on(store, pat
     cleaned = make_migration(NUMBER + 1, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
     newer = SqliteStore(path, clock, settings=knowing(NEXT, cleaned))
 
-    with pytest.raises(SchemaMismatch, match=rf"lacks {NUMBER:04}_pre_colour, .*; run `duly db migrate"):
+    with pytest.raises(
+        SchemaMismatch, match=rf"lacks {NUMBER:04}_pre_colour, .*; run `duly db migrate"
+    ):
         newer.migrate(phase="post")
     assert known_migrations() == tuple(
         replace(one, applied_at=None) for one in newer.schema_status().applied

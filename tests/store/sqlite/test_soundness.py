@@ -9,20 +9,26 @@ from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, add_runs, cancel, new_run
 
+CLOSE_WHAT_IS_QUEUED = """
+INSERT INTO duly_outcomes (run_id, state, finished_at)
+SELECT run_id, 'succeeded', 1 FROM duly_ready"""
+CLAIM_WHAT_IS_QUEUED = """
+INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at)
+SELECT run_id, 1, 1, 1, 0, 1, 1 FROM duly_ready"""
+
 
 @pytest.fixture
 def full(store, clock):
     """A store with some of everything."""
+    work.make_waiting(store, "waiting")
+    work.make_dead(store, "dead")
+    work.queue_and_take(store, "claimed")
     steps.fire_due(store, clock, steps.create(store))
     steps.pause(store, steps.create(store, "paused"))
     steps.delay(store, clock.now_us() + HOUR_US, "pending")
     cancelled = steps.delay(store, clock.now_us() + HOUR_US, "cancelled")
     store.cancel_delayed(cancel(cancelled.id))
     store.add_runs(add_runs(new_run(None, "at once")))
-    work.make_waiting(store, "waiting")
-    work.make_dead(store, "dead")
-    work.take(store, work.join(store))
-    store.add_runs(add_runs(new_run(None, "queued")))
     steps.own(store)
     return store
 
@@ -44,11 +50,7 @@ def test_a_sound_file_has_no_findings(full):
         ("DELETE FROM duly_delayed", "timer"),
         ("DELETE FROM duly_ready", "place"),
         ("DELETE FROM duly_runs", "place"),
-        (
-            "INSERT INTO duly_outcomes (run_id, state, finished_at)"
-            " SELECT run_id, 'succeeded', 1 FROM duly_ready",
-            "place",
-        ),
+        (CLOSE_WHAT_IS_QUEUED, "place"),
         ("DELETE FROM duly_claims", "place"),
         ("DELETE FROM duly_waiting", "place"),
         ("DELETE FROM duly_dead", "place"),
@@ -56,14 +58,10 @@ def test_a_sound_file_has_no_findings(full):
             "INSERT INTO duly_dead SELECT run_id, 1, 1, 1, 1, 'budget', 1 FROM duly_waiting",
             "place",
         ),
-        (
-            "INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at)"
-            " SELECT run_id, 1, 1, 1, 0, 1, 1 FROM duly_ready",
-            "place",
-        ),
+        (CLAIM_WHAT_IS_QUEUED, "place"),
         ("UPDATE duly_attempts SET fence = fence + 100", "attempt"),
         ("UPDATE duly_attempts SET number = number + 1", "attempt"),
-        ("UPDATE duly_attempts SET run_id = zeroblob(16)", "attempt"),
+        ("UPDATE duly_attempts SET run_id = randomblob(16)", "attempt"),
         ("UPDATE duly_tallies SET count = count + 1 WHERE name = 'retrying'", "tally"),
         ("UPDATE duly_tallies SET count = count + 1 WHERE name = 'dead'", "tally"),
         ("UPDATE duly_leases SET owner = 999", "lease"),

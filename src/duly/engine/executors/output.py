@@ -6,8 +6,9 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Reason
+from duly.domain.attempts import LINE_LENGTH_MAX, Reason
 from duly.domain.concluding import Failed
+from duly.engine.ends import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,11 +53,12 @@ class Output:
         return LineReader(lambda line: self._take(stream, line))
 
     def failed(self, status: int) -> Failed:
-        """Return the end of a process that ended badly: how it ended, and the last it said."""
+        """Return the end of a process that ended badly: the last it said, and how it ended."""
         reason = Reason.KILLED if status < 0 else Reason.EXIT_STATUS
         said = "\n".join(self.last[STDERR]).strip()
         words = status_words(status)
-        return Failed(f"{words}: {said}"[:ERROR_LENGTH_MAX] if said else words, reason)
+        # Last, as in a traceback: who has room for one line of an error shows that one.
+        return Failed(bounded(f"{said}\n{words}") if said else words, reason)
 
     def _take(self, stream: str, line: str) -> None:
         self.last[stream].append(line)

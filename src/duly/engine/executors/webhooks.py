@@ -103,6 +103,8 @@ class WebhookExecutor:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            # Connections that were closed last are let go of in the loop's next rounds.
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 

@@ -23,25 +23,21 @@ from typing import TYPE_CHECKING
 from duly.draws import SystemDraws
 from duly.engine.surroundings import Node
 from duly.engine.worker.claiming import Claiming
+from duly.engine.worker.draining import Draining
 from duly.engine.worker.finishing import Finishing
 from duly.engine.worker.held import Cause
 from duly.engine.worker.holdings import Holdings
 from duly.engine.worker.membership import WorkerMembership
 from duly.engine.worker.missing_tasks import MissingTasks
+from duly.engine.worker.outage import Outage
 from duly.engine.worker.parts import WorkerParts
 from duly.engine.worker.reporting import Reporting
 from duly.engine.worker.settings import WorkerSettings
 from duly.engine.worker.stopping import Limits
 from duly.engine.worker.store_time import StoreTime
-from duly.errors import LeaseLost, StoreUnavailable
+from duly.errors import STORE_AWAY, LeaseLost, StoreUnavailable
 from duly.store.execution import StopKind
-from duly.telemetry import (
-    NullTelemetry,
-    StoreLost,
-    StoreRecovered,
-    WorkerDraining,
-    WorkerRecycling,
-)
+from duly.telemetry import NullTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,16 +92,14 @@ class Worker:
         self._reporting = Reporting(parts, holdings, limits)
         self._claiming = Claiming(parts, holdings, limits)
         self._missing = MissingTasks(parts, holdings)
+        self._draining = Draining(parts, holdings, limits)
+        self._outage = Outage(parts)
         self.on_over: Callable[[], None] = _nothing
         """Told once, when the worker has ended by itself: drained, stopped or worn out."""
-        self.needs_recycling = False
-        """Whether it ends because it has lost too many slots: another should take its place."""
-        self._is_drain_asked = self._is_stop_asked = False
-        self._drain_until: int | None = None
+        self._is_stop_asked = False
         self._is_over = False
-        self._lost_at: int | None = None
-        self._backoff_us = parts.settings.backoff_min_us
-        self._retry_at = 0
+        self._is_rung = False
+        """Whether somebody has rung, and it was no executor of ours."""
 
     @property
     def member(self) -> MemberId | None:
@@ -120,7 +114,12 @@ class Worker:
     @property
     def is_draining(self) -> bool:
         """Whether it takes no more runs, and will end when it is done with those it has."""
-        return self._drain_until is not None
+        return self._draining.until is not None
+
+    @property
+    def needs_recycling(self) -> bool:
+        """Whether it ends because it has lost too many slots: another should take its place."""
+        return self._draining.is_worn
 
     @property
     def running(self) -> int:
@@ -140,15 +139,14 @@ class Worker:
     def wake(self) -> None:
         """Look for runs at the next tick, and soon for cancellations; somebody has rung."""
         self._claiming.wake()
-        if self._holdings.running and not self._holdings.has_news():
-            self._membership.beat_soon()
+        self._is_rung = self._is_rung or not self._holdings.has_news()
 
     def drain(self) -> None:
         """Take no more runs, and end when those at hand are done or the grace is over (R9).
 
         Only says so, and rings; safe in a signal handler.
         """
-        self._is_drain_asked = True
+        self._draining.is_asked = True
         self._parts.ring()
 
     def stop_now(self) -> None:
@@ -167,17 +165,18 @@ class Worker:
         if self._membership.is_over(monotonic):
             self._lose_membership(NOT_HEARD)
         self._limits.enforce(monotonic)
-        self._note_drain(monotonic)
-        if monotonic < self._retry_at:
+        self._draining.note(self._membership.number(), monotonic)
+        if monotonic < self._outage.retry_at:
             return self._wake_at(self._parts.clock.monotonic_us())
         try:
             self._exchange()
         except StoreUnavailable as error:
-            self._back_off(error)
+            self._outage.begin(self._membership.number(), error)
         except LeaseLost:
             self._membership.beat_now()
         else:
-            self._note_recovery()
+            if self._outage.end(self._membership.number()):
+                self._claiming.wake()
         if self.is_draining and self._holdings.is_empty and not self._holdings.has_news():
             self.stop()
         return self._wake_at(self._parts.clock.monotonic_us())
@@ -199,7 +198,7 @@ class Worker:
         for held in tuple(holdings.running.values()):
             holdings.settle(held)
         # If the store can't be told, our lease runs out by itself, and others settle the rest.
-        with suppress(StoreUnavailable, LeaseLost):
+        with suppress(*STORE_AWAY):
             self._finishing.send()
             self._membership.leave()
         self.on_over()
@@ -216,7 +215,9 @@ class Worker:
         self._reporting.send(worker, monotonic)
         self._missing.settle(worker)
         if self.is_draining or self._holdings.endings_due(monotonic):
+            self._note_ring(0)
             return
+        got = self._parts.statistics.claimed
         try:
             is_member = self._claiming.claim(worker, monotonic)
         except StoreUnavailable:
@@ -226,7 +227,14 @@ class Worker:
         if not is_member:
             self._lose_membership(LEASE_OVER)
             return
+        self._note_ring(self._parts.statistics.claimed - got)
         self._missing.settle(worker)
+
+    def _note_ring(self, got: int) -> None:
+        """Ask soon about cancellations, if we were woken and nothing new explains it."""
+        if self._is_rung and not got and self._holdings.running:
+            self._membership.beat_soon()
+        self._is_rung = False
 
     def _take_part(self) -> bool:
         """Join or beat when it is time; False when we must begin anew."""
@@ -254,7 +262,7 @@ class Worker:
                 continue
             if stop.kind is StopKind.CANCEL:
                 self._limits.stop(held, Cause.CANCEL)
-            else:
+            elif held.stopping is None or held.stopping.cause is not Cause.FENCED:
                 gone.append(held)
         self._limits.fence_off(gone, TAKEN)
         assert self._membership.id is not None, "only a member hears of strays"
@@ -267,31 +275,14 @@ class Worker:
         self._holdings.unknown.clear()
         self._membership.lose(reason)
 
-    def _note_drain(self, monotonic: int) -> None:
-        settings = self._parts.settings
-        leaked = len(self._holdings.leaked)
-        if not self.needs_recycling and leaked >= min(settings.leaked_max, settings.slots):
-            self.needs_recycling = self._is_drain_asked = True
-            self._parts.emit(WorkerRecycling(member=self._membership.number(), leaked=leaked))
-        if not self._is_drain_asked:
-            return
-        if self._drain_until is None:
-            self._drain_until = monotonic + settings.grace_us
-            number, running = self._membership.number(), len(self._holdings.running)
-            self._parts.emit(WorkerDraining(member=number, running=running))
-        if monotonic >= self._drain_until:
-            for held in self._holdings.running.values():
-                if held.stopping is None:
-                    self._limits.stop(held, Cause.SHUTDOWN)
-
     def _wake_at(self, monotonic: int) -> int:
         """Return the first instant at which any part has something to do."""
         if self._holdings.has_news() or self._is_stop_asked or self._is_over:
             return monotonic
+        drain_at = self._draining.next_at()
         times = [self._limits.next_at]
-        running = self._holdings.running.values()
-        if self._drain_until is not None and any(held.stopping is None for held in running):
-            times.append(self._drain_until)
+        if drain_at is not None:
+            times.append(drain_at)
         asking: list[int | None] = [self._finishing.next_at(), self._reporting.next_at()]
         if self._membership.id is not None:
             asking.append(self._membership.beat_at)
@@ -299,28 +290,8 @@ class Worker:
             asking.append(monotonic)
         if not self.is_draining:
             asking.append(self._claiming.next_at())
-        times += [max(at, self._retry_at) for at in asking if at is not None]
+        times += [max(at, self._outage.retry_at) for at in asking if at is not None]
         return max(monotonic, min(times))
-
-    def _back_off(self, error: StoreUnavailable) -> None:
-        """Wait a little longer each time, but never long: a lease may hang on it."""
-        monotonic = self._parts.clock.monotonic_us()
-        if self._lost_at is None:
-            self._lost_at = monotonic
-            self._parts.statistics.store_losses += 1
-            event = StoreLost(member=self._membership.number(), problem=str(error))
-            self._parts.emit(event)
-        self._retry_at = monotonic + self._backoff_us
-        self._backoff_us = min(2 * self._backoff_us, self._parts.settings.backoff_max_us)
-
-    def _note_recovery(self) -> None:
-        if self._lost_at is None:
-            return
-        lost_us = self._parts.clock.monotonic_us() - self._lost_at
-        self._lost_at = None
-        self._backoff_us = self._parts.settings.backoff_min_us
-        event = StoreRecovered(member=self._membership.number(), lost_us=lost_us)
-        self._parts.emit(event)
 
 
 def _nothing() -> None:

@@ -28,10 +28,10 @@ ITSELF = 19
 
 # The member's row is held first, and only then is the clock looked at.
 _WORKER = """
-WITH RECURSIVE m AS MATERIALIZED (
+WITH RECURSIVE held AS MATERIALIZED (
     SELECT m.renewed_at, m.expires_at FROM duly.members m
     WHERE m.id = $1::int8 AND m.ended_at IS NULL FOR KEY SHARE OF m),
-t AS MATERIALIZED (SELECT m.*, duly.now_us() AS at FROM m),
+t AS MATERIALIZED (SELECT held.*, duly.now_us() AS at FROM held),
 n AS MATERIALIZED (
     SELECT t.at AS now FROM t
     WHERE t.at < t.expires_at AND t.renewed_at - t.at <= t.expires_at - t.renewed_at)"""

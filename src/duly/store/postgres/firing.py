@@ -157,7 +157,8 @@ class Batch:
         """Whether workers have something to claim."""
         self.lost: dict[LeaseKey, None] = {}
         # Told twice in one batch, a timer is gone the second time.
-        first = {timer.ref: place for place, timer in reversed([*enumerate(self.timers)])}
+        told = [(timer.ref, timer.generation, timer.due_at) for timer in self.timers]
+        first = {one: place for place, one in reversed([*enumerate(told)])}
         self._firsts = frozenset(first.values())
 
     def open_schedules(self) -> list[tuple[int, FireSchedule]]:
@@ -341,10 +342,11 @@ RETRIES = RunTimers(
 
 def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     held_up = connections.held_up
-    chosen = [one for one in kind.open(batch) if one[1].ref not in held_up]
+    # Of two timers of one run, the second is looked at by itself.
+    by_ref = {timer.ref: (place, timer) for place, timer in reversed(kind.open(batch))}
+    chosen = [by_ref[ref] for ref in sorted(by_ref) if ref not in held_up]
     if not chosen:
         return
-    chosen.sort(key=lambda one: one[1].ref)
     timers = [timer for _, timer in chosen]
     answer = _ask(connections, kind.fire(), run_values(batch.command, timers))
     if answer is None:

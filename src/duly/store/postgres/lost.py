@@ -57,7 +57,7 @@ IS_SERVED = f"""
 WITH n AS MATERIALIZED (SELECT duly.now_us() AS now)
 SELECT EXISTS (
     SELECT 1 FROM duly.worker_tasks w JOIN duly.members m ON m.id = w.worker
-    WHERE w.task = $1 AND {IS_CURRENT}) FROM n"""  # noqa: S608 - a condition of ours
+    WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}) FROM n"""  # noqa: S608 - a condition of ours
 
 _DEFAULT_POLICY = TaskPolicy()
 

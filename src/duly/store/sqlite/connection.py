@@ -224,6 +224,9 @@ class Connections:
             connection.pragma("synchronous", "full")
             connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
             connection.pragma("cache_size", -WRITER_CACHE_KIB)
+            # A plan must not depend on values: else SQLite plans a cached statement anew whenever
+            # other values are bound, which costs many times what running it does.
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         except BaseException:
             connection.close(force=True)
             raise

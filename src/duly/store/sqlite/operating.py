@@ -37,7 +37,8 @@ ON CONFLICT DO NOTHING RETURNING 1"""
 RESUME_QUEUE = "DELETE FROM duly_queues WHERE name = ? RETURNING 1"
 COUNT_QUEUED = "SELECT queue, count(*), min(fired_at) FROM duly_ready GROUP BY queue"
 COUNT_RUNNING = """
-SELECT r.queue, count(*) FROM duly_claims c JOIN duly_runs r ON r.id = c.run_id GROUP BY r.queue"""
+SELECT r.queue, count(*)
+FROM duly_claims c CROSS JOIN duly_runs r ON r.id = c.run_id GROUP BY r.queue"""
 LIST_PAUSED = "SELECT name, paused_at, paused_by, reason FROM duly_queues"
 
 RETRIABLE = frozenset((RunState.DEAD, RunState.RETRYING))

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
-# As many claims as there are slots; those of the living are passed over.
+# As many claims as there are slots, walked first (CROSS says so); those of the living are passed
+# over.
 FIND_LOST = f"""
 SELECT c.run_id, c.worker, c.fence, c.attempt, c.charged, c.begun_at, c.claimed_at, c.started_at,
     r.task, k.policy, m.id IS NULL
-FROM duly_claims c JOIN duly_runs r ON r.id = c.run_id
+FROM duly_claims c CROSS JOIN duly_runs r ON r.id = c.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
 LEFT JOIN duly_members m ON m.id = c.worker AND {rows.IS_ALIVE}
 WHERE m.id IS NULL OR c.deadline_at + ?3 <= ?1

@@ -1,0 +1,89 @@
+"""`duly dev`: everything in one place while one writes a program: dispatcher and a worker."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from duly.app import App
+from duly.app.running import Voice, crew_of, require_shared, run_all
+from duly.app.worker_options import WorkerOptions
+from duly.cli.event_lines import LineTelemetry
+from duly.cli.target import APP_VARIABLE, Target, opened
+from duly.cli.times import utc_text
+from duly.cli.worker import RunTelemetry
+from duly.client.reconciling import Reconciliation
+from duly.client.schedule_view import Schedule
+from duly.clock import SystemClock
+from duly.errors import UsageError
+
+TARGET = Target()
+SCHEDULES_SHOWN_MAX = 20
+NAMES_SHOWN_MAX = 10
+
+
+def dev(  # noqa: PLR0913 - each option of the command is an argument
+    *,
+    declare: tuple[Path, ...] = (),
+    slots: int = 10,
+    allow_commands: bool = False,
+    verbose: bool = False,
+    target: Target = TARGET,
+) -> int:
+    """Fire what falls due and execute it, until Ctrl-C; for development.
+
+    The dispatcher runs here, the worker in a process of its own, which is started again when a task
+    crashes it. Schedules that the application and files declare are made first. What was promised
+    is kept in the store (sqlite:///duly.db unless the application or $DULY_URL names another), and
+    goes on when this is started again.
+
+    Parameters
+    ----------
+    declare
+        A TOML file that declares schedules; may be given several times.
+    slots
+        How many runs are executed at a time.
+    allow_commands
+        Run tasks that are commands, too.
+    verbose
+        Tell everything that happens.
+    """
+    place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
+    if not place:
+        remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
+        raise UsageError("app", place, "is needed: it has the tasks", remedy)
+    options = WorkerOptions(slots=slots, allow_commands=True if allow_commands else None)
+    level = logging.DEBUG if verbose else logging.WARNING
+    events = RunTelemetry(level=level, as_json=target.json, tells_runs=True)
+    telling = LineTelemetry(SystemClock(), level=logging.INFO, as_json=target.json)
+    with opened(target) as app:
+        require_shared(app)
+        for path in declare:
+            app.declare(path)
+        _greet(app, app.reconcile(), telling)
+        words = ["--tell-runs", "--verbose" if verbose else "--quiet"]
+        words += ["--json"] if target.json else []
+        voice = Voice(telemetry=events, tell=telling.tell_between)
+        status = run_all(app, crew_of(place, options, *words), voice)
+        telling.tell("stopped; what was promised is kept", facts={"event": "stopped"})
+    return status
+
+
+def _greet(app: App, report: Reconciliation, telling: LineTelemetry) -> None:
+    """Say what runs here: where promises are kept, which tasks there are, and what comes next."""
+    names, schedules = app.tasks.names(), app.schedules.list()
+    for line in report.lines():
+        telling.tell(f"declared schedules: {line}", facts={"event": "reconciled", "what": line})
+    started = {"event": "started", "store": app.url, "tasks": names}
+    telling.tell(f"running {app.url}; Ctrl-C ends it", facts=started)
+    shown = ", ".join(names[:NAMES_SHOWN_MAX]) + ("…" if len(names) > NAMES_SHOWN_MAX else "")
+    tasks = "1 task" if len(names) == 1 else f"{len(names)} tasks"
+    telling.tell(f"{tasks}: {shown or 'none yet'}", facts={"event": "tasks", "tasks": names})
+    for one in schedules[:SCHEDULES_SHOWN_MAX]:
+        facts = {"event": "schedule", "schedule": one.name, "description": one.describe()}
+        telling.tell(f"schedule {one.name}: {one.describe()}{_next(one)}", facts=facts)
+
+
+def _next(schedule: Schedule) -> str:
+    return "" if schedule.next_due is None else f"; next {utc_text(schedule.next_due)}"

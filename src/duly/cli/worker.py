@@ -1,0 +1,138 @@
+"""`duly worker`: executes queued runs, in supervised processes, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from duly.app.running import Crew, Voice, run_supervisor, run_worker
+from duly.app.worker_options import WorkerOptions
+from duly.cli.event_lines import LineTelemetry
+from duly.cli.target import APP_VARIABLE, URL_VARIABLE, Target, opened
+from duly.clock import SystemClock
+from duly.engine.lifeline import hold_lifeline
+from duly.errors import UsageError
+from duly.telemetry import AttemptEnded, Event
+
+TARGET = Target()
+ALL = ("all",)
+
+
+def worker(  # noqa: PLR0913 - each option of the command is an argument
+    *,
+    queue: tuple[str, ...] = (),
+    slots: int = 10,
+    processes: int = 1,
+    grace: str = "30s",
+    allow_commands: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True)] = None,
+    allow_address: tuple[str, ...] = (),
+    no_supervisor: bool = False,
+    tell_runs: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    target: Target = TARGET,
+) -> int:
+    """Execute queued runs, until SIGTERM or Ctrl-C.
+
+    The first signal lets running work finish for the grace, and gives the rest back; a second one
+    gives it back at once, and a third ends the process. Nothing is lost: what is given back, or
+    held by a process that has died, goes to another worker.
+
+    A supervisor keeps the worker processes going: one that crashes is started again.
+
+    Parameters
+    ----------
+    queue
+        A queue to serve: mail, or reports=2 for at most two slots; may be given several times.
+        Every queue unless given.
+    slots
+        How many runs one process executes at a time.
+    processes
+        How many worker processes there are.
+    grace
+        How long running work may finish after the first signal; the rest is given back. Exit code
+        0: all was finished; 1: some was given back; 75, without a supervisor: it wants to be
+        replaced, because code that can't be stopped holds too many slots.
+    allow_commands
+        Run tasks that are commands: those named here, or all of them when none is named. None are
+        run unless this or $DULY_ALLOW_COMMANDS says so.
+    allow_address
+        A private address that webhooks may call: 10.0.0.0/8, localhost:8080; may be given several
+        times.
+    no_supervisor
+        Run one worker in this very process instead.
+    tell_runs
+        Tell each finished run too.
+    quiet
+        Tell warnings and errors only.
+    verbose
+        Tell every start and every finished run too.
+    """
+    options = WorkerOptions(
+        slots=slots,
+        queues=queue or None,
+        processes=processes,
+        grace=grace,
+        allow_commands=_allowed(allow_commands),
+        allow_addresses=allow_address,
+    )
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    telling = RunTelemetry(level=level, as_json=target.json, tells_runs=tell_runs)
+    voice = Voice(telemetry=telling, tell=telling.tell_between)
+    target = _with_app(target)
+    if no_supervisor:
+        hold_lifeline()
+        with opened(target) as app:
+            telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
+            return run_worker(app, options, voice)
+    words = [*options.arguments(), *_flags(target, quiet=quiet, verbose=verbose, tell=tell_runs)]
+    argv = (sys.executable, "-m", "duly", "worker", "--no-supervisor", *words)
+    status = run_supervisor(Crew(argv=argv, processes=processes), voice)
+    telling.tell("stopped", facts={"event": "stopped", "status": status})
+    return status
+
+
+class RunTelemetry(LineTelemetry):
+    """Tells events as they happen, and, if asked to, every attempt that has ended."""
+
+    def __init__(self, *, level: int, as_json: bool, tells_runs: bool) -> None:
+        super().__init__(SystemClock(), level=level, as_json=as_json)
+        self._runs = None
+        if tells_runs:
+            self._runs = LineTelemetry(SystemClock(), level=logging.DEBUG, as_json=as_json)
+
+    def emit(self, event: Event) -> None:
+        """Tell an event, if it matters enough."""
+        if self._runs is not None and isinstance(event, AttemptEnded):
+            self._runs.emit(event)
+        else:
+            super().emit(event)
+
+
+def _with_app(target: Target) -> Target:
+    """Refuse to work without an application: nobody else has the tasks' code."""
+    place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
+    if not place:
+        remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
+        raise UsageError("app", place, "is needed: a worker runs the tasks' code", remedy)
+    if target.url is not None:
+        os.environ[URL_VARIABLE] = target.url
+    return replace(target, app=place)
+
+
+def _allowed(names: tuple[str, ...] | None) -> bool | tuple[str, ...] | str | None:
+    """Read which commands may be run: all when none is named; several may stand in one word."""
+    if names is None:
+        return None
+    return True if not names else ",".join(names)
+
+
+def _flags(target: Target, *, quiet: bool, verbose: bool, tell: bool) -> list[str]:
+    said = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell, "--json": target.json}
+    words = [f"--app={target.app}", *(word for word, is_said in said.items() if is_said)]
+    return words if target.url is None else [*words, f"--url={target.url}"]

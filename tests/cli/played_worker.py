@@ -1,0 +1,68 @@
+"""Plays a worker on a command's store, so that runs have attempts without one being started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from duly.domain.attempts import LogLine, Progress, Reason
+from duly.domain.concluding import Failed, Succeeded
+from duly.store.execution import Report
+from duly.testing.conformance import work_steps as steps
+
+if TYPE_CHECKING:
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import ClaimedRun
+    from duly.store.sqlite import SqliteStore
+
+HOUR_US = 3_600 * 1_000_000
+TASK = "send_reminder"
+ERROR = 'Traceback (most recent call last):\n  File "tasks.py"\nValueError: no such class'
+
+
+class PlayedWorker:
+    """A worker that does what a test says, and never expires while one runs."""
+
+    def __init__(self, store: SqliteStore, **parts: object) -> None:
+        self.store = store
+        self.member: MemberId = steps.join(store, **{"ttl_us": HOUR_US, "tasks": (TASK,), **parts})
+
+    def queue(self, name: str = "a", task: str = TASK, queue: str = "mail") -> UUID:
+        """Queue a run."""
+        arguments = '{"class_id":7}'
+        run = steps.queue(self.store, name, task=task, queue=queue, arguments=arguments)
+        return UUID(bytes=run)
+
+    def take(self) -> ClaimedRun:
+        """Claim the one run there is."""
+        return steps.take_one(self.store, self.member)
+
+    def advance(self, claimed: ClaimedRun, *texts: str, done: int | None = None) -> None:
+        """Report progress, and lines."""
+        now = self.store.now()
+        report = Report(
+            hold=claimed.hold,
+            started_at=claimed.claimed_at,
+            progress=None if done is None else Progress(done, 40, "third file"),
+            lines=tuple(LogLine(now, "info", text) for text in texts),
+        )
+        assert [True] == self.store.report(self.member, [report])
+
+    def succeed(self, claimed: ClaimedRun, result: str = '{"sent": 1}') -> None:
+        """End an attempt well."""
+        steps.end(self.store, self.member, claimed, Succeeded(result))
+
+    def bury(self, claimed: ClaimedRun, error: str = ERROR) -> None:
+        """End an attempt so that its run is dead."""
+        died = Failed(error, Reason.NOT_RETRYABLE, is_retryable=False)
+        steps.end(self.store, self.member, claimed, died)
+
+    def put_off(self, claimed: ClaimedRun) -> None:
+        """End an attempt so that its run waits an hour for the next."""
+        steps.end(self.store, self.member, claimed, Failed(ERROR, after_us=HOUR_US))
+
+    def dead(self, name: str = "a", **parts: str) -> UUID:
+        """Return a run that is dead."""
+        run = self.queue(name, **parts)
+        self.bury(self.take())
+        return run

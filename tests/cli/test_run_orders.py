@@ -1,0 +1,170 @@
+"""`duly run cancel`, `retry`, `discard`, `edit`, and how each is taken back (A1, B3)."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from duly.domain.identity import RunId
+from tests.cli.played_worker import PlayedWorker
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from duly.store.sqlite import SqliteStore
+    from tests.cli.duly_command import Answer, Workplace
+
+
+def state(store: SqliteStore, run: UUID) -> str:
+    record = store.get_run(RunId(run.bytes))
+    assert record is not None
+    return str(record.state)
+
+
+def undo(place: Workplace, answer: Answer) -> Answer:
+    """Type what a command says takes it back."""
+    line = next(line for line in answer.out.splitlines() if line.startswith("undo: "))
+    words = shlex.split(line.removeprefix("undo: ").partition(" (")[0])
+    assert "duly" == words[0], line
+    return place.duly(*words[1:], DULY_URL="sqlite:///elsewhere.db")
+
+
+HERE = ("--url", "sqlite:///promises.db")
+
+
+def test_a_queued_run_is_cancelled_and_ordered_again(place: Workplace, store: SqliteStore):
+    run = PlayedWorker(store).queue()
+    answer = place.duly("run", "cancel", str(run)[:23], "--reason", "called off", *HERE)
+    again = undo(place, answer)
+    why = place.duly("run", "why", str(run)).out
+
+    assert ("cancelled", 0) == (state(store, run), again.status), again.err
+    assert 1 == len(place.duly("run", "list", "--state", "queued", "--json").json)
+    assert "It was cancelled by ada (called off) at " in why
+
+
+def test_a_running_run_is_asked_to_stop(place: Workplace, store: SqliteStore):
+    worker = PlayedWorker(store)
+    run = worker.queue()
+    worker.take()
+    answer = place.duly("run", "cancel", str(run), "--reason", "wrong class")
+    why = place.duly("run", "why", str(run)).out
+    as_json = place.duly("run", "cancel", str(run), "--reason", "again", "--json").json
+
+    assert "to stop. See how it ends: duly run wait" in answer.out
+    assert "undo: none; its worker has been told" in answer.out
+    assert "by ada (wrong class), and its code has not ended yet" in why
+    assert ("running", None) == (as_json["state"], as_json["undo"])
+
+
+def test_what_is_over_can_not_be_cancelled(place: Workplace, store: SqliteStore):
+    worker = PlayedWorker(store)
+    run = worker.queue()
+    worker.succeed(worker.take())
+    answer = place.duly("run", "cancel", str(run), "--reason", "too late")
+
+    assert (4, "") == (answer.status, answer.out), answer.err
+
+
+def test_a_dead_run_is_queued_again_and_stopped(place: Workplace, store: SqliteStore):
+    run = PlayedWorker(store).dead()
+    answer = place.duly("run", "retry", str(run), "--reason", "mended", *HERE)
+
+    assert (0, "queued") == (answer.status, state(store, run)), answer.err
+    assert 0 == undo(place, answer).status
+    assert "cancelled" == state(store, run)
+
+
+def test_dead_runs_are_chosen_by_a_filter_and_shown_before_they_are_touched(
+    place: Workplace, store: SqliteStore
+):
+    """A1: by filter with a preview; UX 39: what was seen is what is touched."""
+    worker = PlayedWorker(store)
+    mail, other = worker.dead("a"), worker.dead("b", task="nightly_report")
+    order = ("run", "retry", "--dead", "--task", "send_reminder", "--cause", "not-retryable")
+    shown = place.duly(*order, "--dry-run")
+    unasked = place.duly(*order)
+    before = state(store, mail)
+    done = place.duly(*order, "--yes", "--json")
+
+    assert (0, True) == (shown.status, "1 of send_reminder, dead: not-retryable" in shown.out)
+    assert "Nothing was changed (--dry-run)." in shown.out
+    assert (2, "") == (unasked.status, unasked.out)
+    assert "give --yes where nobody can be asked" in unasked.err
+    assert ("dead", 0, "queued", "dead") == (
+        before,
+        done.status,
+        state(store, mail),
+        state(store, other),
+    )
+    assert [str(mail)] == [one["id"] for one in done.json["runs"]]
+
+
+def test_a_person_is_asked_and_may_say_no(place: Workplace, store: SqliteStore):
+    run = PlayedWorker(store).dead()
+    declined = place.typed("n\n", "run", "retry", "--dead")
+    before = state(store, run)
+    agreed = place.typed("y\n", "run", "retry", "--dead")
+
+    assert (1, True, "dead") == (declined.status, "Nothing was changed." in declined.out, before)
+    assert (0, True) == (agreed.status, "Queued again: send_reminder@" in agreed.out)
+    assert "queued" == state(store, run)
+
+
+def test_what_is_not_dead_is_told_and_left_alone(place: Workplace, store: SqliteStore):
+    worker = PlayedWorker(store)
+    run, dead = worker.queue(), None
+    worker.succeed(worker.take())
+    dead = worker.dead("b")
+    answer = place.duly("run", "retry", str(run), str(dead))
+
+    assert (4, "queued") == (answer.status, state(store, dead))
+    assert " is succeeded, not dead or retrying. Id: " in answer.out
+
+
+def test_a_run_that_waits_is_tried_at_once(place: Workplace, store: SqliteStore):
+    worker = PlayedWorker(store)
+    run = worker.queue()
+    worker.put_off(worker.take())
+    why = place.duly("run", "why", str(run), "--json").json
+    answer = place.duly("run", "retry", "--retrying", "--queue", "mail", "--yes")
+
+    assert "backing-off" == why["cause"]
+    assert (0, "queued") == (answer.status, state(store, run))
+
+
+def test_nothing_is_chosen_without_a_word(place: Workplace):
+    assert (2, True) == (
+        (answer := place.duly("run", "retry")).status,
+        "name runs by their ids, or choose them: --dead" in answer.err,
+    )
+    beside = place.duly("run", "retry", "abc", "--dead")
+    assert (2, True) == (beside.status, "is named beside a filter" in beside.err)
+
+
+def test_a_discard_asks_and_is_for_good(place: Workplace, store: SqliteStore):
+    run = PlayedWorker(store).dead()
+    unasked = place.duly("run", "discard", str(run), "--reason", "nobody needs it")
+    before = state(store, run)
+    done = place.duly("run", "discard", str(run), "--reason", "nobody needs it", "--yes")
+    why = place.duly("run", "why", str(run)).out
+
+    assert (2, "dead") == (unasked.status, before)
+    assert (0, "discarded") == (done.status, state(store, run))
+    assert "undo: none; its record stays" in done.out
+    assert "discarded by ada (nobody needs it)" in why
+
+
+def test_a_dead_run_gets_other_arguments_and_its_old_ones_back(
+    place: Workplace, store: SqliteStore
+):
+    run = PlayedWorker(store).dead()
+    bad = place.duly("run", "edit", str(run), "-a", "class_id=soon")
+    answer = place.duly("run", "edit", str(run), "-a", "note=late", "--reason", "wrong", *HERE)
+    edited = place.duly("run", "show", str(run), "--json").json["arguments"]
+    undone = undo(place, answer)
+    after = place.duly("run", "show", str(run), "--json").json["arguments"]
+
+    assert (2, "") == (bad.status, bad.out)
+    assert {"class_id": 7, "note": "late"} == edited
+    assert (0, {"class_id": 7, "note": ""}) == (undone.status, {"note": "", **after}), undone.err

@@ -1,0 +1,189 @@
+"""Ends: from what a task's code returned or raised to how its attempt ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+
+from duly.domain.answers import give_up, retry, snooze
+from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
+from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
+from duly.domain.retrying import Retry
+from duly.engine.ends import bounded, end_of_error, end_of_value, error_text, storable, unfit
+from duly.errors import Cancelled, UsageError
+from tests.engine.rig import SECOND
+
+POLICY = TaskPolicy()
+
+
+class Log:
+    """What a live run is to an end: a log, and whether it should stop."""
+
+    def __init__(self, *, is_cancelled: bool = False) -> None:
+        self.is_cancelled = is_cancelled
+        self.lines: list[str] = []
+
+    def write(self, level: str, text: str) -> None:
+        self.lines.append(f"{level}: {text}")
+
+
+def raised(error):
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        (0, "0"),
+        ("ü", '"ü"'),
+        ({"b": 1, "a": [1.5, None]}, '{"a":[1.5,null],"b":1}'),
+        ((1, 2), "[1,2]"),
+        ("half \ud800", '"half ?"'),
+    ],
+)
+def test_what_a_task_returns_is_kept_as_json(value, text):
+    """R2: canonical, so that equal results are equal texts."""
+    assert Succeeded(text) == end_of_value(value, Log())
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: 2, "a": 3}, [b"bytes"]])
+def test_a_result_that_is_not_json_is_left_out_with_a_line_in_the_log(value):
+    """R2: the attempt has succeeded all the same."""
+    log = Log()
+
+    assert Succeeded(None) == end_of_value(value, log)
+    assert log.lines[0].startswith("warning: the result is not kept: it is not JSON")
+
+
+def test_a_result_that_is_too_large_is_left_out_with_a_line_in_the_log():
+    """L4: a limit on everything."""
+    log = Log()
+    largest = "x" * (RESULT_BYTES_MAX - 2)
+
+    assert Succeeded(json.dumps(largest)) == end_of_value(largest, log)
+    assert Succeeded(None) == end_of_value(largest + "x", log)
+    assert [
+        "warning: the result is not kept: it has 65,537 bytes, and at most 65,536 are kept"
+    ] == (log.lines)
+
+
+def test_a_result_without_end_is_left_out():
+    """R10: whatever a task returns, the worker goes on."""
+    endless: list[object] = []
+    endless.append(endless)
+    deep: object = 1
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert Succeeded(None) == end_of_value(endless, Log())
+    assert Succeeded(None) == end_of_value(deep, Log())
+
+
+def test_a_task_may_answer_that_it_is_not_done():
+    """B1: answers are values."""
+    assert Snoozed(600 * SECOND) == end_of_value(snooze("10m"), Log())
+    assert Failed("busy", Reason.ASKED, after_us=5 * SECOND) == end_of_value(
+        retry("5s", "busy"), Log()
+    )
+    assert Failed("asked for", Reason.ASKED) == end_of_value(retry(), Log())
+    assert GaveUp(Reason.GAVE_UP, "no such class") == end_of_value(give_up("no such class"), Log())
+
+
+def test_an_exception_is_a_failure_with_its_traceback():
+    """R2: where it was raised can be read afterwards."""
+    end = end_of_error(raised(ValueError("no luck")), POLICY, Log())
+
+    assert isinstance(end, Failed)
+    assert (Reason.ERROR, True, None) == (end.reason, end.is_retryable, end.after_us)
+    assert end.error.startswith("Traceback")
+    assert end.error.endswith("ValueError: no luck")
+    assert __file__ in end.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_whatever_a_task_raises_is_its_own_failure(error):
+    """R10: sys.exit in a task never ends the worker."""
+    end = end_of_error(raised(error), POLICY, Log())
+
+    assert isinstance(end, Failed)
+    assert type(error).__name__ in end.error
+
+
+def test_errors_that_are_not_worth_another_try_are_not_retried():
+    """B1: retry on chosen errors only, subclasses included."""
+    policy = TaskPolicy(retry=Retry(on=(ConnectionError,)))
+
+    assert end_of_error(raised(ConnectionResetError()), policy, Log()).is_retryable
+    end = end_of_error(raised(ValueError()), policy, Log())
+    assert (Reason.NOT_RETRYABLE, False) == (end.reason, end.is_retryable)
+
+
+@pytest.mark.parametrize(
+    ("after", "after_us"),
+    [
+        (30, 30 * SECOND),
+        ("1.5", 1_500_000),
+        (timedelta(minutes=1), 60 * SECOND),
+        (0, 0),
+        (1e300, 366 * 86_400 * SECOND),
+        (-1, None),
+        ("soon", None),
+        (None, None),
+        (float("inf"), None),
+    ],
+)
+def test_an_exception_may_say_when_to_try_again(after, after_us):
+    """B1: Retry-After is honoured, in seconds."""
+    error = raised(RuntimeError("busy"))
+    error.retry_after = after
+    end = end_of_error(error, POLICY, Log())
+
+    assert after_us == end.after_us
+    assert (Reason.ERROR if after_us is None else Reason.RETRY_AFTER) == end.reason
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, lambda: Cancelled("stop")])
+def test_being_cancelled_is_an_end_of_its_own_only_if_somebody_asked(kind):
+    """R6: otherwise the code has raised it by itself."""
+    assert isinstance(end_of_error(raised(kind()), POLICY, Log(is_cancelled=True)), CancelledEnd)
+    assert isinstance(end_of_error(raised(kind()), POLICY, Log()), Failed)
+
+
+def test_arguments_that_do_not_fit_are_no_use_to_try_again():
+    """R7: they were checked when bound, and are again when run."""
+    end = unfit(UsageError("class_id", "x", "is not a number", "give an int"))
+
+    assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
+    assert end.error.startswith("UsageError: class_id: 'x' is not a number")
+
+
+def test_a_long_error_keeps_its_beginning_and_its_end():
+    """L4: where it began and what it says in the end tell most."""
+    text = bounded("first" + "x" * 50_000 + "last")
+
+    assert ERROR_LENGTH_MAX == len(text)
+    assert text.startswith("firstx")
+    assert text.endswith("xlast")
+    assert "34,009 characters are left out" in text
+
+
+def test_an_exception_that_can_not_be_shown_is_told_by_its_name():
+    """R10: a task's own objects may do anything when they are looked at."""
+
+    class NastyError(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(1)
+
+    assert "NastyError" in error_text(raised(NastyError()))
+    assert "NastyError" in unfit(raised(NastyError())).error
+
+
+def test_what_no_store_can_hold_is_replaced():
+    """D4: NUL and halves of characters."""
+    assert "a�b?c" == storable("a\x00b\ud800c")

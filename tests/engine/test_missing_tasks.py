@@ -1,0 +1,143 @@
+"""A task whose code is gone: its runs are put off, then dead, and its schedule is paused (S6)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from duly.domain.attempts import TASK_GONE
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import ScheduleStatus
+from duly.domain.planning import decide_edit
+from duly.domain.timetable.interval import every
+from duly.store.reading import AuditFilter
+from duly.telemetry import RunDead, TaskMissing
+from duly.testing.factories import definition, order_runs
+from tests.engine.rig import SECOND, Known, Rig
+
+
+@pytest.fixture
+def rig():
+    made = Rig()
+    made.dispatcher()
+    return made
+
+
+def test_a_run_of_an_unknown_task_is_put_off_for_longer_each_time(rig):
+    """S6: it costs nothing of its budget, and uses up no attempt."""
+    run = rig.enqueue()
+    rig.worker(Known("other"))
+    rig.worker(Known("remind"), queues=("elsewhere",))
+    rig.run("6m")
+    put_off = rig.attempts(run)
+    delays = [
+        round((after.claimed_at - before.claimed_at) / SECOND)
+        for before, after in pairwise(put_off)
+    ]
+
+    assert {("given-back", "unknown-task", None)} == {
+        (one.state, one.reason, one.number) for one in put_off
+    }
+    assert all(
+        wanted <= delay <= wanted + 2
+        for wanted, delay in zip([5, 10, 20, 40, 60, 60], delays, strict=False)
+    )
+    assert "retrying" == rig.state(run)
+
+
+def test_a_worker_that_knows_the_task_gets_it_as_its_first_attempt(rig):
+    """S6: whoever has the code takes it, soon after it has come."""
+    run = rig.enqueue()
+    rig.worker(Known("other"))
+    rig.run("20s")
+    shop = rig.worker(Known("remind"))
+    shop.executor.does(Succeeded())
+    rig.run("30s")
+
+    assert "succeeded" == rig.state(run)
+    assert 1 == shop.works[0].claimed.tries.attempt
+
+
+def test_when_nobody_knows_the_task_its_run_is_dead_and_its_schedule_paused(rig):
+    """S6: with the reason, an event and an audit entry; nothing fails for ever."""
+    record = rig.schedule(timetable=every("5m"))
+    rig.worker(Known("other"))
+    rig.run("5m10s")
+
+    assert ScheduleStatus.ACTIVE is rig.see(record).status
+    rig.run("4m")
+    (run,) = rig.runs(record)
+    found = rig.see(record)
+    assert ("dead", "unknown-task") == (run.state, run.state_reason)
+    assert (ScheduleStatus.PAUSED, f"{TASK_GONE}: 'report'") == (found.status, found.reason)
+    (event,) = rig.recorder.of(TaskMissing)
+    assert ("report", record.name) == (event.task, event.schedule)
+    assert 1 == len(rig.recorder.of(RunDead))
+    entry = rig.store.list_audit(AuditFilter(action="schedule.paused"))[0]
+    assert ("duly", "worker") == (entry.actor.name, entry.actor.source)
+    rig.run("6m")
+    assert 1 == len(rig.runs(record))
+
+
+def test_it_is_not_dead_before_the_grace(rig):
+    """S6: a deployment takes a moment, during which nobody may know the task."""
+    run = rig.enqueue()
+    rig.worker(Known("other"))
+    rig.run("110s")
+
+    assert "retrying" == rig.state(run)
+    rig.run("100s")
+    assert "dead" == rig.state(run)
+
+
+def test_an_enqueued_run_of_an_unknown_task_has_no_schedule_to_pause(rig):
+    """S6: the run alone is dead."""
+    run = rig.enqueue()
+    rig.worker(Known("other"))
+    rig.run("5m")
+
+    assert "dead" == rig.state(run)
+    assert [""] == [event.schedule for event in rig.recorder.of(TaskMissing)]
+    assert [None] == [one.number for one in rig.attempts(run)][-1:]
+
+
+def test_a_schedule_that_was_given_another_task_meanwhile_is_left_alone(rig):
+    """S6: only what depends on the missing code is paused."""
+    record = rig.schedule(timetable=every("5m"))
+    rig.worker(Known("other"))
+    rig.run("5m10s")
+    seen = rig.see(record)
+    changed = definition(task="other", timetable=every("5m"))
+    rig.change(seen, decide_edit(seen, changed, rig.now, None))
+    rig.run("4m")
+
+    assert ScheduleStatus.ACTIVE is rig.see(record).status
+    assert "dead" == rig.runs(record)[0].state
+
+
+def test_a_dead_run_can_be_tried_again_when_the_code_is_back(rig):
+    """B3, S6: as its first attempt."""
+    run = rig.enqueue()
+    rig.worker(Known("other"))
+    rig.run("5m")
+    shop = rig.worker(Known("remind"))
+    shop.executor.does(Succeeded())
+    rig.run("1s")
+    rig.store.retry_runs(order_runs(run))
+    rig.run("1m")
+
+    assert "succeeded" == rig.state(run)
+
+
+def test_nothing_of_it_is_lost_when_the_store_goes_away_in_between(rig):
+    """INV-2: a claim of an unknown task is settled when the store is back."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("other"))
+    shop.line.refuses["finish_runs"] = lambda _: True
+    rig.run("5s")
+
+    assert "running" == rig.state(run)
+    shop.line.refuses.clear()
+    rig.run("2s")
+    assert "retrying" == rig.state(run)

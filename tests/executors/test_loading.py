@@ -1,0 +1,172 @@
+"""Finding an application: by module, by script, and from within another process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.app.loading import load_app
+from duly.app.worker_options import WorkerOptions, read_allowed, read_queues
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASKS = """
+import duly
+app = duly.App("memory:")
+held = type("Held", (), {"app": app})
+
+@app.task
+def send() -> None: ...
+
+if __name__ == "__main__":
+    from duly.app.loading import place_of, search_folder
+    print(place_of(app))
+    print(search_folder(app))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _modules(monkeypatch):
+    """Whatever a test imports is forgotten, and so is where it was looked for."""
+    before = set(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_script_is_loaded_by_its_path_and_not_run(tmp_path: Path):
+    script = tmp_path / "my_script.py"
+    script.write_text(TASKS + '\nif __name__ == "__main__":\n    raise SystemExit(9)\n')
+
+    assert ["send"] == load_app(f"{script}:app").tasks.names()
+
+
+def test_a_script_whose_name_is_taken_is_loaded_all_the_same(tmp_path: Path):
+    (tmp_path / "json.py").write_text(TASKS)
+    (tmp_path / "my-tasks.py").write_text(TASKS)
+
+    assert ["send"] == load_app(f"{tmp_path}/json.py:app").tasks.names()
+    assert ["send"] == load_app(f"{tmp_path}/my-tasks.py:held.app").tasks.names()
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("tasks", "names no attribute"),
+        ("/no/such/file.py:app", "can't be loaded"),
+        ("no_such_module:app", "can't be loaded"),
+        ("json:loads", "not a duly.App"),
+        ("json:nothing", "can't be loaded"),
+    ],
+)
+def test_what_is_no_application_is_refused(place: str, said: str):
+    with pytest.raises(UsageError, match=said):
+        load_app(place)
+
+
+def said_by(folder: Path, *argv: str) -> list[str]:
+    ended = subprocess.run(
+        [sys.executable, *argv], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+    )
+    return ended.stdout.splitlines()
+
+
+def test_a_script_knows_where_another_process_finds_it(tmp_path: Path):
+    (tmp_path / "tasks.py").write_text(TASKS)
+    place = f"{tmp_path.resolve() / 'tasks.py'}:app"
+
+    assert [place, "None"] == said_by(tmp_path, "tasks.py")
+    assert [place, "None"] == said_by(tmp_path, "-m", "tasks")
+
+
+def test_a_module_of_a_package_is_found_by_its_name(tmp_path: Path):
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "tasks.py").write_text(TASKS)
+    other = tmp_path / "start.py"
+    other.write_text(
+        "from shop.tasks import app\n"
+        "from duly.app.loading import place_of, search_folder\n"
+        "if __name__ == '__main__':\n"
+        "    del globals()['app']\n"
+        "    import shop.tasks\n"
+        "    print(place_of(shop.tasks.app))\n"
+        "    print(search_folder(shop.tasks.app))\n"
+    )
+
+    assert "shop.tasks:app" == said_by(tmp_path, "-m", "shop.tasks")[0]
+    assert ["shop.tasks:app", str(tmp_path.resolve())] == said_by(tmp_path, "start.py")
+
+
+def test_an_application_that_no_program_holds_is_refused(tmp_path: Path):
+    program = (
+        "import duly\nfrom duly.app.loading import place_of\n"
+        "try:\n    place_of(duly.App('memory:'))\n"
+        "except duly.UsageError as error:\n    print(error.remedy)\n"
+    )
+
+    assert ["put it into a file, as a name of its own: app = duly.App()"] == said_by(
+        tmp_path, "-c", program
+    )
+
+
+def test_queues_are_read_with_their_slots():
+    assert {"mail": None, "reports": 2} == read_queues(["mail", "reports=2"])
+
+
+@pytest.mark.parametrize("text", ["mail=", "mail=0", "mail=x", "=2", "two words"])
+def test_a_queue_that_can_t_be_read_is_refused(text: str):
+    with pytest.raises(UsageError):
+        read_queues([text])
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("", frozenset()),
+        ("none", frozenset()),
+        ("1", None),
+        ("all", None),
+        ("backup, sync", frozenset({"backup", "sync"})),
+    ],
+)
+def test_which_commands_are_allowed_is_read(text: str, allowed: frozenset[str] | None):
+    assert allowed == read_allowed(text)
+
+
+def test_commands_are_not_allowed_unless_somebody_says_so(monkeypatch):
+    monkeypatch.delenv("DULY_ALLOW_COMMANDS", raising=False)
+    unsaid = WorkerOptions().commands()
+    monkeypatch.setenv("DULY_ALLOW_COMMANDS", "backup")
+
+    assert frozenset() == unsaid
+    assert frozenset({"backup"}) == WorkerOptions().commands()
+    assert frozenset() == WorkerOptions(allow_commands=False).commands()
+    assert None is WorkerOptions(allow_commands=True).commands()
+
+
+def test_options_go_to_a_worker_process_as_they_are():
+    options = WorkerOptions(slots=3, queues=["a", "b=2"], grace="1h30m", allow_commands=["x", "y"])
+
+    assert [
+        "--slots=3",
+        "--grace=1h30m",
+        "--queue=a",
+        "--queue=b=2",
+        "--allow-commands=x,y",
+    ] == options.arguments()
+
+
+@pytest.mark.parametrize(
+    "options", [{"slots": 0}, {"processes": 0}, {"grace": "soon"}, {"queues": "mail"}]
+)
+def test_options_that_can_t_be_carried_out_are_refused(options: dict[str, object]):
+    with pytest.raises(UsageError):
+        WorkerOptions(**options)  # type: ignore[arg-type]

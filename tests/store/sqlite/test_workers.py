@@ -1,0 +1,115 @@
+"""Workers on one file: several processes, and processes that die at any moment (R4, F5)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from duly.domain.attempts import Reason
+from duly.domain.concluding import GivenBack
+from duly.domain.literals import RunState
+from duly.store.execution import ClaimRuns
+from duly.store.sqlite import SqliteStore
+from duly.testing.conformance import work_steps as work
+from duly.testing.factories import add_runs, cancel_run, finish, new_run
+
+RUNS = 600
+
+CLAIM_ALL = """
+import sys
+from duly.store.execution import ClaimRuns
+from duly.store.sqlite import SqliteStore
+from duly.testing.conformance import work_steps
+from duly.testing.manual_clock import ManualClock
+
+store = SqliteStore(sys.argv[1], ManualClock())
+worker = work_steps.join(store)
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+while True:
+    got = store.claim_runs(ClaimRuns(worker=worker, limit=7)).runs
+    if not got:
+        break
+    sys.stdout.writelines(f"{one.record.id.hex()}\\n" for one in got)
+store.close()
+"""
+
+
+@pytest.fixture
+def claimants(path):
+    """Processes that are ready to claim all there is, as soon as they are told."""
+    command = [sys.executable, "-c", CLAIM_ALL, str(path)]
+    running = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    yield running
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_processes_that_claim_from_one_file_never_get_the_same_run(path, clock, claimants):
+    """R4: no two workers hold one run, and none is left over."""
+    store = SqliteStore(path, clock)
+    store.add_runs(add_runs(*(new_run(None, f"run {place}") for place in range(RUNS))))
+    for process in claimants:
+        assert "ready\n" == process.stdout.readline()
+
+    for process in claimants:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    got = [process.communicate(timeout=50)[0].split() for process in claimants]
+
+    assert RUNS == len(set(got[0]) | set(got[1])) == len(got[0]) + len(got[1])
+    assert all(got)
+    assert (RUNS, 0) == (store.status().running, store.status().queued)
+    assert [] == store.check()
+    store.close()
+
+
+def test_a_process_that_dies_between_statements_leaves_nothing_half_done(tmp_path):
+    """D1, INV-2: killed before every statement of every operation that moves runs."""
+    command = [sys.executable, "-m", "tests.store.sqlite.dying", str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
+
+    tormented = json.loads(done.stdout)
+
+    assert {} == {name: found for name, (_, found) in tormented.items() if found}
+    assert all(kills >= 3 for kills, _ in tormented.values()), tormented
+
+
+def test_a_run_that_was_given_back_can_be_cancelled_in_the_queue(store, clock):
+    """R6: it lies elsewhere than one that was never claimed."""
+    worker, claimed = work.queue_and_take(store)
+    clock.advance(5)
+    back = finish(claimed, GivenBack(Reason.SHUTDOWN, is_started=True))
+    store.finish_runs(worker, [back])
+
+    cancelled = store.cancel_run(cancel_run(claimed.record.id))
+
+    assert (RunState.CANCELLED, 1) == (cancelled.state, cancelled.tries.fence)
+    assert () == store.claim_runs(ClaimRuns(worker=worker, limit=5)).runs
+    assert [] == store.check()
+
+
+def test_the_views_show_a_run_by_its_place(store):
+    """D3: what others may read."""
+    dead = work.make_dead(store, "dead")
+    waiting = work.make_waiting(store, "waiting")
+    _, running = work.queue_and_take(store, "running")
+    queued = work.queue(store, "queued")
+
+    with store.transaction(1_000_000) as lent:
+        shown = lent.execute("SELECT id, state, state_reason FROM duly_public_runs")
+
+    assert {
+        dead: ("dead", "not-retryable"),
+        waiting: ("retrying", "error"),
+        running.record.id: ("running", None),
+        queued: ("queued", None),
+    } == {row[0]: row[1:] for row in shown}

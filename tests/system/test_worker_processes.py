@@ -1,0 +1,256 @@
+"""Real workers, real signals: every run ends as it should, and the record says how (R4, R6, R9, R10)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly.domain.identity import RunId
+from tests.system.fleet import ROOT, Process, wait_until
+from tests.system.worker_tasks import app as tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+APP = f"{Path(__file__).with_name('worker_tasks.py')}:app"
+LIMIT_SECONDS = 50.0
+
+pytestmark = pytest.mark.timeout(150)
+
+
+class Place:
+    """A store with a dispatcher, workers on it, and the marks that tasks leave."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.marks = folder / "marks"
+        self.app = duly.App(url)
+        self.processes: list[Process] = []
+        self.url = url
+        os.environ["DULY_TEST_MARKS"] = str(self.marks)
+        self.app.store.now()
+
+    def dispatcher(self) -> Process:
+        return self.start("dispatcher")
+
+    def worker(self, *options: str) -> Process:
+        return self.start("worker", "--app", APP, "--tell-runs", *options)
+
+    def start(self, role: str, *options: str) -> Process:
+        arguments = ["duly", role, "--json", "--url", self.url, *options]
+        log = self.folder / f"{role}-{len(self.processes)}.log"
+        self.processes.append(Process(arguments, log))
+        return self.processes[-1]
+
+    def enqueue(self, task: str) -> UUID:
+        known = tasks.tasks.find(task)
+        assert known is not None, task
+        return self.app.enqueue(known).id
+
+    def marked(self, word: str) -> list[tuple[int, int]]:
+        """Return which attempts were there, in which processes."""
+        if not self.marks.exists():
+            return []
+        lines = [line.split() for line in self.marks.read_text(encoding="utf-8").splitlines()]
+        return [(int(number), int(process)) for said, number, process in lines if said == word]
+
+    def state(self, run: UUID) -> str:
+        return str(self.app.runs.get(run).state)
+
+    def wait_for(self, run: UUID, state: str) -> None:
+        wait_until(f"the run is {state}", lambda: self.state(run) == state, LIMIT_SECONDS)
+
+    def attempts(self, run: UUID) -> list[tuple[int | None, str, str | None]]:
+        """Return each claim's number, state and reason, the oldest first."""
+        found = self.app.store.list_attempts(RunId(run.bytes))
+        told = sorted(found, key=lambda one: one.fence)
+        return [(one.number, str(one.state), one.reason) for one in told]
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.is_running:
+                process.kill()
+            assert process.popen.stdin is not None, "piped"
+            process.popen.stdin.close()
+        self.app.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setenv("DULY_TEST_MARKS", "")
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'promises.db'}"
+    else:
+        url = request.getfixturevalue("database")
+        subprocess.run(
+            [sys.executable, "-m", "duly", "db", "migrate", "--url", url],
+            check=True,
+            capture_output=True,
+            timeout=LIMIT_SECONDS,
+        )
+    made = Place(tmp_path, url)
+    yield made
+    made.close()
+
+
+def test_a_run_is_executed_and_a_worker_that_is_told_to_stop_ends(place: Place):
+    worker = place.worker()
+    run = place.enqueue("quick")
+    place.wait_for(run, "succeeded")
+
+    assert 0 == worker.terminate()
+    assert [(1, "succeeded", None)] == place.attempts(run)
+    assert '"done"' == json.dumps(place.app.runs.get(run).result)
+    assert 1 == len(place.marked("quick"))
+
+
+def test_what_a_killed_worker_held_is_done_by_another(place: Place):
+    """R4: after the lease it is settled as lost, which is charged, and tried again."""
+    place.dispatcher()
+    victim = place.worker("--no-supervisor")
+    run = place.enqueue("long_at_first")
+    wait_until("it has begun", lambda: place.marked("long"))
+    victim.kill()
+    other = place.worker("--no-supervisor")
+    place.wait_for(run, "succeeded")
+
+    assert [(1, "lost", "lost"), (2, "succeeded", None)] == place.attempts(run)
+    assert [1, 2] == [number for number, _process in place.marked("long")]
+    assert 0 == other.terminate()
+
+
+def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Place):
+    """R9: it costs the run nothing, and the next worker has it at once."""
+    worker = place.worker("--no-supervisor", "--grace", "0s")
+    run = place.enqueue("patient")
+    wait_until("it has begun", lambda: place.marked("patient"))
+    status = worker.terminate()
+    after = place.state(run), place.app.store.get_run(RunId(run.bytes))
+    place.worker("--no-supervisor")
+    place.wait_for(run, "succeeded")
+
+    assert (1, "queued") == (status, after[0])
+    assert after[1] is not None
+    assert 0 == after[1].tries.charged
+    assert [(1, "given-back", "shutdown"), (2, "succeeded", None)] == place.attempts(run)
+
+
+def test_a_second_signal_gives_back_at_once(place: Place):
+    """R9: whoever is in a hurry does not wait for the grace."""
+    worker = place.worker("--grace", "1h")
+    run = place.enqueue("patient")
+    wait_until("it has begun", lambda: place.marked("patient"))
+    worker.send(signal.SIGTERM)
+    wait_until("it stops", lambda: worker.count("worker-draining"))
+    worker.send(signal.SIGTERM)
+
+    assert 1 == worker.popen.wait(LIMIT_SECONDS)
+    assert "queued" == place.state(run)
+
+
+def test_a_task_that_aborts_in_its_own_process_uses_its_budget_and_no_more(place: Place):
+    """R10, B3: each attempt is settled by how it ended; then the run is among the dead letters."""
+    place.dispatcher()
+    worker = place.worker("--no-supervisor")
+    run = place.enqueue("aborting_alone")
+    place.wait_for(run, "dead")
+
+    assert [(number, "failed", "killed") for number in (1, 2, 3)] == place.attempts(run)
+    assert [1, 2, 3] == [number for number, _process in place.marked("aborting")]
+    assert 0 == worker.terminate()
+
+
+def test_a_task_that_kills_its_worker_is_settled_and_others_go_on(place: Place):
+    """R10: a crash costs the worker's process and nothing else; the supervisor replaces it."""
+    dispatcher = place.dispatcher()
+    worker = place.worker()
+    deadly = place.enqueue("aborting_worker")
+    wait_until("it crashed", lambda: worker.count("worker-process-crashed"))
+    harmless = place.enqueue("quick")
+    place.wait_for(harmless, "succeeded")
+    place.wait_for(deadly, "dead")
+    crashed = [one for one in worker.events() if one["event"] == "worker-process-crashed"]
+
+    assert ["ended by SIGABRT"] == [one["how"] for one in crashed]
+    assert [(1, "lost", "lost")] == place.attempts(deadly)
+    assert 1 == len(place.marked("aborting"))
+    assert dispatcher.is_running
+    assert 0 == worker.terminate()
+
+
+def test_a_thread_that_ignores_its_time_out_costs_its_worker_and_not_its_run(place: Place):
+    """R6: settled as timed out, the slot counted as leaked, and the worker replaced."""
+    place.dispatcher()
+    worker = place.worker("--slots", "1")
+    run = place.enqueue("deaf_at_first")
+    place.wait_for(run, "succeeded")
+    (_, first), (_, second) = place.marked("deaf")
+
+    assert [(1, "timed-out", "timeout"), (2, "succeeded", None)] == place.attempts(run)
+    assert first != second
+    assert 1 == worker.count("slot-leaked")
+    assert 1 == worker.count("worker-recycling")
+    assert 0 == worker.count("worker-process-crashed")
+    assert 0 == worker.terminate()
+
+
+SCRIPT = """
+import os, pathlib
+import duly
+
+app = duly.App({url!r})
+
+@app.task(retry=duly.Retry(attempts=1))
+def once() -> str:
+    return "done"
+
+if __name__ == "__main__":
+    with open("started", "a") as started:
+        started.write("x")
+    app.enqueue(once)
+    raise SystemExit(app.run())
+"""
+
+
+def test_a_script_runs_everything_and_its_main_block_once(place: Place):
+    """R10: `app.run()` has a dispatcher here and a supervised worker that imports the script."""
+    script = place.folder / "my tasks.py"
+    script.write_text(SCRIPT.format(url=place.url), encoding="utf-8")
+    with (place.folder / "script.log").open("wb") as log:
+        program = subprocess.Popen(
+            [sys.executable, str(script)],
+            cwd=place.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=log,
+        )
+    try:
+        wait_until("the run is there", place.app.runs.list)
+        run = place.app.runs.list()[0].id
+        place.wait_for(run, "succeeded")
+        program.send_signal(signal.SIGINT)
+
+        assert 0 == program.wait(LIMIT_SECONDS)
+    finally:
+        program.kill()
+        program.wait()
+    assert "x" == (place.folder / "started").read_text(encoding="utf-8")
+    assert [] == [one for one in place.app.status().members if one.is_alive]
+
+
+def test_everything_runs_in_one_place_for_development(place: Place):
+    development = place.start("dev", "--app", APP)
+    run = place.enqueue("quick")
+    place.wait_for(run, "succeeded")
+    wait_until("it is told", lambda: development.count("run-succeeded"))
+
+    assert 0 == development.terminate()
+    assert "stopped" == development.events()[-1]["event"]
