@@ -7,10 +7,12 @@ from uuid import UUID
 
 from duly.domain.attempts import LogLine, Progress, Reason
 from duly.domain.concluding import Failed, Succeeded
-from duly.store.execution import Report
+from duly.store.execution import FinishResult, Report
+from duly.testing import factories
 from duly.testing.conformance import work_steps as steps
 
 if TYPE_CHECKING:
+    from duly.domain.concluding import End
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun
     from duly.store.sqlite import SqliteStore
@@ -50,16 +52,20 @@ class PlayedWorker:
 
     def succeed(self, claimed: ClaimedRun, result: str = '{"sent": 1}') -> None:
         """End an attempt well."""
-        steps.end(self.store, self.member, claimed, Succeeded(result))
+        self._end(claimed, Succeeded(result))
 
     def bury(self, claimed: ClaimedRun, error: str = ERROR) -> None:
         """End an attempt so that its run is dead."""
         died = Failed(error, Reason.NOT_RETRYABLE, is_retryable=False)
-        steps.end(self.store, self.member, claimed, died)
+        self._end(claimed, died)
 
     def put_off(self, claimed: ClaimedRun) -> None:
         """End an attempt so that its run waits an hour for the next."""
-        steps.end(self.store, self.member, claimed, Failed(ERROR, after_us=HOUR_US))
+        self._end(claimed, Failed(ERROR, after_us=HOUR_US))
+
+    def _end(self, claimed: ClaimedRun, end: End) -> None:
+        finished = self.store.finish_runs(self.member, [factories.finish(claimed, end)])
+        assert (FinishResult.ACCEPTED,) == finished.results
 
     def dead(self, name: str = "a", **parts: str) -> UUID:
         """Return a run that is dead."""

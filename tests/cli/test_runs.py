@@ -182,7 +182,7 @@ def test_why_names_the_cause_the_evidence_and_the_remedy(place: Workplace, store
         nobody["state"],
         nobody["remedy"],
     )
-    assert "last worker" == nobody["evidence"][1]["fact"]
+    assert {"fact": "workers", "is": "none is alive"} == nobody["evidence"][1]
     assert "Its queue mail is paused by ada since " in paused
     assert ": migration." in paused
 

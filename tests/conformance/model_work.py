@@ -150,6 +150,9 @@ class WorkRules:
             rotation=rotation,
         )
         claimed = self.both(methodcaller("claim_runs", command))
+        if not claimed.is_alive:
+            # Whoever hears that it is dead is so for ever, even if the clock goes back.
+            self.both(methodcaller("beat", Beat(worker=command.worker)))
         self.claims += [(command.worker, run) for run in claimed.runs]
 
     @rule()

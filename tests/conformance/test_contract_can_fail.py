@@ -15,6 +15,7 @@ import pytest
 
 from duly.domain.literals import Lane, RunState, ScheduleStatus
 from duly.store.dispatch import ArrivalsCursor, Fence, Lease, LeaseKey
+from duly.store.execution import FinishResult
 from duly.store.memory import MemoryStore
 from duly.testing.conformance import StoreContract
 from duly.testing.factories import dispatcher
@@ -422,6 +423,180 @@ class CommitsWhatFailed(MemoryStore):
         return super().create_schedule(command)
 
 
+class ClaimsForTheDead(MemoryStore):
+    """Hands out runs without looking who asks."""
+
+    def claim_runs(self, command):
+        member = self.tables.members.get(command.worker)
+        if member is not None:
+            self.tables.members[member.id] = replace(member, is_alive=True, expires_at=1 << 60)
+        claimed = super().claim_runs(command)
+        if member is not None:
+            self.tables.members[member.id] = member
+        return claimed
+
+
+class FirstInFirstOut(MemoryStore):
+    """Hands out by age alone."""
+
+    def claim_runs(self, command):
+        rows = dict(self.tables.runs)
+        for run_id, row in rows.items():
+            if row.call is not None:
+                self.tables.runs[run_id] = replace(row, call=replace(row.call, priority=4))
+        claimed = super().claim_runs(command)
+        self.tables.runs.update(rows)
+        return claimed
+
+
+class HandsOutWhilePaused(MemoryStore):
+    """Forgets that a queue is paused."""
+
+    def claim_runs(self, command):
+        paused = dict(self.tables.paused_queues)
+        self.tables.paused_queues.clear()
+        claimed = super().claim_runs(command)
+        self.tables.paused_queues.update(paused)
+        return claimed
+
+
+class UnstartedCounts(MemoryStore):
+    """Uses an attempt number up for what was never started."""
+
+    def finish_runs(self, worker, finishes):
+        started = [
+            replace(one, conclusion=replace(one.conclusion, is_started=True)) for one in finishes
+        ]
+        return super().finish_runs(worker, started)
+
+
+class TakesAnyWord(MemoryStore):
+    """Lets whoever comes finish a run, under whatever fence."""
+
+    def finish_runs(self, worker, finishes):
+        given = []
+        for one in finishes:
+            claim = self.tables.claims.get(one.hold.run_id)
+            if claim is not None:
+                worker = claim.worker
+                one = replace(one, hold=replace(one.hold, fence=claim.tries.fence))  # noqa: PLW2901
+            given.append(one)
+        return super().finish_runs(worker, given)
+
+
+class ForgetsWhatItSaid(MemoryStore):
+    """Refuses the completion whose answer was lost."""
+
+    def finish_runs(self, worker, finishes):
+        held = {(run_id, row.tries.fence) for run_id, row in self.tables.claims.items()}
+        finished = super().finish_runs(worker, finishes)
+        results = tuple(
+            result if (one.hold.run_id, one.hold.fence) in held else FinishResult.REFUSED
+            for one, result in zip(finishes, finished.results, strict=True)
+        )
+        return replace(finished, results=results)
+
+
+class SilentRefusal(MemoryStore):
+    """Refuses a lost owner, and keeps no record of it."""
+
+    def finish_runs(self, worker, finishes):
+        attempts = dict(self.tables.attempts)
+        finished = super().finish_runs(worker, finishes)
+        if FinishResult.REFUSED in finished.results:
+            self.tables.attempts.update(attempts)
+            _forget_last(self, "attempt.refused")
+        return finished
+
+
+class ForgetsToCancel(MemoryStore):
+    """Tries a run again that somebody has cancelled."""
+
+    def finish_runs(self, worker, finishes):
+        for run_id, claim in list(self.tables.claims.items()):
+            self.tables.claims[run_id] = replace(claim, cancel_asked_at=None)
+        return super().finish_runs(worker, finishes)
+
+
+class RetriesEarly(MemoryStore):
+    """Fires a retry a microsecond before it is due."""
+
+    def fire_timers(self, command):
+        with _shifted(self, 1 if command.retries else 0):
+            return super().fire_timers(command)
+
+
+class ForgetsTheBudget(MemoryStore):
+    """Lets all retries of a task come at once."""
+
+    def finish_runs(self, worker, finishes):
+        self.tables.last_retries.clear()
+        return super().finish_runs(worker, finishes)
+
+
+class ReapsTheLiving(MemoryStore):
+    """Believes whoever has found a claim lost, without looking again."""
+
+    def settle_lost(self, command):
+        for loss in command.losses:
+            row = self.tables.members[loss.claim.worker]
+            self.tables.members[row.id] = replace(row, is_alive=False)
+        return super().settle_lost(command)
+
+
+class ReaperWithoutFence(MemoryStore):
+    """Lets anybody settle."""
+
+    def settle_lost(self, command):
+        owner = self.join(dispatcher())[0]
+        key = LeaseKey(0, Lane.BACKFILL)
+        row = self.tables.leases[key]
+        self.tables.leases[key] = replace(row, owner=owner)
+        fence = Fence(owner, (Lease(key, row.epoch),))
+        settled = super().settle_lost(replace(command, fence=fence))
+        self.tables.leases[key] = row
+        return settled
+
+
+class KeepsTheDebt(MemoryStore):
+    """Queues a dead run again, with a budget that is spent."""
+
+    def retry_runs(self, command):
+        tries = {run_id: row.tries for run_id, row in self.tables.dead.items()}
+        ordered = super().retry_runs(command)
+        for run_id, spent in tries.items():
+            if run_id in self.tables.ready:
+                row = self.tables.ready[run_id]
+                self.tables.ready[run_id] = replace(row, tries=spent)
+        return ordered
+
+
+class LooseCheckpoints(MemoryStore):
+    """Takes a state from whoever brings one."""
+
+    def save_checkpoint(self, command):
+        self.tables.checkpoints[command.hold.run_id, command.partition] = command.state
+        return True
+
+
+class NoStrays(MemoryStore):
+    """Never speaks of claims whose answer was lost."""
+
+    def beat(self, command):
+        return replace(super().beat(command), strays=())
+
+
+class PrunesHolders(MemoryStore):
+    """Forgets a dead worker that still holds a run."""
+
+    def prune(self, command):
+        claims = dict(self.tables.claims)
+        self.tables.claims.clear()
+        pruned = super().prune(command)
+        self.tables.claims.update(claims)
+        return pruned
+
+
 DEFECTS = [
     (NoFence, "test_an_owner_that_was_taken_over_is_fenced"),
     (FenceWithoutEpoch, "test_another_epoch_is_fenced[-1]"),
@@ -462,6 +637,22 @@ DEFECTS = [
     (MovesWithoutGeneration, "test_a_delayed_run_that_was_changed_is_gone[moved back]"),
     (EndlessTransaction, "test_a_commit_after_the_limit_fails_and_undoes_all"),
     (CommitsWhatFailed, "test_nothing_is_done_when_the_caller_fails"),
+    (ClaimsForTheDead, "test_who_is_not_alive_gets_nothing[expired]"),
+    (FirstInFirstOut, "test_more_urgent_runs_come_first"),
+    (HandsOutWhilePaused, "test_a_paused_queue_hands_out_nothing_until_it_is_resumed"),
+    (UnstartedCounts, "test_fences_grow_with_every_claim_and_attempts_with_every_start"),
+    (TakesAnyWord, "test_a_lost_owner_changes_nothing_and_its_word_is_kept"),
+    (ForgetsWhatItSaid, "test_finishing_twice_is_accepted_while_another_holds_the_run"),
+    (SilentRefusal, "test_a_lost_owner_changes_nothing_and_its_word_is_kept"),
+    (ForgetsToCancel, "test_a_run_that_was_to_be_cancelled_is_not_tried_again[snoozed]"),
+    (RetriesEarly, "test_a_retry_never_comes_early"),
+    (ForgetsTheBudget, "test_retries_of_a_task_lie_apart"),
+    (ReapsTheLiving, "test_a_worker_that_has_renewed_keeps_what_it_holds"),
+    (ReaperWithoutFence, "test_who_never_was_an_owner_settles_nothing"),
+    (KeepsTheDebt, "test_a_dead_run_is_queued_again_with_a_fresh_budget"),
+    (LooseCheckpoints, "test_a_checkpoint_of_somebody_else_is_refused"),
+    (NoStrays, "test_what_a_worker_holds_and_does_not_name_is_a_stray"),
+    (PrunesHolders, "test_a_dead_worker_that_still_holds_a_run_is_kept"),
 ]
 
 

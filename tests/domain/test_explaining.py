@@ -226,6 +226,11 @@ CASES = [
         "no dispatcher was alive from 2027-01-15T07:59:00Z until 2027-01-15T08:20:00Z",
     ),
     (
+        Cause.UNKNOWN,
+        facts(replace(DONE, fired_at=DUE + 5 * MINUTE), dispatchers=[]),
+        "who kept time then is not known",
+    ),
+    (
         Cause.DISPATCHER_BEHIND,
         facts(replace(DONE, fired_at=DUE + 5 * MINUTE)),
         "although a dispatcher was alive",

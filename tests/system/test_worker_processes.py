@@ -69,6 +69,15 @@ class Place:
     def wait_for(self, run: UUID, state: str) -> None:
         wait_until(f"the run is {state}", lambda: self.state(run) == state, LIMIT_SECONDS)
 
+    def wait_marked(self, word: str) -> None:
+        """Wait until a task has begun; a process that ends instead is shown."""
+        wait_until(f"{word} has begun", lambda: self.marked(word) or self.has_ended())
+
+        assert self.marked(word), [one.log.read_text(encoding="utf-8") for one in self.processes]
+
+    def has_ended(self) -> bool:
+        return not all(process.is_running for process in self.processes)
+
     def attempts(self, run: UUID) -> list[tuple[int | None, str, str | None]]:
         """Return each claim's number, state and reason, the oldest first."""
         found = self.app.store.list_attempts(RunId(run.bytes))
@@ -118,7 +127,7 @@ def test_what_a_killed_worker_held_is_done_by_another(place: Place):
     place.dispatcher()
     victim = place.worker("--no-supervisor")
     run = place.enqueue("long_at_first")
-    wait_until("it has begun", lambda: place.marked("long"))
+    place.wait_marked("long")
     victim.kill()
     other = place.worker("--no-supervisor")
     place.wait_for(run, "succeeded")
@@ -132,7 +141,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Pl
     """R9: it costs the run nothing, and the next worker has it at once."""
     worker = place.worker("--no-supervisor", "--grace", "0s")
     run = place.enqueue("patient")
-    wait_until("it has begun", lambda: place.marked("patient"))
+    place.wait_marked("patient")
     status = worker.terminate()
     after = place.state(run), place.app.store.get_run(RunId(run.bytes))
     place.worker("--no-supervisor")
@@ -148,7 +157,7 @@ def test_a_second_signal_gives_back_at_once(place: Place):
     """R9: whoever is in a hurry does not wait for the grace."""
     worker = place.worker("--grace", "1h")
     run = place.enqueue("patient")
-    wait_until("it has begun", lambda: place.marked("patient"))
+    place.wait_marked("patient")
     worker.send(signal.SIGTERM)
     wait_until("it stops", lambda: worker.count("worker-draining"))
     worker.send(signal.SIGTERM)

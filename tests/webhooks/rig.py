@@ -64,6 +64,7 @@ class Receiver:
         certified: ssl.SSLContext | None = None,
     ) -> None:
         self.seen: list[Seen] = []
+        self.has_seen = threading.Event()
         self._answer = answer
         self._certified = certified
         self._loop = asyncio.new_event_loop()
@@ -97,11 +98,17 @@ class Receiver:
         self.port = runner.addresses[0][1]
         self._ready.set()
         await self._over.wait()
+        await site.stop()
+        # A connection that is just being accepted is not yet one that cleaning up closes.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=0.5)
         await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Seen(request.path_qs, headers, await request.read()))
+        self.has_seen.set()
         with contextlib.suppress(ConnectionError):
             return await self._answer(request)
         return web.Response()

@@ -357,7 +357,7 @@ def test_a_request_can_be_dropped(receive, sender, how):
     receiver = receive(never)
     sending = sender(receiver.place)
     attempt = sending.start(receiver.url)
-    assert attempt.has_begun.wait(20)
+    assert receiver.has_seen.wait(20)
     getattr(sending.executor, how)(attempt)
 
     assert isinstance(attempt.end, CancelledEnd)
@@ -371,6 +371,7 @@ def test_closing_drops_what_is_under_way(receive, sender):
     receiver = receive(never)
     sending = sender(receiver.place)
     attempt = sending.start(receiver.url)
+    assert receiver.has_seen.wait(20)
     sending.executor.close()
     late = sending.start(receiver.url)
 

@@ -11,11 +11,10 @@ from datetime import timedelta
 from typing import Any
 
 from duly import telemetry as events
-from duly.cli.output import json_line
+from duly.cli.output import json_line, neutral
 from duly.cli.times import utc_text
 from duly.clock import Clock
-from duly.domain.instants import from_microseconds, iso_utc
-from duly.errors import printable
+from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
 
 SENTENCES = {
     "joined": "joined as dispatcher {member} on {host}, process {process}, tzdata {tzdata}",
@@ -40,6 +39,21 @@ SENTENCES = {
     "store-lost": "the store does not answer, trying on: {problem}",
     "store-recovered": "the store answers again after {lost_us}",
     "tick-failed": "an error that nobody foresaw, going on: {problem}",
+    "run-started": "{task} has started: {attempt_id}",
+    "attempt-ended": "{task} {state} in {took_us}: {attempt_id}",
+    "run-succeeded": "{task} succeeded in {took_us}: {attempt_id}",
+    "run-failed": "{task} failed for good in {took_us} ({reason}), {attempt_id}: {error}",
+    "run-cancelled": "{task} was cancelled after {took_us}: {attempt_id}",
+    "attempt-failed": "{task} {state} in {took_us} ({reason}), now {then}, {attempt_id}: {error}",
+    "attempt-given-back": "{task} was given back ({reason}), now {then}: {attempt_id}",
+    "run-dead": "{task} is dead ({reason}); bring it back: duly run retry {run_id}",
+    "attempt-lost": "{task} was taken from worker {worker} ({cause}): {attempt_id}",
+    "completion-refused": "{task} {state}, but is no longer ours; refused and kept: {attempt_id}",
+    "fenced-off": "{count} attempts are no longer ours, and are asked to stop: {reason}",
+    "slot-leaked": "{task} can't be stopped and keeps its slot, {leaked} lost by now: {attempt_id}",
+    "worker-draining": "takes no more runs; {running} go on",
+    "worker-recycling": "lost {leaked} slots to code that can't be stopped; ends to be replaced",
+    "task-missing": "nobody knows the task {task}: its run {run_id} is dead, paused is {schedule}",
     "worker-process-started": "started worker process {process}",
     "worker-process-ended": "worker process {process} has ended: {how}",
     "worker-process-crashed": "worker process {process} crashed: {how}; next in {again_us}",
@@ -84,7 +98,7 @@ class LineTelemetry:
         if self._as_json:
             return json_line({"at": iso_utc(self._clock.now()), **facts})
         word = _LEVEL_WORDS.get(level, "")
-        return f"{utc_text(self._clock.now())} {word}{printable(text)}\n"
+        return f"{utc_text(self._clock.now())} {word}{neutral(text)}\n"
 
 
 def sentence(event: events.Event) -> str:
@@ -100,10 +114,20 @@ def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - a field of an event
         leases = "1 lease" if len(value) == 1 else f"{len(value)} leases"
         return f"{leases}: {_by_lane(value)}"
     if name.endswith("_us"):
-        return f"{timedelta(microseconds=value).total_seconds():.1f} s"
+        return _span(value)
+    if name == "error":
+        return value or "no error is told"
+    if name == "schedule" and not value:
+        return "no schedule"
     if name in ("before", "after") and not isinstance(value, str):
         return "nothing" if value is None else iso_utc(from_microseconds(value))
     return f"{value:,}" if isinstance(value, int) and name != "process" else str(value)
+
+
+def _span(span_us: int) -> str:
+    if 0 < abs(span_us) < SECOND_US:
+        return f"{span_us / 1000:.1f} ms"
+    return f"{timedelta(microseconds=span_us).total_seconds():.1f} s"
 
 
 def _by_lane(leases: list[str]) -> str:

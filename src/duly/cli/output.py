@@ -53,19 +53,25 @@ def print_line(*parts: str | tuple[str, str]) -> None:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns as wide as they need to be; a terminal gets lines cut, a pipe whole."""
-    table = [[neutral(cell) for cell in row] for row in (headings, *rows)]
-    widths = [max(cell_len(row[column]) for row in table) for column in range(len(headings))]
     out = console()
-    for number, row in enumerate(table):
-        cells = [_filled(cell, width) for cell, width in zip(row, widths, strict=True)]
-        line = Text((" " * COLUMN_DISTANCE).join(cells).rstrip(), style="" if number else "dim")
+    for line in table_lines(headings, rows):
         if sys.stdout.isatty():
             line.truncate(out.width, overflow="ellipsis")  # what is folded can't be read as a table
         out.print(line, soft_wrap=True)
 
 
-def _filled(cell: str, width: int) -> str:
-    return cell + " " * (width - cell_len(cell))
+def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Text]:
+    """Return columns as wide as they need to be, line by line."""
+    table = [[neutral(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(cell_len(row[column]) for row in table) for column in range(len(headings))]
+    lines: list[Text] = []
+    for number, row in enumerate(table):
+        cells = [
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
+        ]
+        whole = (" " * COLUMN_DISTANCE).join(cells).rstrip()
+        lines.append(Text(whole, style="" if number else "dim"))
+    return lines
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import termios
@@ -25,7 +26,8 @@ TARGET = Target()
 INTERVAL_DEFAULT = "1s"
 INTERVAL_MIN_US = 100_000
 _SECOND_US = 1_000_000
-_ENDING_KEYS = frozenset("qQ\x03\x04")
+_ENDING_KEYS = b"qQ\x03\x04"
+_KEYS_MAX = 1024
 
 
 def top(*, once: bool = False, interval: str = INTERVAL_DEFAULT, target: Target = TARGET) -> None:
@@ -72,11 +74,12 @@ def _looked(app: App) -> RenderableType:
 
 def _is_ended(limit_s: float) -> bool:
     """Wait for a key; say whether it was one that ends the view."""
-    readable, _, _ = select.select([sys.stdin], [], [], limit_s)
+    keyboard = sys.stdin.fileno()
+    readable, _, _ = select.select([keyboard], [], [], limit_s)
     if not readable:
         return False
-    typed = sys.stdin.read(1)
-    return not typed or typed in _ENDING_KEYS
+    typed = os.read(keyboard, _KEYS_MAX)  # not by sys.stdin, which keeps what select can't see
+    return not typed or any(key in _ENDING_KEYS for key in typed)
 
 
 @contextmanager
@@ -84,7 +87,7 @@ def _single_keys() -> Iterator[None]:
     """Let each key through at once and unseen, and set the terminal back afterwards."""
     before = termios.tcgetattr(sys.stdin)
     try:
-        tty.setcbreak(sys.stdin)
+        tty.setcbreak(sys.stdin, termios.TCSANOW)
         yield
     except KeyboardInterrupt:
         return

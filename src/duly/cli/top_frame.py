@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from duly.cli.health import living
-from duly.cli.output import neutral
-from duly.cli.run.story import progress_text
+from duly.cli.output import neutral, table_lines
+from duly.cli.run.story import progress_text, state_text
 from duly.cli.snapshot import RUNNING_SHOWN_MAX, Snapshot
 from duly.cli.times import distance_text, lateness_text, relative_text, utc_text
 from duly.client.run_view import Run
@@ -24,10 +23,10 @@ def frame(shot: Snapshot) -> RenderableType:
     for title, rows in (
         (("worker", "slots busy", "queues", "heartbeat", "since"), _workers(shot)),
         (("queue", "queued", "running", "oldest", "state"), _queues(shot)),
-        (("running", "progress", "for", "heartbeat", "attempt", "id"), _running(shot)),
-        (("last failures", "state", "attempt", "error", "id"), _failures(shot)),
+        (("running", "run", "for", "progress", "heartbeat", "attempt"), _running(shot)),
+        (("last failures", "run", "state", "attempt", "error"), _failures(shot)),
     ):
-        parts += [_table(title, rows), Text()]
+        parts += [*_table(title, rows), Text()]
     return Group(*parts[:-1])
 
 
@@ -56,15 +55,14 @@ def _light(name: str, findings: Sequence[str]) -> Text:
     return Text.assemble((f"{shape} {name:9}{word:8}", style))
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Text]:
+    """Return a table; what does not fit is cut at the right, so that ids are always whole."""
     if not rows:
-        return Text(f"{headings[0]}: none", style="dim")
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=None if number else 1)
-    for row in rows:
-        table.add_row(*(Text(neutral(cell)) for cell in row))
-    return table
+        return [Text(f"{headings[0]}: none", style="dim")]
+    lines = table_lines(headings, rows)
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return lines
 
 
 def _workers(shot: Snapshot) -> list[tuple[str, ...]]:
@@ -106,23 +104,23 @@ def _running(shot: Snapshot) -> list[tuple[str, ...]]:
 def _running_row(shot: Snapshot, run: Run) -> tuple[str, ...]:
     began = run.started_at or run.claimed_at
     return (
+        str(run.id),
         run.label,
-        progress_text(run.last_progress),
         "-" if began is None else lateness_text(shot.status.now - began),
+        progress_text(run.last_progress),
         lateness_text(shot.heartbeat_age(run)),
         str(run.attempt),
-        str(run.id),
     )
 
 
 def _failures(shot: Snapshot) -> list[tuple[str, ...]]:
     return [
         (
+            str(one.id),
             one.label,
-            one.state + (f" ({one.reason})" if one.reason else ""),
+            state_text(one),
             str(one.attempt),
             _last_line(one.error),
-            str(one.id),
         )
         for one in shot.failed
     ]

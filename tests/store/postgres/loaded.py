@@ -51,8 +51,36 @@ HISTORY = (
     """INSERT INTO duly.outcomes (run_id, finished_at, state)
     SELECT md5('r' || i)::uuid, %(start)s + i, 'cancelled'
     FROM generate_series(1, %(count)s) i""",
-    """INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
-    SELECT i, %(start)s, %(start)s, md5('r' || i)::uuid, 50, i %% 4, 'default'
+    """INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence)
+    SELECT i, %(start)s, %(start)s, md5('r' || i)::uuid, 50, i %% 4, 'default', (i %% 5) / 4
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.members (started_at, renewed_at, expires_at, skew_us, process, is_holding,
+        kind, host, tzdata, wake_address)
+    SELECT %(start)s, %(start)s, %(start)s + 10^15::int8, 0, i, false, 'worker', 'here', '', ''
+    FROM generate_series(1, 50) i""",
+    """INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
+        charged)
+    SELECT md5('c' || i)::uuid, 1 + i %% 50, %(start)s, %(start)s, %(start)s + i * 1000000::int8, 1,
+        1, 0
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.waiting (run_id, due_at, shard, fence, attempt, charged)
+    SELECT md5('w' || i)::uuid, %(start)s + (1 + (i - 1) / %(batch)s) * 60000000::int8, i %% 32, 1,
+        1, 1
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.dead (run_id, died_at, fence, attempt, charged, reason)
+    SELECT md5('x' || i)::uuid, %(start)s, 1, 1, 1, 'budget'
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.attempts (run_id, fence, worker, claimed_at, ended_at, state)
+    SELECT md5('r' || i)::uuid, f, 1, %(start)s, %(start)s, 'failed'
+    FROM generate_series(1, %(count)s) i CROSS JOIN generate_series(1, 3) f""",
+    """INSERT INTO duly.progress (run_id, fence, at, done)
+    SELECT md5('r' || i)::uuid, 1, %(start)s, d
+    FROM generate_series(1, %(count)s) i CROSS JOIN generate_series(1, 3) d""",
+    """INSERT INTO duly.lines (run_id, fence, at, level, text)
+    SELECT md5('r' || i)::uuid, 1, %(start)s, 'info', 'x'
+    FROM generate_series(1, %(count)s) i CROSS JOIN generate_series(1, 3) d""",
+    """INSERT INTO duly.checkpoints (run_id, partition, fence, state, at)
+    SELECT md5('r' || i)::uuid, '', 1, '{}', %(start)s
     FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
     SELECT %(start)s, md5('s' || i)::uuid, i %% 32, i %% 4, true

@@ -15,9 +15,12 @@ from duly.store.postgres.schema import known_migrations, statements_of
 from duly.testing.conformance import steps
 
 ADD_COLOUR = "ALTER TABLE duly.tasks ADD COLUMN colour text;"
-SECOND = make_migration(2, "pre", "colour", f"-- compatible-with: 1\n{ADD_COLOUR}")
-BREAKING = make_migration(2, "pre", "rebuilt", f"-- compatible-with: 2\n{ADD_COLOUR}")
-LATER = make_migration(2, "post", "cleaned", f"-- compatible-with: 2\n{ADD_COLOUR}")
+KNOWN = [migration.number for migration in known_migrations()]
+NEXT = KNOWN[-1] + 1
+NEWER = make_migration(NEXT, "pre", "colour", f"-- compatible-with: 1\n{ADD_COLOUR}")
+NEWER_NAME = f"{NEXT:04}_pre_colour"
+BREAKING = make_migration(NEXT, "pre", "rebuilt", f"-- compatible-with: {NEXT}\n{ADD_COLOUR}")
+LATER = make_migration(NEXT, "post", "cleaned", f"-- compatible-with: {NEXT}\n{ADD_COLOUR}")
 AT_ONCE = 6
 
 
@@ -87,13 +90,13 @@ def test_how_many_shards_there_are_is_settled_when_the_schema_is_made(database, 
 
 
 def test_an_older_schema_is_refused_until_it_is_migrated(store, newer):
-    known = newer(SECOND)
+    known = newer(NEWER)
 
     with pytest.raises(SchemaMismatch, match=r"an older schema .*; run `duly db migrate`"):
         known.status()
     with pytest.raises(SchemaMismatch, match="an older schema"):
         steps.create(known)
-    assert [SECOND] == [replace(one, applied_at=None) for one in known.migrate()]
+    assert [NEWER] == [replace(one, applied_at=None) for one in known.migrate()]
     assert [] == known.migrate()
     assert known.schema_status().is_usable
     assert 1 == steps.create(known).version
@@ -102,12 +105,12 @@ def test_an_older_schema_is_refused_until_it_is_migrated(store, newer):
 def test_a_program_one_version_old_goes_on(store, newer):
     """D5: safe while old processes still run."""
     steps.create(store, "before")
-    newer(SECOND).migrate()
+    newer(NEWER).migrate()
     older = newer()
 
     assert 1 == steps.create(store).version
     assert 1 == steps.create(older, "weekly").version
-    assert (("0002_pre_colour",), True) == (
+    assert ((NEWER_NAME,), True) == (
         older.schema_status().unknown,
         older.schema_status().is_usable,
     )
@@ -134,23 +137,24 @@ def test_a_post_migration_can_wait(store, newer):
 
     assert later.schema_status().is_usable
     assert [] == later.migrate(phase="pre")
-    assert [2] == [one.number for one in later.migrate(phase="post")]
+    assert [NEXT] == [one.number for one in later.migrate(phase="post")]
 
 
 def test_a_post_migration_is_refused_before_the_pre_that_it_builds_on(store, newer):
     """D5: in order, whichever phase is asked for."""
-    cleaned = make_migration(3, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
-    known = newer(SECOND, cleaned)
+    cleaned = make_migration(NEXT + 1, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
+    known = newer(NEWER, cleaned)
 
-    with pytest.raises(SchemaMismatch, match=r"lacks 0002_pre_colour, .*; run `duly db migrate"):
+    with pytest.raises(SchemaMismatch, match=rf"lacks {NEWER_NAME}, .*; run `duly db migrate"):
         known.migrate(phase="post")
-    assert [1] == [one.number for one in known.schema_status().applied]
+    assert KNOWN == [one.number for one in known.schema_status().applied]
     known.migrate(phase="pre")
-    assert [3] == [one.number for one in known.migrate(phase="post")]
+    assert [NEXT + 1] == [one.number for one in known.migrate(phase="post")]
 
 
 def test_a_migration_that_fails_leaves_nothing(timed_url, store, newer):
-    broken = make_migration(2, "pre", "broken", "CREATE TABLE duly.x (y int);\nSELECT z FROM y;")
+    text = "CREATE TABLE duly.x (y int);\nSELECT z FROM y;"
+    broken = make_migration(NEXT, "pre", "broken", text)
 
     with pytest.raises(SchemaMismatch):
         newer(broken).migrate()
@@ -162,22 +166,23 @@ def test_a_migration_that_fails_leaves_nothing(timed_url, store, newer):
 def test_of_many_that_migrate_at_once_one_does_it(timed_url, store):
     steps.create(store)
 
-    assert [0] * (AT_ONCE - 1) + [1] == race(timed_url, knowing(SECOND))
-    assert ["0002_pre_colour"] == list(store.schema_status().unknown)
+    assert [0] * (AT_ONCE - 1) + [1] == race(timed_url, knowing(NEWER))
+    assert [NEWER_NAME] == list(store.schema_status().unknown)
     assert [] == store.check()
 
 
 def test_of_many_that_open_a_new_database_at_once_one_makes_it(database, open_store):
-    assert [0] * (AT_ONCE - 1) + [2] == race(database, knowing(SECOND))
-    store = open_store(database, settings=knowing(SECOND))
-    assert [1, 2] == [one.number for one in store.schema_status().applied]
+    assert [0] * (AT_ONCE - 1) + [NEXT] == race(database, knowing(NEWER))
+    store = open_store(database, settings=knowing(NEWER))
+    assert [*KNOWN, NEXT] == [one.number for one in store.schema_status().applied]
     assert 3 * store.status().shards == len(store.status().leases)
 
 
 def test_a_migration_that_was_changed_afterwards_is_found(timed_url, store, open_store):
     first = known_migrations()[0]
     edited = make_migration(1, "pre", "first", f"{first.sql}\n-- a little better")
-    other = open_store(timed_url, settings=PostgresSettings(migrations=(edited,)))
+    migrations = (edited, *known_migrations()[1:])
+    other = open_store(timed_url, settings=PostgresSettings(migrations=migrations))
 
     (finding,) = other.check()
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_run
 from duly.cli.run.selection import RunOptions, select_runs
-from duly.cli.run.story import print_story, story_json
+from duly.cli.run.story import print_story, state_text, story_json
 from duly.cli.target import Target, opened
 from duly.cli.times import lateness_text, utc_text
 from duly.client.run_view import Run
@@ -80,7 +80,7 @@ def print_runs(runs: list[Run], now: datetime) -> None:
 def _row(run: Run, now: datetime) -> tuple[str, ...]:
     return (
         str(run.id),
-        run.state + (f" ({run.reason})" if run.reason else ""),
+        state_text(run),
         run.label,
         str(run.attempt or "-"),
         lateness_text(run.lateness),

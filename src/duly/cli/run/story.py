@@ -81,6 +81,11 @@ def progress_text(progress: Progress | None) -> str:
     return f"{progress.done:,}{total}" + (f", {progress.note}" if progress.note else "")
 
 
+def state_text(run: Run) -> str:
+    """Say where a run is, and why if that says more: "dead (budget)"."""
+    return f"{run.state} ({run.reason})" if run.reason not in (None, run.state) else run.state
+
+
 def utc_iso(instant: datetime) -> str:
     """Write an instant for programs."""
     return instant.isoformat().replace("+00:00", "Z")
@@ -160,12 +165,12 @@ def _print_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
         "fence",
         "state",
         "reason",
+        "worker",
         "claimed (UTC)",
         "started after",
         "took",
-        "heartbeat",
         "progress",
-        "worker",
+        "heartbeat",
     )
     print_table(headings, [_attempt_row(one, now) for one in attempts])
     for one in attempts:
@@ -185,12 +190,12 @@ def _attempt_row(attempt: Attempt, now: datetime) -> tuple[str, ...]:
         str(attempt.fence),
         attempt.state,
         attempt.reason or "-",
+        f"{attempt.worker} ({attempt.worker_name})",
         exact_text(attempt.claimed_at),
         "-" if started is None else lateness_text(started - attempt.claimed_at),
         "-" if started is None else lateness_text((ended or now) - started),
-        "-" if attempt.heartbeat_at is None else relative_text(now, attempt.heartbeat_at),
         progress_text(attempt.progress),
-        f"{attempt.worker} ({attempt.worker_name})",
+        "-" if attempt.heartbeat_at is None else relative_text(now, attempt.heartbeat_at),
     )
 
 

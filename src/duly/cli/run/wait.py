@@ -9,7 +9,7 @@ from uuid import UUID
 from duly.app import App
 from duly.cli.output import print_json_line, print_line
 from duly.cli.references import find_promise
-from duly.cli.run.story import progress_text
+from duly.cli.run.story import progress_text, state_text
 from duly.cli.target import Target, opened
 from duly.cli.times import lateness_text
 from duly.cli.waiting import TIMED_OUT, Patience, Ticker, ticker
@@ -89,9 +89,8 @@ def _print_end(run: Run, *, as_json: bool) -> None:
     took = ""
     if run.started_at is not None and run.finished_at is not None:
         took = f" in {lateness_text(run.finished_at - run.started_at)}"
-    reason = f" ({run.reason})" if run.reason else ""
     style = "green" if run.state == "succeeded" else "bold red"
-    print_line(f"{run.label} ", (run.state, style), f"{reason}{took}. Id: {run.id}")
+    print_line(f"{run.label} ", (state_text(run), style), f"{took}. Id: {run.id}")
 
 
 def _print_open(identity: UUID, run: Run | None, *, as_json: bool) -> None:

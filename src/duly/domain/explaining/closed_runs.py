@@ -96,14 +96,16 @@ def _fired_late(facts: RunFacts, late_us: int) -> Explanation:
     if run.schedule_id is None and run.created_at > run.not_before:
         sentence = f"It was ordered {late} after the moment that it was ordered for."
         return Explanation(cause=Cause.ORDERED_LATE, sentence=sentence)
+    told = f"It was queued {late} after it fell due"
+    if was_there(facts.dispatchers, run.not_before):
+        sentence = f"{told}, although a dispatcher was alive."
+        return Explanation(cause=Cause.DISPATCHER_BEHIND, sentence=sentence)
     gap = gap_at(facts.dispatchers, run.not_before, queued_at(run))
-    if gap is not None:
-        return Explanation(
-            cause=Cause.NO_DISPATCHER,
-            sentence=f"It was queued {late} after it fell due: no dispatcher was alive {gap}.",
-        )
-    sentence = f"It was queued {late} after it fell due, although a dispatcher was alive."
-    return Explanation(cause=Cause.DISPATCHER_BEHIND, sentence=sentence)
+    if gap is None:
+        sentence = f"{told}; who kept time then is not known any more."
+        return Explanation(cause=Cause.UNKNOWN, sentence=sentence)
+    sentence = f"{told}: no dispatcher was alive {gap}."
+    return Explanation(cause=Cause.NO_DISPATCHER, sentence=sentence)
 
 
 def _waited_in_queue(facts: RunFacts, waited_us: int) -> Explanation:
@@ -116,7 +118,9 @@ def _waited_in_queue(facts: RunFacts, waited_us: int) -> Explanation:
                 sentence=f"It waited {waited} in its queue, which was paused by {order_text(order)}"
                 f" until {moment_text(resumed_at)}.",
             )
-    gap = gap_at(facts.workers, since, claimed_at)
+    gap = None
+    if not was_there(facts.workers, since):
+        gap = gap_at(facts.workers, since, claimed_at)
     if gap is not None:
         sentence = f"It waited {waited} in its queue: no worker was alive {gap}."
         return Explanation(cause=Cause.NO_WORKER, sentence=sentence)
@@ -138,15 +142,16 @@ def _took_long(_facts: RunFacts, spent_us: int) -> Explanation:
     return Explanation(cause=Cause.TOOK_LONG, sentence=sentence)
 
 
+def was_there(lives: Sequence[Life], at: int) -> bool:
+    """Say whether one of those that are known was there at an instant."""
+    return any(one.started_at <= at and (one.is_alive or at <= one.renewed_at) for one in lives)
+
+
 def gap_at(lives: Sequence[Life], start: int, end: int) -> str | None:
-    """Say from when until when nobody was there around `start`; None if somebody was."""
-    if any(one.started_at <= start <= _seen_until(one, end) for one in lives):
+    """Say from when until when nobody was there, if somebody came between `start` and `end`."""
+    after = min((one.started_at for one in lives if start < one.started_at <= end), default=None)
+    if after is None:
         return None
     before = max((one.renewed_at for one in lives if one.renewed_at < start), default=None)
-    after = min((one.started_at for one in lives if start < one.started_at <= end), default=end)
     since = "" if before is None else f"from {moment_text(before)} "
     return f"{since}until {moment_text(after)}"
-
-
-def _seen_until(life: Life, end: int) -> int:
-    return max(life.renewed_at, end) if life.is_alive else life.renewed_at

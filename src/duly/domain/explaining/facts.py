@@ -44,6 +44,8 @@ class Cause(StrEnum):
     TOOK_LONG = "took-long"
     ON_TIME = "on-time"
     OVER = "over"
+    UNKNOWN = "unknown"
+    """It was late, and the store does not know any more who was there then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def ended_text(attempt: AttemptRecord) -> str:
 def last_seen_line(kind: str, lives: Sequence[Life]) -> tuple[tuple[str, str], ...]:
     """Tell of the one that was heard of last."""
     if not lives:
-        return ((f"{kind}s", "none was ever seen"),)
+        return ((f"{kind}s", "none is alive"),)
     last = max(lives, key=lambda one: one.renewed_at)
     return ((f"last {kind}", f"{last.name}, heard of last at {moment_text(last.renewed_at)}"),)
 
@@ -110,7 +110,7 @@ def tried_lines(facts: RunFacts) -> tuple[tuple[str, str], ...]:
 
 
 def _attempt_text(attempt: AttemptRecord) -> str:
-    reason = f" ({attempt.reason})" if attempt.reason else ""
+    reason = f" ({attempt.reason})" if attempt.reason not in (None, attempt.state) else ""
     claimed = f"claimed {moment_text(attempt.claimed_at)} by worker {attempt.worker}"
     return f"{attempt.state}{reason}, {claimed}"
 

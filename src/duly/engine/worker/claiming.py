@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.concluding import Failed
-from duly.domain.identity import identity_text
 from duly.engine.ends import error_text
 from duly.engine.worker.held import Cause, Stopping
 from duly.store.execution import ClaimRuns
@@ -102,16 +101,16 @@ class Claiming:
             return
         held = self._holdings.take_up(worker, claimed, runnable)
         limit = held.limit()
-        if limit is not None and limit[0] <= held.handed_at:
+        if limit is not None and limit.at <= held.handed_at:
             # The run's own time was up before we got it.
-            held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit[1])
+            held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit.end())
             self._holdings.settle(held)
             return
-        self._limits.watch(held)
+        self._limits.watch(limit)
         event = RunStarted(
             member=int(worker),
             task=runnable.name,
-            run_id=identity_text(claimed.record.id),
+            run_id=held.run_id,
             schedule=claimed.record.schedule_name or "",
             attempt_id=held.attempt_id,
         )

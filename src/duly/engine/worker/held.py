@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.attempts import Reason, attempt_name
 from duly.domain.concluding import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duly.engine.work import Live, Runnable
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun, Hold
+    from duly.store.execution import ClaimedRun
 
 NOBODY_ASKED = "it stopped as if it had been cancelled, though nobody had asked for it"
 
@@ -45,6 +45,18 @@ class Cause(IntEnum):
     CANCEL = 2
     LIMIT = 3
     FENCED = 4
+
+
+class Limit(NamedTuple):
+    """When an attempt is to stop by itself, on the monotonic clock, and why."""
+
+    at: int
+    reason: Reason
+    length_us: int
+
+    def end(self) -> TimedOut:
+        """Return how an attempt ends that has reached it."""
+        return TimedOut(self.reason, _sentence(self.reason, self.length_us))
 
 
 @dataclass(slots=True)
@@ -77,10 +89,13 @@ class Held:
         self._lock = threading.Lock()
         self.worker = worker
         self.claimed = claimed
+        self.hold = claimed.hold
+        """The claim that every write about it carries."""
+        self.run_id = identity_text(claimed.record.id)
         self.runnable = runnable
         grounds = Grounds(
             worker=worker,
-            hold=claimed.hold,
+            hold=self.hold,
             store=parts.store,
             clock=parts.clock,
             store_now=parts.time.now,
@@ -98,14 +113,9 @@ class Held:
         self.progress_told_at = self.handed_at
 
     @property
-    def hold(self) -> Hold:
-        """The claim that every write about it carries."""
-        return self.claimed.hold
-
-    @property
     def attempt_id(self) -> str:
         """Its name: the run's id, and which try."""
-        return attempt_name(identity_text(self.claimed.record.id), self.claimed.tries.attempt)
+        return attempt_name(self.run_id, self.claimed.tries.attempt)
 
     @property
     def begun_at(self) -> int:
@@ -128,24 +138,22 @@ class Held:
             self.said = self.buffers.concealer.hide_in_end(end)
         self._told(self)
 
-    def limit(self) -> tuple[int, TimedOut] | None:
-        """Return the first of its limits: when, on the monotonic clock, and how it ends then."""
+    def limit(self) -> Limit | None:
+        """Return the first of its limits."""
         policy, claimed = self.runnable.policy, self.claimed
-        limits: list[tuple[int, Reason, int]] = []
+        limits: list[Limit] = []
         if policy.timeout_us is not None:
-            limits.append((self.begun_at + policy.timeout_us, Reason.TIMEOUT, policy.timeout_us))
+            at = self.begun_at + policy.timeout_us
+            limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
         if policy.stall_us is not None:
-            since = max(self.begun_at, self.buffers.advanced_at)
-            limits.append((since + policy.stall_us, Reason.STALLED, policy.stall_us))
+            at = max(self.begun_at, self.buffers.advanced_at) + policy.stall_us
+            limits.append(Limit(at, Reason.STALLED, policy.stall_us))
         first_at = claimed.tries.begun_at
         if policy.run_timeout_us is not None and first_at is not None:
             used_us = claimed.claimed_at - first_at
-            left_at = self.handed_at + policy.run_timeout_us - used_us
-            limits.append((left_at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
-        if not limits:
-            return None
-        at, reason, length_us = min(limits)
-        return at, TimedOut(reason, _sentence(reason, length_us))
+            at = self.handed_at + policy.run_timeout_us - used_us
+            limits.append(Limit(at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
+        return min(limits, default=None)
 
     def settled(self) -> End | None:
         """Return how it ended, given why it was asked to stop; None when that is not ours to say.

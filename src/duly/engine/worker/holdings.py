@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason, TaskPolicy, Tries
 from duly.domain.concluding import Attempted, GivenBack, conclude
-from duly.domain.identity import identity_text
 from duly.engine.worker.held import Held
 from duly.store.execution import Finish
 from duly.telemetry import SlotLeaked
@@ -131,7 +130,7 @@ class Holdings:
         event = SlotLeaked(
             member=member,
             task=held.runnable.name,
-            run_id=identity_text(held.hold.run_id),
+            run_id=held.run_id,
             attempt_id=held.attempt_id,
             leaked=len(self.leaked),
         )

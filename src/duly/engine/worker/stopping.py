@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.domain.concluding import TimedOut
-    from duly.engine.worker.held import Held
+    from duly.engine.worker.held import Held, Limit
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
@@ -36,11 +36,10 @@ class Limits:
         self.next_at = FAR
         """Nothing is to be done before this, on the monotonic clock."""
 
-    def watch(self, held: Held) -> None:
-        """Look after an attempt that has just been taken up."""
-        limit = held.limit()
+    def watch(self, limit: Limit | None) -> None:
+        """Look at the latest when an attempt that was taken up reaches its first limit."""
         if limit is not None:
-            self.next_at = min(self.next_at, limit[0])
+            self.next_at = min(self.next_at, limit.at)
 
     def enforce(self, monotonic: int) -> None:
         """End what has reached a limit, and insist where asking did not help."""
@@ -52,10 +51,10 @@ class Limits:
                 limit = held.limit()
                 if limit is None:
                     continue
-                if monotonic < limit[0]:
-                    self.next_at = min(self.next_at, limit[0])
+                if monotonic < limit.at:
+                    self.next_at = min(self.next_at, limit.at)
                     continue
-                self.stop(held, Cause.LIMIT, limit[1])
+                self.stop(held, Cause.LIMIT, limit.end())
             self._press(held, monotonic)
 
     def stop(self, held: Held, cause: Cause, end: TimedOut | None = None) -> None:

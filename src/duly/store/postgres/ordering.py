@@ -17,12 +17,12 @@ from duly.store import records
 from duly.store.auditing import Subject, edited_subject, ordered_subject
 from duly.store.operating import Ordered, QueueRecord
 from duly.store.planning import CancelDelayed
+from duly.store.postgres import rows
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.delayed import LOCK_BY_ID, cancel_delayed
 from duly.store.postgres.ending import closed, queue_again, write_outcomes
 from duly.store.postgres.pending import read_run
-from duly.store.postgres.rows import RANKED, RUN
 from duly.store.postgres.session import first, uid
 from duly.store.postgres.trail import record_all
 from duly.store.rulings import not_cancellable, not_dead, retried_tries, unknown_run
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # The rank of one that was never claimed is when it fell due; any other has an index of its own.
 TAKE_QUEUED = f"""
 DELETE FROM duly.ready y USING (
-    SELECT id, queue, {RANKED} AS ranked, not_before FROM duly.runs
+    SELECT id, queue, {rows.RANKED} AS ranked, not_before FROM duly.runs
     WHERE id = $1::uuid OFFSET 0) r
 WHERE y.queue = r.queue AND y.priority = r.ranked AND y.rank = r.not_before AND y.run_id = r.id
     AND y.fence = 0
@@ -54,7 +54,7 @@ ASK_TO_STOP = """
 UPDATE duly.claims SET cancel_asked_at = $2::int8
 WHERE run_id = $1::uuid AND cancel_asked_at IS NULL RETURNING 1"""
 HOLD_CLAIM = "SELECT 1 FROM duly.claims WHERE run_id = $1::uuid FOR KEY SHARE"
-RUNS_BY_IDS = f"{RUN} WHERE r.id = ANY($1::uuid[])"
+RUNS_BY_IDS = f"{rows.RUN} WHERE r.id = ANY($1::uuid[])"
 LOCK_WAITING = """
 SELECT uuid_send(run_id) FROM duly.waiting WHERE run_id = ANY($1::uuid[])
 ORDER BY run_id FOR UPDATE"""
@@ -185,7 +185,7 @@ def discard_runs(work: Work, command: OrderRuns) -> list[Ordered]:
 def _hold(work: Work, ids: Sequence[RunId], statements: Sequence[str]) -> set[RunId]:
     """Hold on to runs where nobody works on them; what is locked here stays until the commit."""
     asked = Uuids(sorted(set(ids)))
-    return {row[0] for statement in statements for row in work.session.rows(statement, (asked,))}
+    return {row[0] for one in statements for row in work.session.rows(one, (asked,))}
 
 
 def _runs_in(work: Work, command: OrderRuns) -> dict[RunId, RunRecord]:

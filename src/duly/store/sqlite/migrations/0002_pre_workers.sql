@@ -1,5 +1,7 @@
 -- Workers: claims, attempts, retries, dead letters, queues that are paused. Only adds, but for one
 -- view, so that programs of schema 1 go on firing and pruning. What they queue begins with no tries.
+-- Until they are gone they can't read that view in a lent transaction, and their `check` takes a run
+-- that is claimed for one in no place.
 -- compatible-with: 1
 
 -- An open run is in one of four places: ready, claims, waiting, dead. Each carries its tries.
