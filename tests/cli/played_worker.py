@@ -59,6 +59,12 @@ class PlayedWorker:
         died = Failed(error, Reason.NOT_RETRYABLE, is_retryable=False)
         self._end(claimed, died)
 
+    def bury_all(self) -> None:
+        """Claim all that is queued, and let it die."""
+        died = Failed(ERROR, Reason.NOT_RETRYABLE, is_retryable=False)
+        taken = steps.take(self.store, self.member, 1000)
+        self.store.finish_runs(self.member, [factories.finish(one, died) for one in taken])
+
     def put_off(self, claimed: ClaimedRun) -> None:
         """End an attempt so that its run waits an hour for the next."""
         self._end(claimed, Failed(ERROR, after_us=HOUR_US))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.attempts import TASK_GONE
 from tests.cli.played_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
@@ -80,6 +81,17 @@ def test_what_somebody_paused_and_what_is_dead_is_noted_and_not_degraded(
     assert "note: queue mail is paused by ada: migration; 1 run waits in it" in answer.out
     assert "note: 1 dead run is to be looked at: duly run list --state dead" in answer.out
     assert "0 running, 0 retrying, 1 dead" in answer.out
+
+
+def test_a_schedule_whose_task_is_gone_is_degraded(place: Workplace):
+    """S6: it is paused, and that is said."""
+    words = ("--task", "nightly_report", "--when", "every day at 2")
+    place.duly("schedule", "create", "nightly", *words)
+    place.duly("schedule", "pause", "nightly", "--reason", f"{TASK_GONE}: nightly_report")
+    answer = place.duly("status")
+
+    assert 1 == answer.status, answer.out
+    assert "degraded: schedule nightly is paused, because no worker has the code" in answer.out
 
 
 def test_one_frame_of_the_live_view_shows_all_of_it(place: Workplace, store: SqliteStore):

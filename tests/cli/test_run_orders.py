@@ -111,6 +111,21 @@ def test_a_person_is_asked_and_may_say_no(place: Workplace, store: SqliteStore):
     assert "queued" == state(store, run)
 
 
+def test_above_a_hundred_a_person_types_the_number(place: Workplace, store: SqliteStore):
+    """UX 39: a y out of habit does not touch many."""
+    worker = PlayedWorker(store)
+    runs = [worker.queue(str(number)) for number in range(101)]
+    worker.bury_all()
+    habit = place.typed("y\n", "run", "discard", "--dead", "--reason", "test data")
+    before = state(store, runs[0])
+    meant = place.typed("101\n", "run", "discard", "--dead", "--reason", "test data")
+
+    assert (1, "dead") == (habit.status, before)
+    assert "Discard 101 runs? Type the number to go on: " in habit.out
+    assert (0, True) == (meant.status, "Discarded: 101 runs." in meant.out)
+    assert {"discarded"} == {state(store, run) for run in runs}
+
+
 def test_what_is_not_dead_is_told_and_left_alone(place: Workplace, store: SqliteStore):
     worker = PlayedWorker(store)
     run, dead = worker.queue(), None

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.domain.concluding import Succeeded
+from duly.store.execution import FinishResult
+from duly.testing import factories
+from duly.testing.conformance import work_steps as steps
 from tests.cli.played_worker import PlayedWorker
 
 if TYPE_CHECKING:
@@ -69,6 +73,20 @@ def test_a_run_is_shown_with_each_attempt_and_each_recorded_time(
     ]
     assert "no such class" in found["attempts"][0]["error"]
     assert [30] == [one["done"] for one in found["progress_steps"]]
+
+
+def test_the_late_word_of_a_lost_worker_is_shown_as_evidence(place: Workplace, store: SqliteStore):
+    """R4: a completion by a lost owner is refused and recorded."""
+    worker = PlayedWorker(store)
+    run = str(worker.queue())
+    claimed = worker.take()
+    store.leave(worker.member)
+    steps.settle(store, steps.maintain(store), *steps.lost_claims(store))
+    late = store.finish_runs(worker.member, [factories.finish(claimed, Succeeded("7"))])
+    told = place.duly("run", "show", run).out
+
+    assert (FinishResult.REFUSED,) == late.results
+    assert "late word: the lost worker of fence 1 said succeeded at 20" in told
 
 
 def test_the_steps_of_a_schedules_run_are_told_in_its_own_zone_too(place: Workplace):

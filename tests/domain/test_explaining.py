@@ -139,7 +139,7 @@ CASES = [
                 replace(ATTEMPT, state=AttemptState.HEARTBEAT_STALE, heartbeat_at=NOW - 20 * SECOND)
             ],
         ),
-        "silent for 20 s; the run is taken from it",
+        "silent for 20 s; when its lease has run out",
     ),
     (
         Cause.CANCEL_ASKED,

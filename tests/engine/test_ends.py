@@ -10,9 +10,17 @@ import pytest
 
 from duly.domain.answers import give_up, retry, snooze
 from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
+from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
 from duly.domain.retrying import Retry
-from duly.engine.ends import bounded, end_of_error, end_of_value, error_text, storable, unfit
+from duly.engine.ends import (
+    bounded,
+    end_of_error,
+    end_of_value,
+    error_text,
+    fitted,
+    storable,
+    unfit,
+)
 from duly.errors import Cancelled, UsageError
 from tests.engine.rig import SECOND
 
@@ -182,6 +190,22 @@ def test_an_exception_that_can_not_be_shown_is_told_by_its_name():
 
     assert "NastyError" in error_text(raised(NastyError()))
     assert "NastyError" in unfit(raised(NastyError())).error
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (Succeeded("x" * (RESULT_BYTES_MAX + 1)), Succeeded(None)),
+        (Succeeded('"ü"'), Succeeded('"ü"')),
+        (Failed("a\x00b", Reason.KILLED), Failed("a�b", Reason.KILLED)),
+        (GaveUp(Reason.GONE, "a\x00b"), GaveUp(Reason.GONE, "a�b")),
+        (CancelledEnd("x" * 90_000), CancelledEnd(bounded("x" * 90_000))),
+        (TimedOut(Reason.TIMEOUT), TimedOut(Reason.TIMEOUT)),
+    ],
+)
+def test_whatever_an_executor_tells_fits_every_store(end, expected):
+    """L4: a child process or another server may have said it."""
+    assert expected == fitted(end)
 
 
 def test_what_no_store_can_hold_is_replaced():

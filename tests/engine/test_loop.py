@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from duly.clock import SystemClock
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import RunState, TaskKind
 from duly.engine.dispatcher import Dispatcher
 from duly.engine.loop import Loop
 from duly.engine.surroundings import Node
+from duly.engine.worker import Worker
 from duly.errors import SchemaMismatch
+from duly.store.dispatch import MemberKind
 from duly.store.memory import MemoryStore
 from duly.store.reading import RunFilter
 from duly.telemetry import TickFailed
 from duly.testing.factories import add_runs, new_run
 from duly.testing.manual_clock import ManualClock
-from tests.engine.rig import SECOND, Recorder
+from tests.engine.rig import SECOND, Known, Recorder, Scripted, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.runs import RunRecord
+
+ThingT = TypeVar("ThingT")
 
 
 class Waiting:
@@ -109,7 +114,7 @@ def test_a_store_of_another_age_ends_it_in_good_order():
     assert 1 == service.stops
 
 
-def wait_for(look: Callable[[], list[RunRecord]]) -> list[RunRecord]:
+def wait_for(look: Callable[[], list[ThingT]]) -> list[ThingT]:
     """Look until there is something to see; at most half a minute."""
     pause = threading.Event()
     for _ in range(1500):
@@ -138,4 +143,39 @@ def test_on_the_real_clock_a_wake_up_makes_a_near_run_punctual():
 
     assert not thread.is_alive()
     assert [True] == [run.fired_at is not None and run.fired_at >= due_at for run in runs]
+    assert not any(member.is_alive for member in store.status().members)
+
+
+def test_on_the_real_clock_an_end_from_another_thread_wakes_its_worker():
+    """R4, R9: it is finished at once, and a drained worker ends its loop by itself."""
+    clock = SystemClock()
+    store = MemoryStore(clock)
+    wakeups = store.wakeups(MemberKind.WORKER)
+    executor = Scripted()
+    worker = Worker(
+        store,
+        clock,
+        Tasks(Known("remind")),
+        {TaskKind.THREAD: executor},
+        node=Node(wake_address=wakeups.address),
+        wakeups=wakeups,
+    )
+    loop = Loop(worker, wakeups, clock)
+    worker.on_over = loop.stop
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    try:
+        store.add_runs(add_runs(new_run(None)))
+        works = wait_for(lambda: executor.works)
+        works[0].ended(Succeeded())
+        done = RunFilter(tenant="default", states=frozenset((RunState.SUCCEEDED,)))
+        runs = wait_for(lambda: store.list_runs(done))
+        worker.drain()
+        thread.join(30)
+    finally:
+        loop.stop()
+        thread.join(10)
+
+    assert 1 == len(runs)
+    assert (True, False) == (worker.is_over, thread.is_alive())
     assert not any(member.is_alive for member in store.status().members)

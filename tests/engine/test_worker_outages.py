@@ -135,6 +135,26 @@ def test_an_attempt_whose_worker_does_not_end_it_is_taken_away(rig):
         shop.works[0].live.save("", "{}")
 
 
+def test_a_worker_is_told_that_its_attempt_was_settled_by_somebody_else(rig):
+    """R4: it is fenced off once, asked to stop, and no end of it is sent."""
+    rig.dispatcher(overdue_us=60 * SECOND)
+    shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)))
+    shop.worker.tick()
+    # Another program says that its runs may take ten seconds; ours knows of no limit.
+    rig.store.register_policies({"remind": TaskPolicy(timeout_us=10 * SECOND)})
+    run = rig.enqueue()
+    shop.worker.wake()
+    rig.run("69s")
+
+    assert [] == shop.executor.asked
+    rig.run("20s")
+    assert 1 == len(shop.executor.asked) == len(rig.recorder.of(FencedOff))
+    shop.executor.asked[0].ended(Failed("CancelledError"))
+    rig.run("1s")
+    assert [] == rig.recorder.of(CompletionRefused)
+    assert ("timed-out", "timeout") == rig.ended(run)[0]
+
+
 def test_a_paused_worker_comes_back_to_nothing(rig):
     """INV-5: its late success is refused and kept as evidence, and its run is another's."""
     rig.dispatcher()

@@ -257,6 +257,32 @@ def test_a_worker_that_has_lost_too_many_slots_drains_and_ends(rig):
     assert (True, [True], True) == (shop.worker.is_over, over, shop.executor.is_closed)
 
 
+def test_a_worker_whose_every_slot_is_lost_ends_whatever_its_limit(rig):
+    """R6: one without slots is of no use."""
+    rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), slots=1, leaked_max=3)
+    shop.executor.can_be_stopped = False
+    rig.run("16s")
+
+    assert (True, True) == (shop.worker.needs_recycling, shop.worker.is_over)
+
+
+def test_a_draining_worker_that_lost_its_lease_does_not_join_again(rig):
+    """R9: it has nothing to join for; what it still has to say it says under its old id."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.worker.drain()
+    shop.line.is_cut = True
+    shop.works[0].ended(Succeeded())
+    rig.run("20s")
+    shop.line.is_cut = False
+    rig.run("2s")
+
+    assert ("succeeded", True) == (rig.state(run), shop.worker.is_over)
+    assert 1 == shop.line.calls.count("join")
+
+
 def test_a_draining_worker_takes_nothing_and_lets_work_finish(rig):
     """R9: then it leaves."""
     first = rig.enqueue("first")

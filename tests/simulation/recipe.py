@@ -57,6 +57,8 @@ class Recipe:
     planned: frozenset[int] | None = None
     """Which of the planned faults happen; None for all."""
     has_open_transactions: bool = True
+    workers: int = 0
+    """How many processes execute runs; without any, what is queued stays so."""
 
     @property
     def start_at(self) -> int:
@@ -101,6 +103,7 @@ def recipe_of(seed: int) -> Recipe:
         schedules=draws.choice((5, 10, 15, 25)),
         shards=draws.choice((1, 2, 4, 8)),
         kinds=kinds,
+        workers=random.Random(f"{seed}/workers").choice((0, 0, 1, 2, 3)),
     )
 
 

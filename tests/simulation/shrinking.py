@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TRIES_MAX = 120
-LEAST = {"dispatchers": 1, "users": 1, "schedules": 1, "seconds": 10, "shards": 1}
+LEAST = {"dispatchers": 1, "users": 1, "schedules": 1, "seconds": 10, "shards": 1, "workers": 0}
 
 
 def shrink(report: Report, mutant: Mutant = HEALTHY, tries: int = TRIES_MAX) -> Report:
@@ -43,7 +43,7 @@ def _smaller(recipe: Recipe) -> Iterator[Recipe]:
     for kind in sorted(recipe.kinds):
         yield changed(recipe, kinds=recipe.kinds - {kind})
     yield from _with_less_planned(recipe)
-    for part in ("users", "dispatchers", "schedules"):
+    for part in ("users", "dispatchers", "schedules", "workers"):
         if getattr(recipe, part) > 1:
             yield changed(recipe, **{part: getattr(recipe, part) - 1})
 

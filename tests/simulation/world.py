@@ -30,7 +30,13 @@ EVENTS_MAX = 400_000
 """A world that goes on for longer than this spins."""
 PATIENCE_US = 1_500_000
 """How long a process waits for an answer before it takes it for lost."""
-ANNOUNCING = frozenset(("create_schedule", "change_schedule", "add_runs", "move_delayed", "commit"))
+ANNOUNCING = frozenset(
+    (
+        "create_schedule", "change_schedule", "add_runs", "move_delayed", "commit",
+        "fire_timers", "drain_owed", "finish_runs", "settle_lost",
+        "cancel_run", "retry_runs", "resume_queue",
+    )
+)  # fmt: skip
 """Calls that may wake somebody."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

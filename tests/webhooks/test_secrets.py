@@ -169,12 +169,16 @@ def test_no_path_leads_out_of_an_allowed_folder(tmp_path, way):
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "pipe", "large", "binary", "empty"])
-def test_what_is_not_a_small_file_of_text_is_refused(tmp_path, what):
+def test_what_is_not_a_small_file_of_text_is_refused(tmp_path, closing, what):
     place = tmp_path / what
     if what == "folder":
         place.mkdir()
     elif what == "pipe":
         os.mkfifo(place)
+        # Somebody has written into it: it could be read, but another time it would make us wait.
+        pipe = os.open(place, os.O_RDWR)
+        closing.callback(os.close, pipe)
+        os.write(pipe, b"canary")
     elif what != "missing":
         content = {"large": b"x" * 70_000, "binary": b"canary\xff\xfe", "empty": b"\n"}[what]
         place.write_bytes(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -20,7 +20,6 @@ from duly.errors import UsageError
 from duly.telemetry import AttemptEnded, Event
 
 TARGET = Target()
-ALL = ("all",)
 
 
 def worker(  # noqa: PLR0913 - each option of the command is an argument
@@ -81,18 +80,44 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         allow_commands=_allowed(allow_commands),
         allow_addresses=allow_address,
     )
-    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
-    telling = RunTelemetry(level=level, as_json=target.json, tells_runs=tell_runs)
+    wanted = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell_runs}
+    manner = Manner(frozenset(word for word, is_wanted in wanted.items() if is_wanted))
+    ready = _with_app(target)
+    return _work(options, manner, ready) if no_supervisor else _supervise(options, manner, ready)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How much a worker tells, by the words of the command line."""
+
+    words: frozenset[str]
+
+    def telemetry(self, target: Target) -> RunTelemetry:
+        """Return who tells it."""
+        level = logging.DEBUG if "--verbose" in self.words else logging.INFO
+        level = logging.WARNING if "--quiet" in self.words else level
+        tells_runs = "--tell-runs" in self.words
+        return RunTelemetry(level=level, as_json=target.json, tells_runs=tells_runs)
+
+
+def _work(options: WorkerOptions, manner: Manner, target: Target) -> int:
+    """Work in this very process, which ends with its supervisor if there is one."""
+    hold_lifeline()
+    telling = manner.telemetry(target)
+    with opened(target) as app:
+        telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
+        return run_worker(app, options, Voice(telemetry=telling, tell=telling.tell_between))
+
+
+def _supervise(options: WorkerOptions, manner: Manner, target: Target) -> int:
+    """Keep worker processes going; the tasks' code is not even imported here."""
+    telling = manner.telemetry(target)
+    command = (sys.executable, "-m", "duly", "worker", "--no-supervisor", f"--app={target.app}")
+    argv = [*command, *options.arguments(), *sorted(manner.words)]
+    argv += ["--json"] if target.json else []
+    argv += [] if target.url is None else [f"--url={target.url}"]
     voice = Voice(telemetry=telling, tell=telling.tell_between)
-    target = _with_app(target)
-    if no_supervisor:
-        hold_lifeline()
-        with opened(target) as app:
-            telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
-            return run_worker(app, options, voice)
-    words = [*options.arguments(), *_flags(target, quiet=quiet, verbose=verbose, tell=tell_runs)]
-    argv = (sys.executable, "-m", "duly", "worker", "--no-supervisor", *words)
-    status = run_supervisor(Crew(argv=argv, processes=processes), voice)
+    status = run_supervisor(Crew(argv=tuple(argv), processes=options.processes), voice)
     telling.tell("stopped", facts={"event": "stopped", "status": status})
     return status
 
@@ -130,9 +155,3 @@ def _allowed(names: tuple[str, ...] | None) -> bool | tuple[str, ...] | str | No
     if names is None:
         return None
     return True if not names else ",".join(names)
-
-
-def _flags(target: Target, *, quiet: bool, verbose: bool, tell: bool) -> list[str]:
-    said = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell, "--json": target.json}
-    words = [f"--app={target.app}", *(word for word, is_said in said.items() if is_said)]
-    return words if target.url is None else [*words, f"--url={target.url}"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from asyncio import CancelledError
+from dataclasses import replace
 from traceback import TracebackException
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.answers import AFTER_MAX_US, GiveUp, Snooze, TryAgain
 from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
+from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
 from duly.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -59,6 +60,20 @@ def unfit(error: BaseException) -> End:
     """Return how an attempt ended whose arguments do not fit its task: trying again is no use."""
     text = bounded(storable(_said(error)))
     return Failed(text, Reason.BAD_ARGUMENTS, is_retryable=False)
+
+
+def fitted(end: End) -> End:
+    """Return an end that every store can hold, whoever has told it."""
+    match end:
+        case Succeeded(result=str(result)):
+            is_fit = len(result.encode("utf-8", "replace")) <= RESULT_BYTES_MAX
+            return Succeeded(storable(result) if is_fit else None)
+        case Failed() | GaveUp():
+            return replace(end, error=bounded(storable(end.error)))
+        case TimedOut(error=str(error)) | CancelledEnd(error=str(error)):
+            return replace(end, error=bounded(storable(error)))
+        case _:
+            return end
 
 
 def error_text(error: BaseException) -> str:

@@ -96,7 +96,11 @@ class Watch:
 
     def stands_at_the_turnstile(self) -> bool:
         """Wait until somebody does."""
-        return comes_true(lambda: self._count(AT_THE_TURNSTILE) > 0)
+        return self.stand_at_the_turnstile(1)
+
+    def stand_at_the_turnstile(self, count: int) -> bool:
+        """Wait until so many do."""
+        return comes_true(lambda: self._count(AT_THE_TURNSTILE) >= count)
 
     def is_blocked(self) -> bool:
         """Wait until somebody waits for a lock."""
@@ -120,6 +124,8 @@ def patience() -> Iterator[None]:
         replaced(connection, "BEGIN_WRITE", "'3s'", "'60s'"),
         replaced(firing, "FIRE_SCHEDULES", "100ms", "60s"),
         replaced(firing, "FIRE_DELAYED", "100ms", "60s"),
+        replaced(firing, "FIRE_RETRIES", "100ms", "60s"),
+        replaced(connection, "BEGIN_DISPATCH", "'500ms'", "'60s'"),
     ):
         yield
 

@@ -15,7 +15,7 @@ from typing import Any
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.cli.agreeing import is_agreed
+from duly.cli.agreeing import is_agreed, require_answer
 from duly.cli.output import print_json, print_line
 from duly.cli.references import find_run
 from duly.cli.run.look import print_runs
@@ -159,8 +159,8 @@ class _Carrying:
             self._preview(chosen, as_of)
             return 0
         if not self.care.yes and (self.order.is_asked or not self.is_named):
-            if not self.target.json:
-                _print_chosen(chosen, as_of)
+            require_answer(len(chosen))
+            _print_chosen(chosen, as_of)
             if not is_agreed(self.order.verb, len(chosen)):
                 print_line("Nothing was changed.")
                 return DECLINED

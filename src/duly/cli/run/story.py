@@ -189,7 +189,7 @@ def _attempt_row(attempt: Attempt, now: datetime) -> tuple[str, ...]:
         "-" if attempt.number is None else str(attempt.number),
         str(attempt.fence),
         attempt.state,
-        attempt.reason or "-",
+        attempt.reason if attempt.reason not in (None, attempt.state) else "-",
         f"{attempt.worker} ({attempt.worker_name})",
         exact_text(attempt.claimed_at),
         "-" if started is None else lateness_text(started - attempt.claimed_at),

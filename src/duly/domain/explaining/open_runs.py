@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from duly.domain.explaining.facts import Life, Order, RunFacts
 
+SILENT_US = 9 * 1_000_000
+"""Three heartbeats: one that is late is no news, a worker that misses several is in trouble."""
+
 
 def unfired(facts: RunFacts, due_at: int, what: str) -> Explanation:
     """Explain a timer that is pending: not due, or nobody fires it."""
@@ -137,12 +140,12 @@ def running(facts: RunFacts) -> Explanation:
     run = facts.run
     claim = facts.attempts[-1] if facts.attempts else None
     evidence = () if claim is None else claim_lines(claim, facts.now)
-    if claim is not None and claim.state is AttemptState.HEARTBEAT_STALE:
-        silent = facts.now - (claim.heartbeat_at or claim.claimed_at)
+    silent_us = 0 if claim is None else facts.now - (claim.heartbeat_at or claim.claimed_at)
+    if silent_us > SILENT_US:
         return Explanation(
             cause=Cause.WORKER_SILENT,
-            sentence=f"Its worker has been silent for {span_text(silent)}; the run is taken from it"
-            " as soon as a dispatcher sees that.",
+            sentence=f"Its worker has been silent for {span_text(silent_us)}; when its lease has"
+            " run out, a dispatcher takes the run from it.",
             evidence=evidence,
             remedy=None if has_living(facts.dispatchers) else "start duly dispatcher",
         )

@@ -23,7 +23,7 @@ from duly.domain.concluding import (
 )
 from duly.domain.durations import duration_text
 from duly.domain.identity import identity_text
-from duly.engine.ends import bounded
+from duly.engine.ends import bounded, fitted
 from duly.engine.live_run import Grounds, LiveRun
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Held:
         with self._lock:
             if self.said is not None:
                 return
-            self.said = self.buffers.concealer.hide_in_end(end)
+            self.said = fitted(self.buffers.concealer.hide_in_end(end))
         self._told(self)
 
     def limit(self) -> Limit | None:

@@ -216,9 +216,11 @@ class SettlingLost:
         clock.advance(WORKER_TTL_US)
         lost = work.lost_claims(store)
         fence = work.maintain(store)
-        work.end(store, *held[0], Succeeded())
+        finisher, finished = held[0]
+        work.end(store, finisher, finished, Succeeded())
         work.settle(store, fence, lost[1])
-        work.end(store, *held[2], GivenBack(Reason.SHUTDOWN, is_started=True))
+        giver, given = held[2]
+        work.end(store, giver, given, GivenBack(Reason.SHUTDOWN, is_started=True))
         work.take_one(store, work.join(store))
         before = snapshot(store)
 
