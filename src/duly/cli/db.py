@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from cyclopts import App
 
-from duly.cli.output import print_facts, print_json, print_line
+from duly.cli.output import print_block, print_facts, print_json, print_line
 from duly.cli.target import Target, opened
 from duly.cli.times import utc_text
 from duly.domain.instants import from_microseconds, iso_utc
@@ -43,7 +43,7 @@ def migrate(
                 return
             for one in missing:
                 print_line(f"-- {_name(one)}")
-                print_line(one.sql.rstrip())
+                print_block(one.sql.rstrip(), indent=0)
             print_line(f"-- {len(missing)} to apply; nothing was changed (--dry-run)")
             return
         applied = application.migrate(phase=phase)

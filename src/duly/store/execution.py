@@ -261,8 +261,8 @@ class ExecutionStore(Protocol):
         answer). Else REFUSED: nothing changes, but what the worker said is kept with the attempt
         (`LateWord`), and one audit entry `attempt.refused` names it. Close writes the one outcome;
         Wait makes the run due again after `delay_us` by the store's clock (announced if near), and
-        under a budget not before the task's last retry and `spacing_us`; Requeue queues it behind
-        its priority at once; Die makes it a dead letter (audited as `run.dead`).
+        under a budget not before its slot: a task's slots lie `spacing_us` apart. Requeue queues it
+        behind its priority at once; Die makes it a dead letter (audited as `run.dead`).
         """
         ...
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from duly.cli.output import print_json, print_line
+from duly.cli.output import print_block, print_json, print_line
 from duly.cli.references import find_schedule
 from duly.cli.schedule.toml_text import toml_table
 from duly.cli.target import Target, opened
@@ -68,4 +68,4 @@ def export(*names: str, target: Target = TARGET) -> None:
         for number, schedule in enumerate(found):
             if number:
                 print_line("")
-            print_line(toml_table(schedule))
+            print_block(toml_table(schedule), indent=0)

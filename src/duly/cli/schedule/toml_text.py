@@ -74,4 +74,5 @@ def _value(value: object) -> str:
 
 def _text(text: str) -> str:
     # JSON's escapes are TOML's as well, but for the slash and what lies past 16 bits.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)

@@ -174,7 +174,7 @@ class Tables:
     tasks: dict[str, int] = field(default_factory=dict)
     policies: dict[str, TaskPolicy] = field(default_factory=dict)
     last_retries: dict[str, int] = field(default_factory=dict)
-    """By task: when the latest retry under a budget falls due."""
+    """By task: the last slot of its retry budget that was taken."""
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.rows import RANKED
 from duly.store.postgres.trail import record_all
-from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due
+from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due, retry_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -196,9 +196,10 @@ class Endings:
         rows: list[Row] = []
         for claim, tries, conclusion, wait in self._waits:
             task = self._facts[claim.run_id].task
-            due_at = retry_due(wait, work.now, budgets.get(task))
+            slot = retry_slot(wait, work.now, budgets.get(task))
             if wait.spacing_us:
-                budgets[task] = due_at
+                budgets[task] = slot
+            due_at = retry_due(wait, work.now, slot)
             shard = shard_of(claim.run_id, work.shards)
             rows.append((claim.run_id, shard, due_at, *_columns(tries), conclusion.reason))
         for task, last_at in budgets.items():

@@ -16,7 +16,7 @@ from duly.domain.literals import Lane, RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.execution import Hold
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due
+from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due, retry_slot
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.telling import add_lines, add_step
@@ -178,9 +178,10 @@ def _wait(work: Work, run: Tried, order: Wait, reason: Reason | None) -> None:
     if order.spacing_us:
         row = connection.execute(READ_LAST_RETRY, (task,)).fetchone()
         last_at = None if row is None else row[0]
-    due_at = retry_due(order, work.now, last_at)
+    slot = retry_slot(order, work.now, last_at)
     if order.spacing_us:
-        connection.execute(NOTE_RETRY, (task, due_at))
+        connection.execute(NOTE_RETRY, (task, slot))
+    due_at = retry_due(order, work.now, slot)
     shard = shard_of(run.id, work.shards)
     connection.execute(INSERT_WAITING, (run.id, shard, due_at, *run.row, reason))
     work.count_on("retrying", 1)

@@ -223,8 +223,17 @@ class RetryBudgets:
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         dues = [fail(store, text, policy).next_at for text in ("a", "b", "c")]
 
-        first = clock.now_us() + SECOND_US
-        assert [first, first + 10 * SECOND_US, first + 20 * SECOND_US] == dues
+        assert [clock.now_us() + after * SECOND_US for after in (1, 10, 20)] == dues
+
+    def test_a_long_wait_holds_up_nobody_else(self, store: Store, clock: ManualClock) -> None:
+        """B1: one that was told to come back in a month takes a slot as any other does."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        worker, claimed = work.queue_and_take(store, "a")
+        month = Failed("later", after_us=30 * 24 * 60 * MINUTE_US)
+        work.end(store, worker, claimed, month, policy=policy)
+        store.leave(worker)
+
+        assert clock.now_us() + 10 * SECOND_US == fail(store, "b", policy).next_at
 
     def test_a_retry_that_comes_late_enough_is_not_put_off(
         self, store: Store, clock: ManualClock
@@ -270,8 +279,7 @@ class RetryBudgets:
         store.finish_runs(worker, finishes)
 
         dues = [work.look(store, claimed.record.id).next_at for claimed in claims]
-        first = clock.now_us() + SECOND_US
-        assert [first, first + 10 * SECOND_US] == dues
+        assert [clock.now_us() + after * SECOND_US for after in (1, 10)] == dues
 
 
 def fail(store: Store, text: str, policy: TaskPolicy, **parts: str) -> RunRecord:

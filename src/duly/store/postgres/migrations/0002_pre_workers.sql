@@ -145,7 +145,7 @@ CREATE TABLE duly.queues (
     reason text
 );
 
--- When the last retry of a task falls due whose retries are spaced.
+-- The last slot of a task whose retries are spaced: each takes one, and is due no earlier.
 CREATE TABLE duly.retry_budgets (
     task text COLLATE "C" PRIMARY KEY,
     last_at int8 NOT NULL

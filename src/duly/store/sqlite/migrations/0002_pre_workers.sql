@@ -155,7 +155,7 @@ CREATE TABLE duly_queues (
     reason TEXT
 ) STRICT, WITHOUT ROWID;
 
--- When the last retry of a task falls due whose retries are spaced.
+-- The last slot of a task whose retries are spaced: each takes one, and is due no earlier.
 CREATE TABLE duly_retry_budgets (
     task TEXT PRIMARY KEY,
     last_at INTEGER NOT NULL

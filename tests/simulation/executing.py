@@ -1,0 +1,150 @@
+"""Executing: plays scripts on strands of a worker's node, and notes what was seen to happen.
+
+The observer stands outside the store: it knows which code began under which fence and when it was
+over, whatever any process believes or manages to tell.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly.domain.answers import GiveUp, Snooze, TryAgain
+from duly.domain.attempts import Reason
+from duly.domain.concluding import Failed
+from duly.domain.literals import TaskKind
+from duly.engine.ends import end_of_error, end_of_value
+from tests.simulation.scripts import CALM, play, script_of
+from tests.simulation.strands import Strand
+from tests.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+    from duly.engine.work import Work
+    from duly.store.execution import ClaimedRun
+    from tests.simulation.nodes import Node
+    from tests.simulation.scripts import Script
+    from tests.simulation.world import World
+
+
+@dataclass(eq=False, slots=True)
+class Execution:
+    """Code that was seen to begin: of which run, under which fence, and what it said in the end."""
+
+    run_id: RunId
+    fence: int
+    number: int
+    deed: str
+    began_at: int
+    """In true time, as is the end."""
+    ended_at: int | None = None
+    word: str | None = None
+    """What it said: a result, an error, or what it asks for; None if it never came to that."""
+    wait_us: int | None = None
+    """How long it asked to wait."""
+
+
+class Observer:
+    """Writes down every start and every end."""
+
+    def __init__(self, world: World) -> None:
+        self.executions: dict[tuple[RunId, int], Execution] = {}
+        self._world = world
+        self._running: dict[RunId, list[Execution]] = {}
+
+    def begin(self, claimed: ClaimedRun, script: Script) -> Execution:
+        """Note that code begins."""
+        run_id, tries = claimed.record.id, claimed.tries
+        key = (run_id, tries.fence)
+        if key in self.executions:
+            raise Violation("INV-4: one claim was executed twice")
+        began_at = self._world.true_at
+        seen = Execution(run_id, tries.fence, tries.attempt, script.deed, began_at)
+        self.executions[key] = seen
+        others = self._running.setdefault(run_id, [])
+        self._world.counts["starts"] += 1
+        self._world.counts["overlaps of execution"] += bool(others)
+        others.append(seen)
+        return seen
+
+    def end(self, seen: Execution) -> None:
+        """Note that code is over."""
+        seen.ended_at = self._world.true_at
+        self._running[seen.run_id].remove(seen)
+
+
+class ScriptedExecutor:
+    """Runs work of one kind: what can be cancelled, what can't be stopped, what can be killed."""
+
+    def __init__(self, node: Node, kind: TaskKind, observer: Observer) -> None:
+        self._node = node
+        self._kind = kind
+        self._observer = observer
+        self._strands: dict[int, tuple[Work, Strand]] = {}
+
+    def start(self, work: Work) -> None:
+        """Begin."""
+        strand = Strand(self._node, lambda strand: self._run(strand, work))
+        self._strands[id(work)] = (work, strand)
+
+    def _run(self, strand: Strand, work: Work) -> None:
+        world = self._node.world
+        script = CALM if world.weather.is_calm else script_of(world.recipe, work.claimed)
+        work.began()
+        seen = self._observer.begin(work.claimed, script)
+        try:
+            try:
+                value = play(strand, work.live, script)
+            except Exception as error:  # noqa: BLE001 - whatever a task raises is its end
+                seen.word = type(error).__name__
+                end = end_of_error(error, work.runnable.policy, work.live)
+            except CancelledError as error:
+                seen.word = "cancelled"
+                end = end_of_error(error, work.runnable.policy, work.live)
+            else:
+                _note_value(seen, value)
+                end = end_of_value(value, work.live)
+        finally:
+            self._observer.end(seen)
+            self._strands.pop(id(work), None)
+        work.ended(end)
+
+    def ask(self, work: Work) -> None:
+        """Cancel what can be; a thread looks by itself."""
+        _, strand = self._strands.get(id(work), (None, None))
+        if strand is not None and self._kind is not TaskKind.THREAD:
+            strand.interrupt(CancelledError())
+
+    def insist(self, work: Work) -> bool:
+        """Kill a process; nothing else can be made to stop."""
+        _, strand = self._strands.get(id(work), (None, None))
+        if strand is None or strand.is_over:
+            return True
+        if self._kind is not TaskKind.PROCESS:
+            return False
+        self._kill(work, strand)
+        return True
+
+    def close(self) -> None:
+        """End all processes; threads go on for as long as the worker's process does."""
+        for work, strand in list(self._strands.values()):
+            if self._kind is TaskKind.PROCESS and not strand.is_over:
+                self._kill(work, strand)
+
+    def _kill(self, work: Work, strand: Strand) -> None:
+        strand.end()
+        self._strands.pop(id(work), None)
+        work.ended(Failed("killed", Reason.KILLED))
+
+
+def _note_value(seen: Execution, value: object) -> None:
+    match value:
+        case Snooze(after_us=after_us):
+            seen.word, seen.wait_us = "snoozed", after_us
+        case TryAgain(after_us=after_us):
+            seen.word, seen.wait_us = "again", after_us
+        case GiveUp():
+            seen.word = "gave up"
+        case _:
+            seen.word = "succeeded"

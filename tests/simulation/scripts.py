@@ -1,0 +1,206 @@
+"""Scripts: the tasks of a world, what their policies say, and what each of their attempts does.
+
+An attempt's script is drawn from its run and its number, so that it does not depend on who executes
+it, nor on what else happens. When the world is calm all of them behave.
+"""
+
+from __future__ import annotations
+
+import random
+from asyncio import CancelledError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.answers import GiveUp, Snooze, TryAgain
+from duly.domain.attempts import Progress, TaskPolicy
+from duly.domain.literals import TaskKind
+from duly.domain.retrying import Retry
+from duly.errors import Cancelled
+from tests.simulation.recipe import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.engine.work import Live
+    from duly.store.execution import ClaimedRun
+    from tests.simulation.recipe import Recipe
+    from tests.simulation.strands import Strand
+
+TASKS = ("task1", "task2", "task3")
+QUEUES = ("default", "mail", "reports")
+KINDS = (TaskKind.ASYNC, TaskKind.THREAD, TaskKind.PROCESS)
+FOREVER_US = 100_000 * SECOND
+DEEDS = (
+    ("succeed", 40),
+    ("fail", 16),
+    ("steps", 12),
+    ("snooze", 6),
+    ("again", 6),
+    ("long", 6),
+    ("give-up", 3),
+    ("stall", 3),
+    ("deaf", 3),
+    ("never", 3),
+    ("poison", 2),
+)
+LENGTHS_US = (0, 1000, 20_000, 300_000, SECOND, 3 * SECOND)
+WAITS_US = (0, 100_000, SECOND, 4 * SECOND)
+
+
+class Broken(Exception):  # noqa: N818 - what a task of a world raises
+    """What a task raises that fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What one attempt does, and how long it takes."""
+
+    deed: str
+    length_us: int
+    wait_us: int
+    """How long it asks to wait, where it asks for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedTask:
+    """A task as a worker knows it."""
+
+    name: str
+    kind: TaskKind
+    policy: TaskPolicy
+    plan: Any = None
+
+    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+        """Never called: a script is played instead."""
+        raise AssertionError(claimed, live)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedCatalogue:
+    """The tasks that one worker has."""
+
+    tasks: dict[str, ScriptedTask]
+
+    def find(self, name: str) -> ScriptedTask | None:
+        """Return a task by its name."""
+        return self.tasks.get(name)
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted(self.tasks)
+
+
+def scripted_tasks(recipe: Recipe) -> dict[str, ScriptedTask]:
+    """Draw the tasks of a world; sometimes nobody has the code of one."""
+    draws = recipe.stream("tasks")
+    tasks = {name: ScriptedTask(name, draws.choice(KINDS), _policy(draws)) for name in TASKS}
+    if draws.random() < 0.15:
+        del tasks["task3"]
+    return tasks
+
+
+def _policy(draws: random.Random) -> TaskPolicy:
+    retry = Retry(
+        draws.randint(1, 4),
+        base=draws.choice(("100ms", "1s", "3s")),
+        cap="6s",
+        per_minute=draws.choice((None, None, None, 600)),
+    )
+    return TaskPolicy(
+        retry=retry,
+        timeout_us=draws.choice((SECOND, 3 * SECOND, 8 * SECOND)),
+        run_timeout_us=draws.choice((None, None, 10 * SECOND, 40 * SECOND)),
+        stall_us=draws.choice((None, None, 2 * SECOND)),
+    )
+
+
+def script_of(recipe: Recipe, claimed: ClaimedRun) -> Script:
+    """Draw what an attempt does."""
+    run, number = claimed.record.id, claimed.tries.attempt
+    whole_run = random.Random(f"{recipe.seed}/{run.hex()}")
+    failures = whole_run.choice((0, 0, 0, 1, 2, 6))
+    draws = random.Random(f"{recipe.seed}/{run.hex()}/{number}")
+    names, weights = zip(*DEEDS, strict=True)
+    deed = draws.choices(names, weights)[0]
+    if number <= failures:
+        deed = "fail"
+    elif number > 8:
+        deed = "succeed"
+    return Script(deed, draws.choice(LENGTHS_US), draws.choice(WAITS_US))
+
+
+CALM = Script("succeed", 500, 0)
+
+
+def play(strand: Strand, live: Live, script: Script) -> object:
+    """Do what the script says; return or raise as a task's code would."""
+    match script.deed:
+        case "succeed":
+            strand.sleep(script.length_us)
+            return {"n": script.length_us}
+        case "fail":
+            strand.sleep(script.length_us)
+            raise Broken
+        case "snooze":
+            strand.sleep(script.length_us)
+            return Snooze(script.wait_us)
+        case "again":
+            strand.sleep(script.length_us)
+            return TryAgain(script.wait_us, "not yet")
+        case "give-up":
+            return GiveUp("no use")
+        case "steps":
+            return _advance(strand, live, script)
+        case "long" | "stall":
+            return _look_now_and_then(strand, live)
+        case "deaf":
+            _sleep_deaf(strand, 12 * SECOND)
+            return None
+        case "never":
+            _sleep_deaf(strand, FOREVER_US)
+            return None
+        case "poison":
+            _crash(strand)
+            strand.sleep(FOREVER_US)
+            return None
+        case _:
+            raise AssertionError(script.deed)
+
+
+def _advance(strand: Strand, live: Live, script: Script) -> object:
+    """Go on from the last checkpoint, step by step, and leave others behind."""
+    done = int(live.saved("") or "0")
+    for step in range(done, done + 4):
+        if live.is_cancelled:
+            raise Cancelled("simulated", "asked to stop", "stop")
+        strand.sleep(script.length_us)
+        live.advance(Progress(step + 1, done + 4, None))
+        live.write("info", f"step {step}")
+        if step % 2:
+            live.save("", str(step + 1))
+    return None
+
+
+def _look_now_and_then(strand: Strand, live: Live) -> object:
+    for _ in range(20):
+        strand.sleep(SECOND)
+        if live.is_cancelled:
+            raise Cancelled("simulated", "asked to stop", "stop")
+    return None
+
+
+def _sleep_deaf(strand: Strand, length_us: int) -> None:
+    until = strand.clock.monotonic_us() + length_us
+    while strand.clock.monotonic_us() < until:
+        try:
+            strand.sleep(until - strand.clock.monotonic_us())
+        except CancelledError:
+            continue
+
+
+def _crash(strand: Strand) -> None:
+    """Take the whole process along; somebody starts another."""
+    node = strand.node
+    node.world.counts["workers killed by a task"] += 1
+    node.world.after(0, node.kill)
+    node.world.after(SECOND, node.start)

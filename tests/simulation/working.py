@@ -1,0 +1,85 @@
+"""Worker processes: the shipped loop around the shipped worker, on a node of the world."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from duly.engine.loop import Loop
+from duly.engine.surroundings import Node as Surroundings
+from duly.engine.worker import Worker, WorkerSettings
+from duly.store.dispatch import MemberKind
+from tests.simulation.dispatching import Listener, TimedService
+from tests.simulation.executing import ScriptedExecutor
+from tests.simulation.recipe import SECOND
+from tests.simulation.scripts import KINDS, QUEUES, ScriptedCatalogue, scripted_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.executing import Observer
+    from tests.simulation.nodes import Node
+    from tests.simulation.recipe import Recipe
+
+
+class SeededDraws:
+    """Random bytes that are the same every time."""
+
+    def __init__(self, draws: Random) -> None:
+        self._draws = draws
+
+    def draw(self, count: int) -> bytes:
+        """Return so many bytes."""
+        return self._draws.randbytes(count)
+
+
+def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node], None]:
+    """Return the program of one worker, with settings of its own."""
+    draws = recipe.stream(f"worker{number}")
+    settings = _settings(draws, number)
+    tasks = scripted_tasks(recipe)
+    if number and draws.random() < 0.2:
+        tasks.pop("task2")
+
+    def work(node: Node) -> None:
+        store: Any = node.store
+        wakeups: Any = node.store.wakeups(MemberKind.WORKER)
+        listener = Listener(node)
+        worker = Worker(
+            store,
+            node.clock,
+            ScriptedCatalogue(tasks),
+            {kind: ScriptedExecutor(node, kind, observer) for kind in KINDS},
+            settings,
+            telemetry=listener,
+            node=Surroundings(host=node.name, wake_address=wakeups.address),
+            wakeups=wakeups,
+            draws=SeededDraws(draws),
+        )
+        loop = Loop(TimedService(node, worker), wakeups, node.clock, listener)
+        worker.on_over = loop.stop
+        node.stop, node.stop_now = worker.drain, worker.stop_now
+        loop.run()
+
+    return work
+
+
+def _settings(draws: Random, number: int) -> WorkerSettings:
+    ttl = draws.choice((5, 8, 15))
+    queues = None
+    if number:
+        queues = draws.choice((None, tuple(draws.sample(QUEUES, 2)), (draws.choice(QUEUES),)))
+    return WorkerSettings(
+        slots=draws.choice((2, 3, 6, 10)),
+        queues=queues,
+        queue_limits=draws.choice(({}, {}, {"mail": 1})),
+        ttl_us=ttl * SECOND,
+        beat_every_us=draws.choice((1, 3)) * SECOND,
+        lease_margin_us=draws.choice((SECOND // 2, SECOND)),
+        grace_us=draws.choice((0, 2, 10)) * SECOND,
+        cancel_grace_us=draws.choice((0, 1, 3)) * SECOND,
+        leaked_max=draws.choice((1, 3)),
+        unknown_after_us=SECOND,
+        unknown_after_max_us=4 * SECOND,
+        unknown_grace_us=12 * SECOND,
+    )
