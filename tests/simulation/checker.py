@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duly.domain.literals import Lane, Origin, ScheduleStatus
 from duly.store.dispatch import (
     DrainOwed,
     FireDelayed,
     FireResult,
+    FireRetry,
     FireSchedule,
     FireTimers,
     LeaseKey,
@@ -17,6 +18,7 @@ from duly.store.dispatch import (
 from duly.store.planning import AddRuns, NewRun, Stale
 from tests.simulation.ledger import DelayedNote, LeaseNote, Ledger, MemberNote
 from tests.simulation.oracle import BY_ORDER, check_settlement, occurrences
+from tests.simulation.work_checker import WorkChecker
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import ScheduleNote
     from tests.simulation.world import Executed
 
+Item: TypeAlias = FireSchedule | FireDelayed | FireRetry
 OPEN_LONG_US = 3_000_000
 STILL_PENDING = frozenset((FireResult.FIRED, FireResult.EARLY, FireResult.LATE))
 DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
@@ -35,6 +38,7 @@ class Checker:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
+        self.work = WorkChecker(self.ledger)
         self.counts: Counter[str]
         self._open: dict[int, tuple[int, list[Executed]]] = {}
 
@@ -43,12 +47,13 @@ class Checker:
         if executed.error is not None:
             if executed.call.operation == "commit":
                 self._open.pop(id(executed.call.arguments[0].transaction), None)
+            self.work.see_error(executed)
             return
         operation = executed.call.operation
         if executed.call.within is not None:
             self._open[id(executed.call.within)][1].append(executed)
             return
-        check = getattr(self, f"_{operation}", None)
+        check = getattr(self, f"_{operation}", None) or getattr(self.work, operation, None)
         if check is not None:
             check(executed)
 
@@ -206,6 +211,7 @@ class Checker:
         for note in self.ledger.leases.values():
             if note.owner == member:
                 note.owner = None
+        self.work.leave(executed)
 
     def _acquire_leases(self, executed: Executed) -> None:
         member = executed.call.arguments[0]
@@ -234,7 +240,7 @@ class Checker:
     def _fire_timers(self, executed: Executed) -> None:
         command: FireTimers = executed.call.arguments[0]
         fired = executed.result
-        items: list[FireSchedule | FireDelayed] = [*command.schedules, *command.delayed]
+        items: list[Item] = [*command.schedules, *command.delayed, *command.retries]
         for item, result in zip(items, fired.results, strict=True):
             self.counts[f"result: {result}"] += 1
             self._check_result(executed, item, result)
@@ -242,12 +248,14 @@ class Checker:
                 continue
             if isinstance(item, FireSchedule):
                 self._fire_schedule(executed, item)
+            elif isinstance(item, FireRetry):
+                self.work.fire_retry(executed, item)
             else:
                 self.ledger.close_delayed(item.timer.ref, "fired")  # type: ignore[arg-type]
                 self.counts["delayed fires"] += 1
 
     def _check_result(
-        self, executed: Executed, item: FireSchedule | FireDelayed, result: FireResult
+        self, executed: Executed, item: Item, result: FireResult
     ) -> None:
         """Compare a result with what the ledger says it must be."""
         timer, now = item.timer, executed.at
@@ -275,9 +283,9 @@ class Checker:
         }[expected]
         raise Violation(f"{invariant} was answered with {result}")
 
-    def _is_held(self, item: FireSchedule | FireDelayed) -> bool:
+    def _is_held(self, item: Item) -> bool:
         """Say whether an open transaction replaces a delayed run: of that nobody else knows yet."""
-        if isinstance(item, FireSchedule):
+        if not isinstance(item, FireDelayed):
             return False
         key = self.ledger.delayed[item.timer.ref].key  # type: ignore[index]
         orders = [one.call.arguments[0] for _, done in self._open.values() for one in done]
@@ -288,10 +296,12 @@ class Checker:
             for new in order.runs
         )
 
-    def _pending(self, item: FireSchedule | FireDelayed) -> tuple[int, int] | None:
+    def _pending(self, item: Item) -> tuple[int, int] | None:
         if isinstance(item, FireSchedule):
             note = self.ledger.schedules[item.timer.ref]  # type: ignore[index]
             return None if note.pending is None else (note.version, note.pending.due_at)
+        if isinstance(item, FireRetry):
+            return self.work.pending(item)
         delayed = self.ledger.delayed[item.timer.ref]  # type: ignore[index]
         if delayed.state != "pending":
             return None

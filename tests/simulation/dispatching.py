@@ -10,6 +10,7 @@ from duly.engine.surroundings import Node as Surroundings
 from duly.telemetry import SetAside, TickFailed
 
 if TYPE_CHECKING:
+    from duly.engine.loop import Service
     from duly.telemetry import Event
     from tests.simulation.nodes import Node
 
@@ -19,7 +20,7 @@ IDLE_TICKS_MAX = 2000
 
 
 class Listener:
-    """Hears what dispatchers tell; a tick that failed or a promise set aside is a violation."""
+    """Hears what processes tell; a tick that failed or a promise set aside is a violation."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -32,18 +33,18 @@ class Listener:
 
 
 class TimedService:
-    """A dispatcher whose ticks take a little time."""
+    """A dispatcher or a worker whose ticks take a little time."""
 
-    def __init__(self, node: Node, dispatcher: Dispatcher) -> None:
+    def __init__(self, node: Node, service: Service) -> None:
         self._node = node
-        self._dispatcher = dispatcher
+        self._service = service
         self._operations = 0
         self._idle_ticks = 0
 
     def tick(self) -> int:
         """Do a bounded amount of work; return when to be called next."""
         self._node.wait(TICK_US)
-        wake_at = self._dispatcher.tick()
+        wake_at = self._service.tick()
         self._look_for_spinning(wake_at)
         return wake_at
 
@@ -57,11 +58,11 @@ class TimedService:
 
     def wake(self) -> None:
         """Know that somebody has written something near."""
-        self._dispatcher.wake()
+        self._service.wake()
 
     def stop(self) -> None:
         """End in good order."""
-        self._dispatcher.stop()
+        self._service.stop()
 
 
 def dispatch(node: Node) -> None:

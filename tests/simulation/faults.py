@@ -19,7 +19,12 @@ TTL_US = 5 * SECOND
 MILLISECOND = 1000
 LONG_US = (10 * MILLISECOND, 200 * MILLISECOND, 2 * SECOND, TTL_US, 2 * TTL_US, 10 * TTL_US)
 """How long a process stands still: from a collection of garbage to ten times its membership."""
-FENCED = frozenset(("fire_timers", "drain_owed", "release_leases", "acquire_leases"))
+FENCED = frozenset(
+    (
+        "fire_timers", "drain_owed", "release_leases", "acquire_leases",
+        "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "settle_lost",
+    )
+)  # fmt: skip
 """Writes that hurt most when they arrive late."""
 EDGE_REACH_US = 4 * SECOND
 
@@ -158,10 +163,15 @@ def _possible_faults(recipe: Recipe) -> list[PlannedFault]:
 class Mischief:
     """Carries out the planned faults, and puts everything right again when they are over."""
 
-    def __init__(self, world: World, dispatchers: list[Node], users: list[Node]) -> None:
+    def __init__(
+        self, world: World, dispatchers: list[Node], workers: list[Node], users: list[Node]
+    ) -> None:
         self._world = world
         self._dispatchers = dispatchers
-        self._everybody = [*dispatchers, *users]
+        self._workers = workers
+        self._services = [*dispatchers, *workers]
+        """Whose clocks matter, and which somebody keeps running."""
+        self._everybody = [*dispatchers, *users, *workers]
         self._blackouts = 0
         for fault in planned_faults(world.recipe):
             world.at(fault.at, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
@@ -175,13 +185,13 @@ class Mischief:
         for node in self._everybody:
             node.cut_until = 0
             node.paused_until = min(node.paused_until, world.true_at)
-        for node in self._dispatchers:
+        for node in self._services:
             node.clock.set(world.clock.now_us(), drift_ppm=0)
         self._keep_running()
 
     def _keep_running(self) -> None:
         """Start whoever is still about to end, as an operator's supervisor would."""
-        for node in self._dispatchers:
+        for node in self._services:
             node.start()
         self._world.after(SECOND, self._keep_running)
 
@@ -191,14 +201,12 @@ class Mischief:
             return
         world.counts[f"fault: {fault.kind}"] += 1
         node = self._everybody[fault.node % len(self._everybody)]
-        dispatcher = self._dispatchers[fault.node % len(self._dispatchers)]
+        service = self._services[fault.node % len(self._services)]
         match fault.kind:
             case "crash":
-                self._crash(node if fault.node % 3 == 0 else dispatcher, fault.length_us)
+                self._crash(node if fault.node % 3 == 0 else service, fault.length_us)
             case "stop":
-                if dispatcher.stop is not None:
-                    dispatcher.stop()
-                world.after(fault.length_us, lambda: self._start(dispatcher))
+                self._stop(service, fault)
             case "pause":
                 node.paused_until = max(node.paused_until, world.true_at + fault.length_us)
             case "cut":
@@ -212,13 +220,24 @@ class Mischief:
                     one.kill()
                 world.after(fault.length_us, self._end_blackout)
             case "skew":
-                self._skew(dispatcher, fault)
+                self._skew(service, fault)
             case "store-step":
                 self._step_store(fault)
 
     def _crash(self, node: Node, length_us: int) -> None:
         node.kill()
         self._world.after(length_us, lambda: self._start(node))
+
+    def _stop(self, node: Node, fault: PlannedFault) -> None:
+        """Ask a process to end in good order; the impatient ask a second time."""
+        if node.stop is not None:
+            node.stop()
+            if node.stop_now is not None and fault.node % 2:
+                self._world.after(min(fault.length_us, 3 * SECOND), node.stop_now)
+        self._world.after(fault.length_us, lambda: self._start(node))
+        if node in self._workers:
+            # It may take its time to end; then it is still started again.
+            self._world.after(fault.length_us + 30 * SECOND, lambda: self._start(node))
 
     def _start(self, node: Node) -> None:
         if not self._blackouts or node not in self._dispatchers:
@@ -242,6 +261,6 @@ class Mischief:
     def _step_store(self, fault: PlannedFault) -> None:
         world = self._world
         world.clock.offset_us += fault.size_us
-        for node in self._dispatchers if fault.node % 4 else ():
+        for node in self._services if fault.node % 4 else ():
             delay_us = fault.node * 100 * MILLISECOND % MINUTE
             world.after(delay_us, lambda node=node: node.clock.set(world.clock.now_us()))  # type: ignore[misc]

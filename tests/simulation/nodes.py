@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import greenlet  # type: ignore[import-untyped]
 
 from duly.errors import StoreUnavailable
+from duly.store.dispatch import MemberKind
 from tests.simulation.world import Call, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.strands import Strand
     from tests.simulation.world import World
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,6 +82,10 @@ class Node:
         self.wakeups: list[ProxyWakeups] = []
         self.stop: Callable[[], None] | None = None
         """How to ask the process to end in good order, if it can be asked."""
+        self.stop_now: Callable[[], None] | None = None
+        """How to ask it not to wait for anything."""
+        self.strands: dict[greenlet.greenlet, Strand] = {}
+        """Threads and children of the process."""
         self._program = program
         self._lent: list[Lent] = []
         self._turn = 0
@@ -96,7 +102,7 @@ class Node:
         """Start a new process on this machine, unless there is one."""
         if self.is_alive:
             return
-        self.stop = None
+        self.stop = self.stop_now = None
         self._greenlet = greenlet.greenlet(self._run, parent=self.world.hub)
         self._turn += 1
         turn = self._turn
@@ -107,6 +113,7 @@ class Node:
         victim, self._greenlet = self._greenlet, None
         self._turn += 1
         self.paused_until = 0
+        self._end_strands()
         for wakeups in self.wakeups:
             wakeups.inner.close()
         self.wakeups.clear()
@@ -135,6 +142,9 @@ class Node:
 
     def call(self, operation: str, *arguments: Any, within: object = None) -> Any:
         """Send a call to the store and wait for its reply."""
+        strand = self.strands.get(greenlet.getcurrent())
+        if strand is not None:
+            return strand.call(operation, arguments)
         self._refuse_the_dead()
         call = Call(
             self,
@@ -192,6 +202,10 @@ class Node:
             turn = self._turn
             self.world.after(0, lambda: self.resume(turn, value=True))
 
+    def _end_strands(self) -> None:
+        for strand in list(self.strands.values()):
+            strand.end()
+
     def _refuse_the_dead(self) -> None:
         # Whatever a dying process still tries in its `finally` never leaves the machine.
         if greenlet.getcurrent() is not self._greenlet:
@@ -213,6 +227,7 @@ class Node:
         if self._greenlet is greenlet.getcurrent():
             self._greenlet = None
             self._turn += 1
+            self._end_strands()
             for wakeups in self.wakeups:
                 wakeups.inner.close()
             self.wakeups.clear()
@@ -304,9 +319,9 @@ class ProxyStore:
         setattr(self, operation, call)
         return call
 
-    def wakeups(self) -> ProxyWakeups:
+    def wakeups(self, kind: MemberKind = MemberKind.DISPATCHER) -> ProxyWakeups:
         """Return a place to wait at."""
-        proxy = ProxyWakeups(self._node, self._node.world.store.wakeups())
+        proxy = ProxyWakeups(self._node, self._node.world.store.wakeups(kind))
         self._node.wakeups.append(proxy)
         return proxy
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from duly.store.dispatch import MemberKind
     from tests.postgres.server import Databases
     from tests.simulation.simulation import Report
     from tests.simulation.world import StoreClock
@@ -38,7 +39,7 @@ class WorldBell:
     def __init__(self) -> None:
         self.places: list[LocalWakeups] = []
 
-    def ring(self) -> None:
+    def ring(self, _: MemberKind | None = None) -> None:
         """Wake everybody."""
         for place in self.places:
             place.wake()
@@ -71,7 +72,7 @@ class WorldStore:
         setattr(self, name, call)
         return call
 
-    def wakeups(self) -> LocalWakeups:
+    def wakeups(self, _: MemberKind | None = None) -> LocalWakeups:
         """Return a place to wait at; the bell of PostgreSQL rings in real time alone."""
         place = LocalWakeups("simulated")
         self._bell.places.append(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from duly.domain.schedules import Call, Definition
 from duly.domain.timetable.cron import Cron
 from duly.domain.timetable.interval import Interval
 from duly.domain.timetable.once import Once
+from tests.simulation.scripts import QUEUES
 
 if TYPE_CHECKING:
     import random
@@ -34,8 +36,11 @@ JITTERS = (0, 0, 0, 500_000, 3_000_000, 20_000_000)
 
 def definition(recipe: Recipe, draws: random.Random, now: int) -> Definition:
     """Draw a template: what, when, and what if it is late."""
+    call = Call(task=f"task{draws.randint(1, 3)}", arguments=f'{{"n":{draws.randint(1, 99)}}}')
+    if recipe.workers:
+        call = replace(call, queue=draws.choice(QUEUES), priority=draws.choice((1, 5, 9)))
     return Definition(
-        call=Call(task=f"task{draws.randint(1, 3)}", arguments=f'{{"n":{draws.randint(1, 99)}}}'),
+        call=call,
         timetable=timetable(recipe, draws, now),
         misfire=misfire(draws),
         jitter_us=draws.choice(JITTERS),

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from duly.store.memory import MemoryStore
 from tests.simulation.checker import Checker
 from tests.simulation.dispatching import dispatch
+from tests.simulation.executing import Observer
 from tests.simulation.faults import Mischief, Weather
 from tests.simulation.nodes import Node
+from tests.simulation.operators import Operator
 from tests.simulation.recipe import SECOND, Recipe
 from tests.simulation.reckoning import reckon
 from tests.simulation.users import User
+from tests.simulation.work_reckoning import reckon_work
+from tests.simulation.working import working
 from tests.simulation.world import Violation, World
 
 if TYPE_CHECKING:
@@ -53,13 +57,15 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
     """Play a recipe; report the first violation, or none."""
     checker = Checker()
     world = World(recipe, checker.see, Weather(recipe))
-    checker.counts = world.counts
+    checker.counts = checker.work.counts = world.counts
+    checker.work.observer = observer = Observer(world)
     world.store = mutant.store(world.clock, shards=recipe.shards)
     violation = None
     try:
         with mutant.patch(world):
-            play(world)
-        reckon(checker.ledger, world.store, world.counts)
+            play(world, observer)
+        runs = reckon(checker.ledger, checker.work.runs, world)
+        reckon_work(checker.work, runs, world)
     except Violation as broken:
         violation = str(broken)
     finally:
@@ -69,13 +75,18 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
     return Report(recipe, violation, world.trace, world.counts)
 
 
-def play(world: World) -> None:
-    """Let dispatchers and users live through the faults, and then through the quiet."""
+def play(world: World, observer: Observer) -> None:
+    """Let dispatchers, workers and users live through the faults, and then through the quiet."""
     recipe = world.recipe
     known: list[ScheduleId] = []
     dispatchers = [Node(world, f"d{n}", dispatch) for n in range(recipe.dispatchers)]
     users = [Node(world, f"u{n}", User(recipe, n, known).live) for n in range(recipe.users)]
-    mischief = Mischief(world, dispatchers, users)
+    workers = [
+        Node(world, f"w{n}", working(recipe, n, observer)) for n in range(recipe.workers)
+    ]
+    if workers:
+        users.append(Node(world, "o0", Operator(recipe).live))
+    mischief = Mischief(world, dispatchers, workers, users)
     for node in world.nodes:
         node.start()
     until = recipe.start_at + recipe.seconds * SECOND

@@ -74,12 +74,20 @@ class Client:
         now = self.clock.now_us()
         return Order(kind=kind, subject=subject, asked_at=now, period_us=period_us, due_at=due_at)
 
+    def call(self) -> duly.BoundCall:
+        """Return what is to be run."""
+        return self.app.call("ping")
+
+    def schedule_call(self) -> duly.BoundCall:
+        """Return what is to be run again and again."""
+        return self.call()
+
     def create(self) -> None:
         self.count += 1
         name, period_us = f"{self.prefix}-s{self.count}", self.draw.choice(PERIODS_US)
         policy = duly.Misfire(self.draw.choice(POLICIES), grace=self.draw.choice(("3s", "60s")))
         timetable = duly.every(timedelta(microseconds=period_us))
-        call = self.app.call("ping")
+        call = self.schedule_call()
         given = self.give(
             self.order("create", name, period_us),
             lambda: self.app.schedules.create(name, call, timetable, misfire=policy),
@@ -123,7 +131,7 @@ class Client:
     def enqueue(self) -> None:
         self.count += 1
         key, due_at = f"{self.prefix}-d{self.count}", self._soon()
-        call, at = self.app.call("ping"), from_microseconds(due_at)
+        call, at = self.call(), from_microseconds(due_at)
         # As programs make them: they sort by time.
         one = UUID(int=due_at // 1000 << 80 | self.draw.getrandbits(80))
         given = self.give(
@@ -192,12 +200,16 @@ def new_app(url: str) -> duly.App:
 def main(url: str, ledger: Path, seed: str, schedules: int) -> None:
     """Give orders until standard input is closed."""
     with new_app(url) as app:
-        client = Client(app, OrderBook(ledger), random.Random(seed), seed)
-        for _ in range(schedules):
-            client.create()
-        while not select.select([sys.stdin], [], [], ORDER_EVERY_SECONDS)[0]:
-            client.go_on()
-        client.finish()
+        give_orders(Client(app, OrderBook(ledger), random.Random(seed), seed), schedules)
+
+
+def give_orders(client: Client, schedules: int) -> None:
+    """Make schedules, and go on with orders until standard input is closed."""
+    for _ in range(schedules):
+        client.create()
+    while not select.select([sys.stdin], [], [], ORDER_EVERY_SECONDS)[0]:
+        client.go_on()
+    client.finish()
 
 
 if __name__ == "__main__":

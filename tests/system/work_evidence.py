@@ -132,7 +132,9 @@ class WorkLedger:
         self._file = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._clock = SystemClock()
 
-    def write(self, kind: str, who: tuple[UUID, int, int], said: str = "", wait_us: int = 0) -> None:
+    def write(
+        self, kind: str, who: tuple[UUID, int, int], said: str = "", wait_us: int = 0
+    ) -> None:
         """Append a line: run, attempt and fence as the code was told them."""
         run, attempt, fence = who
         mark = Mark(

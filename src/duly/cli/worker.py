@@ -77,7 +77,7 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         queues=queue or None,
         processes=processes,
         grace=grace,
-        allow_commands=_allowed(allow_commands),
+        allow_commands=allowed_commands(allow_commands),
         allow_addresses=allow_address,
     )
     wanted = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell_runs}
@@ -150,7 +150,7 @@ def _with_app(target: Target) -> Target:
     return replace(target, app=place)
 
 
-def _allowed(names: tuple[str, ...] | None) -> bool | tuple[str, ...] | str | None:
+def allowed_commands(names: tuple[str, ...] | None) -> bool | str | None:
     """Read which commands may be run: all when none is named; several may stand in one word."""
     if names is None:
         return None

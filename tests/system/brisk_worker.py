@@ -1,0 +1,49 @@
+"""`duly worker` with a short lease, so that many of them run out in a campaign; nothing else differs.
+
+python -m tests.system.brisk_worker worker --app tasks:app …
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly.app import running
+from duly.app.worker_options import WorkerOptions
+from duly.cli.main import main
+
+if TYPE_CHECKING:
+    from duly.app.running import Voice
+    from duly.engine.supervisor import Supervisor
+    from duly.engine.worker import WorkerSettings
+    from duly.store.wakeups import LocalWakeups
+
+SECOND_US = 1_000_000
+LEASE_SECONDS = 4.0
+PROGRAM = "tests.system.brisk_worker"
+_settings = WorkerOptions.settings
+_supervisor = running.Crew.supervisor
+
+
+def brisk_settings(options: WorkerOptions) -> WorkerSettings:
+    """Return what a person said, and a short lease."""
+    return replace(
+        _settings(options),
+        ttl_us=int(LEASE_SECONDS * SECOND_US),
+        beat_every_us=SECOND_US * 8 // 10,
+        lease_margin_us=SECOND_US // 2,
+        cancel_grace_us=SECOND_US,
+    )
+
+
+def brisk_supervisor(crew: running.Crew, wakeups: LocalWakeups, voice: Voice) -> Supervisor:
+    """Return who keeps workers of this kind going."""
+    python, flag, _, *words = crew.argv
+    return _supervisor(replace(crew, argv=(python, flag, PROGRAM, *words)), wakeups, voice)
+
+
+if __name__ == "__main__":
+    WorkerOptions.settings = brisk_settings  # type: ignore[method-assign]
+    running.Crew.supervisor = brisk_supervisor  # type: ignore[method-assign]
+    sys.exit(main())
