@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from duly.domain.attempts import TASK_GONE
-from duly.domain.concluding import Succeeded
+from duly.domain.concluding import Failed, Succeeded
 from duly.domain.literals import ScheduleStatus
 from duly.domain.planning import decide_edit
 from duly.domain.timetable.interval import every
@@ -89,6 +89,35 @@ def test_it_is_not_dead_before_the_grace(rig):
     assert "retrying" == rig.state(run)
     rig.run("100s")
     assert "dead" == rig.state(run)
+
+
+def test_a_task_that_was_known_before_has_its_grace_too(rig):
+    """S6: what counts is how long it was put off, and not how old the run is."""
+    run = rig.enqueue()
+    knew = rig.worker(Known("remind"))
+    knew.executor.does(Failed("no luck", after_us=600 * SECOND))
+    rig.run("1s")
+    knew.worker.stop()
+    rig.workers.clear()
+    rig.worker(Known("other"))
+    rig.run("11m")
+
+    assert ("retrying", "unknown-task") == (rig.state(run), rig.attempts(run)[-1].reason)
+    rig.run("3m")
+    assert "dead" == rig.state(run)
+
+
+def test_a_claim_that_waits_for_an_answer_about_its_task_is_no_stray(rig):
+    """S6: it is named in beats until it is settled."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("other"))
+    shop.line.refuses["is_served"] = lambda _: True
+    rig.run("4m")
+    shop.line.refuses.clear()
+    rig.run("10s")
+
+    assert "dead" == rig.state(run)
+    assert "not-started" not in {one.reason for one in rig.attempts(run)}
 
 
 def test_an_enqueued_run_of_an_unknown_task_has_no_schedule_to_pause(rig):

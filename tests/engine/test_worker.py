@@ -298,6 +298,7 @@ def test_the_last_progress_and_lines_come_with_the_end(rig):
     shop.works[0].live.advance(Progress(1))
     shop.works[0].live.write("warning", "odd")
     said_at = rig.now
+    shop.worker.tick()
     shop.end()
 
     assert [Progress(1)] == [one.progress for one in rig.store.list_progress(run, 9)]

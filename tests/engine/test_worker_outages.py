@@ -155,6 +155,50 @@ def test_a_worker_is_told_that_its_attempt_was_settled_by_somebody_else(rig):
     assert ("timed-out", "timeout") == rig.ended(run)[0]
 
 
+def test_a_report_that_is_refused_fences_its_attempt_off(rig):
+    """R4: nobody waits for the next beat to tell."""
+    rig.dispatcher(overdue_us=57 * SECOND, reap_idle_us=1 * SECOND)
+    shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)), beat_every_us=12 * SECOND)
+    shop.worker.tick()
+    rig.store.register_policies({"remind": TaskPolicy(timeout_us=10 * SECOND)})
+    rig.enqueue()
+    shop.worker.wake()
+    for _ in range(80):
+        rig.run("1s")
+        shop.works[0].live.write("info", "still here")
+
+    assert ["the store refused a report"] == [one.reason for one in rig.recorder.of(FencedOff)]
+    assert shop.works[0].live.is_cancelled
+
+
+def test_an_end_that_waits_to_be_sent_is_not_taken_for_a_stray(rig):
+    """R4: beats name what has ended here and is not finished there."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.line.refuses["finish_runs"] = lambda _: True
+    shop.works[0].ended(Succeeded())
+    rig.run("9s")
+    shop.line.refuses.clear()
+    rig.run("2s")
+
+    assert ("succeeded", 0) == (rig.state(run), shop.worker.statistics.refused)
+    assert 1 == shop.worker.statistics.batches
+
+
+def test_however_often_it_is_woken_a_worker_beats_seldom(rig):
+    """P3: a wake-up may be about a cancellation, and mostly is not."""
+    rig.enqueue()
+    shop = rig.worker(slots=1)
+    rig.run("2s")
+    shop.line.calls.clear()
+    for _ in range(100):
+        shop.worker.wake()
+        rig.run("10ms")
+
+    assert 3 <= shop.line.calls.count("beat") <= 5
+
+
 def test_a_paused_worker_comes_back_to_nothing(rig):
     """INV-5: its late success is refused and kept as evidence, and its run is another's."""
     rig.dispatcher()
@@ -253,11 +297,11 @@ def test_a_report_that_fails_is_sent_again(rig):
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("2s")
-    shop.line.is_cut = True
+    shop.line.refuses["report"] = lambda _: True
     shop.works[0].live.write("info", "hello")
     shop.works[0].live.advance(Progress(4))
     rig.run("5s")
-    shop.line.is_cut = False
+    shop.line.refuses.clear()
     rig.run("3s")
 
     assert ["hello"] == [one.line.text for one in rig.store.list_lines(run, 0, 9)]
@@ -325,7 +369,7 @@ def test_more_losses_than_fit_a_page_are_settled_at_once(rig):
     shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(1))))
     rig.run("1s")
     rig.kill(shop.worker)
-    rig.run("22s")
+    rig.run("16s")
 
     assert {RunState.DEAD} == {rig.look(run).state for run in runs}
     assert Reason.BUDGET == rig.look(runs[0]).state_reason

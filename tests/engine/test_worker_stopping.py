@@ -53,7 +53,7 @@ def test_a_time_out_counts_from_the_start_of_the_code(rig):
     shop.works[0].began()
     rig.run("4s")
 
-    assert "running" == rig.state(run)
+    assert ("running", []) == (rig.state(run), shop.executor.asked)
 
 
 def test_success_after_the_time_out_comes_too_late(rig):
@@ -217,6 +217,19 @@ def test_what_can_not_be_stopped_is_settled_and_its_slot_leaked(rig):
     assert not shop.worker.is_draining
 
 
+def test_a_leaked_slot_is_not_given_to_another_run(rig):
+    """R6: its code still uses what a slot stands for."""
+    rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), Known("report"), slots=2, leaked_max=2)
+    shop.executor.can_be_stopped = False
+    rig.run("16s")
+    for number in range(3):
+        rig.enqueue(f"r{number}", call=Call(task="report", arguments="{}"))
+    rig.run("3s")
+
+    assert (1, 1) == (shop.worker.leaked, shop.worker.running)
+
+
 def test_a_leaked_slot_is_back_when_its_code_ends_after_all(rig):
     """R6: what it says is dropped, since its attempt was settled."""
     run = rig.enqueue()
@@ -330,6 +343,20 @@ def test_what_can_not_be_stopped_is_given_back_when_the_worker_ends(rig):
     rig.run("12s")
 
     assert ("queued", True) == (rig.state(run), shop.worker.is_over)
+
+
+def test_a_cancellation_outweighs_a_shutdown(rig):
+    """R3: the attempt is recorded as what somebody asked for."""
+    run = rig.enqueue()
+    shop = rig.worker(grace_us=1 * SECOND)
+    rig.run("1s")
+    shop.worker.drain()
+    rig.run("2s")
+    rig.store.cancel_run(cancel_run(run))
+    rig.run("4s")
+    shop.end(Failed("CancelledError"))
+
+    assert [("cancelled", "cancelled")] == rig.ended(run)
 
 
 def test_success_within_the_last_grace_counts(rig):

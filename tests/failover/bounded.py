@@ -48,7 +48,7 @@ class BoundedFleet(Fleet):
     """A fleet whose store may hang for a while, and be another one afterwards."""
 
     def open_eyes(self) -> None:
-        self._eyes = BoundedView(self.url)
+        self.eyes = BoundedView(self.url)
 
     def start_observer(self) -> None:
         place = [self.url, str(self.folder / "observer.ledger")]

@@ -172,7 +172,7 @@ class Checker:
 
     def _cancel_delayed(self, executed: Executed) -> None:
         run_id = executed.result.id
-        if self.ledger.delayed[run_id].state == "cancelled":
+        if self.ledger.delayed[run_id].state == "cancelled" or self.work.is_cancelled(run_id):
             return
         self.ledger.close_delayed(run_id, "cancelled")
         self.counts["cancellations"] += 1

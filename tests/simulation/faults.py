@@ -26,6 +26,8 @@ FENCED = frozenset(
     )
 )  # fmt: skip
 """Writes that hurt most when they arrive late."""
+HELD = frozenset(("claim_runs", "beat", "finish_runs", "settle_lost"))
+"""Calls whose late answers let a process go on with what it no longer holds."""
 EDGE_REACH_US = 4 * SECOND
 
 
@@ -82,8 +84,10 @@ class Weather:
 
     def reply_delay_us(self, call: Call) -> int:
         """Return how long a reply is on its way."""
-        if not self.is_calm and self._draws.random() < self._slow_reply:
-            return self._draws.choice(LONG_US[:-1])
+        is_held = call.operation in HELD
+        rate = 4 * self._slow_reply if is_held else self._slow_reply
+        if not self.is_calm and self._draws.random() < rate:
+            return self._draws.choice(LONG_US if is_held else LONG_US[:-1])
         return self._draws.randint(50, self._usual_us)
 
     def patience_us(self, call: Call) -> int:

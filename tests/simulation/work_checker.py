@@ -46,6 +46,10 @@ class WorkChecker:
         """Return what somebody's code has said about a task."""
         return self._policies.get(task, TaskPolicy())
 
+    def is_cancelled(self, run_id: RunId) -> bool:
+        """Say whether a run was cancelled after it had been queued."""
+        return run_id in self.runs and self.runs[run_id].state is RunState.CANCELLED
+
     def _note(self, run_id: RunId) -> RunNote:
         return self.runs.setdefault(run_id, RunNote(run_id))
 

@@ -5,7 +5,6 @@ python -m tests.system.brisk_worker worker --app tasks:app …
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,4 +45,4 @@ def brisk_supervisor(crew: running.Crew, wakeups: LocalWakeups, voice: Voice) ->
 if __name__ == "__main__":
     WorkerOptions.settings = brisk_settings  # type: ignore[method-assign]
     running.Crew.supervisor = brisk_supervisor  # type: ignore[method-assign]
-    sys.exit(main())
+    main()

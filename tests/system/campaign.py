@@ -219,8 +219,8 @@ def report(evidence: Evidence, found: list[str], seed: str) -> str:
         f" takeovers {evidence.takeovers};"
         f" stale writes rejected {evidence.audit.get('lease.refused', 0)}; ambiguous 0;"
         f" duplicates {sum('twice' in one for one in found)}; violations {len(found)};"
-        f" lateness p50/p99/max healthy {_percentiles(healthy)},"
-        f" in recovery {_percentiles(recovering)}; seed {seed}; commit {_commit()}"
+        f" lateness p50/p99/max healthy {percentiles(healthy)},"
+        f" in recovery {percentiles(recovering)}; seed {seed}; commit {commit()}"
     )
 
 
@@ -239,7 +239,8 @@ def _lateness(evidence: Evidence) -> tuple[list[int], list[int]]:
     return healthy, recovering
 
 
-def _percentiles(lateness_us: list[int]) -> str:
+def percentiles(lateness_us: list[int]) -> str:
+    """Return the median, the 99th percentile and the highest, as text."""
     if not lateness_us:
         return "-"
     ordered = sorted(lateness_us)
@@ -247,7 +248,8 @@ def _percentiles(lateness_us: list[int]) -> str:
     return "/".join(f"{one / 1000:,.1f}" for one in (*chosen, ordered[-1])) + " ms"
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Return which version of the code was tried."""
     git = shutil.which("git")
     if git is None:
         return "unknown"

@@ -103,8 +103,13 @@ class Process:
 
     def events(self) -> list[dict[str, Any]]:
         """Return what a dispatcher has told so far."""
-        lines = self.log.read_text(encoding="utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+        found = []
+        for line in lines:
+            # Of whoever was killed there may be half a line, and another's behind it.
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return [one for one in found if isinstance(one, dict)]
 
     def count(self, event: str) -> int:
         return sum(one["event"] == event for one in self.events())
@@ -126,11 +131,16 @@ class Fleet:
 
     def open_eyes(self) -> None:
         """Open a connection for looking."""
-        self._eyes = open_view(self.url)
+        self.eyes = open_view(self.url)
 
     def close_eyes(self) -> None:
         """Let go of the store."""
-        self._eyes.close()
+        self.eyes.close()
+
+    def check(self) -> list[str]:
+        """Return what the store finds wrong about itself."""
+        with new_app(self.url) as app:
+            return [f"{one.what}: {one.detail}" for one in app.check()]
 
     def start_dispatcher(self, url: str | None = None) -> Process:
         """Start one as a person would, and wait until it is a member."""
@@ -188,7 +198,7 @@ class Fleet:
             connection.close(True)
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        return self._eyes.ask(sql, *values)
+        return self.eyes.ask(sql, *values)
 
     def count_audit(self, action: str) -> int:
         return int(self.ask("SELECT count(*) FROM duly.audit WHERE action = $1", action)[0][0])
@@ -211,7 +221,7 @@ class Fleet:
     def settle(self) -> int:
         """Wait until everything that was due by now has its verdict; return that now."""
         until = self.clock.now_us()
-        wait_until("all that was due is settled", lambda: not self._eyes.has_unsettled(until))
+        wait_until("all that was due is settled", lambda: not self.eyes.has_unsettled(until))
         return until
 
     def evidence(self, until: int) -> Evidence:
@@ -221,10 +231,10 @@ class Fleet:
         return Evidence(
             orders=read_orders(sorted(self.folder.glob("*.orders"))),
             sights=read_sights(self.folder / "observer.ledger"),
-            kept=self._eyes.look(0),
-            skips=spans(self._eyes, "duly.skips"),
-            owed=spans(self._eyes, "duly.owed"),
-            schedules=standings(self._eyes),
+            kept=self.eyes.look(0),
+            skips=spans(self.eyes, "duly.skips"),
+            owed=spans(self.eyes, "duly.owed"),
+            schedules=standings(self.eyes),
             until=until,
             pending_keys=[key for (key,) in self.ask("SELECT key FROM duly.delayed")],
             audit=dict(self.ask("SELECT action, count(*) FROM duly.audit GROUP BY action")),

@@ -34,7 +34,7 @@ def work_violations(evidence: WorkEvidence) -> list[str]:
     found += [f"stranger: {one.run} was started, and is not there" for one in _strange(evidence)]
     for case in cases.values():
         found += case.violations()
-    return found + [*_evicted(evidence), *_charged_for_leaving(evidence)]
+    return [*found, *_evicted(evidence), *_charged_for_leaving(evidence)]
 
 
 def count_overlaps(evidence: WorkEvidence) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
@@ -125,19 +126,32 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._calls: deque[tuple[Callable[[_Place], None], _Place]] = deque()
+        self._has_rung = False
+        """Whether the loop was told of the calls that wait."""
         self._thread = threading.Thread(target=self._run, name="duly-event-loop", daemon=True)
         self._thread.start()
 
     def call(self, function: Callable[[_Place], None], place: _Place) -> None:
         """Have the loop call a function soon; one that is closed has nothing left to call."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function, place)
+        self._calls.append((function, place))
+        # Once for all calls until the loop comes round to them: waking it takes longest.
+        if not self._has_rung:
+            self._has_rung = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._make_calls)
 
     def close(self) -> None:
         """Cancel everything and end; wait for that, but not for long."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_SECONDS_MAX)
+
+    def _make_calls(self) -> None:
+        self._has_rung = False  # before the first is taken: whoever calls later rings again
+        while self._calls:
+            function, place = self._calls.popleft()
+            function(place)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

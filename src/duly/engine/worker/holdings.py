@@ -43,6 +43,8 @@ class Holdings:
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
         self._told: SimpleQueue[Held] = SimpleQueue()
+        self._has_rung = False
+        """Whether our loop was rung for what was told since it last collected."""
         self.running: dict[Hold, Held] = {}
         self.leaked: dict[Hold, Held] = {}
         """Settled, but their code goes on and keeps its slot."""
@@ -106,6 +108,7 @@ class Holdings:
 
     def collect(self) -> None:
         """Take what executors have told since the last time."""
+        self._has_rung = False  # before the first is taken: whoever tells later rings again
         while True:
             try:
                 held = self._told.get_nowait()
@@ -158,4 +161,7 @@ class Holdings:
 
     def _tell(self, held: Held) -> None:
         self._told.put(held)
-        self._parts.ring()
+        # Once for all that is told before it is collected: ringing takes longer than telling.
+        if not self._has_rung:
+            self._has_rung = True
+            self._parts.ring()

@@ -1,0 +1,101 @@
+"""From schema 1 to workers: what was promised is kept, and programs of schema 1 go on (D5)."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import RunState
+from duly.errors import SchemaMismatch
+from duly.store.execution import FinishResult
+from duly.store.postgres import PostgresSettings
+from duly.store.postgres.schema import known_migrations
+from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
+from duly.testing.factories import SECOND_US, add_runs, new_run
+
+FIRST = PostgresSettings(migrations=known_migrations()[:1])
+# As programs of schema 1 write and prune: none of them knows of the columns that came since.
+JOIN_AS_BEFORE = """
+INSERT INTO duly.members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
+    is_holding, tzdata, wake_address)
+VALUES ('dispatcher', 'here', 1, 0, 0, 1, 0, false, '', '')"""
+QUEUE_AS_BEFORE = """
+WITH made AS (
+    INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, priority, tenant,
+        task, queue, origin, lane, arguments)
+    SELECT gen_random_uuid(), now, now, now, now, 50, 'default', 'remind', 'default', 'now', 'live',
+        '{}' FROM (SELECT duly.now_us() AS now) n RETURNING id, not_before)
+INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+SELECT not_before, not_before, not_before, id, 50, 0, 'default' FROM made"""
+PRUNE_MEMBERS_AS_BEFORE = """
+DELETE FROM duly.members WHERE id IN (
+    SELECT m.id FROM duly.members m
+    WHERE m.expires_at < 1::int8 << 60
+        AND NOT EXISTS (SELECT 1 FROM duly.leases l WHERE l.owner = m.id)
+    ORDER BY m.id LIMIT 100 FOR UPDATE SKIP LOCKED)"""
+
+
+@pytest.fixture
+def old(database, open_store):
+    """A store as a program of schema 1 has made it, with something in it."""
+    store = open_store(database, settings=FIRST)
+    with store.transaction(SECOND_US) as lent:
+        store.add_runs(add_runs(new_run(None, "queued")), within=lent)
+        store.add_runs(add_runs(new_run(1 << 52, "later")), within=lent)
+    return store
+
+
+def test_what_was_promised_before_workers_is_worked_on(database, old, open_store):
+    """D5: refused until it is migrated; then every row is as it was, and has no tries."""
+    store = open_store(database)
+    with pytest.raises(SchemaMismatch, match="run `duly db migrate`"):
+        store.status()
+
+    assert [2] == [one.number for one in store.migrate()]
+    worker = work.join(store)
+    claimed = work.take_one(store, worker)
+    assert (1, 1, 0) == (claimed.tries.fence, claimed.tries.attempt, claimed.tries.charged)
+    result = store.finish_runs(worker, [work.factories.finish(claimed, Succeeded())]).results
+    assert (FinishResult.ACCEPTED,) == result
+    assert RunState.SUCCEEDED is work.look(store, claimed.record.id).state
+    assert 1 == store.status().delayed
+    assert [] == store.check()
+
+
+def test_a_program_of_schema_1_goes_on_queueing(database, old, open_store):
+    """D5: what it queues begins with no tries."""
+    store = open_store(database)
+    store.migrate()
+    with psycopg.connect(database, autocommit=True) as line:
+        line.execute(JOIN_AS_BEFORE)
+        line.execute(QUEUE_AS_BEFORE)
+    assert [one.number for one in known_migrations()[:1]] == [
+        one.number for one in old.schema_status().applied
+    ]
+    assert old.schema_status().is_usable
+    old.add_runs(add_runs(new_run(None, "by an old program")))
+
+    assert 3 == len(work.take(store, work.join(store)))
+    assert [] == store.check()
+
+
+def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, open_store):
+    """R4: by its member's row a lost claim is found and settled."""
+    store = open_store(database)
+    store.migrate()
+    worker = work.join(store)
+    idle = work.join(store, tasks=("remind",))
+    claimed = work.take_one(store, worker)
+    store.leave(worker)
+    with psycopg.connect(database, autocommit=True) as line:
+        line.execute(PRUNE_MEMBERS_AS_BEFORE)
+        kept = line.execute("SELECT id FROM duly.members").fetchall()
+
+    assert [(worker,)] == kept
+    assert not store.is_served("remind"), f"{idle} is gone with what it knew"
+    (lost,) = work.lost_claims(store)
+    assert [True] == work.settle(store, work.maintain(store), lost)
+    assert claimed.hold == lost.hold
+    assert steps.audit(store, action="attempt.lost")

@@ -1,0 +1,253 @@
+"""Workers of a campaign: real processes, some of them supervised, and what is done to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.domain.identity import RunId
+from tests.system import work_views
+from tests.system.fleet import pause, wait_until
+from tests.system.work_evidence import (
+    LEDGER_VARIABLE,
+    START,
+    Left,
+    WorkEvidence,
+    read_marks,
+    read_told,
+)
+from tests.system.work_tasks import DEADLY, POLICIES
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.system.fleet import Fleet, Process
+
+KILLED_WORKER = "kill -9 worker"
+KILLED_SUPERVISOR = "kill -9 supervisor"
+STOPPED_WORKER = "worker SIGSTOP past the lease"
+TERMINATED_WORKER = "worker SIGTERM"
+OF_PROCESSES = frozenset(
+    {KILLED_WORKER, KILLED_SUPERVISOR, STOPPED_WORKER, TERMINATED_WORKER, "SIGTERM"}
+)
+APP = "tests.system.work_tasks:app"
+SLOTS = 10
+GRACES = ("0s", "30s")
+ALIVE_MIN = 2
+QUIET_SECONDS = 60.0
+"""So long after everything is quiet, every run is over."""
+
+
+@dataclass
+class Post:
+    """A place where a worker is kept: by a supervisor, or as a process of its own."""
+
+    url: str
+    is_supervised: bool
+    process: Process
+
+
+@dataclass
+class Workforce:
+    """Keeps workers at their posts, and does things to them."""
+
+    fleet: Fleet
+    draw: random.Random
+    ways: list[str]
+    """The URL by which the worker at each post reaches the store."""
+    posts: list[Post] = field(default_factory=list)
+    harmed: dict[int, list[int]] = field(default_factory=dict)
+    """When something was done to a process, by its id."""
+    left: list[Left] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Man every post, every other one with a supervisor, and wait until all have joined."""
+        os.environ[LEDGER_VARIABLE] = str(self.ledger)
+        for place, url in enumerate(self.ways):
+            is_supervised = place % 2 == 0
+            self.posts.append(Post(url, is_supervised, self._new(url, is_supervised)))
+        wait_until("all workers have joined", lambda: len(self.alive()) == len(self.posts))
+
+    @property
+    def ledger(self) -> Path:
+        return self.fleet.folder / "work.ledger"
+
+    def alive(self) -> dict[int, tuple[int, int]]:
+        """Return the worker processes that are members: their member's id, and what they hold."""
+        rows = self.fleet.ask(work_views.LIST_ALIVE, self.fleet.clock.now_us())
+        return {
+            process: (member, claims)
+            for process, member, claims in rows
+            if is_running(process) and self.post_of(process) is not None
+        }
+
+    def post_of(self, process: int) -> Post | None:
+        """Return the post of one of our workers; nobody else's process is ever touched."""
+        parent = parent_of(process)
+        for post in self.posts:
+            if (parent if post.is_supervised else process) == post.process.popen.pid:
+                return post
+        return None
+
+    def kill_workers(self, count: int = 1) -> None:
+        """Kill worker processes at any moment, rather busy ones."""
+        for process in self._some(count):
+            self._harm(process, KILLED_WORKER)
+            post = self.post_of(process)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            if post is not None and not post.is_supervised:
+                self._replace(post)
+        self._wait_for_some()
+
+    def kill_supervisor(self) -> None:
+        """Kill a supervisor: its worker must not outlive it, and hold on to its runs."""
+        post = self.draw.choice([post for post in self.posts if post.is_supervised])
+        children = [one for one in self.alive() if self.post_of(one) is post]
+        for process in children:
+            self.harmed.setdefault(process, []).append(self.fleet.clock.now_us())
+        self.fleet.note(KILLED_SUPERVISOR, self.fleet.clock.now_us())
+        self._replace(post)
+        wait_until("it ends with its supervisor", lambda: not any(map(is_running, children)))
+
+    def stop_workers(self, count: int = 2) -> None:
+        """Stop workers for longer than their lease, kill another meanwhile, and let them go on.
+
+        What they do and say then is done and said by somebody who no longer holds the run.
+        """
+        fleet, members, began = self.fleet, self.alive(), self.fleet.clock.now_us()
+        victims = [process for process in self._some(count) if process in members]
+        for process in victims:
+            self._harm(process, None)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+        if self.draw.random() < 0.8:
+            self.kill_workers(self.draw.randrange(1, 3))
+        for process in victims:
+            wait_until("its lease is over", lambda one=process: self._is_over(members[one][0]))
+        pause(self.draw.uniform(0.0, 0.5))
+        for process in victims:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+            fleet.note(STOPPED_WORKER, began, fleet.clock.now_us())
+        for process in victims:
+            wait_until(
+                "it comes back under a new id",
+                lambda one=process: (
+                    not is_running(one) or fleet.ask(work_views.LATEST, one)[0][0] > members[one][0]
+                ),
+            )
+
+    def terminate_worker(self) -> None:
+        """Tell a worker to stop: it finishes or gives back what it has, and that costs nothing."""
+        post = self.draw.choice(self.posts)
+        at = self.fleet.clock.now_us()
+        processes = [one for one in self.alive() if self.post_of(one) is post]
+        self.fleet.note(TERMINATED_WORKER, at)
+        status = post.process.terminate()
+        # A task that kills its worker may do so just now, and then that is no good order.
+        if status in (0, 1):
+            self.left += [Left(process, at) for process in processes]
+        self._replace(post)
+
+    def finish(self) -> None:
+        """Wait until every run is over, or ought to be; then end all workers in good order."""
+        with suppress(AssertionError):
+            wait_until("all is quiet", self._is_quiet, QUIET_SECONDS)
+        for post in self.posts:
+            post.process.terminate()
+
+    def evidence(self, outages: list[tuple[int, int]]) -> WorkEvidence:
+        """Gather everything."""
+        eyes, records = self.fleet.eyes, work_views.attempts(self.fleet.eyes)
+        marks, found = read_marks(self.ledger), work_views.fates(self.fleet.eyes)
+        tasks = {fate.run: fate.task for fate in found}
+        deadly = {
+            mark.process for mark in marks if mark.kind == START and tasks.get(mark.run) == DEADLY
+        }
+        lines = [
+            line
+            for post_log in sorted(self.fleet.folder.glob("worker-*.log"))
+            for line in post_log.read_text(encoding="utf-8", errors="replace").splitlines()
+        ]
+        return WorkEvidence(
+            marks=marks,
+            attempts=records,
+            fates=found,
+            budgets={task: retry.attempts for task, retry in POLICIES.items()},
+            waits=_waits({one.run for one in records if one.fence > 1}, tasks),
+            told=read_told(lines),
+            left=self.left,
+            evictions=work_views.evictions(eyes),
+            harmed=set(self.harmed) | deadly,
+            outages=outages,
+            refused=work_views.refused(eyes),
+            findings=self.fleet.check(),
+        )
+
+    def _new(self, url: str, is_supervised: bool) -> Process:
+        words = ["tests.system.brisk_worker", "worker", "--json", "--tell-runs", "--app", APP]
+        options = [f"--slots={SLOTS}", f"--grace={self.draw.choice(GRACES)}", f"--url={url}"]
+        alone = [] if is_supervised else ["--no-supervisor"]
+        return self.fleet.start([*words, *options, *alone], "worker")
+
+    def _replace(self, post: Post) -> None:
+        """Start another one in its place; whatever is left of the old one is killed."""
+        post.process.kill()
+        post.process = self._new(post.url, post.is_supervised)
+
+    def _some(self, count: int) -> list[int]:
+        """Choose worker processes, rather some that hold runs."""
+        self._wait_for_some()
+        alive = self.alive()
+        busy = [process for process, (_, claims) in alive.items() if claims]
+        idle = [process for process in alive if process not in busy]
+        self.draw.shuffle(busy)
+        return (busy + idle)[: min(count, max(len(alive) - 1, 1))]
+
+    def _wait_for_some(self) -> None:
+        wait_until("somebody works", lambda: len(self.alive()) >= ALIVE_MIN)
+
+    def _harm(self, process: int, kind: str | None) -> None:
+        at = self.fleet.clock.now_us()
+        self.harmed.setdefault(process, []).append(at)
+        if kind is not None:
+            self.fleet.note(kind, at)
+
+    def _is_over(self, member: int) -> bool:
+        return bool(self.fleet.ask(work_views.IS_OVER, member, self.fleet.clock.now_us())[0][0])
+
+    def _is_quiet(self) -> bool:
+        return bool(self.fleet.ask(work_views.IS_QUIET)[0][0])
+
+
+def _waits(runs: set[str], tasks: dict[str, str]) -> dict[tuple[str, int], int]:
+    return {
+        (run, number): POLICIES[tasks[run]].delay_us(RunId(bytes.fromhex(run)), number)
+        for run in runs
+        for number in range(1, POLICIES[tasks[run]].attempts)
+    }
+
+
+def parent_of(process: int) -> int | None:
+    """Return a process's parent; None if there is no such process."""
+    return _stat(process)[1]
+
+
+def is_running(process: int) -> bool:
+    """Say whether a process is there, and not merely not yet buried."""
+    return _stat(process)[0] not in {None, "Z", "X"}
+
+
+def _stat(process: int) -> tuple[str | None, int | None]:
+    """Return a process's state and parent, as the kernel tells them."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None, None
+    state, parent = text.rpartition(") ")[2].split()[:2]
+    return state, int(parent)
