@@ -121,7 +121,9 @@ def test_a_coroutine_function_does_not_run_in_a_thread(app):
 
 
 def test_what_stands_in_braces_are_a_commands_parameters(app):
-    dump = app.command("dump", ["pg_dump", "--file={file}", "{database}"], retry=2, timeout="10m")
+    dump = app.command(
+        "dump", ["pg_dump", "--file", "{file}", "{database}"], retry=2, timeout="10m"
+    )
 
     assert {"database": "shop", "file": "a b.sql"} == dump.bind("a b.sql", "shop").arguments
     assert (TaskKind.COMMAND, 2) == (dump.kind, dump.policy.retry.attempts)
@@ -134,14 +136,14 @@ def test_what_stands_in_braces_are_a_commands_parameters(app):
 def test_an_argument_stays_one_item_of_the_argv(app):
     dump = app.command(
         "dump",
-        ["dump", "--n={number}", "{{{name}}}"],
+        ["dump", "-n", "{number}", "{name}", "{{plain}}"],
         parameters={
             "number": int,
             "name": str,
         },
     )
 
-    assert ["dump", "--n=5", "{a; rm -rf}"] == fill_argv(
+    assert ["dump", "-n", "5", "a; rm -rf", "{plain}"] == fill_argv(
         dump.terms.plan, {"number": 5, "name": "a; rm -rf"}
     )
 
@@ -158,6 +160,8 @@ def test_a_function_can_say_which_parameters_a_command_takes(app):
     ("argv", "options", "message"),
     [
         ("pg_dump shop", {}, "argv: 'pg_dump shop' is not a list of texts"),
+        (["dump", "--n={n}"], {}, "argv: '--n={n}' mixes a parameter with other text"),
+        (["dump", "{a}{b}"], {}, "argv: '{a}{b}' mixes a parameter with other text"),
         ([], {}, "argv: \\[\\] is not a list of texts"),
         (["dump", 5], {}, "argv: 5 is not a text"),
         (["{program}"], {}, "argv: '{program}' does not say which program"),

@@ -308,6 +308,19 @@ def test_the_last_progress_and_lines_come_with_the_end(rig):
     assert 0 == shop.line.calls.count("report")
 
 
+def test_an_attempt_that_is_done_within_a_second_reports_nothing(rig):
+    """P1: short attempts cost a claim and a finish, wherever a second begins."""
+    shop = rig.worker()
+    shop.executor.on_start = lambda work: (work.began(), work.live.write("info", "quick"))
+    for number in range(5):
+        rig.enqueue(f"r{number}")
+        shop.worker.wake()
+        rig.run("700ms")
+        shop.end()
+
+    assert (5, 0) == (shop.worker.statistics.succeeded, shop.line.calls.count("report"))
+
+
 def test_a_day_long_run_leaves_a_few_hundred_steps(rig):
     """R2: steps widen with age."""
     run = rig.enqueue()

@@ -113,7 +113,7 @@ def fill_text(text: str, arguments: Mapping[str, Any]) -> str:
 
 
 def fill_argv(plan: CommandPlan, arguments: Mapping[str, Any]) -> list[str]:
-    """Return the argv of one call; one item stays one item, whatever an argument holds."""
+    """Return the argv of one call; an argument is a whole item, whatever it holds."""
     return [fill_text(item, arguments) for item in plan.argv]
 
 
@@ -129,6 +129,11 @@ def _read_argv(argv: object) -> tuple[str, ...]:
     if not argv[0] or list(_names(argv[0])):
         remedy = "name the program itself; arguments go into what follows it"
         raise UsageError("argv", argv[0], "does not say which program", remedy)
+    for item in argv:
+        names = list(_names(item))
+        if names and item != f"{{{names[0]}}}":
+            remedy = f"give it an item of its own: '{{{names[0]}}}'"
+            raise UsageError("argv", item, "mixes a parameter with other text", remedy)
     return tuple(argv)
 
 

@@ -13,7 +13,7 @@ from duly.store.postgres import PostgresSettings
 from duly.store.postgres.schema import known_migrations
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.factories import SECOND_US, add_runs, new_run
+from duly.testing.factories import add_runs, new_run
 
 FIRST = PostgresSettings(migrations=known_migrations()[:1])
 # As programs of schema 1 write and prune: none of them knows of the columns that came since.
@@ -41,9 +41,8 @@ DELETE FROM duly.members WHERE id IN (
 def old(database, open_store):
     """A store as a program of schema 1 has made it, with something in it."""
     store = open_store(database, settings=FIRST)
-    with store.transaction(SECOND_US) as lent:
-        store.add_runs(add_runs(new_run(None, "queued")), within=lent)
-        store.add_runs(add_runs(new_run(1 << 52, "later")), within=lent)
+    store.add_runs(add_runs(new_run(None, "queued")))
+    store.add_runs(add_runs(new_run(1 << 52, "later")))
     return store
 
 

@@ -362,10 +362,13 @@ def test_workers_that_die_and_a_reaper_at_once_lose_no_run(store, clock, watch):
     is_over = Event()
 
     def toil():
+        left_lying = 10
         while not is_over.is_set():
             worker = work.join(store)
             claimed = work.take(store, worker, 3)
-            for one in claimed[1:]:
+            is_dying = bool(claimed) and left_lying > 0
+            left_lying -= is_dying
+            for one in claimed[is_dying:]:
                 work.end(store, worker, one, Succeeded())
 
     def reap():
