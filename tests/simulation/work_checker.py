@@ -96,7 +96,9 @@ class WorkChecker:
             raise Violation(f"INV-{number.get(note.state, 6)}: a run that is {note.state} was claimed")
         if note.queue in self.paused or note.queue not in (command.queues or (note.queue,)):
             raise Violation(f"INV-12: a run was claimed from the queue {note.queue}")
-        if max(record.not_before, note.not_before) > executed.at:
+        # What was queued when it was due stays queued, should the store's clock go back.
+        queued_at = max(executed.at, note.queued_at, record.fired_at or 0)
+        if max(record.not_before, note.not_before) > queued_at:
             raise Violation("INV-1: a run was claimed before it was due")
         if tries.fence <= note.fence:
             raise Violation("INV-4: a fence did not grow with the claim")
@@ -305,8 +307,11 @@ class WorkChecker:
         return (note.fence, note.due_at) if note.state is RunState.RETRYING else None
 
     def fire_retry(self, executed: Executed, item: FireRetry) -> None:
-        """Let a waiting run be queued again."""
-        self._note(item.timer.ref).queue_again(executed.at)  # type: ignore[arg-type]
+        """Let a waiting run be queued again, not before its code or its backoff allows it."""
+        note = self._note(item.timer.ref)  # type: ignore[arg-type]
+        if executed.at < note.not_before:
+            raise Violation("INV-1: a run was queued again before its wait was over")
+        note.queue_again(executed.at)
         self.counts["retries fired"] += 1
 
     # Orders

@@ -1,4 +1,4 @@
-"""`duly worker` with a short lease, so that many of them run out in a campaign; nothing else differs.
+"""`duly worker` with a short lease, so that many run out in a campaign; nothing else differs.
 
 python -m tests.system.brisk_worker worker --app tasks:app …
 """
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from duly.app import running
 from duly.app.worker_options import WorkerOptions
 from duly.cli.main import main
+from duly.clock import SystemClock
+from duly.engine.supervisor import Supervisor, SupervisorSettings
 
 if TYPE_CHECKING:
     from duly.app.running import Voice
-    from duly.engine.supervisor import Supervisor
     from duly.engine.worker import WorkerSettings
     from duly.store.wakeups import LocalWakeups
 
@@ -22,7 +23,6 @@ SECOND_US = 1_000_000
 LEASE_SECONDS = 4.0
 PROGRAM = "tests.system.brisk_worker"
 _settings = WorkerOptions.settings
-_supervisor = running.Crew.supervisor
 
 
 def brisk_settings(options: WorkerOptions) -> WorkerSettings:
@@ -37,9 +37,16 @@ def brisk_settings(options: WorkerOptions) -> WorkerSettings:
 
 
 def brisk_supervisor(crew: running.Crew, wakeups: LocalWakeups, voice: Voice) -> Supervisor:
-    """Return who keeps workers of this kind going."""
+    """Return who keeps workers of this kind going, and does not wait long with those that crash."""
     python, flag, _, *words = crew.argv
-    return _supervisor(replace(crew, argv=(python, flag, PROGRAM, *words)), wakeups, voice)
+    return Supervisor(
+        (python, flag, PROGRAM, *words),
+        SystemClock(),
+        wakeups,
+        SupervisorSettings(processes=crew.processes, healthy_us=2 * SECOND_US),
+        telemetry=voice.telemetry,
+        env=crew.env,
+    )
 
 
 if __name__ == "__main__":

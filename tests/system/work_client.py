@@ -26,9 +26,9 @@ SELDOM = {
     "doze": 30,
     "forsake": 10,
     "apart": 8,
-    "hungry": 1.5,
-    "endless": 1,
-    "poison": 1.5,
+    "hungry": 1,
+    "endless": 0.7,
+    "poison": 0.7,
 }
 """What is asked for once, and how often in proportion."""
 BARE = frozenset({"hungry", "endless", "poison"})

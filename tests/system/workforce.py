@@ -210,7 +210,14 @@ class Workforce:
         return (busy + idle)[: min(count, max(len(alive) - 1, 1))]
 
     def _wait_for_some(self) -> None:
+        self.revive()
         wait_until("somebody works", lambda: len(self.alive()) >= ALIVE_MIN)
+
+    def revive(self) -> None:
+        """Start another where code of a task has ended a worker that nobody supervises."""
+        for post in self.posts:
+            if not post.process.is_running:
+                self._replace(post)
 
     def _harm(self, process: int, kind: str | None) -> None:
         at = self.fleet.clock.now_us()

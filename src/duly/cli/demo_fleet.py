@@ -1,62 +1,64 @@
-"""The part of the tour that needs a store and processes: a promise outlives its dispatcher."""
+"""What the tour's promises live in: a file and processes of its own, gone when the tour is over."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 
-from duly.app import App
 from duly.clock import SystemClock
-from duly.domain.literals import Lane
-from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.dispatch import LeaseKey
+from duly.engine.lifeline import lifeline_variables
 
 WAIT_MAX_US = 60 * 1_000_000
 END_WAIT_SECONDS = 10
 LOOK_EVERY_SECONDS = 0.1
-SCHEDULE = "tick"
-RUNS_BEFORE = 3
-RUNS_AFTER = 8
 
 
 @contextmanager
 def furnished() -> Iterator[Fleet]:
     """Give the tour a file and a fleet of its own, which are gone afterwards."""
-    fleet = Fleet()
-    with TemporaryDirectory(prefix="duly-demo-") as folder:
-        names = {
+    with (
+        TemporaryDirectory(prefix="duly-demo-", ignore_cleanup_errors=True) as folder,
+        _ended_by_signals(),
+    ):
+        variables = {
             "DULY_URL": f"sqlite:///{Path(folder) / 'promises.db'}",
             "DULY_APP": "duly.cli.demo_tasks:app",
         }
-        before = {name: os.environ.get(name) for name in names}
-        os.environ.update(names)
-        try:
-            yield fleet
-        finally:
-            fleet.end()
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name)
-                else:
-                    os.environ[name] = value
+        fleet = Fleet()
+        with _environment(variables):
+            try:
+                yield fleet
+            finally:
+                fleet.end()
 
 
 class Fleet:
-    """The dispatchers that the tour starts, and ends by their ids."""
+    """The processes that the tour starts, and ends by their ids."""
 
     def __init__(self) -> None:
         self._running: dict[int, subprocess.Popen[bytes]] = {}
+        # Nobody writes to it: when the tour is gone it is closed, and the processes end, too.
+        self._lifeline, self._held = os.pipe()
 
-    def start(self) -> int:
-        """Start a dispatcher; return its process id."""
-        command = (sys.executable, "-m", "duly", "dispatcher", "--quiet")
-        started = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603 - ourselves
+    def start(self, kind: str) -> int:
+        """Start a dispatcher or a worker; return its process id."""
+        started = subprocess.Popen(  # noqa: S603 - ourselves
+            (sys.executable, "-m", "duly.cli.demo_member", kind),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **lifeline_variables(self._lifeline)},
+            pass_fds=(self._lifeline,),
+            start_new_session=True,  # a Ctrl-C is for the tour, which ends them in good order
+        )
         self._running[started.pid] = started
         return started.pid
 
@@ -77,38 +79,8 @@ class Fleet:
                 one.kill()
                 one.wait()
         self._running.clear()
-
-
-def outlive(fleet: Fleet, tell: Callable[[str], None]) -> None:
-    """Run two dispatchers, kill the one that fires, and wait for the other to go on."""
-    first, second = fleet.start(), fleet.start()
-    tell(f"Two dispatchers share the work: processes {first} and {second}.")
-    wait_until(lambda: runs_made() >= RUNS_BEFORE and owner() in (first, second))
-    victim = owner()
-    fleet.kill(victim)
-    tell(f"kill -9 {victim}, which owned it. The other takes over after the lease of 5 s.")
-    before = runs_made()
-    wait_until(lambda: runs_made() >= before + RUNS_AFTER)
-
-
-def owner() -> int:
-    """Return the process that owns the shard of the tour's schedule; 0 if none does."""
-    with App(os.environ["DULY_URL"]) as here:
-        seen, status = here.store.find_schedule(TENANT_DEFAULT, SCHEDULE), here.store.status()
-    processes = {member.id: member.process for member in status.members}
-    shard = -1 if seen is None else seen.record.shard
-    owners = [
-        processes.get(lease.owner, 0)
-        for lease in status.leases
-        if lease.owner is not None and lease.key == LeaseKey(shard, Lane.LIVE)
-    ]
-    return owners[0] if owners else 0
-
-
-def runs_made() -> int:
-    """Count the runs of the tour's schedule."""
-    with App(os.environ["DULY_URL"]) as here:
-        return len(here.runs.list(schedule=SCHEDULE, limit=1000))
+        os.close(self._held)
+        os.close(self._lifeline)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -117,3 +89,34 @@ def wait_until(condition: Callable[[], bool]) -> None:
     ends_at = clock.monotonic_us() + WAIT_MAX_US
     while not condition() and clock.monotonic_us() < ends_at:
         moment.wait(LOOK_EVERY_SECONDS)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have variables set for the length of a block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a signal that would end the tour on the spot end it as Ctrl-C does."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [(one, signal.signal(one, end)) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)

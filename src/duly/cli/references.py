@@ -41,6 +41,24 @@ def find_schedule(app: App, text: str, *, by_beginning: bool = False) -> Schedul
 
 
 def find_run(app: App, text: str) -> Run:
+    """Return the run of an id or a label, of the beginning of an id, or the newest of a key."""
+    with suppress(NotFound):
+        return _identified_run(app, text)
+    if by_key := app.runs.list(key=text, limit=1):
+        return by_key[0]
+    raise _no_run(text)
+
+
+def find_promise(app: App, text: str) -> UUID:
+    """Return the id of a run, or of a delayed run that is still pending, by key too."""
+    with suppress(NotFound):
+        return _identified_run(app, text).id
+    with suppress(NotFound):
+        return find_delayed(app, text).id
+    return find_run(app, text).id
+
+
+def _identified_run(app: App, text: str) -> Run:
     """Return the run of an id, a label, or the beginning of an id among the newest."""
     with suppress(NotFound):
         return app.runs.get(text)
@@ -51,21 +69,7 @@ def find_run(app: App, text: str) -> Run:
             return found[0]
         if found:
             raise _ambiguous("run", text, [str(one.id) for one in found])
-    remedy = "see duly run list; what is not yet due is in duly delayed list"
-    raise NotFound("run", text, remedy)
-
-
-def find_promise(app: App, text: str) -> UUID:
-    """Return the id of a run, or of a delayed run that is still pending, by key too."""
-    with suppress(NotFound):
-        return find_run(app, text).id
-    with suppress(NotFound):
-        return find_delayed(app, text).id
-    by_key = app.runs.list(key=text, limit=1)
-    if by_key:
-        return by_key[0].id
-    remedy = "see duly run list; what is not yet due is in duly delayed list"
-    raise NotFound("run", text, remedy)
+    raise _no_run(text)
 
 
 def find_delayed(app: App, text: str) -> DelayedRun:
@@ -82,6 +86,11 @@ def find_delayed(app: App, text: str) -> DelayedRun:
             raise _ambiguous("delayed run", text, [str(one.id) for one in found])
     remedy = "see duly delayed list; what has fired is in duly run list"
     raise NotFound("delayed run", text, remedy)
+
+
+def _no_run(text: str) -> NotFound:
+    remedy = "see duly run list; what is not yet due is in duly delayed list"
+    return NotFound("run", text, remedy)
 
 
 def _is_beginning(text: str) -> bool:

@@ -150,8 +150,7 @@ class _LoopThread:
     def _make_calls(self) -> None:
         self._has_rung = False  # before the first is taken: whoever calls later rings again
         while self._calls:
-            function, place = self._calls.popleft()
-            function(place)
+            self._loop.call_soon(*self._calls.popleft())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
