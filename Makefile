@@ -45,6 +45,7 @@ bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md (QUICK=
 	@$(BIN)/python -m bench.timetables
 	@$(BIN)/python -m bench.engine $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.fleet $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench.work $(if $(QUICK),--quick)
 
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)

@@ -19,8 +19,6 @@ from duly.store.dispatch import Join, MemberKind
 from duly.store.execution import ClaimRuns, Finish
 
 if TYPE_CHECKING:
-    from bench.engine_files import SqliteFile
-    from bench.fleet_database import Database
     from duly.store.execution import Claimed, ClaimedRun
 
 CLAIM = """
@@ -58,9 +56,9 @@ INSERT INTO duly_outcomes (run_id, state, finished_at, fence, attempt, charged, 
 VALUES (?, 'succeeded', ?, 1, 1, 1, ?, 0, ?, ?)"""
 
 
-def bare_postgres(place: Database, count: int, batch: int) -> float:
+def bare_postgres(url: str, count: int, batch: int) -> float:
     """Claim and finish so many by plain statements; return how many a second."""
-    with psycopg.connect(place.url, autocommit=True, prepare_threshold=1) as connection:
+    with psycopg.connect(url, autocommit=True, prepare_threshold=1) as connection:
         connection.execute("SET jit = off")
         done, began = 0, CLOCK.monotonic_us()
         while done < count:
@@ -72,9 +70,9 @@ def bare_postgres(place: Database, count: int, batch: int) -> float:
     return done / took * SECOND_US
 
 
-def bare_sqlite(place: SqliteFile, count: int, batch: int) -> float:
+def bare_sqlite(url: str, count: int, batch: int) -> float:
     """Claim and finish so many in a bare loop; return how many a second."""
-    connection = apsw.Connection(str(place.path))
+    connection = apsw.Connection(url.removeprefix("sqlite:///"))
     connection.pragma("synchronous", "full")
     connection.pragma("cache_size", -65_536)
     connection.pragma("wal_autocheckpoint", 10_000)
@@ -99,7 +97,9 @@ def bare_sqlite(place: SqliteFile, count: int, batch: int) -> float:
 
 def stored(url: str, count: int, batch: int) -> float:
     """Claim and finish so many through the store, without a worker; return how many a second."""
-    order = Join(kind=MemberKind.WORKER, host="bench", process=os.getpid(), ttl_us=DAY_US, slots=batch)
+    order = Join(
+        kind=MemberKind.WORKER, host="bench", process=os.getpid(), ttl_us=DAY_US, slots=batch
+    )
     with new_app(url) as app:
         store = app.store
         member, _ = store.join(order)

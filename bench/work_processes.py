@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.places import Place
 
 TICKS = os.sysconf("SC_CLK_TCK")
-LEAD_US = 12 * SECOND_US
+LEAD_US = 15 * SECOND_US
 """How long before the first instant two processes are started."""
 LIMIT_US = 300 * SECOND_US
 LOOK_SECONDS = 0.1
@@ -175,7 +175,9 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _counted(place: Place, server: int | None) -> Iterator[Callable[[], Counter[str] | dict[str, int]]]:
+def _counted(
+    place: Place, server: int | None
+) -> Iterator[Callable[[], Counter[str] | dict[str, int]]]:
     """Count, if the database is a process of its own: it counts for everybody."""
     if server is None:
         yield dict

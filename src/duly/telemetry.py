@@ -417,8 +417,21 @@ class Telemetry(Protocol):
         ...
 
 
+def is_heard(telemetry: Telemetry, kind: type[Event]) -> bool:
+    """Say whether anybody listens to events of a kind; who does not say listens to all.
+
+    Asked where events are so many that making them for nobody would cost.
+    """
+    hears = getattr(telemetry, "hears", None)
+    return hears is None or bool(hears(kind))
+
+
 class NullTelemetry:
     """Tells nobody."""
+
+    def hears(self, _kind: type[Event]) -> bool:
+        """Say that nobody listens."""
+        return False
 
     def emit(self, event: Event) -> None:
         """Let it go."""
@@ -429,6 +442,10 @@ class LogTelemetry:
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("duly")
+
+    def hears(self, kind: type[Event]) -> bool:
+        """Say whether an event of this kind would be written."""
+        return self._logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
         """Write one line, at the event's own level."""

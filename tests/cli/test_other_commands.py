@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.cli.demo import TOUR
+from duly.cli.demo_stops import TOUR
 from tests.cli.duly_command import duly
 
 if TYPE_CHECKING:
@@ -47,14 +52,68 @@ def test_the_version_names_the_releases_of_the_facts():
     assert {"duly", "python", "tzdata", "holidays"} == set(duly("version", "--json").json)
 
 
-def test_the_tour_goes_through_every_stop_without_a_person():
-    answer = duly("demo")
+@pytest.mark.timeout(180)
+def test_the_tour_goes_through_every_stop_without_a_person(tmp_path: Path):
+    tour = started_tour(tmp_path)
+    out, err = tour.communicate(timeout=170)
 
-    assert 0 == answer.status
-    assert all(stop.title in answer.out for stop in TOUR)
-    assert "" == answer.err
-    assert 8 == len(re.findall(r" queued +tick@", answer.out))
-    assert "the tour is over" in answer.out
+    assert 0 == tour.returncode
+    assert "" == err
+    assert all(stop.title in out for stop in TOUR)
+    assert not re.findall(r"^error: |does not hold", out, re.MULTILINE)
+    assert 8 <= len(re.findall(r" succeeded +tick@", out))
+    assert 'account": 13} → {"account": 42}' in out
+    assert "attempt 2, fence 2: begins after page " in out
+    assert "report@2027-03-28T03:00+02:00" in out
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
+    tmp_path: Path, number: signal.Signals
+):
+    tour = started_tour(tmp_path)
+    processes = started_processes(tour)
+    tour.send_signal(number)
+    _, err = tour.communicate(timeout=100)
+
+    assert 4 == len(processes)
+    assert [] == [one for one in processes if is_running(one)]
+    assert [] == list(tmp_path.iterdir())
+    assert 130 == tour.returncode
+    assert "" == err
+
+
+def started_tour(folder: Path) -> subprocess.Popen[str]:
+    """Start a tour whose file is in that folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "duly", "demo"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+
+
+def started_processes(tour: subprocess.Popen[str]) -> list[int]:
+    """Read the tour up to the place where its processes are told."""
+    assert tour.stdout is not None
+    found: list[int] = []
+    for line in tour.stdout:
+        if "duly dispatcher are started: " in line or "two of duly worker: " in line:
+            found += [int(one) for one in re.findall(r"\d+", line.partition(":")[2])]
+        if len(found) == 4:
+            break
+    return found
+
+
+def is_running(process: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(process, 0)
+        return True
+    return False
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("next", "--help"), ("zones", "--help")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -182,6 +183,21 @@ def test_a_delayed_run_is_waited_for_by_its_key(place: Workplace):
     )
     assert (124, True) == (again.status, "is still pending" in again.out)
     assert ("not-due", "pending") == (why["cause"], why["state"])
+
+
+def test_a_run_is_found_by_its_key(place: Workplace):
+    run = place.duly("enqueue", "nightly_report", "--key", "class:7", "--json").json["id"]
+    shown = place.duly("run", "show", "class:7", "--json")
+
+    assert run == shown.json["id"]
+
+
+def test_on_a_terminal_the_end_of_a_run_has_a_line_of_its_own(place: Workplace, store: SqliteStore):
+    run = str(PlayedWorker(store).dead())
+    seen = place.typed("", "run", "wait", run).out
+
+    # Between what is being waited for and what came of it, the line is wiped.
+    assert re.search(r"waiting.*\x1b\[2K.*dead", seen, re.DOTALL)
 
 
 def test_why_names_the_cause_the_evidence_and_the_remedy(place: Workplace, store: SqliteStore):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import re
 from pathlib import Path
+from typing import Any
 
 import duly
 
@@ -35,7 +36,7 @@ def test_the_examples_of_writing_tasks_are_programs():
     text = (PAGES / "write-tasks.md").read_text(encoding="utf-8")
     app = duly.App("memory:")
     loaded: list[int] = []
-    names = {"app": app, "duly": duly, "accounts": list(range(250)), "load": loaded.append}
+    names: dict[str, Any] = {"app": app, "duly": duly, "accounts": list(range(250)), "load": loaded.append}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(block, names)  # noqa: S102 - our own page
     daily = duly.cron("30 2 * * *", tz="Europe/Berlin")
@@ -59,7 +60,7 @@ def test_the_example_of_a_checkpoint_goes_on_where_it_was():
             raise ConnectionError("gone")
         loaded.append(account)
 
-    names = {"app": app, "duly": duly, "accounts": list(range(250)), "load": load}
+    names: dict[str, Any] = {"app": app, "duly": duly, "accounts": list(range(250)), "load": load}
     exec(block, names)  # noqa: S102 - our own page
 
     with duly.testing.virtual_time(app, "2027-03-27T12:00") as clock:

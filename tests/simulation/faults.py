@@ -28,6 +28,8 @@ FENCED = frozenset(
 """Writes that hurt most when they arrive late."""
 HELD = frozenset(("claim_runs", "beat", "finish_runs", "settle_lost"))
 """Calls whose late answers let a process go on with what it no longer holds."""
+ACTED_UPON = frozenset(("find_lost",))
+"""The same, if there is something in the answer."""
 EDGE_REACH_US = 4 * SECOND
 
 
@@ -82,9 +84,9 @@ class Weather:
             return self._draws.choice(LONG_US[2:] if is_fenced else LONG_US)
         return self._draws.randint(50, self._usual_us)
 
-    def reply_delay_us(self, call: Call) -> int:
+    def reply_delay_us(self, call: Call, result: object) -> int:
         """Return how long a reply is on its way."""
-        is_held = call.operation in HELD
+        is_held = call.operation in HELD or (call.operation in ACTED_UPON and bool(result))
         rate = 4 * self._slow_reply if is_held else self._slow_reply
         if not self.is_calm and self._draws.random() < rate:
             return self._draws.choice(LONG_US if is_held else LONG_US[:-1])

@@ -6,8 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.audit import Actor
-from duly.domain.literals import RunState
+from duly.domain.concluding import Close, Conclusion
+from duly.domain.literals import AttemptState, RunState
 from duly.errors import Conflict, NotFound, StoreUnavailable
+from duly.store.dispatch import MemberId
+from duly.store.execution import Finish, Hold
 from duly.store.operating import CancelRun, EditRun, OrderRuns
 from duly.store.reading import RunFilter
 from tests.simulation.recipe import SECOND
@@ -22,7 +25,23 @@ if TYPE_CHECKING:
     from tests.simulation.recipe import Recipe
 
 TRIES_MAX = 4
-ACTIONS = (("cancel", 8), ("retry", 5), ("discard", 2), ("edit", 1), ("pause", 2), ("resume", 4))
+ACTIONS = (
+    ("cancel", 8),
+    ("retry", 5),
+    ("discard", 2),
+    ("edit", 1),
+    ("pause", 2),
+    ("resume", 4),
+    ("meddle", 2),
+)
+SUCCESS = Conclusion(
+    attempt_state=AttemptState.SUCCEEDED,
+    reason=None,
+    error=None,
+    is_started=True,
+    is_charged=True,
+    next=Close(RunState.SUCCEEDED),
+)
 OPEN = frozenset((RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
 RUNNING = frozenset((RunState.RUNNING,))
 RETRIABLE = frozenset((RunState.DEAD, RunState.RETRYING))
@@ -83,6 +102,14 @@ class Operator:
         for queue in sorted(self._paused):
             self._persist(partial(node.store.resume_queue, queue, self._actor))
             self._paused.discard(queue)
+
+    def _meddle(self, node: Node) -> None:
+        """Speak for a worker that one is not, about a run that it holds."""
+        found = self._persist(lambda: node.store.list_runs(RunFilter(tenant=TENANT, states=RUNNING)))
+        for run in found[:3]:
+            other, hold = MemberId(run.worker + 1), Hold(run.id, run.tries.fence)
+            finish = Finish(hold=hold, started_at=None, conclusion=SUCCESS)
+            self._persist(lambda: node.store.finish_runs(other, [finish]))  # noqa: B023 - called at once
 
     def _choose(self, node: Node, states: frozenset[RunState], most: int) -> tuple[RunId, ...]:
         wanted = RunFilter(tenant=TENANT, states=states, limit=30)

@@ -10,12 +10,22 @@ from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
 
 SEEDS = 6
+WORKING_SEEDS = 4
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_promise_is_broken_on_postgres(seed, postgres_server):
     """INV-1 to INV-5, INV-9, INV-12 to INV-17, INV-26; transactions stay open as people leave them."""
-    recipe = changed(recipe_of(seed), seconds=40)
+    recipe = changed(recipe_of(seed), seconds=40, workers=0)
+    report = simulate(recipe, on_postgres(postgres_server))
+
+    assert report.violation is None, f"{report.recipe.command()} --store postgres"
+
+
+@pytest.mark.parametrize("seed", range(WORKING_SEEDS))
+def test_no_run_is_lost_on_postgres(seed, postgres_server):
+    """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26, with workers."""
+    recipe = changed(recipe_of(seed), seconds=40, workers=1 + seed % 3)
     report = simulate(recipe, on_postgres(postgres_server))
 
     assert report.violation is None, f"{report.recipe.command()} --store postgres"
@@ -24,7 +34,7 @@ def test_no_promise_is_broken_on_postgres(seed, postgres_server):
 def test_a_defect_of_a_statement_is_noticed(postgres_server):
     """INV-9: here a timer fires as planned, however late it is."""
     defect = (firing, "FIRE_SCHEDULES", "AND n.now <= u.late_after", "")
-    recipe = changed(recipe_of(0), seconds=40)
+    recipe = changed(recipe_of(0), seconds=40, workers=0)
     report = simulate(recipe, on_postgres(postgres_server, defect))
 
     assert "INV-9: a late timer was answered with fired" == report.violation

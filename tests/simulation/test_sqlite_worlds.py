@@ -9,17 +9,34 @@ from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import Mutant, simulate
 
 SEEDS = 10
+WORKING_SEEDS = 6
+
+
+def on_file(path):
+    """Return what makes a world one on a SQLite file."""
+
+    def store(clock, shards):
+        return SqliteStore(path / "promises.db", clock, shards=shards)
+
+    return Mutant("sqlite", store=store)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_promise_is_broken_on_sqlite(seed, tmp_path):
     """INV-1 to INV-5, INV-9, INV-12 to INV-17, INV-26; without transactions that stay open."""
-
-    def on_file(clock, shards):
-        return SqliteStore(tmp_path / "promises.db", clock, shards=shards)
-
     # SQLite has one writer: whoever keeps a transaction open holds everybody else up.
-    recipe = changed(recipe_of(seed), seconds=40, has_open_transactions=False)
-    report = simulate(recipe, Mutant("sqlite", store=on_file))
+    recipe = changed(recipe_of(seed), seconds=40, workers=0, has_open_transactions=False)
+    report = simulate(recipe, on_file(tmp_path))
+
+    assert report.violation is None, report.recipe.command()
+
+
+@pytest.mark.parametrize("seed", range(WORKING_SEEDS))
+def test_no_run_is_lost_on_sqlite(seed, tmp_path):
+    """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26, with workers."""
+    recipe = changed(
+        recipe_of(seed), seconds=40, workers=1 + seed % 3, has_open_transactions=False
+    )
+    report = simulate(recipe, on_file(tmp_path))
 
     assert report.violation is None, report.recipe.command()

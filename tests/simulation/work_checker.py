@@ -183,7 +183,8 @@ class WorkChecker:
                 self.counts["ends told again"] += 1
             else:
                 self.counts["completions refused"] += 1
-                note.late.add(hold.fence)
+                if note.ended.get(hold.fence, (None,))[0] == worker:
+                    note.late.add(hold.fence)
             if (result is FinishResult.ACCEPTED) != has_said:
                 raise Violation(f"INV-5: a stale end was answered with {result}")
 

@@ -18,10 +18,9 @@ from duly.engine import reaper
 from duly.engine.worker import held as worker_held
 from duly.engine.worker import holdings
 from duly.engine.worker.service import Worker
-from duly.errors import STORE_AWAY
 from duly.store.dispatch import FireResult
 from duly.store.execution import FinishResult, LossKind
-from duly.store.memory import ending, execution, firing, operating, ownership, reaping
+from duly.store.memory import ending, execution, firing, operating, reaping
 from duly.store.memory.tables import Outcome
 from tests.simulation.mutants import patched
 from tests.simulation.simulation import Mutant
@@ -200,13 +199,11 @@ def _cancel_by_force(journal, command):
 
 
 def _retry_anything(journal, command, run_id):
-    tables = journal.tables
-    outcome = tables.outcomes.get(run_id)
-    if run_id in tables.claims:
-        claim = tables.claims[run_id]
-        journal.remove(tables.claims, run_id)
+    """Queues again what waits for its worker's word, too."""
+    claim = journal.tables.claims.get(run_id)
+    if claim is not None:
+        journal.remove(journal.tables.claims, run_id)
         journal.queue(run_id, journal.now, claim.tries)
-    assert outcome is None or outcome is not None
     return ORIGINAL_RETRY(journal, command, run_id)
 
 
@@ -277,17 +274,12 @@ def _lost_are_free(conclusion, _):
 
 def _stop_and_forget(self):
     """Leaves the fleet without a word about what it holds."""
-    if self._is_over:
-        return
-    self._is_over = True
-    with mock.patch.object(self._finishing, "send", lambda: None):
-        for executor in self._parts.executors.values():
-            executor.close()
-    try:
-        self._membership.leave()
-    except STORE_AWAY:
-        pass
-    self.on_over()
+    self._holdings.running.clear()
+    self._holdings.endings.clear()
+    ORIGINAL_STOP(self)
+
+
+ORIGINAL_STOP = Worker.stop
 
 
 def _no_strays(journal, command):
@@ -370,4 +362,3 @@ WORK_MUTANTS = (
     Mutant("a cancellation takes a run by force", patch=patched(operating, "cancel_run", _cancel_by_force)),
     Mutant("a retry takes a run from its worker", patch=patched(operating, "_retry", _retry_anything)),
 )
-assert ownership

@@ -82,7 +82,7 @@ def _reckon_attempts(work: WorkChecker, note: RunNote, store: Any) -> None:
             raise Violation(f"INV-7: an attempt was {seen.number}, and is kept as {record.number}")
         if fence in note.ended and record.state is not note.ended[fence][1]:
             raise Violation(f"INV-6: an attempt that was {note.ended[fence][1]} is {record.state}")
-        if fence in note.late and fence in note.ended and record.late is None:
+        if fence in note.late and record.late is None:
             raise Violation("INV-5: a word that came too late was not kept")
     if note.checkpoints and store.get_checkpoints(note.id) != note.checkpoints:
         raise Violation("INV-5: checkpoints are others than were accepted")

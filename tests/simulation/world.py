@@ -169,7 +169,8 @@ class World:
             self.counts["lost replies"] += 1
             self._fail(call, "its reply was lost")
             return
-        delay_us = self.weather.reply_delay_us(call)
+        found = getattr(executed.result, "claims", None)
+        delay_us = self.weather.reply_delay_us(call, found)
         self.after(delay_us, lambda: call.node.resume(call.turn, executed.result, executed.error))
 
     def _execute(self, call: Call) -> Executed:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 40.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
+LOCK_SECONDS = 2.0
 SECOND_US = 1_000_000
 UNFORESEEN = ("tick-failed", "set-aside")
 _PATIENCE = threading.Event()
@@ -196,6 +197,20 @@ class Fleet:
             yield
         finally:
             connection.close(True)
+
+    def is_writable(self) -> bool:
+        """Say whether the file's write lock is free; a server has none."""
+        if not self.url.startswith(SQLITE):
+            return True
+        connection = apsw.Connection(self.url.removeprefix(SQLITE))
+        connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            return False
+        finally:
+            connection.close(True)
+        return True
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return self.eyes.ask(sql, *values)

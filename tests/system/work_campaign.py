@@ -31,7 +31,7 @@ from tests.system.campaign import (
     unprovoked,
 )
 from tests.system.checker import violations
-from tests.system.fleet import SECOND_US, Fleet, pause
+from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
 from tests.system.postgres_campaign import COMMITS, RECOVERING, THENS, PostgresCampaign
 from tests.system.work_checker import count_overlaps, work_violations
 from tests.system.work_evidence import START
@@ -83,6 +83,7 @@ class Working(Campaign):
     def start(self) -> None:
         self.work.start()
         super().start()
+        wait_until("something is executed", lambda: self.work.ledger.stat().st_size)
 
     def start_client(self, schedules: int) -> None:
         name = f"{self.seed}-{len(self.clients)}"

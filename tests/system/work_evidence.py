@@ -36,7 +36,7 @@ class Mark:
     """The worker's process, or the task's own if it has one."""
     at: int
     said: str = ""
-    """Of an end: what the code was about to say."""
+    """Of an end: what the code was about to say; of a start: which task it is."""
     wait_us: int = 0
     """Of an end: how long it was about to ask to be left alone."""
 

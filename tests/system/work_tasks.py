@@ -44,7 +44,7 @@ class Visit:
 
     def __init__(self, run: duly.Run) -> None:
         self._who = (run.id, run.attempt, run.fence)
-        ledger().write(START, self._who)
+        ledger().write(START, self._who, run.task)
 
     def end(self, said: str = DONE, wait_ms: int = 0) -> None:
         """Write down what the code is about to say."""
@@ -182,3 +182,5 @@ POLICIES = {
 }
 """Each task's budget, as the checker has it."""
 DEADLY = "poison"
+DEAF = frozenset({"stroll", "falter", "ask", "doze"})
+"""What goes on in a thread whatever its worker wants, and then has its say."""

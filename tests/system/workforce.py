@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from contextlib import suppress
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId
 from tests.system import work_views
-from tests.system.fleet import pause, wait_until
+from tests.system.fleet import TooSlowError, pause, wait_until
 from tests.system.work_evidence import (
+    END,
     LEDGER_VARIABLE,
     START,
     Left,
@@ -20,7 +22,7 @@ from tests.system.work_evidence import (
     read_marks,
     read_told,
 )
-from tests.system.work_tasks import DEADLY, POLICIES
+from tests.system.work_tasks import DEADLY, DEAF, POLICIES
 
 if TYPE_CHECKING:
     import random
@@ -38,6 +40,8 @@ APP = "tests.system.work_tasks:app"
 SLOTS = 10
 GRACES = ("0s", "30s")
 ALIVE_MIN = 2
+TRIES_MAX = 200
+TAIL_BYTES = 100_000
 QUIET_SECONDS = 60.0
 """So long after everything is quiet, every run is over."""
 
@@ -63,9 +67,11 @@ class Workforce:
     harmed: dict[int, list[int]] = field(default_factory=dict)
     """When something was done to a process, by its id."""
     left: list[Left] = field(default_factory=list)
+    _stopped: set[int] = field(default_factory=set)
 
     def start(self) -> None:
         """Man every post, every other one with a supervisor, and wait until all have joined."""
+        self.ledger.touch()
         os.environ[LEDGER_VARIABLE] = str(self.ledger)
         for place, url in enumerate(self.ways):
             is_supervised = place % 2 == 0
@@ -96,10 +102,10 @@ class Workforce:
     def kill_workers(self, count: int = 1) -> None:
         """Kill worker processes at any moment, rather busy ones."""
         for process in self._some(count):
-            self._harm(process, KILLED_WORKER)
             post = self.post_of(process)
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+                self._harm(process, KILLED_WORKER)
             if post is not None and not post.is_supervised:
                 self._replace(post)
         self._wait_for_some()
@@ -119,28 +125,59 @@ class Workforce:
 
         What they do and say then is done and said by somebody who no longer holds the run.
         """
-        fleet, members, began = self.fleet, self.alive(), self.fleet.clock.now_us()
-        victims = [process for process in self._some(count) if process in members]
-        for process in victims:
-            self._harm(process, None)
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGSTOP)
+        fleet, began = self.fleet, self.fleet.clock.now_us()
+        members = dict(self._stop_one(is_executing=place == 0) for place in range(count))
+        victims = list(members)
         if self.draw.random() < 0.8:
             self.kill_workers(self.draw.randrange(1, 3))
         for process in victims:
-            wait_until("its lease is over", lambda one=process: self._is_over(members[one][0]))
+            wait_until("its lease is over", lambda one=process: self._is_over(members[one]))
         pause(self.draw.uniform(0.0, 0.5))
         for process in victims:
-            with suppress(ProcessLookupError):
+            if is_running(process):
                 os.kill(process, signal.SIGCONT)
-            fleet.note(STOPPED_WORKER, began, fleet.clock.now_us())
+                fleet.note(STOPPED_WORKER, began, fleet.clock.now_us())
+        self._stopped.clear()
         for process in victims:
             wait_until(
                 "it comes back under a new id",
                 lambda one=process: (
-                    not is_running(one) or fleet.ask(work_views.LATEST, one)[0][0] > members[one][0]
+                    not is_running(one) or fleet.ask(work_views.LATEST, one)[0][0] > members[one]
                 ),
             )
+
+    def _stop_one(self, *, is_executing: bool) -> tuple[int, int]:
+        """Stop a worker that holds a run, or executes one; return its process and member's id."""
+        for _ in range(TRIES_MAX):
+            process = self._some(1)[0]
+            member = self.alive().get(process, (0, 0))[0]
+            self._harm(process, None)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+            # One that holds the lock of a whole file would stop everybody else, too.
+            holds = self.alive().get(process, (0, 0)) > (member, 0)
+            if is_executing:
+                holds = holds and self._is_executing(process)
+            if holds and self.fleet.is_writable():
+                self._stopped.add(process)
+                return process, member
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+            pause(self.draw.uniform(0.02, 0.1))
+        raise TooSlowError("nobody could be stopped who held a run")
+
+    def _is_executing(self, process: int) -> bool:
+        """Say whether code is in the middle of its work that will have its say."""
+        with self.ledger.open("rb") as ledger:
+            ledger.seek(max(0, os.fstat(ledger.fileno()).st_size - TAIL_BYTES))
+            marks = [json.loads(line) for line in ledger.read().split(b"\n")[1:-1]]
+        ours = [one for one in marks if one["process"] == process]
+        ended = {(one["run"], one["fence"]) for one in ours if one["kind"] == END}
+        return any(
+            one["said"] in DEAF and (one["run"], one["fence"]) not in ended
+            for one in ours
+            if one["kind"] == START
+        )
 
     def terminate_worker(self) -> None:
         """Tell a worker to stop: it finishes or gives back what it has, and that costs nothing."""
@@ -181,7 +218,7 @@ class Workforce:
             budgets={task: retry.attempts for task, retry in POLICIES.items()},
             waits=_waits({one.run for one in records if one.fence > 1}, tasks),
             told=read_told(lines),
-            left=self.left,
+            left=[one for one in self.left if one.process not in deadly],
             evictions=work_views.evictions(eyes),
             harmed=set(self.harmed) | deadly,
             outages=outages,
@@ -201,17 +238,17 @@ class Workforce:
         post.process = self._new(post.url, post.is_supervised)
 
     def _some(self, count: int) -> list[int]:
-        """Choose worker processes, rather some that hold runs."""
+        """Choose worker processes that are not stopped, rather some that hold runs."""
         self._wait_for_some()
-        alive = self.alive()
+        alive = {one: facts for one, facts in self.alive().items() if one not in self._stopped}
         busy = [process for process, (_, claims) in alive.items() if claims]
         idle = [process for process in alive if process not in busy]
         self.draw.shuffle(busy)
-        return (busy + idle)[: min(count, max(len(alive) - 1, 1))]
+        return (busy + idle)[:count]
 
     def _wait_for_some(self) -> None:
         self.revive()
-        wait_until("somebody works", lambda: len(self.alive()) >= ALIVE_MIN)
+        wait_until("somebody works", lambda: len(self.alive().keys() - self._stopped) >= ALIVE_MIN)
 
     def revive(self) -> None:
         """Start another where code of a task has ended a worker that nobody supervises."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from duly.cli.demo_fleet import Fleet, furnished
+from duly.cli.demo_fleet import TASKS_MODULE, Fleet, furnished
 from duly.cli.demo_stops import TOUR, Program, Step, Stop
 from duly.cli.output import print_line
 
@@ -59,7 +59,8 @@ def _take(step: Step, fleet: Fleet) -> None:
     elif isinstance(step, Program):
         print_line("")
         for line in step.text.splitlines():
-            print_line((f"  {line}", "cyan"))
+            print_line((f"  {line}".rstrip(), "cyan"))
+        print_line("")
         sys.stdout.flush()
         # In a process of its own: it is a program, and not a part of this one.
         done = subprocess.run((sys.executable, "-c", step.text), check=False)  # noqa: S603 - ours
@@ -70,8 +71,11 @@ def _take(step: Step, fleet: Fleet) -> None:
 
 
 def _run_command(command: str) -> None:
+    """Run a command here: starting a process for each would take longer than all they do."""
     from duly.cli.main import INTERRUPTED, main
 
+    # A command closes the application it has loaded, so each one loads its own.
+    sys.modules.pop(TASKS_MODULE, None)
     try:
         main(shlex.split(command))
     except SystemExit as ended:

@@ -19,6 +19,7 @@ from duly.engine.lifeline import lifeline_variables
 WAIT_MAX_US = 60 * 1_000_000
 END_WAIT_SECONDS = 10
 LOOK_EVERY_SECONDS = 0.1
+TASKS_MODULE = "duly.cli.demo_tasks"
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def furnished() -> Iterator[Fleet]:
     ):
         variables = {
             "DULY_URL": f"sqlite:///{Path(folder) / 'promises.db'}",
-            "DULY_APP": "duly.cli.demo_tasks:app",
+            "DULY_APP": f"{TASKS_MODULE}:app",
         }
         fleet = Fleet()
         with _environment(variables):

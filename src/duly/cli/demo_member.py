@@ -6,12 +6,16 @@ worker's lease is short, so that nobody has to wait long for its end.
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
+from typing import NoReturn
 
+from duly.app.loading import load_app
 from duly.app.running import Voice, run_worker
 from duly.app.worker_options import WorkerOptions
-from duly.cli.demo_tasks import app
+from duly.cli.main import main
+from duly.cli.target import APP_VARIABLE
 from duly.domain.instants import SECOND_US
 from duly.engine.lifeline import hold_lifeline
 from duly.engine.worker import WorkerSettings
@@ -32,15 +36,13 @@ class BriskOptions(WorkerOptions):
         )
 
 
-def run_member(kind: str) -> int:
-    """Be a dispatcher or a worker until a signal ends it; return the exit status."""
+def run_member(kind: str) -> NoReturn:
+    """Be a dispatcher or a worker until a signal ends it, and exit."""
     hold_lifeline()
-    if kind == "worker":
-        return run_worker(app, BriskOptions(), Voice())
-    from duly.cli.main import main
-
-    main([kind, "--quiet"])
+    if kind == "dispatcher":
+        main([kind, "--quiet"])
+    sys.exit(run_worker(load_app(os.environ[APP_VARIABLE]), BriskOptions(), Voice()))
 
 
 if __name__ == "__main__":
-    sys.exit(run_member(sys.argv[1]))
+    run_member(sys.argv[1])

@@ -26,8 +26,8 @@ PAGES_BEFORE = 3
 def open_shop(fleet: Fleet, tell: Tell) -> None:
     """Start a fleet, and wait until it works."""
     dispatchers, workers = _started(fleet, "dispatcher"), _started(fleet, "worker")
-    tell(f"Two processes of `duly dispatcher` own the time: {dispatchers}.")
-    tell(f"Two of `duly worker` execute what has fallen due: {workers}.")
+    tell(f"Two processes of duly dispatcher are started: {dispatchers}.")
+    tell(f"And two of duly worker: {workers}.")
     wait_until(lambda: _runs_made("succeeded") >= RUNS_BEFORE)
 
 
@@ -37,19 +37,24 @@ def kill_a_dispatcher(fleet: Fleet, tell: Tell) -> None:
     victim = _owner()
     before = _runs_made()
     fleet.kill(victim)
-    tell(f"kill -9 {victim}, the dispatcher that owned it. After the lease of 5 s the other one")
-    tell("owns it, and makes up for what fell due meanwhile.")
+    tell(
+        f"kill -9 {victim}, the dispatcher that owned it. When its lease of 5 s has run out, the"
+        " other one takes over, and makes up for what fell due meanwhile."
+    )
     wait_until(lambda: _runs_made("succeeded") >= before + RUNS_AFTER)
 
 
 def kill_a_worker(fleet: Fleet, tell: Tell) -> None:
     """Kill the worker that imports pages, and wait for the other to go on from the checkpoint."""
     wait_until(lambda: _pages_done() >= PAGES_BEFORE)
-    victim = _process_of(_import().worker)
+    run = _import()
+    victim = _process_of(None if run is None else run.worker)
     fleet.kill(victim)
-    tell(f"kill -9 {victim}, the worker that was in the middle of it. Its lease ({LEASE_SECONDS} s")
-    tell("here, usually 15 s) runs out, and the other one goes on after the last checkpoint.")
-    wait_until(lambda: _import().is_over)
+    tell(
+        f"kill -9 {victim}, the worker that was in the middle of it. When its lease has run out"
+        f" ({LEASE_SECONDS} s here, usually 15 s), the other one goes on after the last checkpoint."
+    )
+    wait_until(_is_over)
 
 
 def _started(fleet: Fleet, kind: str) -> str:
@@ -69,8 +74,8 @@ def _owner() -> int:
 def _process_of(member: int | None) -> int:
     """Return the process of a member of the fleet; 0 if there is none."""
     with App(os.environ["DULY_URL"]) as here:
-        members = {one.id: one.process for one in here.store.status().members}
-    return 0 if member is None else members.get(member, 0)
+        members = here.store.status().members
+    return next((one.process for one in members if one.id == member), 0)
 
 
 def _runs_made(state: str | None = None) -> int:
@@ -79,11 +84,16 @@ def _runs_made(state: str | None = None) -> int:
         return len(here.runs.list(schedule=SCHEDULE, state=state, limit=1000))
 
 
-def _import() -> Run:
+def _import() -> Run | None:
     with App(os.environ["DULY_URL"]) as here:
-        return here.runs.list(key=IMPORT, limit=1)[0]
+        return next(iter(here.runs.list(key=IMPORT, limit=1)), None)
 
 
 def _pages_done() -> int:
-    progress = _import().last_progress
-    return 0 if progress is None else int(progress.done)
+    run = _import()
+    return 0 if run is None or run.last_progress is None else run.last_progress.done
+
+
+def _is_over() -> bool:
+    run = _import()
+    return run is not None and run.is_over

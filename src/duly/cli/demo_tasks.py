@@ -8,7 +8,7 @@ from duly.app import App
 from duly.client.run_view import Run
 from duly.domain.retrying import Retry
 
-PAGE_SECONDS = 0.3
+PAGE_SECONDS = 0.5
 ACCOUNTS = (42,)
 
 app = App(name="demo")
@@ -20,7 +20,7 @@ def greet(name: str = "world") -> str:
     return f"hello, {name}"
 
 
-@app.task(retry=Retry(attempts=3, base="1s"))
+@app.task(retry=Retry(attempts=3, base="2s"))
 def charge(account: int) -> str:
     """Charge an account, if there is one of that number."""
     if account not in ACCOUNTS:

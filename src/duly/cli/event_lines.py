@@ -71,9 +71,13 @@ class LineTelemetry:
         self._level = level
         self._as_json = as_json
 
+    def hears(self, kind: type[events.Event]) -> bool:
+        """Say whether an event of this kind would be told."""
+        return kind.level >= self._level
+
     def emit(self, event: events.Event) -> None:
         """Tell an event, if it matters enough. An output that takes nothing more is left alone."""
-        if event.level >= self._level:
+        if self.hears(type(event)):
             facts = {"event": event.name, **_facts(event)}
             self.tell(sentence(event), level=event.level, facts=facts)
 

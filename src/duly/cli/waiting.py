@@ -58,6 +58,12 @@ class Ticker:
         """Say what is being waited for now."""
         if self._status is not None:
             self._status.update(neutral(text))
+            self._status.start()
+
+    def wipe(self) -> None:
+        """Take the line away until there is more to tell, so that something else can be printed."""
+        if self._status is not None:
+            self._status.stop()
 
 
 @contextmanager

@@ -131,6 +131,11 @@ class RunTelemetry(LineTelemetry):
         if tells_runs:
             self._runs = LineTelemetry(SystemClock(), level=logging.DEBUG, as_json=as_json)
 
+    def hears(self, kind: type[Event]) -> bool:
+        """Say whether an event of this kind would be told."""
+        is_told = self._runs is not None and issubclass(kind, AttemptEnded)
+        return is_told or super().hears(kind)
+
     def emit(self, event: Event) -> None:
         """Tell an event, if it matters enough."""
         if self._runs is not None and isinstance(event, AttemptEnded):

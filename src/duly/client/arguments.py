@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from duly.config import Settings
 
+_NOTHING = "{}"
 _RUN_NAMES = frozenset({"Run", "duly.Run"})
 _RUN_TYPES: tuple[object, ...] = (Run, Run | None)
 _REFERENCES: Mapping[Any, Any] = {
@@ -115,6 +116,8 @@ class Signature:
 
     def read(self, text: str) -> dict[str, Any]:
         """Read stored arguments into the annotated types: checked again, because code changes."""
+        if text == _NOTHING and not self.required:
+            return {}
         arguments = self.read_json(text)
         return {
             name: _read_value(f"{self.task}({name})", value, self.types[name])

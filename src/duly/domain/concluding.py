@@ -145,6 +145,8 @@ def conclude(  # noqa: C901, PLR0911 - one case for each end
 ) -> Conclusion:
     """Decide what becomes of a run after one attempt. Total."""
     match end:
+        case Succeeded(result=None):
+            return _DONE
         case Succeeded():
             close = Close(RunState.SUCCEEDED, result=end.result)
             return _conclusion(AttemptState.SUCCEEDED, None, None, close)
@@ -216,3 +218,7 @@ def _free(reason: Reason, after: Next, *, is_started: bool) -> Conclusion:
         is_charged=False,
         next=after,
     )
+
+
+_DONE = _conclusion(AttemptState.SUCCEEDED, None, None, Close(RunState.SUCCEEDED))
+"""What becomes of most runs; one copy serves all."""

@@ -35,8 +35,15 @@ from duly.store.dispatch import (
 )
 
 Row = tuple[Any, ...]
-WITHOUT_TRIES = 22
-"""How many columns a run has before its tries."""
+RUN_COLUMNS = 36
+_UNTRIED: Row = (0, 0, 0, None, *(None,) * 10)
+"""The last columns of a run that nobody has claimed: its tries, and what a worker has done."""
+
+# Looked up, because calling an enumeration takes several times as long, for each run of each claim.
+_ORIGINS = {one.value: one for one in Origin}
+_LANES = {one.value: one for one in Lane}
+_STATES: dict[str | None, RunState] = {one.value: one for one in RunState}
+_STATES[None] = RunState.QUEUED
 
 
 def definition_text(definition: Definition) -> str:
@@ -83,47 +90,39 @@ def schedule_record(row: Row) -> ScheduleRecord:
 
 def run_record(row: Row) -> RunRecord:
     """Return a run, with where it is or what became of it."""
+    if len(row) < RUN_COLUMNS:
+        row += _UNTRIED[len(row) - RUN_COLUMNS :]
     arguments = read_definition(row[8]).call.arguments if row[7] is None else row[7]
+    done = row[29]
     return RunRecord(
-        id=RunId(row[0]),
+        id=row[0],
         tenant=row[1],
-        schedule_id=None if row[2] is None else ScheduleId(row[2]),
+        schedule_id=row[2],
         schedule_name=row[3],
         definition_number=row[4],
         key=row[5],
         call=Call(task=row[6], arguments=arguments, queue=row[9], priority=row[10]),
-        origin=Origin(row[11]),
-        lane=Lane(row[12]),
-        root=RunId(row[0] if row[13] is None else row[13]),
+        origin=_ORIGINS[row[11]],
+        lane=_LANES[row[12]],
+        root=row[0] if row[13] is None else row[13],
         scheduled_for=row[14],
         not_before=row[15],
         window_from=row[16],
         created_at=row[17],
         fired_at=row[18],
-        state=RunState.QUEUED if row[19] is None else RunState(row[19]),
+        state=_STATES[row[19]],
         state_reason=row[20],
         finished_at=row[21],
-        tries=Tries(*row[22:26]) if len(row) > WITHOUT_TRIES else Tries(),
-        **_worked_on(row[26:]),
+        tries=Tries(row[22], row[23], row[24], row[25]),
+        worker=row[26],
+        claimed_at=row[27],
+        started_at=row[28],
+        progress=None if done is None else Progress(done, row[30], row[31]),
+        cancel_asked_at=row[32],
+        next_at=row[33],
+        error=row[34],
+        result=row[35],
     )
-
-
-def _worked_on(row: Row) -> dict[str, Any]:
-    """Return what a worker has done to a run, from the columns after its tries."""
-    if not row:
-        return {}
-    worker, claimed_at, started_at, done, total, note, cancel_asked_at, next_at, *rest = row
-    error, result = rest
-    return {
-        "worker": worker,
-        "claimed_at": claimed_at,
-        "started_at": started_at,
-        "progress": progress_of(done, total, note),
-        "cancel_asked_at": cancel_asked_at,
-        "next_at": next_at,
-        "error": error,
-        "result": result,
-    }
 
 
 def progress_of(done: int | None, total: int | None, note: str | None) -> Progress | None:

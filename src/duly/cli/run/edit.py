@@ -27,7 +27,7 @@ def edit(
     Parameters
     ----------
     run
-        Its id, the beginning of it, or its label.
+        Its id, the beginning of it, its label or its key.
     reason
         Why; it is recorded.
     """

@@ -33,7 +33,7 @@ def logs(
     Parameters
     ----------
     run
-        Its id, the beginning of it, or its label.
+        Its id, the beginning of it, its label or its key.
     follow
         Go on until the run is over.
     """

@@ -61,7 +61,7 @@ def show(run: str, /, *, target: Target = TARGET) -> None:
     Parameters
     ----------
     run
-        Its id, the beginning of it, or its label (nightly-report@2026-04-03T02:00+02:00).
+        Its id, the beginning of it, its key, or its label, as in nightly-report@2026-04-03T02:00Z.
     """
     with opened(target, makes_store=False) as app:
         found = find_run(app, run)

@@ -48,6 +48,7 @@ def await_runs(app: App, wanted: Sequence[UUID], patience: Patience, *, as_json:
             looked = {one: _look(app, one) for one in open_runs}
             for run in looked.values():
                 if run is not None and _is_over(run):
+                    told.wipe()
                     _print_end(run, as_json=as_json)
                     worst = _worse(worst, _code(run))
             open_runs = [one for one, run in looked.items() if run is None or not _is_over(run)]

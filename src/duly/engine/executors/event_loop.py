@@ -150,7 +150,8 @@ class _LoopThread:
     def _make_calls(self) -> None:
         self._has_rung = False  # before the first is taken: whoever calls later rings again
         while self._calls:
-            self._loop.call_soon(*self._calls.popleft())
+            function, place = self._calls.popleft()
+            self._loop.call_soon(function, place)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

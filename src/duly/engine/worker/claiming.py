@@ -107,14 +107,15 @@ class Claiming:
             self._holdings.settle(held)
             return
         self._limits.watch(limit)
-        event = RunStarted(
-            member=int(worker),
-            task=runnable.name,
-            run_id=held.run_id,
-            schedule=claimed.record.schedule_name or "",
-            attempt_id=held.attempt_id,
-        )
-        self._parts.emit(event)
+        if self._parts.hears(RunStarted):
+            event = RunStarted(
+                member=int(worker),
+                task=runnable.name,
+                run_id=held.run_id,
+                schedule=claimed.record.schedule_name or "",
+                attempt_id=held.attempt_id,
+            )
+            self._parts.emit(event)
         try:
             self._parts.executor(runnable).start(held)
         except Exception as error:  # noqa: BLE001 - a defect of an executor is one run's, not ours

@@ -16,6 +16,7 @@ from duly.domain.literals import AttemptState, RunState
 from duly.errors import STORE_AWAY
 from duly.store.execution import FinishResult
 from duly.telemetry import (
+    AttemptEnded,
     AttemptFailed,
     AttemptGivenBack,
     CompletionRefused,
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from duly.engine.worker.holdings import Ending, Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
-    from duly.telemetry import AttemptEnded
+    from duly.store.execution import ClaimedRun
+    from duly.telemetry import RunEvent
 
 ERROR_SHOWN_MAX = 200
 NOT_STORED = "what it said can't be stored: "
@@ -107,24 +109,35 @@ class Finishing:
         self._send([ending])
 
     def _tell(self, ending: Ending, result: FinishResult, now: int) -> None:
-        claimed, finish = ending.claimed, ending.finish
-        statistics = self._parts.statistics
-        if result is FinishResult.REFUSED:
-            statistics.refused += 1
+        """Count an end, and tell about it whoever listens."""
+        is_refused = result is FinishResult.REFUSED
+        if is_refused:
+            self._parts.statistics.refused += 1
+        claimed, conclusion = ending.claimed, ending.finish.conclusion
         if claimed is None:
             return
+        kind: type[RunEvent] = CompletionRefused
+        if not is_refused:
+            kind = self._count(conclusion.attempt_state, conclusion.next)
+        is_dead = not is_refused and isinstance(conclusion.next, Die)
+        if is_dead or self._parts.hears(kind):
+            self._emit(kind, ending, claimed, now)
+
+    def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
+        finish, conclusion = ending.finish, ending.finish.conclusion
         run = identity_text(finish.hold.run_id)
         task, number = claimed.record.call.task, claimed.tries.attempt
-        member, name = int(ending.worker), attempt_name(run, number)
-        conclusion = finish.conclusion
-        if result is FinishResult.REFUSED:
-            state = str(conclusion.attempt_state)
-            event = CompletionRefused(
-                member=member, task=task, run_id=run, attempt_id=name, state=state
+        member, name, state = (
+            int(ending.worker),
+            attempt_name(run, number),
+            conclusion.attempt_state,
+        )
+        if not issubclass(kind, AttemptEnded):
+            refused = CompletionRefused(
+                member=member, task=task, run_id=run, attempt_id=name, state=str(state)
             )
-            self._parts.emit(event)
+            self._parts.emit(refused)
             return
-        kind = self._count(conclusion.attempt_state, conclusion.next)
         started = finish.started_at
         ended = kind(
             member=member,
@@ -133,7 +146,7 @@ class Finishing:
             schedule=claimed.record.schedule_name or "",
             attempt_id=name,
             number=number,
-            state=str(conclusion.attempt_state),
+            state=str(state),
             reason=str(conclusion.reason or ""),
             then=_place(conclusion.next),
             took_us=0 if started is None else max(0, now - started),

@@ -154,8 +154,8 @@ class Holdings:
             hold=held.hold,
             started_at=held.started_at,
             conclusion=self.conclude(held.claimed, held.runnable, end),
-            progress=held.buffers.take_progress(),
-            lines=held.buffers.take_lines(),
+            progress=held.buffers.take_progress() if held.buffers.has_progress else None,
+            lines=held.buffers.take_lines() if held.buffers.has_lines else (),
         )
         return Ending(held.worker, finish, held.claimed)
 

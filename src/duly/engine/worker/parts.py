@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from duly.telemetry import is_heard
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -61,6 +63,10 @@ class WorkerParts:
     def executor(self, runnable: Runnable) -> Executor:
         """Return who runs a task."""
         return self.executors[runnable.kind]
+
+    def hears(self, kind: type[Event]) -> bool:
+        """Say whether anybody listens to events of a kind."""
+        return is_heard(self.telemetry, kind)
 
     def emit(self, event: Event) -> None:
         """Tell about an event."""

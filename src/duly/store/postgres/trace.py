@@ -83,10 +83,9 @@ def _late(row: list[Any]) -> LateWord | None:
 
 
 def _live(look: Look, run_id: RunId, row: Row) -> AttemptRecord:
-    renewed_at, expires_at, ended_at, policy = row[TOLD:]
-    is_alive = renewed_at is not None and ended_at is None
+    *member, policy = row[TOLD:]
     breath = Breath(
-        is_alive=is_alive and is_current(renewed_at, expires_at, look.now),
+        is_alive=_is_alive(member, look.now),
         started_at=row[4],
         progress_at=row[9],
         stall_us=read_policy(policy).stall_us,
@@ -96,10 +95,17 @@ def _live(look: Look, run_id: RunId, row: Row) -> AttemptRecord:
         row,
         state=live_state(breath, look.now),
         reason=None,
-        heartbeat_at=renewed_at,
+        heartbeat_at=member[0],
         ended_at=None,
         error=None,
     )
+
+
+def _is_alive(member: list[Any], now: int) -> bool:
+    renewed_at, expires_at, ended_at = member
+    if renewed_at is None or ended_at is not None:
+        return False
+    return is_current(int(renewed_at), int(expires_at), now)
 
 
 def _attempt(run_id: RunId, row: Row, **parts: Any) -> AttemptRecord:  # noqa: ANN401 - its own

@@ -1,0 +1,42 @@
+"""Runs are executed once, or as often as recorded, while workers are killed, stopped and cut off."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.work_campaign import judge, on_postgres, on_sqlite
+from tests.system.workforce import KILLED_SUPERVISOR, KILLED_WORKER, STOPPED_WORKER
+
+pytestmark = pytest.mark.timeout(200)
+SCHEDULES = 15
+
+
+def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
+    """R1, R4, R9: kill -9, stopped past the lease, told to stop."""
+    with on_sqlite(tmp_path, "work on a file") as campaign:
+        campaign.schedules = SCHEDULES
+        campaign.start()
+        campaign.work.kill_workers(2)
+        campaign.work.stop_workers()
+        campaign.work.terminate_worker()
+        evidence = campaign.finish()
+
+        assert [] == judge(campaign, evidence)
+    assert {KILLED_WORKER, STOPPED_WORKER} <= {fault.kind for fault in evidence.faults}
+
+
+def test_every_start_is_recorded_and_nothing_lost_on_postgres(tmp_path, running_server):
+    """R1, R4, R9, R10: the same with supervisors that die, lost answers and a server that crashes."""
+    with on_postgres(running_server, tmp_path, "work on a server") as campaign:
+        campaign.schedules = SCHEDULES
+        campaign.start()
+        campaign.work.kill_workers(2)
+        campaign.lose_answers_of_workers()
+        campaign.work.stop_workers()
+        campaign.work.kill_supervisor()
+        campaign.crash_server()
+        campaign.work.terminate_worker()
+        evidence = campaign.finish()
+
+        assert [] == judge(campaign, evidence)
+    assert {KILLED_SUPERVISOR, STOPPED_WORKER} <= {fault.kind for fault in evidence.faults}
