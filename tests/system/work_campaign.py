@@ -108,15 +108,15 @@ class Working(Campaign):
     def faults_of_workers(self) -> dict[Callable[[], None], float]:
         """Return what may be done to workers, and how often, in proportion."""
         return {
-            self.kill_workers: 18,
+            self.kill_workers: 22,
             self.work.kill_supervisor: 3,
             self.stop_workers: 11,
-            self.work.terminate_worker: 3,
+            self.work.terminate_worker: 4,
         }
 
     def kill_workers(self) -> None:
-        """Kill one or two workers."""
-        self.work.kill_workers(self.draw.randrange(1, 3))
+        """Kill one to three workers."""
+        self.work.kill_workers(self.draw.randrange(1, 4))
 
     def stop_workers(self) -> None:
         """Stop two or three workers past their lease."""
@@ -177,7 +177,7 @@ class WorkingOnPostgres(PostgresCampaign, Working):
             self.delay: 0.7,
             self.swallow: 0.7,
             self.deliver_late: 0.7,
-            self.lose_answers_of_workers: 2,
+            self.lose_answers_of_workers: 3,
         }
 
     def lose_answers_of_workers(self) -> None:
@@ -220,11 +220,12 @@ def work_report(campaign: Working, evidence: Evidence, work: WorkEvidence) -> st
         for one in work.attempts
     )
     ended = Counter(fate.state for fate in work.fates)
+    dead = Counter(fate.task for fate in work.fates if fate.state == "dead")
     healthy, recovering = start_lateness(evidence, work)
     starts = sum(mark.kind == START for mark in work.marks)
     return (
         f"faults: {faults}; operations {len(evidence.orders):,}; runs {len(work.fates):,}"
-        f" ({_counts(ended)}); attempts {len(work.attempts):,} ({_counts(states)});"
+        f" ({_counts(ended)}; dead: {_counts(dead)}); attempts {len(work.attempts):,} ({_counts(states)});"
         f" observed starts {starts:,}; executions at once {count_overlaps(work)};"
         f" workers declared dead {len(work.evictions)};"
         f" stale completions refused {len(work.refused)};"

@@ -29,9 +29,9 @@ SELDOM = {
     "doze": 30,
     "forsake": 10,
     "apart": 8,
-    "hungry": 1,
-    "endless": 0.7,
-    "poison": 0.7,
+    "hungry": 2,
+    "endless": 1.5,
+    "poison": 1,
 }
 """What is asked for once, and how often in proportion."""
 BARE = frozenset({"hungry", "endless", "poison"})

@@ -126,7 +126,7 @@ class Workforce:
         fleet, began = self.fleet, self.fleet.clock.now_us()
         members = dict(self._stop_one(is_executing=place == 0) for place in range(count))
         victims = list(members)
-        self.kill_workers(self.draw.randrange(1, 3))
+        self.kill_workers(self.draw.randrange(1, 4))
         for process in victims:
             wait_until("its lease is over", partial(self._is_over, members[process]))
         pause(self.draw.uniform(0.0, 0.5))
