@@ -132,14 +132,16 @@ class WorkRules:
         wanted=st.sampled_from([None, ("mail",), ("mail", "default"), ("other",)]),
         limits=st.dictionaries(queues, st.integers(0, 2)),
         rotation=st.integers(0, 3),
+        without=st.sampled_from([frozenset(), frozenset(), frozenset(("remind", "clean"))]),
     )
-    def claim(
+    def claim(  # noqa: PLR0913 - the parts of a claim
         self,
         place: int,
         limit: int,
         wanted: tuple[str, ...] | None,
         limits: dict[str, int],
         rotation: int,
+        without: frozenset[str],
     ) -> None:
         """Claim, as anybody who ever joined."""
         command = ClaimRuns(
@@ -148,6 +150,7 @@ class WorkRules:
             queues=wanted,
             queue_limits=limits,
             rotation=rotation,
+            without=without,
         )
         claimed = self.both(methodcaller("claim_runs", command))
         if not claimed.is_alive:
@@ -158,7 +161,7 @@ class WorkRules:
     @rule()
     def claim_all(self) -> None:
         """Claim whatever there is, as the newest worker."""
-        self.claim(len(self.workers) - 1, 9, None, {}, 0)
+        self.claim(len(self.workers) - 1, 9, None, {}, 0, frozenset())
 
     @rule(place=places, ttl_us=st.sampled_from([SECOND_US, HOUR_US]), skipped=st.integers(0, 2))
     def beat(self, place: int, ttl_us: int, skipped: int) -> None:
@@ -274,7 +277,13 @@ class WorkRules:
 
     def _worked(self, store: Store) -> list[Any]:
         found: list[Any] = [store.list_queues(), store.find_lost(PAGE_MAX, OVERDUE_US)]
-        found.append([store.is_served(task) for task in ("remind", "report")])
+        found.append(
+            [
+                store.is_served(task, queue)
+                for task in ("remind", "report")
+                for queue in ("mail", "default")
+            ]
+        )
         for known in sorted(self.memory.tables.runs):
             lines = store.list_lines(known, 0, PAGE_MAX)
             assert sorted({line.number for line in lines}) == [line.number for line in lines]

@@ -46,6 +46,8 @@ class ClaimRuns:
     """At most so many from a queue; one that is not named has no limit of its own."""
     rotation: int = 0
     """Begin with the n-th of the queues, counted round: so that no queue is always first."""
+    without: frozenset[str] = frozenset()
+    """Tasks whose runs are passed over: the worker lacks their code, and others serve them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,8 @@ class ExecutionStore(Protocol):
         One transaction. A worker that is not alive (left, declared dead, or expired by the store's
         clock) gets none. Each run gets the next fence, the next attempt number, `begun_at` if it
         has none, and a deadline by its task's time-out. No two workers get the same run; one does
-        not wait for another.
+        not wait for another. Runs of tasks that the worker is to do `without` stay where they are,
+        and take no place of those behind them.
         """
         ...
 
@@ -283,8 +286,8 @@ class ExecutionStore(Protocol):
         """
         ...
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and takes runs from that queue."""
         ...
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:

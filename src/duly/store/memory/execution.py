@@ -20,7 +20,7 @@ from duly.store.execution import (
     StopKind,
 )
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.memory.attempts import call_of, policy_of, write_lines, write_progress
+from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
 from duly.store.memory.ending import end_claim
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.reading import run_record
@@ -48,7 +48,12 @@ def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
     taken: list[RunId] = []
     for queue in _queues(journal, command):
         most = min(command.limit - len(taken), command.queue_limits.get(queue, command.limit))
-        taken += _in_order(journal, queue)[: max(most, 0)]
+        fit = [
+            run_id
+            for run_id in _in_order(journal, queue)
+            if task_of(journal, run_id) not in command.without
+        ]
+        taken += fit[: max(most, 0)]
     runs = tuple(_claim(journal, run_id, command.worker) for run_id in taken)
     return Claimed(journal.now, is_alive=True, runs=runs)
 
@@ -242,11 +247,11 @@ def _keep_late_word(journal: Journal, worker: MemberId, finish: Finish) -> None:
     journal.record_about(SYSTEM, "attempt.refused", subject)
 
 
-def is_served(journal: Journal, task: str) -> bool:
-    """Say whether any living worker knows a task."""
+def is_served(journal: Journal, task: str, queue: str) -> bool:
+    """Say whether any living worker knows a task and serves the queue."""
     tables = journal.tables
     return any(
-        task in tables.member_tasks[member.id]
+        task in tables.member_tasks[member.id] and queue in (member.queues or (queue,))
         for member in tables.members.values()
         if member.kind is MemberKind.WORKER and is_alive(journal, member.id)
     )

@@ -80,9 +80,9 @@ class Working(ABC):
             raise lost_lease(self.name)
         return settled
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
-        return self._read(lambda journal: execution.is_served(journal, task))
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and serves the queue."""
+        return self._read(lambda journal: execution.is_served(journal, task, queue))
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""

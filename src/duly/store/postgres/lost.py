@@ -57,7 +57,8 @@ IS_SERVED = f"""
 WITH n AS MATERIALIZED (SELECT duly.now_us() AS now)
 SELECT EXISTS (
     SELECT 1 FROM duly.worker_tasks w JOIN duly.members m ON m.id = w.worker
-    WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}) FROM n"""  # noqa: S608 - a condition of ours
+    WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}
+        AND (m.queues = '{{}}' OR $2::text = ANY(m.queues))) FROM n"""  # noqa: S608 - a condition of ours
 
 _DEFAULT_POLICY = TaskPolicy()
 
@@ -68,9 +69,9 @@ def read_policy(text: str | None) -> TaskPolicy:
     return _DEFAULT_POLICY if text is None else policy_from_json(json.loads(text))
 
 
-def is_served(session: Session, task: str) -> bool:
-    """Say whether any living worker knows a task."""
-    return bool(one(session, IS_SERVED, (task,))[0])
+def is_served(session: Session, task: str, queue: str) -> bool:
+    """Say whether any living worker knows a task and serves the queue."""
+    return bool(one(session, IS_SERVED, (task, queue))[0])
 
 
 def find_lost(session: Session, limit: int, overdue_us: int) -> LostClaims:

@@ -119,10 +119,10 @@ class PostgresWorking:
             raise lost_lease(self.name)
         return settled
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and serves the queue."""
         with self._connections.statement(for_dispatch=True) as session:
-            return lost.is_served(session, task)
+            return lost.is_served(session, task, queue)
 
     # Operating
 

@@ -81,10 +81,10 @@ class Working(ABC):
             raise lost_lease(self.name)
         return settled
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and serves the queue."""
         with self._read() as look:
-            return claiming.is_served(look, task)
+            return claiming.is_served(look, task, queue)
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""

@@ -134,11 +134,21 @@ class Breathing:
         leaving = work.join(store, tasks=("remind", "report"))
         work.join(store, tasks=("remind",), ttl_us=1)
 
-        assert (True, True, False) == tuple(map(store.is_served, ("remind", "report", "clean")))
+        assert [True, True, False] == served(store, "remind", "report", "clean")
         store.leave(leaving)
-        assert (True, False) == tuple(map(store.is_served, ("remind", "report")))
+        assert [True, False] == served(store, "remind", "report")
         clock.advance(1)
-        assert not store.is_served("remind")
+        assert [False] == served(store, "remind")
+
+    def test_a_task_is_served_in_the_queues_of_those_who_know_it(self, store: Store) -> None:
+        """S6: one who knows it and takes from elsewhere helps nobody here."""
+        work.join(store, tasks=("remind",), queues=("mail", "news"))
+        work.join(store, tasks=("report",))
+
+        assert [True, True, False] == [
+            store.is_served("remind", queue) for queue in ("mail", "news", "default")
+        ]
+        assert store.is_served("report", "anywhere")
 
 
 class Reporting:
@@ -304,6 +314,11 @@ class WakingWorkers:
 
         assert place.wait(WAIT_MAX_US)
         place.close()
+
+
+def served(store: Store, *tasks: str) -> list[bool]:
+    """Say which tasks a living worker serves in the usual queue."""
+    return [store.is_served(task, "default") for task in tasks]
 
 
 def line(text: str) -> LogLine:

@@ -247,6 +247,26 @@ class Order:
         store.resume_queue("default", ADA)
         assert [waits] == work.take_ids(store, worker)
 
+    @pytest.mark.parametrize("queues", [None, ("default",)])
+    def test_runs_that_a_worker_is_to_do_without_take_no_place(
+        self, store: Store, queues: tuple[str, ...] | None
+    ) -> None:
+        """R8, S6: they stay for those who know them, and others are claimed past them."""
+        left = [
+            work.queue(store, task, task=task, priority=number)
+            for number, task in enumerate(("new", "newer"))
+        ]
+        known = [work.queue(store, text, priority=9) for text in ("a", "b", "c")]
+        worker, other = work.join(store), work.join(store)
+        without = frozenset(("new", "newer", "unheard of"))
+
+        taken = work.take_ids(store, worker, 2, queues=queues, without=without)
+
+        assert sorted(known)[:2] == sorted(taken)
+        assert 1 == len(work.take(store, worker, queues=queues, without=without))
+        assert [] == work.take(store, worker, queues=queues, without=without)
+        assert left == work.take_ids(store, other, queues=queues)
+
     def test_what_is_given_back_goes_behind_those_that_are_due_already(
         self, store: Store, clock: ManualClock
     ) -> None:
