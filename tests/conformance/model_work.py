@@ -134,7 +134,7 @@ class WorkRules:
         rotation=st.integers(0, 3),
         without=st.sampled_from([frozenset(), frozenset(), frozenset(("remind", "clean"))]),
     )
-    def claim(  # noqa: PLR0913 - the parts of a claim
+    def claim(
         self,
         place: int,
         limit: int,

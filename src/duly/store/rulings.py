@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.domain.attempts import Tries
-from duly.domain.concluding import Close, Requeue, Wait
+from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text, shard_of
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import AttemptState, Origin, RunState, ScheduleStatus, SkipReason
@@ -19,6 +19,7 @@ from duly.store.planning import NEAR_US
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.domain.attempts import AttemptRecord
     from duly.domain.concluding import Conclusion, Next
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord
@@ -307,8 +308,12 @@ CANCELLED = Cancelled()
 
 
 def next_place(conclusion: Conclusion, *, is_cancel_asked: bool) -> Next | Cancelled:
-    """Return where a run goes after an attempt; one that was to be cancelled is not tried again."""
-    if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue):
+    """Return where a run goes after an attempt.
+
+    One that was to be cancelled is neither tried again nor left among the dead letters, where
+    somebody would have to order anew what was ordered already; what its attempt says is kept.
+    """
+    if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue | Die):
         return CANCELLED
     return conclusion.next
 
@@ -356,6 +361,11 @@ def live_state(breath: Breath, now: int) -> AttemptState:
     if breath.stall_us is not None and now - advanced_at > breath.stall_us:
         return AttemptState.STALLED
     return AttemptState.RUNNING
+
+
+def newest(attempts: list[AttemptRecord], limit: int) -> list[AttemptRecord]:
+    """Return the last few of a run's claims."""
+    return attempts[max(len(attempts) - limit, 0) :]
 
 
 def worker_name(host: str, process: int) -> str:

@@ -14,7 +14,7 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
 from duly.store.memory.ownership import is_alive
-from duly.store.rulings import Breath, live_state, worker_name
+from duly.store.rulings import Breath, live_state, newest, worker_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +89,8 @@ def last_error(journal: Journal, run_id: RunId) -> str | None:
     return attempts[run_id, max(fences)].error if fences else None
 
 
-def list_attempts(journal: Journal, run_id: RunId) -> list[AttemptRecord]:
-    """Return every claim of a run by its fence."""
+def list_attempts(journal: Journal, run_id: RunId, limit: int) -> list[AttemptRecord]:
+    """Return the last claims of a run by their fence."""
     tables = journal.tables
     found = [
         AttemptRecord(
@@ -112,7 +112,7 @@ def list_attempts(journal: Journal, run_id: RunId) -> list[AttemptRecord]:
         found.append(_live(journal, run_id, tables.claims[run_id]))
     elif outcome is not None and outcome.claim is not None:
         found.append(_closing(journal, run_id, outcome, outcome.claim))
-    return found
+    return newest(found, limit)
 
 
 def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
+from duly.domain.identity import RunId
 from duly.store.execution import Beaten, Hold, Stop, StopKind
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.leases import IS_CURRENT
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.attempts import LogLine, Progress
-    from duly.domain.identity import RunId
     from duly.store.dispatch import MemberId
     from duly.store.execution import Beat, Report, SaveCheckpoint
     from duly.store.postgres.session import Session
@@ -108,9 +108,11 @@ def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
 
 def find_strays(session: Session, command: Beat) -> tuple[Hold, ...]:
     """Return what a worker holds and did not name."""
-    named = {hold.run_id for hold in command.holds}
-    found = session.rows(STRAYS, (command.worker,))
-    return tuple(Hold(run_id, fence) for run_id, fence in found if run_id not in named)
+    named = frozenset(command.holds)
+    found = [
+        Hold(RunId(run_id), fence) for run_id, fence in session.rows(STRAYS, (command.worker,))
+    ]
+    return tuple(hold for hold in found if hold not in named)
 
 
 def report(work: Work, worker: MemberId, reports: Sequence[Report]) -> list[bool]:

@@ -8,11 +8,9 @@ members, then claims.
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TaskPolicy, Tries, policy_from_json
+from duly.domain.attempts import Tries, stored_policy
 from duly.domain.identity import RunId
 from duly.domain.literals import Lane
 from duly.store.auditing import declared_dead_subject, lost_subject
@@ -60,14 +58,6 @@ SELECT EXISTS (
     WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}
         AND (m.queues = '{{}}' OR $2::text = ANY(m.queues))) FROM n"""  # noqa: S608 - a condition of ours
 
-_DEFAULT_POLICY = TaskPolicy()
-
-
-@lru_cache(maxsize=1024)
-def read_policy(text: str | None) -> TaskPolicy:
-    """Read what a task's code says about its runs, or what holds for those that say nothing."""
-    return _DEFAULT_POLICY if text is None else policy_from_json(json.loads(text))
-
 
 def is_served(session: Session, task: str, queue: str) -> bool:
     """Say whether any living worker knows a task and serves the queue."""
@@ -88,7 +78,7 @@ def _lost(row: Row) -> LostClaim:
         worker=MemberId(worker),
         tries=Tries(*tries),
         task=task,
-        policy=read_policy(policy),
+        policy=stored_policy(policy),
         claimed_at=claimed_at,
         started_at=started_at,
     )

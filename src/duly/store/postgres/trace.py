@@ -11,12 +11,12 @@ from duly.domain.attempts import (
     LogLine,
     Progress,
     ProgressRecord,
+    stored_policy,
 )
 from duly.domain.literals import AttemptState
-from duly.store.postgres.lost import read_policy
 from duly.store.postgres.session import uid
 from duly.store.records import progress_of
-from duly.store.rulings import Breath, is_current, live_state, worker_name
+from duly.store.rulings import Breath, is_current, live_state, newest, worker_name
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
@@ -30,7 +30,7 @@ ENDED_ATTEMPTS = f"""
 SELECT a.fence, a.number, a.worker, {_TOLD.format("a")}, a.state, a.reason, a.ended_at, a.error,
     {_LATE.format("a")}
 FROM duly.attempts a LEFT JOIN duly.members m ON m.id = a.worker
-WHERE a.run_id = $1::uuid ORDER BY a.fence"""  # noqa: S608 - columns of ours
+WHERE a.run_id = $1::uuid ORDER BY a.fence DESC LIMIT $2::int8"""  # noqa: S608 - columns of ours
 CLOSING_ATTEMPT = f"""
 SELECT o.fence, o.attempt, o.worker, {_TOLD.format("o")}, o.state, o.reason, o.finished_at,
     o.error, {_LATE.format("o")}
@@ -53,12 +53,14 @@ TOLD = 12
 """How many columns there are from the fence to the worker's process."""
 
 
-def list_attempts(look: Look, run_id: RunId) -> list[AttemptRecord]:
-    """Return every claim of a run by its fence."""
+def list_attempts(look: Look, run_id: RunId, limit: int) -> list[AttemptRecord]:
+    """Return the last claims of a run by their fence."""
     key = (uid(run_id),)
-    ended = look.session.rows(ENDED_ATTEMPTS, key) + look.session.rows(CLOSING_ATTEMPT, key)
+    ended = look.session.rows(ENDED_ATTEMPTS, (*key, limit))[::-1]
+    ended += look.session.rows(CLOSING_ATTEMPT, key)
     live = look.session.rows(LIVE_ATTEMPT, key)
-    return [_ended(run_id, row) for row in ended] + [_live(look, run_id, row) for row in live]
+    found = [_ended(run_id, row) for row in ended] + [_live(look, run_id, row) for row in live]
+    return newest(found, limit)
 
 
 def _ended(run_id: RunId, row: Row) -> AttemptRecord:
@@ -88,7 +90,7 @@ def _live(look: Look, run_id: RunId, row: Row) -> AttemptRecord:
         is_alive=_is_alive(member, look.now),
         started_at=row[4],
         progress_at=row[9],
-        stall_us=read_policy(policy).stall_us,
+        stall_us=stored_policy(policy).stall_us,
     )
     return _attempt(
         run_id,

@@ -94,12 +94,13 @@ class PostgresWorking:
 
     def save_checkpoint(self, command: SaveCheckpoint) -> bool:
         """Remember a state of a run that is ours."""
-        with self._connections.statement(for_dispatch=True) as session:
+        # By threads of tasks, however many: they never hold up a heartbeat.
+        with self._connections.statement() as session:
             return beating.save_checkpoint(session, command)
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""
-        with self._connections.statement(for_dispatch=True) as session:
+        with self._connections.statement() as session:
             return beating.get_checkpoints(session, run_id)
 
     def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.attempts import (
@@ -12,12 +11,12 @@ from duly.domain.attempts import (
     LogLine,
     Progress,
     ProgressRecord,
-    policy_from_json,
+    stored_policy,
 )
 from duly.domain.identity import RunId
 from duly.domain.literals import AttemptState
 from duly.store.records import progress_of
-from duly.store.rulings import Breath, live_state, worker_name
+from duly.store.rulings import Breath, live_state, newest, worker_name
 from duly.store.sqlite import rows
 from duly.store.sqlite.work import counted
 
@@ -32,7 +31,7 @@ LIST_ENDED = f"""
 SELECT a.run_id, a.fence, a.number, a.worker, m.host, m.process, {_TOLD}, a.state, a.reason,
     a.ended_at, a.error, {_LATE}
 FROM duly_attempts a LEFT JOIN duly_members m ON m.id = a.worker
-WHERE a.run_id = ? ORDER BY a.fence"""  # noqa: S608 - columns of ours
+WHERE a.run_id = ? ORDER BY a.fence DESC LIMIT ?"""  # noqa: S608 - columns of ours
 READ_CLOSING = f"""
 SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, {_TOLD}, a.state, a.reason,
     a.finished_at, a.error, {_LATE}
@@ -56,15 +55,15 @@ _COMMON = 13
 """How many columns every claim has, alive or not."""
 
 
-def list_attempts(look: Look, run_id: RunId) -> list[AttemptRecord]:
-    """Return every claim of a run by its fence: those that ended, and the one that lives."""
+def list_attempts(look: Look, run_id: RunId, limit: int) -> list[AttemptRecord]:
+    """Return the last claims of a run by their fence: those that ended, and the one that lives."""
     connection = look.connection
-    found = [_ended(row) for row in connection.execute(LIST_ENDED, (run_id,))]
+    found = [_ended(row) for row in connection.execute(LIST_ENDED, (run_id, limit))][::-1]
     found += [_ended(row) for row in connection.execute(READ_CLOSING, (run_id,))]
     (judge_after,) = rows.one(connection, READ_JUDGE_AFTER)
     bindings = (look.now, counted(judge_after, look.now), run_id)
     found += [_live(row, look.now) for row in connection.execute(READ_LIVE, bindings)]
-    return found
+    return newest(found, limit)
 
 
 def list_progress(look: Look, run_id: RunId, limit: int) -> list[ProgressRecord]:
@@ -103,7 +102,7 @@ def _live(row: Row, now: int) -> AttemptRecord:
         is_alive=bool(is_alive),
         started_at=common["started_at"],
         progress_at=common["progress_at"],
-        stall_us=None if policy is None else policy_from_json(json.loads(policy)).stall_us,
+        stall_us=stored_policy(policy).stall_us,
     )
     return AttemptRecord(
         **common,

@@ -6,10 +6,9 @@ renewed meanwhile keeps them.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TaskPolicy, Tries, policy_from_json
+from duly.domain.attempts import Tries, stored_policy
 from duly.domain.literals import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
 from duly.store.execution import Finish, Hold, LossKind, LostClaim, LostClaims
@@ -39,8 +38,6 @@ READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 READ_DEADLINE = "SELECT worker, deadline_at FROM duly_claims WHERE run_id = ? AND fence = ?"
 IS_NOT_ENDED = "SELECT 1 FROM duly_members WHERE id = ? AND ended_at IS NULL"
 
-_NO_POLICY = TaskPolicy()
-
 
 def find_lost(look: Look, limit: int, overdue_us: int) -> LostClaims:
     """Read claims of the dead, and those that are long overdue, oldest first."""
@@ -58,7 +55,7 @@ def _lost(row: Row) -> LostClaim:
         worker=worker,
         tries=Tries(*tries),
         task=task,
-        policy=_NO_POLICY if policy is None else policy_from_json(json.loads(policy)),
+        policy=stored_policy(policy),
         claimed_at=claimed_at,
         started_at=started_at,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.attempts import AttemptRecord, LogLine, Progress, Reason, TaskPolicy
-from duly.domain.concluding import Failed, GivenBack, Succeeded
+from duly.domain.concluding import Failed, GivenBack, Snoozed, Succeeded
 from duly.domain.literals import AttemptState, RunState
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.dispatch import Prune, PruneKind, Retention
@@ -156,6 +156,25 @@ class ReadingAttempts:
         assert [None] * 3 == [one.heartbeat_at for one in found]
         assert [None, "oh", None] == [one.error for one in found]
         assert work.look(store, target).error is None
+
+    @pytest.mark.parametrize("is_live", [False, True])
+    def test_of_many_attempts_the_last_few_are_listed(
+        self, store: Store, clock: ManualClock, *, is_live: bool
+    ) -> None:
+        """R1, R2: in order, whether the last one lives or has closed the run."""
+        target = work.queue(store)
+        worker = work.join(store, ttl_us=HOUR_US)
+        for _ in range(3):
+            work.end(store, worker, work.take_one(store, worker), Snoozed(0))
+            work.fire_retries(store, clock)
+        last = work.take_one(store, worker)
+        if not is_live:
+            work.end(store, worker, last, Succeeded())
+
+        assert [[1, 2, 3, 4], [3, 4], [4], []] == [
+            [attempt.fence for attempt in store.list_attempts(target, limit)]
+            for limit in (4, 2, 1, 0)
+        ]
 
     def test_a_run_that_was_never_claimed_has_no_attempts(self, store: Store) -> None:
         """R1: nor has one that a person cancelled, or nobody knows."""

@@ -101,6 +101,19 @@ class Breathing:
 
         assert tuple(Hold(run_id, 1) for run_id in sorted(strays)) == beaten.strays
 
+    def test_a_claim_under_another_fence_is_a_stray_of_its_own(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """R4, INV-7: though the worker still names the claim of the same run that it lost."""
+        worker, first = work.queue_and_take(store)
+        work.end(store, worker, first, Failed("oh", after_us=0))
+        work.fire_retries(store, clock)
+        again = work.take_one(store, worker)
+
+        beaten = store.beat(Beat(worker=worker, holds=(first.hold,)))
+
+        assert ((Stop(first.hold, StopKind.GONE),), (again.hold,)) == (beaten.stops, beaten.strays)
+
     def test_the_dead_have_no_strays(self, store: Store, clock: ManualClock) -> None:
         """R4: what they held is somebody else's to settle."""
         worker, _ = work.queue_and_take(store)
