@@ -153,9 +153,6 @@ class WorkRules:
             without=without,
         )
         claimed = self.both(methodcaller("claim_runs", command))
-        if not claimed.is_alive:
-            # Whoever hears that it is dead is so for ever, even if the clock goes back.
-            self.both(methodcaller("beat", Beat(worker=command.worker)))
         self.claims += [(command.worker, run) for run in claimed.runs]
 
     @rule()

@@ -105,7 +105,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """The store's answer to a beat. Who is not alive any more has lost all that it held."""
+    """The store's answer to a beat. Who was declared dead has lost all that it held, or will."""
 
     now: int
     is_alive: bool
@@ -228,19 +228,22 @@ class ExecutionStore(Protocol):
         """Take runs from queues that are not paused, by priority and then by rank.
 
         One transaction. A worker that is not alive (left, declared dead, or expired by the store's
-        clock) gets none. Each run gets the next fence, the next attempt number, `begun_at` if it
-        has none, and a deadline by its task's time-out. No two workers get the same run; one does
-        not wait for another. Runs of tasks that the worker is to do `without` stay where they are,
-        and take no place of those behind them.
+        clock) gets none; one that has only expired must beat first. Each run gets the next fence,
+        the next attempt number, `begun_at` if it has none, and a deadline by its task's time-out.
+        No two workers get the same run; one does not wait for another. Runs of tasks that the
+        worker is to do `without` stay where they are, and take no place of those behind them.
         """
         ...
 
     def beat(self, command: Beat) -> Beaten:
-        """Renew a worker that is alive; say which of what it holds must stop.
+        """Renew a worker; say which of what it holds must stop.
 
-        One that is not alive stays dead. CANCEL for a claim that somebody asked to stop, at every
-        beat; GONE for one that is not this worker's under that fence. Strays are what it holds by
-        the store's books and did not name, so that it can give them back unstarted.
+        One that has left or was declared dead stays dead for ever. One whose lease has run out, and
+        whom nobody has declared dead, is renewed: nothing was taken from it, and what it claimed is
+        still its own (an outage of the store ends nobody). CANCEL for a claim that somebody asked
+        to stop, at every beat; GONE for one that is not this worker's under that fence. Strays are
+        what it holds by the store's books and did not name, so that it can give them back
+        unstarted.
         """
         ...
 

@@ -111,10 +111,11 @@ def held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:
 
 
 def beat(journal: Journal, command: Beat) -> Beaten:
-    """Renew a worker that is alive; say what of its holds must stop."""
+    """Renew a worker that nobody has declared dead; say what of its holds must stop."""
     tables, now = journal.tables, journal.now
-    alive = is_alive(journal, command.worker)
     row = tables.members.get(command.worker)
+    # One whose lease has run out has lost nothing until somebody declares it dead.
+    alive = row is not None and row.is_alive
     if row is not None and alive:
         renewed = replace(
             row,
@@ -124,9 +125,6 @@ def beat(journal: Journal, command: Beat) -> Beaten:
             leaked=command.leaked,
         )
         journal.put(tables.members, command.worker, renewed)
-    elif row is not None:
-        # Found expired, it is dead for ever, even if the clock goes back.
-        journal.put(tables.members, command.worker, replace(row, is_alive=False))
     stops: list[Stop] = []
     for hold in command.holds:
         claim = held(journal, command.worker, hold)

@@ -8,7 +8,6 @@ from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
 from duly.domain.identity import RunId
 from duly.store.execution import Beaten, Hold, Stop, StopKind
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
-from duly.store.postgres.leases import IS_CURRENT
 from duly.store.postgres.session import one, uid
 
 if TYPE_CHECKING:
@@ -20,18 +19,16 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
-# As with a dispatcher's renewal, nobody waits for the disk.
-BEAT = f"""
+# As with a dispatcher's renewal, nobody waits for the disk. Unlike a dispatcher's, a lease that has
+# run out is renewed as long as nobody has declared its worker dead, which ends the row.
+BEAT = """
 WITH c AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 n AS MATERIALIZED (SELECT duly.now_us() AS now FROM c),
 r AS (
     UPDATE duly.members m
-    SET renewed_at = CASE WHEN {IS_CURRENT} THEN n.now ELSE m.renewed_at END,
-        expires_at = CASE WHEN {IS_CURRENT} THEN n.now + $2::int8 ELSE m.expires_at END,
-        ended_at = CASE WHEN {IS_CURRENT} THEN NULL ELSE n.now END,
-        slots = $3::int4, leaked = $4::int4
+    SET renewed_at = n.now, expires_at = n.now + $2::int8, slots = $3::int4, leaked = $4::int4
     FROM n WHERE m.id = $1::int8 AND m.ended_at IS NULL
-    RETURNING m.ended_at IS NULL AS is_alive),
+    RETURNING true AS is_alive),
 h AS MATERIALIZED (
     SELECT pg_catalog.array_agg(u.place) FILTER (WHERE k.is_asked IS NULL) AS gone,
         pg_catalog.array_agg(u.place) FILTER (WHERE k.is_asked) AS asked
@@ -41,7 +38,7 @@ h AS MATERIALIZED (
         WHERE k.run_id = u.run_id AND k.worker + 0 = $1::int8 AND k.fence = u.fence OFFSET 0) k
         ON true)
 SELECT n.now, coalesce((SELECT is_alive FROM r), false), s.program_min, h.gone, h.asked
-FROM n CROSS JOIN h CROSS JOIN duly.cluster s WHERE s.id = 1"""  # noqa: S608 - a condition of ours
+FROM n CROSS JOIN h CROSS JOIN duly.cluster s WHERE s.id = 1"""
 STRAYS = """
 SELECT uuid_send(k.run_id), k.fence FROM duly.claims k
 WHERE k.worker = $1::int8 ORDER BY k.run_id"""
@@ -90,7 +87,7 @@ READ_CHECKPOINTS = "SELECT partition, state FROM duly.checkpoints WHERE run_id =
 
 
 def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
-    """Renew a worker that is alive; say what of its holds must stop, and the schema's age."""
+    """Renew a worker unless it was declared dead; say what must stop, and the schema's age."""
     holds = command.holds
     values = (
         command.worker,

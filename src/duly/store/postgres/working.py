@@ -70,7 +70,7 @@ class PostgresWorking:
             return claiming.claim_runs(session, command)
 
     def beat(self, command: Beat) -> Beaten:
-        """Renew a worker that is alive; say what of its holds must stop."""
+        """Renew a worker that nobody has declared dead; say what of its holds must stop."""
         with self._connections.statement(for_dispatch=True) as session:
             beaten, program_min = beating.beat(session, command)
             self._connections.refuse_newer(session, program_min)

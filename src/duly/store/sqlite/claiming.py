@@ -24,7 +24,7 @@ from duly.store.execution import (
 )
 from duly.store.rulings import claimed_tries
 from duly.store.sqlite import rows
-from duly.store.sqlite.leases import is_alive
+from duly.store.sqlite.leases import seems_alive
 from duly.store.sqlite.work import counted
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ DELETE FROM duly_ready WHERE queue = ? AND priority = ? AND rank = ? AND run_id 
 INSERT_CLAIM = """
 INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at, deadline_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+# One whose lease has run out has lost nothing until somebody declares it dead.
 BEAT = """
-UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ? WHERE id = ?"""
+UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
+WHERE id = ? AND ended_at IS NULL RETURNING 1"""
 LIST_HELD = """
 SELECT run_id, fence, cancel_asked_at FROM duly_claims WHERE worker = ? ORDER BY run_id"""
 REGISTER_POLICY = """
@@ -85,7 +87,7 @@ def is_served(look: Look, task: str, queue: str) -> bool:
 
 def claim_runs(work: Work, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
-    if not is_alive(work, command.worker):
+    if not seems_alive(work, command.worker):
         return Claimed(work.now, is_alive=False, runs=())
     claimed: list[ClaimedRun] = []
     for queue in _open_queues(work, command):
@@ -162,12 +164,10 @@ def _claim(work: Work, command: ClaimRuns, queue: str, found: list[Row]) -> list
 
 
 def beat(work: Work, command: Beat) -> Beaten:
-    """Renew a worker that is alive; say which of what it holds must stop, and what it forgot."""
+    """Renew a worker that nobody has declared dead; say what must stop, and what it forgot."""
     now, worker = work.now, command.worker
-    alive = is_alive(work, worker)
-    if alive:
-        row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
-        work.connection.execute(BEAT, row)
+    row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
+    alive = bool(work.connection.execute(BEAT, row).fetchall())
     held = {
         Hold(run_id, fence): asked_at
         for run_id, fence, asked_at in work.connection.execute(LIST_HELD, (worker,))

@@ -49,7 +49,7 @@ class Working(ABC):
             return claiming.claim_runs(work, command)
 
     def beat(self, command: port.Beat) -> port.Beaten:
-        """Renew a worker that is alive; say what must stop."""
+        """Renew a worker that nobody has declared dead; say what must stop."""
         with self._write() as work:
             return claiming.beat(work, command)
 

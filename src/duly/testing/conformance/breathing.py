@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX, LogLine, Progress, ProgressRecord
 from duly.domain.concluding import Failed, Succeeded
 from duly.store.dispatch import MemberId, MemberKind
-from duly.store.execution import WORKER_TTL_US, Beat, Hold, Report, SaveCheckpoint, Stop, StopKind
+from duly.store.execution import (
+    WORKER_TTL_US,
+    Beat,
+    ClaimRuns,
+    FinishResult,
+    Hold,
+    Report,
+    SaveCheckpoint,
+    Stop,
+    StopKind,
+)
 from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
@@ -45,17 +55,31 @@ class Breathing:
         )
         assert (4, 1) == (member.slots, member.leaked)
 
-    def test_a_worker_that_beats_too_late_stays_dead(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """R4, INV-4: at the instant of its expiry, and also when the clock is set back."""
-        worker = work.join(store)
-        clock.advance(WORKER_TTL_US)
+    def test_a_worker_whose_lease_ran_out_renews_it(self, store: Store, clock: ManualClock) -> None:
+        """INV-21: nobody is dead because nobody could write; what it claimed is still its own."""
+        worker, claimed = work.queue_and_take(store)
+        clock.advance(2 * WORKER_TTL_US)
+        lost = work.lost_claims(store)
+        assert not store.claim_runs(ClaimRuns(worker=worker, limit=1)).is_alive
 
-        assert not store.beat(Beat(worker=worker)).is_alive
+        beaten = store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+
+        assert 1 == len(lost)
+        assert (True, (), ()) == (beaten.is_alive, beaten.stops, beaten.strays)
+        assert [False] == work.settle(store, work.maintain(store), *lost)
+        assert store.claim_runs(ClaimRuns(worker=worker, limit=1)).is_alive
+        assert FinishResult.ACCEPTED == work.end(store, worker, claimed, Succeeded())
+
+    def test_who_left_or_was_declared_dead_stays_so(self, store: Store, clock: ManualClock) -> None:
+        """R4, INV-4: also when the clock is set back."""
+        left, declared = work.join(store), work.join(store)
+        store.leave(left)
+        work.declare_dead(store, clock, declared)
+        everybody = (left, declared, MemberId(4711))
+
+        assert not any(store.beat(Beat(worker=one)).is_alive for one in everybody)
         clock.set(clock.now_us() - WORKER_TTL_US)
-        assert not store.beat(Beat(worker=worker)).is_alive
-        assert not store.beat(Beat(worker=MemberId(4711))).is_alive
+        assert not any(store.beat(Beat(worker=one)).is_alive for one in everybody)
 
     def test_nothing_of_what_goes_well_must_stop(self, store: Store) -> None:
         """R4."""
@@ -114,10 +138,10 @@ class Breathing:
 
         assert ((Stop(first.hold, StopKind.GONE),), (again.hold,)) == (beaten.stops, beaten.strays)
 
-    def test_the_dead_have_no_strays(self, store: Store, clock: ManualClock) -> None:
+    def test_the_dead_have_no_strays(self, store: Store) -> None:
         """R4: what they held is somebody else's to settle."""
         worker, _ = work.queue_and_take(store)
-        clock.advance(WORKER_TTL_US)
+        store.leave(worker)
 
         beaten = store.beat(Beat(worker=worker))
 

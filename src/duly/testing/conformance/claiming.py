@@ -10,7 +10,7 @@ from duly.domain.attempts import Reason, TaskPolicy, Tries
 from duly.domain.concluding import Failed, GivenBack, Snoozed
 from duly.domain.literals import Lane, RunState
 from duly.store.dispatch import MemberId
-from duly.store.execution import WORKER_TTL_US, Beat, ClaimRuns
+from duly.store.execution import WORKER_TTL_US, ClaimRuns
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import ADA, HOUR_US, SECOND_US, finish
@@ -80,11 +80,11 @@ class Claiming:
             store.leave(worker)
         elif fate == "never joined":
             worker = MemberId(4711)
+        elif fate == "declared dead":
+            work.declare_dead(store, clock, worker)
+            clock.set(clock.now_us() - WORKER_TTL_US)
         else:
             clock.advance(WORKER_TTL_US)
-        if fate == "declared dead":
-            store.beat(Beat(worker=worker))
-            clock.set(clock.now_us() - WORKER_TTL_US)
         work.queue(store)
         before = snapshot(store)
 
