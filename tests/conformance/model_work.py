@@ -172,8 +172,8 @@ class WorkRules:
         self.both(methodcaller("beat", command))
 
     @precondition(lambda self: self.claims)
-    @rule(place=places, parts=st.integers(0, 7), is_stale=st.booleans())
-    def report(self, place: int, parts: int, is_stale: bool) -> None:
+    @rule(place=places, parts=st.integers(0, 7), is_stale=st.booleans(), is_counted=st.booleans())
+    def report(self, place: int, parts: int, is_stale: bool, is_counted: bool) -> None:
         """Report something, about a claim that may be over, and remember a state."""
         member, claimed = self._claim(place)
         hold = Hold(claimed.record.id, claimed.tries.fence + is_stale)
@@ -182,6 +182,7 @@ class WorkRules:
             started_at=self.clock.now_us() if parts & 1 else None,
             progress=Progress(place, 1000, "on it") if parts & 2 else None,
             lines=(LogLine(1, "INFO", "hello"),) * 2 if parts & 4 else (),
+            lines_before=place % 4 if is_counted else None,
         )
         self.both(methodcaller("report", member, [said, said]))
         order = SaveCheckpoint(worker=member, hold=hold, partition=str(parts), state=str(place))
@@ -211,6 +212,7 @@ class WorkRules:
                     conclusion=conclude(how, attempted),
                     progress=Progress(1) if place % 3 == 0 else None,
                     lines=(LogLine(2, "INFO", "bye"),) if place % 2 else (),
+                    lines_before=place % 5 or None,
                 )
             )
         self.both(methodcaller("finish_runs", member, finishes))

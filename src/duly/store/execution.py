@@ -122,8 +122,11 @@ class Report:
     started_at: int | None = None
     """When its code began; kept the first time."""
     progress: Progress | None = None
-    """Also remembered as a step of its own (R2)."""
+    """Also remembered as a step of its own (R2), unless it is the attempt's last one once more."""
     lines: tuple[LogLine, ...] = ()
+    lines_before: int | None = None
+    """How many lines of the attempt were told before these; None when nobody has counted. Those of
+    them that are stored already, because an answer was lost, are not stored again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +152,9 @@ class Finish:
     progress: Progress | None = None
     """The last that it reported, if that is not stored yet."""
     lines: tuple[LogLine, ...] = ()
+    lines_before: int | None = None
+    """How many lines of the attempt were told before these; None when nobody has counted. Those of
+    them that are stored already, because an answer was lost, are not stored again."""
 
 
 class FinishResult(StrEnum):

@@ -19,11 +19,12 @@ from duly.store.planning import NEAR_US
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord
+    from duly.domain.attempts import AttemptRecord, LogLine
     from duly.domain.concluding import Conclusion, Next
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
+    from duly.store.execution import Finish, Report
     from duly.store.planning import (
         AddedRun,
         AddRuns,
@@ -337,6 +338,13 @@ def retry_due(wait: Wait, now: int, slot: int) -> int:
 def said_result(conclusion: Conclusion) -> str | None:
     """Return the result that an attempt came with."""
     return conclusion.next.result if isinstance(conclusion.next, Close) else None
+
+
+def new_lines(told: Report | Finish, stored: int) -> Sequence[LogLine]:
+    """Return those lines of a report or an end that are not among the attempt's stored ones."""
+    if told.lines_before is None:
+        return told.lines
+    return told.lines[max(stored - told.lines_before, 0) :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

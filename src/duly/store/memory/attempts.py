@@ -14,14 +14,13 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
 from duly.store.memory.ownership import is_alive
-from duly.store.rulings import Breath, live_state, newest, worker_name
+from duly.store.rulings import Breath, live_state, new_lines, newest, worker_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duly.domain.attempts import LogLine, Progress
+    from duly.domain.attempts import Progress
     from duly.domain.identity import RunId
     from duly.domain.schedules import Call
+    from duly.store.execution import Finish, Report
     from duly.store.memory.tables import Claim, Journal, Outcome, RunRow
 
 _DEFAULT_POLICY = TaskPolicy()
@@ -177,19 +176,22 @@ def task_of(journal: Journal, run_id: RunId) -> str:
 
 
 def write_progress(journal: Journal, run_id: RunId, fence: int, progress: Progress) -> None:
-    """Remember a step of an attempt's progress."""
+    """Remember a step of an attempt's progress; the same once more is none."""
     steps = journal.tables.progress
-    step = ProgressRecord(fence, journal.now, progress)
-    journal.put(steps, run_id, (*steps.get(run_id, ()), step))
+    known = steps.get(run_id, ())
+    if known and (known[-1].fence, known[-1].progress) == (fence, progress):
+        return
+    journal.put(steps, run_id, (*known, ProgressRecord(fence, journal.now, progress)))
 
 
-def write_lines(journal: Journal, run_id: RunId, fence: int, lines: Sequence[LogLine]) -> None:
+def write_lines(journal: Journal, told: Report | Finish) -> None:
     """Keep an attempt's lines, as many as it may have."""
+    run_id, fence = told.hold.run_id, told.hold.fence
     known = journal.tables.lines.get(run_id, ())
-    room = LINES_PER_ATTEMPT_MAX - sum(line.fence == fence for line in known)
+    stored = sum(line.fence == fence for line in known)
+    kept = new_lines(told, stored)[: max(LINES_PER_ATTEMPT_MAX - stored, 0)]
     new = tuple(
-        LineRecord(number, fence, line)
-        for number, line in enumerate(lines[: max(room, 0)], start=len(known) + 1)
+        LineRecord(number, fence, line) for number, line in enumerate(kept, start=len(known) + 1)
     )
     if new:
         journal.put(journal.tables.lines, run_id, (*known, *new))

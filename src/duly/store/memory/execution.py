@@ -162,7 +162,7 @@ def _report(journal: Journal, worker: MemberId, one: Report) -> bool:
     if one.progress is not None:
         claim = replace(claim, progress=one.progress, progress_at=journal.now)
         write_progress(journal, run_id, fence, one.progress)
-    write_lines(journal, run_id, fence, one.lines)
+    write_lines(journal, one)
     journal.put(journal.tables.claims, run_id, claim)
     return True
 
@@ -201,7 +201,7 @@ def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
     if finish.progress is not None:
         claim = replace(claim, progress=finish.progress, progress_at=journal.now)
         write_progress(journal, hold.run_id, hold.fence, finish.progress)
-    write_lines(journal, hold.run_id, hold.fence, finish.lines)
+    write_lines(journal, finish)
     end_claim(journal, hold.run_id, claim, finish.conclusion)
     return FinishResult.ACCEPTED
 

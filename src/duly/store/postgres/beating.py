@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
@@ -9,6 +10,7 @@ from duly.domain.identity import RunId
 from duly.store.execution import Beaten, Hold, Stop, StopKind
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.session import one, uid
+from duly.store.rulings import new_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,11 +63,20 @@ SET (started_at, progress_at, progress_done, progress_total, progress_note, line
 WHERE c.run_id = ANY($2::uuid[]) AND c.worker + 0 = $1::int8
     AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
 RETURNING uuid_send(c.run_id), c.lines"""  # noqa: S608 - a number of ours
+# The last step once more is none.
 INSERT_STEPS = """
 INSERT INTO duly.progress (run_id, fence, at, done, total, note)
 SELECT u.run_id, u.fence, $1::int8, u.done, u.total, u.note
 FROM unnest($2::uuid[], $3::int4[], $4::int8[], $5::int8[], $6::text[]) WITH ORDINALITY
-    u(run_id, fence, done, total, note, place) ORDER BY u.place"""
+    u(run_id, fence, done, total, note, place)
+LEFT JOIN LATERAL (
+    SELECT p.fence, p.done, p.total, p.note FROM duly.progress p WHERE p.run_id = u.run_id
+    ORDER BY p.number DESC LIMIT 1) p ON true
+WHERE (p.fence, p.done, p.total, p.note) IS DISTINCT FROM (u.fence, u.done, u.total, u.note)
+ORDER BY u.place"""
+COUNT_LINES = """
+SELECT uuid_send(run_id), lines FROM duly.claims
+WHERE run_id = ANY($1::uuid[]) AND worker + 0 = $2::int8 ORDER BY run_id FOR NO KEY UPDATE"""
 INSERT_LINES = """
 INSERT INTO duly.lines (run_id, fence, at, level, text)
 SELECT u.run_id, u.fence, u.at, u.level, u.text
@@ -116,16 +127,40 @@ def report(work: Work, worker: MemberId, reports: Sequence[Report]) -> list[bool
     """Write what attempts have done that are still ours."""
     told = [False] * len(reports)
     left = list(range(len(reports)))
+    reports = list(reports)
     while left:
         # One that is there twice is told of twice, one after the other.
         by_run = {reports[place].hold.run_id: place for place in reversed(left)}
         chosen = [by_run[run_id] for run_id in sorted(by_run)]
+        for place, fresh in _without_known_lines(work, worker, reports, chosen):
+            reports[place] = fresh
         counts = _write(work, worker, [reports[place] for place in chosen])
         for place in chosen:
             told[place] = reports[place].hold.run_id in counts
         _write_trace(work, [reports[place] for place in sorted(chosen) if told[place]], counts)
         left = sorted(set(left).difference(chosen))
     return told
+
+
+def _without_known_lines(
+    work: Work, worker: MemberId, reports: Sequence[Report], chosen: Sequence[int]
+) -> list[tuple[int, Report]]:
+    """Return those reports, by their place, of whose lines some may be stored: without these."""
+    counted = [place for place in chosen if reports[place].lines and _is_counted(reports[place])]
+    if not counted:
+        return []
+    ids = Uuids([reports[place].hold.run_id for place in counted])
+    stored: dict[RunId, int] = dict(work.session.rows(COUNT_LINES, (ids, worker)))
+    fresh: list[tuple[int, Report]] = []
+    for place in counted:
+        one = reports[place]
+        lines = new_lines(one, stored.get(one.hold.run_id, 0))
+        fresh.append((place, replace(one, lines=tuple(lines), lines_before=None)))
+    return fresh
+
+
+def _is_counted(one: Report) -> bool:
+    return one.lines_before is not None
 
 
 def _write(work: Work, worker: MemberId, reports: Sequence[Report]) -> dict[RunId, int]:

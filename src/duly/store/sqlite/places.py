@@ -102,7 +102,7 @@ class Moving:
         """Record how a claim ended that is no longer there, and put its run where it belongs."""
         hold = Hold(claim.run_id, claim.fence)
         if finish.lines:
-            add_lines(self._work, hold, finish.lines, claim.lines)
+            add_lines(self._work, finish, claim.lines)
         progress: Row = claim[9:13]
         if finish.progress is not None:
             step = finish.progress

@@ -272,6 +272,35 @@ class Reporting:
         assert LINES_PER_ATTEMPT_MAX + 1 == len(texts)
         assert ["last", "new"] == texts[-2:]
 
+    def test_lines_whose_answer_was_lost_are_not_told_twice(self, store: Store) -> None:
+        """R5: by how many came before them; whether in a report or with the end."""
+        worker, claimed = work.queue_and_take(store)
+        said = tuple(line(text) for text in ("one", "two", "three", "four", "five"))
+        batches = ((0, said[:2]), (0, said[:3]), (1, said[1:3]), (3, said[3:4]), (3, said[3:4]))
+        for count, lines in batches:
+            told = Report(hold=claimed.hold, lines=lines, lines_before=count)
+            assert [True] == store.report(worker, [told])
+        work.end(store, worker, claimed, Succeeded(), lines=said[3:], lines_before=3)
+
+        found = store.list_lines(claimed.record.id, 0, 10)
+        assert list(said) == [one.line for one in found]
+
+    def test_the_same_progress_once_more_is_no_step(self, store: Store, clock: ManualClock) -> None:
+        """R2: an answer was lost; what comes after it is one, and so is going back."""
+        worker, claimed = work.queue_and_take(store)
+        told = [Progress(1), Progress(1), Progress(1, 2), Progress(1, 2, "on it"), Progress(1)]
+        for step in told:
+            clock.advance(1)
+            store.report(worker, [Report(hold=claimed.hold, progress=step)])
+        work.end(store, worker, claimed, Failed("oh", after_us=0), progress=told[-1])
+        work.fire_retries(store, clock)
+        again = work.take_one(store, worker)
+        store.report(worker, [Report(hold=again.hold, progress=told[-1])])
+
+        found = store.list_progress(claimed.record.id, 10)
+        assert [*told[1:], told[-1]] == [step.progress for step in found]
+        assert [1, 1, 1, 1, 2] == [step.fence for step in found]
+
     def test_a_report_that_is_refused_changes_nothing_and_stops_no_other(
         self, store: Store
     ) -> None:
