@@ -273,9 +273,10 @@ class ExecutionStore(Protocol):
         answer). Else REFUSED: nothing changes, but what the worker said is kept with the attempt
         (`LateWord`), and one audit entry `attempt.refused` names it. Close writes the one outcome;
         Wait makes the run due again after `delay_us` by the store's clock (announced if near), and
-        under a budget not before its slot: a task's slots lie `spacing_us` apart. Requeue queues it
-        behind its priority at once; Die makes it a dead letter (audited as `run.dead`). A run that
-        somebody asked to cancel is closed as cancelled instead of any of these three.
+        under a budget in the first free slot of its task from then on: slots are the multiples of
+        `spacing_us`, and no two retries share one. Requeue queues it behind its priority at once;
+        Die makes it a dead letter (audited as `run.dead`). A run that somebody asked to cancel is
+        closed as cancelled instead of any of these three.
         """
         ...
 

@@ -319,22 +319,6 @@ def next_place(conclusion: Conclusion, *, is_cancel_asked: bool) -> Next | Cance
     return conclusion.next
 
 
-def retry_slot(wait: Wait, now: int, last_slot: int | None) -> int:
-    """Return the place of a retry in its task's budget: slots lie apart, and none in the past.
-
-    `last_slot` is the last that was taken. A long delay takes a slot as a short one does, so that
-    it holds up nobody else's.
-    """
-    if wait.spacing_us == 0 or last_slot is None:
-        return now
-    return max(now, last_slot + wait.spacing_us)
-
-
-def retry_due(wait: Wait, now: int, slot: int) -> int:
-    """Return when a run is tried again: after its delay, and not before its slot."""
-    return max(now + wait.delay_us, slot)
-
-
 def said_result(conclusion: Conclusion) -> str | None:
     """Return the result that an attempt came with."""
     return conclusion.next.result if isinstance(conclusion.next, Close) else None

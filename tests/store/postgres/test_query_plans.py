@@ -52,6 +52,7 @@ SMALL = frozenset(
         "tasks",
         "queues",
         "retry_budgets",
+        "retry_slots",
         "worker_tasks",
     )
 )

@@ -10,6 +10,7 @@ from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import MemberId, Prune, Pruned, PruneKind
 from duly.store.memory.attempts import forget_work
 from duly.store.memory.ownership import held_shards, is_alive
+from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
 from duly.store.planning import NEAR_US
 
@@ -30,6 +31,7 @@ def prune(journal: Journal, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(journal, command)
     counts[PruneKind.MEMBERS] = _prune_members(journal, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(journal, command)
+    _forget_slots(journal)
     return Pruned(counts, has_more=any(count >= command.limit for count in counts.values()))
 
 
@@ -127,6 +129,13 @@ def _prune_members(journal: Journal, command: Prune) -> int:
         journal.remove(tables.wake_addresses, member)
         journal.remove(tables.member_tasks, member)
     return len(doomed)
+
+
+def _forget_slots(journal: Journal) -> None:
+    """Forget slots of retry budgets that have passed."""
+    slots = journal.tables.retry_slots
+    for task in list(slots):
+        journal.put(slots, task, still_ahead(journal, task))
 
 
 def _prune_arrivals(journal: Journal, command: Prune) -> int:

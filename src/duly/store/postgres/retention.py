@@ -95,6 +95,11 @@ DELETE FROM duly.members WHERE id IN (
         AND NOT EXISTS (SELECT 1 FROM duly.leases l WHERE l.owner = m.id)
         AND NOT EXISTS (SELECT 1 FROM duly.claims c WHERE c.worker = m.id OFFSET 0)
     ORDER BY m.id LIMIT $2::int8 FOR UPDATE SKIP LOCKED)"""
+# Of retry budgets, also of tasks that nobody runs any more.
+FORGET_PASSED_SLOTS = """
+DELETE FROM duly.retry_slots WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM duly.retry_slots WHERE last_at < $1::int8
+    LIMIT $2::int8 FOR UPDATE SKIP LOCKED))"""
 FOLD_TALLIES = """
 WITH folded AS (
     DELETE FROM duly.tally_changes WHERE ctid = ANY(ARRAY(
@@ -120,6 +125,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = prune_arrivals(work, command.limit)
+    work.session.run(FORGET_PASSED_SLOTS, (work.now, command.limit))
     (folded,) = one(work.session, FOLD_TALLIES, (FOLD_MAX,))
     is_full = any(count >= command.limit for count in counts.values())
     has_more = has_more or is_full or folded >= FOLD_MAX

@@ -60,6 +60,8 @@ DELETE FROM duly_members WHERE id IN (
         AND id NOT IN (SELECT worker FROM duly_claims)
     ORDER BY id LIMIT ?)
 RETURNING id"""
+# Of retry budgets, also of tasks that nobody runs any more.
+FORGET_SLOTS = "DELETE FROM duly_retry_slots WHERE last_at < ?"
 # Numbers grow with time: who walks by number can stop at the first that is young.
 OLDEST_ARRIVALS = "SELECT number, at FROM duly_arrivals WHERE number > 0 ORDER BY number LIMIT ?"
 DELETE_ARRIVAL = "DELETE FROM duly_arrivals WHERE number = ?"
@@ -76,6 +78,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(work, command)
+    work.connection.execute(FORGET_SLOTS, (work.now,))
     has_more = has_more or any(count >= command.limit for count in counts.values())
     return Pruned(counts, has_more=has_more)
 

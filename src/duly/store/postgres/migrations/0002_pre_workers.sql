@@ -145,10 +145,17 @@ CREATE TABLE duly.queues (
     reason text
 );
 
--- The last slot of a task whose retries are spaced: each takes one, and is due no earlier.
+-- A row for each task whose retries are spaced, to be locked while its calendar is written.
 CREATE TABLE duly.retry_budgets (
-    task text COLLATE "C" PRIMARY KEY,
-    last_at int8 NOT NULL
+    task text COLLATE "C" PRIMARY KEY
+) WITH (fillfactor = 50);
+
+-- Slots of these tasks, as ranges without a gap: each retry takes one.
+CREATE TABLE duly.retry_slots (
+    task text COLLATE "C" NOT NULL,
+    first_at int8 NOT NULL,
+    last_at int8 NOT NULL,
+    PRIMARY KEY (task, first_at)
 ) WITH (fillfactor = 50);
 
 -- NULL: nobody has told.

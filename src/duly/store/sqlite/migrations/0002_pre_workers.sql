@@ -155,10 +155,12 @@ CREATE TABLE duly_queues (
     reason TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The last slot of a task whose retries are spaced: each takes one, and is due no earlier.
-CREATE TABLE duly_retry_budgets (
-    task TEXT PRIMARY KEY,
-    last_at INTEGER NOT NULL
+-- Slots of tasks whose retries are spaced, as ranges without a gap: each retry takes one.
+CREATE TABLE duly_retry_slots (
+    task TEXT NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (task, first_at)
 ) STRICT, WITHOUT ROWID;
 
 -- NULL: nobody has told.
