@@ -297,28 +297,30 @@ def test_a_draining_worker_that_lost_its_lease_does_not_join_again(rig):
 
 
 def test_a_draining_worker_ends_although_the_store_is_away(rig):
-    """R9: what it runs is over, and what it held is no longer its own."""
+    """R9: what it has to tell waits for the grace; then others may find out for themselves."""
     rig.enqueue()
-    shop = rig.worker()
+    shop = rig.worker(grace_us=30 * SECOND)
     rig.run("1s")
     shop.worker.drain()
     shop.line.is_cut = True
     rig.run("20s")
-    assert shop.works[0].live.is_cancelled
     shop.works[0].ended(Succeeded())
-    rig.run("2s")
+    rig.run("8s")
 
+    assert not shop.worker.is_over
+    rig.run("3s")
     assert shop.worker.is_over
 
 
 def test_a_draining_worker_without_a_lease_waits_quietly_for_its_code(rig):
-    """R9: it has nothing to tell, and nothing to ask for."""
+    """R9: it was declared dead, and has nothing to tell and nothing to ask for."""
+    rig.dispatcher()
     rig.enqueue()
-    shop = rig.worker()
+    shop = rig.worker(grace_us=60 * SECOND, cancel_grace_us=60 * SECOND)
     rig.run("1s")
     shop.worker.drain()
     shop.line.is_cut = True
-    rig.run("20s")
+    rig.run("30s")
     shop.line.is_cut = False
     rig.run("2s")
 

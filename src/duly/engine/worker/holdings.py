@@ -54,8 +54,9 @@ class Holdings:
 
     @property
     def free(self) -> int:
-        """How many slots are free."""
-        return max(0, self._parts.settings.slots - len(self.running) - len(self.leaked))
+        """How many slots are free; what we do not know takes room, too, until it is settled."""
+        taken = len(self.running) + len(self.leaked) + len(self.unknown)
+        return max(0, self._parts.settings.slots - taken)
 
     @property
     def is_empty(self) -> bool:
@@ -95,6 +96,11 @@ class Holdings:
         )
         finish = Finish(hold=hold, started_at=None, conclusion=conclude(end, attempted))
         self.endings.append(Ending(worker, finish))
+
+    def give_back_unknown(self, worker: MemberId) -> None:
+        """Give back what we have claimed and do not know, without another look."""
+        while self.unknown:
+            self.give_back(worker, self.unknown.pop().hold)
 
     def by_queue(self) -> Counter[str]:
         """Return how many run of each queue."""
@@ -156,6 +162,7 @@ class Holdings:
             conclusion=self.conclude(held.claimed, held.runnable, end),
             progress=held.buffers.take_progress() if held.buffers.has_progress else None,
             lines=held.buffers.take_lines() if held.buffers.has_lines else (),
+            lines_before=held.buffers.lines_before,
         )
         return Ending(held.worker, finish, held.claimed)
 
