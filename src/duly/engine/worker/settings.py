@@ -34,8 +34,8 @@ class WorkerSettings:
     """When woken for no other reason, somebody may have asked for a cancellation: then we beat, but
     not more often than this."""
     lease_margin_us: int = 2 * SECOND_US
-    """We take our lease for lost this long before it ends by our own count, so that code which can
-    be stopped has stopped when others begin anew."""
+    """We claim nothing from this long before our lease ends by our own count. Courtesy: whether we
+    are alive the store says."""
 
     grace_us: int = 30 * SECOND_US
     """How long running work may finish after we were asked to stop (R9)."""
