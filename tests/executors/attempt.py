@@ -87,6 +87,33 @@ class RecordedLive:
         return [text for at, text in self.lines if at == level]
 
 
+class LookedAt(RecordedLive):
+    """Remembers, too, how often somebody has looked whether to stop."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        super().__init__()
+
+    @property
+    def is_cancelled(self) -> bool:
+        self.looks += 1
+        return True
+
+    @is_cancelled.setter
+    def is_cancelled(self, value: bool) -> None: ...
+
+
+class Unbound:
+    """A proxy of something that is not there: whoever looks at it gets an error."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise RuntimeError("working outside of its context")
+
+    def __str__(self) -> str:
+        raise RuntimeError("working outside of its context")
+
+
 @dataclass
 class Code:
     """A task's code, as an executor sees it."""

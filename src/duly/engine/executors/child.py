@@ -47,6 +47,14 @@ class Child:
         self._is_reaped = False
         self._ends_by: int | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nobody behind, though it was not read to its end."""
+        if not self._is_reaped:
+            self._reap()
+
     @property
     def outputs(self) -> tuple[int, int]:
         """The file descriptors to read standard output and standard error from."""
