@@ -102,8 +102,11 @@ class Work(Protocol):
         """Say that the code begins now; from any thread, once."""
         ...
 
-    def ended(self, end: End) -> None:
-        """Say how it ended; from any thread. The first word counts, later ones are dropped."""
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
+        """Say how it ended; from any thread. The first word counts, later ones are dropped.
+
+        Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        """
         ...
 
 

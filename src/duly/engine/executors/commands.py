@@ -200,6 +200,8 @@ class _Attempt:
             self.is_stopped, child = True, self._child
         if child is not None:
             child.signal_all(number)
+            # It is told inside: though it ends well now, it may have ended before it was done.
+            bool(self.work.live.is_cancelled)
 
     def run(self, order: dict[str, Any], output: Output, clock: Clock) -> int | None:
         """Start the process through its guard and read it to its end; None if it was stopped."""

@@ -210,6 +210,8 @@ class _Attempt:
             self._end = Failed(f"its process says what is no word: {error!r}", Reason.ERROR)
             self._child.signal_all(signal.SIGKILL)
         if self._end is not None:
+            # Said at once: whatever keeps its process alive, what was done is not done again.
+            self.work.ended(self._end, is_gone=False)
             self._child.end_by(self.clock.monotonic_us() + LINGER_US)
 
     def _obey(self, word: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ class Stopping:
     cause: Cause
     insist_at: int
     end: TimedOut | None = None
-    """Of one whose time is up: how it ended, whatever its code says."""
+    """Of one whose time is up: how it ended, unless its code was done before it knew."""
     is_insisted: bool = False
 
 
@@ -108,6 +108,8 @@ class Held:
         self._begun_at: int | None = None
         self.said: End | None = None
         """How it ended, by its executor's word."""
+        self.is_gone = False
+        """Whether nothing of it is left where it ran."""
         self.stopping: Stopping | None = None
         self.is_start_told = False
         self.progress_told_at = self.handed_at
@@ -130,13 +132,24 @@ class Held:
                 # Our estimate of the store's clock may be a little behind what it has told.
                 self.started_at = max(self._parts.time.now(), self.claimed.claimed_at)
 
-    def ended(self, end: End) -> None:
-        """Say how it ended; from any thread. The first word counts, later ones are dropped."""
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
+        """Say how it ended; from any thread. The first word counts, later ones are dropped.
+
+        Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        """
         with self._lock:
-            if self.said is not None:
-                return
-            self.said = fitted(self.buffers.concealer.hide_in_end(end))
-        self._told(self)
+            has_news = self.said is None or is_gone > self.is_gone
+            if self.said is None:
+                self.said = self._storable(end)
+            self.is_gone = self.is_gone or is_gone
+        if has_news:
+            self._told(self)
+
+    def _storable(self, end: End) -> End:
+        try:
+            return fitted(self.buffers.concealer.hide_in_end(end))
+        except Exception as error:  # noqa: BLE001 - an end never told would cost the slot for good
+            return Failed(f"how it ended can't be told: {type(error).__name__}")
 
     def limit(self) -> Limit | None:
         """Return the first of its limits."""
@@ -158,7 +171,9 @@ class Held:
     def settled(self) -> End | None:
         """Return how it ended, given why it was asked to stop; None when that is not ours to say.
 
-        Code that has seen that it should stop and then returns has stopped: it is not done.
+        Code that has seen that it should stop and then returns has stopped: it is not done. Code
+        that has not seen it and says that it is done, is: a time-out limits how long we wait, and
+        is no reason to repeat what was done meanwhile.
         """
         said, stopping = self.said, self.stopping
         if stopping is None:
@@ -166,11 +181,11 @@ class Held:
         is_done = isinstance(said, (Succeeded, GaveUp, Snoozed))
         is_own_word = is_done and not self.buffers.has_seen_stop
         match stopping.cause:
-            case Cause.LIMIT:
-                assert stopping.end is not None, "a limit says how it ends"
-                return _with_trace(stopping.end, said)
             case _ if is_own_word and not isinstance(said, Snoozed):
                 return said
+            case Cause.LIMIT:
+                assert stopping.end is not None, "a limit says how it ends"
+                return said if is_own_word else _with_trace(stopping.end, said)
             case Cause.CANCEL:
                 return CancelledEnd(_error_of(said))
             case Cause.SHUTDOWN:
