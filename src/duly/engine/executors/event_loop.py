@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 CLOSE_SECONDS_MAX = 2.0
 """How long coroutines that were cancelled may take to tidy up when the executor is closed."""
+CALLS_MAX = 128
+"""How many calls of `asyncio.to_thread` go on at a time, of all coroutines together."""
 
 
 class EventLoopExecutor:
@@ -140,6 +143,8 @@ class _LoopThread:
 
     def __init__(self, bury: Callable[[_LoopThread, BaseException], None]) -> None:
         self._loop = asyncio.new_event_loop()
+        # Calls that hang keep their threads; a few of them must not stop those of all others.
+        self._loop.set_default_executor(ThreadPoolExecutor(CALLS_MAX, "duly-to-thread"))
         self._bury = bury
         self.is_dead = False
         """Whether it has ended though nobody has closed it."""
