@@ -50,6 +50,8 @@ bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md (QUICK=
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)
 	@$(BIN)/python -m tests.system.postgres_campaign $(SECONDS) $(SEED)
+	@$(BIN)/python -m tests.system.work_campaign sqlite $(SECONDS) $(SEED)
+	@$(BIN)/python -m tests.system.work_campaign postgres $(SECONDS) $(SEED)
 	@$(BIN)/python -m tests.failover.campaign $(SECONDS) $(SEED)
 
 fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)

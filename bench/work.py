@@ -48,7 +48,7 @@ class Sizes:
 
     rounds: int = 5
     crowd: int = 10_000
-    streams: tuple[tuple[int, int], ...] = ((1, 60), (100, 15), (2000, 15), (5000, 15))
+    streams: tuple[tuple[int, int], ...] = ((1, 60), (100, 15), (1000, 15), (5000, 15))
     """How many a second, for how many seconds."""
     coroutine_slots: int = 500
     thread_slots: int = 50

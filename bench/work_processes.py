@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.places import Place
 
 TICKS = os.sysconf("SC_CLK_TCK")
-LEAD_US = 15 * SECOND_US
+LEAD_US = 10 * SECOND_US
 """How long before the first instant two processes are started."""
 LIMIT_US = 300 * SECOND_US
 LOOK_SECONDS = 0.1

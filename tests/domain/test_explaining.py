@@ -264,6 +264,14 @@ CASES = [
         ),
         "took 2 claims and 4 min 59 s",
     ),
+    (
+        Cause.TRIED_OFTEN,
+        facts(
+            replace(DONE, claimed_at=DUE + 3 * SECOND, finished_at=DUE + 4 * SECOND),
+            attempts=[FAILED, replace(ATTEMPT, fence=2, number=2)],
+        ),
+        "took 2 claims and 2 s",
+    ),
     (Cause.TOOK_LONG, facts(replace(DONE, finished_at=NOW)), "last attempt took 9 min 59 s"),
     (
         Cause.OVER,

@@ -360,6 +360,50 @@ def test_a_draining_worker_that_lost_its_lease_does_not_join_again(rig):
     assert 1 == shop.line.calls.count("join")
 
 
+def test_a_draining_worker_ends_although_the_store_is_away(rig):
+    """R9: what it runs is over, and what it held is no longer its own."""
+    rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.worker.drain()
+    shop.line.is_cut = True
+    rig.run("20s")
+    assert shop.works[0].live.is_cancelled
+    shop.works[0].ended(Succeeded())
+    rig.run("2s")
+
+    assert shop.worker.is_over
+
+
+def test_a_draining_worker_without_a_lease_waits_quietly_for_its_code(rig):
+    """R9: it has nothing to tell, and nothing to ask for."""
+    rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.worker.drain()
+    shop.line.is_cut = True
+    rig.run("20s")
+    shop.line.is_cut = False
+    rig.run("2s")
+
+    assert (1, None) == (shop.worker.running, shop.worker.member)
+    assert shop.worker.tick() > rig.store_clock.monotonic_us()
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_by_whoever_stops_at_once(rig):
+    """R9, INV-24: a stop costs nothing, also of what the worker never heard that it has."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.line.loses.add("claim_runs")
+    shop.worker.tick()
+
+    assert "running" == rig.state(run)
+    shop.worker.stop_now()
+    shop.worker.tick()
+    assert ("queued", 0) == (rig.state(run), rig.store.get_run(run).tries.charged)
+    assert 0 == rig.store.status().running
+
+
 def test_a_draining_worker_takes_nothing_and_lets_work_finish(rig):
     """R9: then it leaves."""
     first = rig.enqueue("first")

@@ -42,6 +42,23 @@ SOMETIMES = (
     "stale orders",
     "creations asked again",
     "delayed fires",
+    "claims taken over",
+    "completions refused",
+    "ends told again",
+    "strays",
+    "beats refused",
+    "stale reports",
+    "stale checkpoints",
+    "overlaps of execution",
+    "retries fired",
+    "runs dead",
+    "dead runs retried",
+    "given back",
+    "cancellations asked",
+    "workers killed by a task",
+    "event: slot-leaked",
+    "event: worker-draining",
+    "event: task-missing",
 )
 """What must really have happened in a campaign: otherwise its zero proves nothing."""
 

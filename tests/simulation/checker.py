@@ -254,9 +254,7 @@ class Checker:
                 self.ledger.close_delayed(item.timer.ref, "fired")  # type: ignore[arg-type]
                 self.counts["delayed fires"] += 1
 
-    def _check_result(
-        self, executed: Executed, item: Item, result: FireResult
-    ) -> None:
+    def _check_result(self, executed: Executed, item: Item, result: FireResult) -> None:
         """Compare a result with what the ledger says it must be."""
         timer, now = item.timer, executed.at
         key = LeaseKey(timer.shard, Lane.LIVE)

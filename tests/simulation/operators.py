@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.recipe import Recipe
 
 TRIES_MAX = 4
+THINKING_US = (0, 1000, 300_000, 2 * SECOND)
 ACTIONS = (
     ("cancel", 8),
     ("retry", 5),
@@ -105,7 +106,9 @@ class Operator:
 
     def _meddle(self, node: Node) -> None:
         """Speak for a worker that one is not, about a run that it holds."""
-        found = self._persist(lambda: node.store.list_runs(RunFilter(tenant=TENANT, states=RUNNING)))
+        found = self._persist(
+            lambda: node.store.list_runs(RunFilter(tenant=TENANT, states=RUNNING))
+        )
         for run in found[:3]:
             other, hold = MemberId(run.worker + 1), Hold(run.id, run.tries.fence)
             finish = Finish(hold=hold, started_at=None, conclusion=SUCCESS)
@@ -114,6 +117,8 @@ class Operator:
     def _choose(self, node: Node, states: frozenset[RunState], most: int) -> tuple[RunId, ...]:
         wanted = RunFilter(tenant=TENANT, states=states, limit=30)
         found = self._persist(lambda: node.store.list_runs(wanted))
+        # A person thinks before acting; what was seen may have moved on by then.
+        node.wait(self._draws.choice(THINKING_US))
         ids = [run.id for run in found]
         return tuple(self._draws.sample(ids, min(most, len(ids))))
 

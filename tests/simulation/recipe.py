@@ -103,7 +103,7 @@ def recipe_of(seed: int) -> Recipe:
         schedules=draws.choice((5, 10, 15, 25)),
         shards=draws.choice((1, 2, 4, 8)),
         kinds=kinds,
-        workers=random.Random(f"{seed}/workers").choice((0, 0, 1, 2, 3)),
+        workers=random.Random(f"{seed}/workers").choice((0, 0, 0, 1, 2, 3)),
     )
 
 

@@ -135,34 +135,34 @@ CALM = Script("succeed", 500, 0)
 def play(strand: Strand, live: Live, script: Script) -> object:
     """Do what the script says; return or raise as a task's code would."""
     match script.deed:
-        case "succeed":
-            strand.sleep(script.length_us)
-            return {"n": script.length_us}
-        case "fail":
-            strand.sleep(script.length_us)
-            raise Broken
-        case "snooze":
-            strand.sleep(script.length_us)
-            return Snooze(script.wait_us)
-        case "again":
-            strand.sleep(script.length_us)
-            return TryAgain(script.wait_us, "not yet")
-        case "give-up":
-            return GiveUp("no use")
         case "steps":
             return _advance(strand, live, script)
         case "long" | "stall":
             return _look_now_and_then(strand, live)
         case "deaf":
-            _sleep_deaf(strand, 12 * SECOND)
-            return None
+            return _sleep_deaf(strand, 12 * SECOND)
         case "never":
-            _sleep_deaf(strand, FOREVER_US)
-            return None
+            return _sleep_deaf(strand, FOREVER_US)
         case "poison":
             _crash(strand)
-            strand.sleep(FOREVER_US)
-            return None
+            return _sleep_deaf(strand, FOREVER_US)
+        case _:
+            strand.sleep(script.length_us)
+            return _answer(script)
+
+
+def _answer(script: Script) -> object:
+    match script.deed:
+        case "succeed":
+            return {"n": script.length_us}
+        case "fail":
+            raise Broken
+        case "snooze":
+            return Snooze(script.wait_us)
+        case "again":
+            return TryAgain(script.wait_us, "not yet")
+        case "give-up":
+            return GiveUp("no use")
         case _:
             raise AssertionError(script.deed)
 
@@ -172,7 +172,7 @@ def _advance(strand: Strand, live: Live, script: Script) -> object:
     done = int(live.saved("") or "0")
     for step in range(done, done + 4):
         if live.is_cancelled:
-            raise Cancelled("simulated", "asked to stop", "stop")
+            raise Cancelled("simulated")
         strand.sleep(script.length_us)
         live.advance(Progress(step + 1, done + 4, None))
         live.write("info", f"step {step}")
@@ -185,17 +185,18 @@ def _look_now_and_then(strand: Strand, live: Live) -> object:
     for _ in range(20):
         strand.sleep(SECOND)
         if live.is_cancelled:
-            raise Cancelled("simulated", "asked to stop", "stop")
+            raise Cancelled("simulated")
     return None
 
 
-def _sleep_deaf(strand: Strand, length_us: int) -> None:
+def _sleep_deaf(strand: Strand, length_us: int) -> object:
     until = strand.clock.monotonic_us() + length_us
     while strand.clock.monotonic_us() < until:
         try:
             strand.sleep(until - strand.clock.monotonic_us())
         except CancelledError:
             continue
+    return None
 
 
 def _crash(strand: Strand) -> None:

@@ -81,9 +81,7 @@ def play(world: World, observer: Observer) -> None:
     known: list[ScheduleId] = []
     dispatchers = [Node(world, f"d{n}", dispatch) for n in range(recipe.dispatchers)]
     users = [Node(world, f"u{n}", User(recipe, n, known).live) for n in range(recipe.users)]
-    workers = [
-        Node(world, f"w{n}", working(recipe, n, observer)) for n in range(recipe.workers)
-    ]
+    workers = [Node(world, f"w{n}", working(recipe, n, observer)) for n in range(recipe.workers)]
     if workers:
         users.append(Node(world, "o0", Operator(recipe).live))
     mischief = Mischief(world, dispatchers, workers, users)

@@ -76,9 +76,7 @@ class Strand:
         if self._interruption is None:
             turn = self._turn
             self._is_asleep = True
-            self.world.after(
-                self.clock.true_after_us(duration_us), lambda: self.resume(turn)
-            )
+            self.world.after(self.clock.true_after_us(duration_us), lambda: self.resume(turn))
             self.world.hub.switch()
         error, self._interruption = self._interruption, None
         if error is not None:

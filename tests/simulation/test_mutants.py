@@ -5,16 +5,30 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.recipe import recipe_of
+from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
+from tests.simulation.work_mutants import WORK_MUTANTS
 
 SEEDS_MAX = 1000
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_defect_is_noticed(mutant):
-    noticed = next(
-        (seed for seed in range(SEEDS_MAX) if simulate(recipe_of(seed), mutant).violation), None
-    )
+def name_of(mutant):
+    return mutant.name
 
-    assert noticed is not None, f"{mutant.name}: not noticed in {SEEDS_MAX} seeds"
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=name_of)
+def test_a_defect_is_noticed(mutant):
+    """In worlds without workers: a smaller world is sooner played."""
+    worlds = (changed(recipe_of(seed), workers=0) for seed in range(SEEDS_MAX))
+    noticed = any(simulate(recipe, mutant).violation for recipe in worlds)
+
+    assert noticed, f"{mutant.name}: not noticed in {SEEDS_MAX} seeds"
+
+
+@pytest.mark.parametrize("mutant", WORK_MUTANTS, ids=name_of)
+def test_a_defect_of_work_is_noticed(mutant):
+    """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26."""
+    worlds = (recipe_of(seed) for seed in range(SEEDS_MAX))
+    noticed = any(simulate(recipe, mutant).violation for recipe in worlds if recipe.workers)
+
+    assert noticed, f"{mutant.name}: not noticed in {SEEDS_MAX} seeds"

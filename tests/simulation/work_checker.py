@@ -93,7 +93,9 @@ class WorkChecker:
         note.task, note.queue = record.call.task, record.call.queue
         if note.state is not RunState.QUEUED:
             number = {RunState.RUNNING: 4, RunState.DEAD: 10, RunState.RETRYING: 1}
-            raise Violation(f"INV-{number.get(note.state, 6)}: a run that is {note.state} was claimed")
+            raise Violation(
+                f"INV-{number.get(note.state, 6)}: a run that is {note.state} was claimed"
+            )
         if note.queue in self.paused or note.queue not in (command.queues or (note.queue,)):
             raise Violation(f"INV-12: a run was claimed from the queue {note.queue}")
         # What was queued when it was due stays queued, should the store's clock go back.

@@ -90,7 +90,7 @@ def _report_of_anybody(journal, worker, reports):
 
 
 def _claim_by_the_dead(journal, command):
-    with mock.patch.object(execution, "is_alive", lambda *_: True):
+    with mock.patch.object(execution, "is_alive", return_value=True):
         return ORIGINAL_CLAIM_RUNS(journal, command)
 
 
@@ -352,13 +352,22 @@ WORK_MUTANTS = (
     Mutant("lost attempts are free", patch=_concluding(_lost_are_free)),
     Mutant("one try beyond the budget", patch=_concluding(_one_more_try)),
     Mutant("the dead are claimed again", patch=_dead_are_claimed),
-    Mutant(
-        "a retry's old timer counts", patch=patched(firing, "_judge", _retry_without_comparing)
-    ),
+    Mutant("a retry's old timer counts", patch=patched(firing, "_judge", _retry_without_comparing)),
     Mutant("a stop gives nothing back", patch=patched(Worker, "stop", _stop_and_forget)),
     Mutant("strays are not told", patch=patched(execution, "beat", _no_strays)),
-    Mutant("a failure is told as a success", patch=patched(worker_held.Held, "settled", _told_as_success)),
-    Mutant("a cancellation overwrites an outcome", patch=patched(operating, "cancel_run", _cancel_anyway)),
-    Mutant("a cancellation takes a run by force", patch=patched(operating, "cancel_run", _cancel_by_force)),
-    Mutant("a retry takes a run from its worker", patch=patched(operating, "_retry", _retry_anything)),
+    Mutant(
+        "a failure is told as a success",
+        patch=patched(worker_held.Held, "settled", _told_as_success),
+    ),
+    Mutant(
+        "a cancellation overwrites an outcome",
+        patch=patched(operating, "cancel_run", _cancel_anyway),
+    ),
+    Mutant(
+        "a cancellation takes a run by force",
+        patch=patched(operating, "cancel_run", _cancel_by_force),
+    ),
+    Mutant(
+        "a retry takes a run from its worker", patch=patched(operating, "_retry", _retry_anything)
+    ),
 )

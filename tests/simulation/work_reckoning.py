@@ -10,6 +10,7 @@ from tests.simulation.reckoning import PATIENCE_US
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
+    from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.work_ledger import RunNote
@@ -90,13 +91,13 @@ def _reckon_attempts(work: WorkChecker, note: RunNote, store: Any) -> None:
 
 def _reckon_budgets(work: WorkChecker) -> None:
     """Counted blindly: code was not begun more often than the budget allows (INV-10)."""
-    begun: Counter[tuple[object, int]] = Counter()
-    for (run_id, fence), _ in work.observer.executions.items():
+    begun: Counter[tuple[RunId, int]] = Counter()
+    for run_id, fence in work.observer.executions:
         note = work.runs[run_id]
         is_free = note.ended.get(fence, (0, None))[1] is AttemptState.GIVEN_BACK
         if not is_free:
             begun[run_id, note.orders[fence]] += 1
     for (run_id, _), count in begun.items():
-        most = work.policy(work.runs[run_id].task).retry.attempts  # type: ignore[index]
+        most = work.policy(work.runs[run_id].task).retry.attempts
         if count > most:
             raise Violation(f"INV-10: code was begun {count} times, at most {most} are allowed")

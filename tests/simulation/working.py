@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from duly.engine.loop import Loop
@@ -16,6 +15,7 @@ from tests.simulation.scripts import KINDS, QUEUES, ScriptedCatalogue, scripted_
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from tests.simulation.executing import Observer
     from tests.simulation.nodes import Node
@@ -28,9 +28,9 @@ class SeededDraws:
     def __init__(self, draws: Random) -> None:
         self._draws = draws
 
-    def draw(self, count: int) -> bytes:
+    def draw(self, size: int) -> bytes:
         """Return so many bytes."""
-        return self._draws.randbytes(count)
+        return self._draws.randbytes(size)
 
 
 def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node], None]:

@@ -50,6 +50,6 @@ def brisk_supervisor(crew: running.Crew, wakeups: LocalWakeups, voice: Voice) ->
 
 
 if __name__ == "__main__":
-    WorkerOptions.settings = brisk_settings  # type: ignore[method-assign]
-    running.Crew.supervisor = brisk_supervisor  # type: ignore[method-assign]
+    WorkerOptions.settings = brisk_settings  # type: ignore[assignment, method-assign]
+    running.Crew.supervisor = brisk_supervisor  # type: ignore[assignment, method-assign]
     main()

@@ -215,7 +215,7 @@ def report(evidence: Evidence, found: list[str], seed: str) -> str:
     skipped = len(evidence.skips)
     return (
         f"faults: {faults}; operations {len(evidence.orders):,}; due occurrences run {due:,}"
-        f" (and {skipped:,} ranges skipped); attempts 0 (no workers yet);"
+        f" (and {skipped:,} ranges skipped); attempts 0 (no workers);"
         f" takeovers {evidence.takeovers};"
         f" stale writes rejected {evidence.audit.get('lease.refused', 0)}; ambiguous 0;"
         f" duplicates {sum('twice' in one for one in found)}; violations {len(found)};"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.work_campaign import judge, on_postgres, on_sqlite
+from tests.system.work_campaign import CLAIMS, ENDS, judge, on_postgres, on_sqlite
 from tests.system.workforce import KILLED_SUPERVISOR, KILLED_WORKER, STOPPED_WORKER
 
 pytestmark = pytest.mark.timeout(200)
@@ -26,16 +26,15 @@ def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
 
 
 def test_every_start_is_recorded_and_nothing_lost_on_postgres(tmp_path, running_server):
-    """R1, R4, R9, R10: the same with supervisors that die, lost answers and a server that crashes."""
+    """R1, R4, R10: the same with supervisors that die, lost answers and a server that crashes."""
     with on_postgres(running_server, tmp_path, "work on a server") as campaign:
         campaign.schedules = SCHEDULES
         campaign.start()
-        campaign.work.kill_workers(2)
-        campaign.lose_answers_of_workers()
-        campaign.work.stop_workers()
         campaign.work.kill_supervisor()
+        campaign.lose_answer_of_worker(CLAIMS)
+        campaign.lose_answer_of_worker(ENDS)
+        campaign.work.stop_workers()
         campaign.crash_server()
-        campaign.work.terminate_worker()
         evidence = campaign.finish()
 
         assert [] == judge(campaign, evidence)

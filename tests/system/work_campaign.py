@@ -1,7 +1,7 @@
 """A campaign with workers: tasks' code is executed while everything around it is killed.
 
     make chaos SECONDS=300
-    python -m tests.system.work_campaign 300 [SEED [STORE]]
+    python -m tests.system.work_campaign postgres 300 [SEED]
 
 Two dispatchers and four workers, on PostgreSQL (each behind a proxy of its own, on a server that
 crashes) or on a SQLite file. Besides what the other campaigns check, three witnesses are compared:
@@ -23,8 +23,11 @@ from typing import TYPE_CHECKING, ClassVar
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server
 from tests.system.campaign import (
+    KILLED,
     RECOVERY_US,
+    STOPPED,
     Campaign,
+    chosen,
     commit,
     percentiles,
     run_for,
@@ -33,12 +36,12 @@ from tests.system.campaign import (
 from tests.system.checker import violations
 from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
 from tests.system.postgres_campaign import COMMITS, RECOVERING, THENS, PostgresCampaign
-from tests.system.work_checker import count_overlaps, work_violations
+from tests.system.work_checker import GIVEN_BACK, count_overlaps, work_violations
 from tests.system.work_evidence import START
 from tests.system.workforce import (
     KILLED_SUPERVISOR,
     KILLED_WORKER,
-    OF_PROCESSES,
+    OF_WORKERS,
     STOPPED_WORKER,
     Workforce,
 )
@@ -49,11 +52,16 @@ if TYPE_CHECKING:
     from tests.system.evidence import Evidence
     from tests.system.work_evidence import WorkEvidence
 
+OF_PROCESSES = OF_WORKERS | {KILLED, STOPPED, "SIGTERM", "kill -9 client"}
+"""Faults of somebody's process: the store is there for everybody else."""
+LOSE_SECONDS = 3.0
 WORKERS = 4
 SCHEDULES = 40
-OF_WORKERS = (
-    b"INSERT INTO duly.claims",
-    b"INSERT INTO duly.outcomes",
+CLAIMS = b"INSERT INTO duly.claims"
+ENDS = b"INSERT INTO duly.outcomes"
+STATEMENTS = (
+    CLAIMS,
+    ENDS,
     b"INSERT INTO duly.attempts",
     b"UPDATE duly.members",
     COMMITS,
@@ -120,12 +128,15 @@ class Working(Campaign):
         client = self.clients[-1]
         assert 0 == client.close_input(), client.log.read_text("utf-8")
         last = self.fleet.client(self.draw, f"{self.seed}-last")
-        last.paused = [one.name for one in last.app.schedules.list(status="paused")]
-        last.finish()
+        schedules = last.app.schedules
+        while paused := [one.name for one in schedules.list(status="paused")]:
+            last.paused = paused
+            last.finish()
         self.until = self.fleet.settle()
-        last.active = [one.name for one in last.app.schedules.list(status="active")]
-        while last.active:
-            last.pause()
+        while active := [one.name for one in schedules.list(status="active")]:
+            last.active = active
+            while last.active:
+                last.pause()
         last.close()
         self.fleet.settle()
 
@@ -163,19 +174,22 @@ class WorkingOnPostgres(PostgresCampaign, Working):
         }
 
     def lose_answers_of_workers(self) -> None:
-        """Let a worker's statements be executed and their answers be lost, a few in a row."""
+        """Let workers' statements be executed and their answers be lost, a few in a row."""
         for _ in range(self.draw.randrange(1, 6)):
-            proxy = self.draw.choice(self.proxies[self.size : -1])
-            matching = self.draw.choice(OF_WORKERS)
-            at = self.fleet.clock.now_us()
-            proxy.drop_reply(matching, self.draw.choice(THENS))
-            if proxy.wait_dropped(3.0):
-                name = matching.decode() or "any order"
-                self.fleet.note(f"worker's answer lost of {name}", at, self.fleet.clock.now_us())
-            else:
-                proxy.heal()
+            self.lose_answer_of_worker(self.draw.choice(STATEMENTS))
             pause(self.draw.uniform(0.0, 0.5))
         self.wait_for_fires()
+
+    def lose_answer_of_worker(self, matching: bytes) -> None:
+        """Let a statement of some worker be executed and its answer be lost."""
+        proxy = self.draw.choice(self.proxies[self.size : -1])
+        at = self.fleet.clock.now_us()
+        proxy.drop_reply(matching, self.draw.choice(THENS))
+        if proxy.wait_dropped(LOSE_SECONDS):
+            name = matching.decode() or "any order"
+            self.fleet.note(f"worker's answer lost of {name}", at, self.fleet.clock.now_us())
+        else:
+            proxy.heal()
 
 
 def work_unprovoked(evidence: Evidence, work: WorkEvidence) -> list[str]:
@@ -194,7 +208,10 @@ def work_report(campaign: Working, evidence: Evidence, work: WorkEvidence) -> st
     """Return the figures of workers on one line, without the verdict."""
     kinds = Counter(fault.kind for fault in evidence.faults)
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    states = Counter(attempt.state for attempt in work.attempts)
+    states = Counter(
+        f"{one.state}: {one.reason}" if one.state == GIVEN_BACK else one.state
+        for one in work.attempts
+    )
     ended = Counter(fate.state for fate in work.fates)
     healthy, recovering = start_lateness(evidence, work)
     starts = sum(mark.kind == START for mark in work.marks)
@@ -303,14 +320,13 @@ def _made(store: str, folder: Path, seed: str) -> Iterator[Working]:
 
 
 def main() -> None:
-    seconds, seed, store = [*sys.argv[1:], "", "", ""][:3]
-    seed = seed or f"{random.Random().getrandbits(32):08x}"
-    store = store or "postgres"
-    sys.stdout.write(f"seed {seed}: {seconds or 60} s of faults on real workers and {store}\n")
+    store = sys.argv.pop(1)
+    seconds, seed = chosen()
+    sys.stdout.write(f"seed {seed}: {seconds:.0f} s of faults on real workers and {store}\n")
     sys.stdout.flush()
     folder = Path(tempfile.mkdtemp(prefix="duly-chaos-"))
     with _made(store, folder, seed) as campaign:
-        found = judge(campaign, run_for(campaign, float(seconds or 60)))
+        found = judge(campaign, run_for(campaign, seconds))
     if found:
         sys.stdout.write(f"the evidence is in {folder}\n")
         sys.exit(1)

@@ -8,13 +8,16 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duly
 from tests.system.client_program import Client, give_orders
 from tests.system.evidence import OrderBook
 from tests.system.work_tasks import FAULTY_TIMES
 from tests.system.work_tasks import app as tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 OFTEN = {"breeze": 10, "stroll": 10}
 """What schedules ask for: it is asked for again and again."""
@@ -43,7 +46,7 @@ class WorkClient(Client):
     def schedule_call(self) -> duly.BoundCall:
         return self._call(OFTEN)
 
-    def _call(self, weights: dict[str, float]) -> duly.BoundCall:
+    def _call(self, weights: Mapping[str, float]) -> duly.BoundCall:
         task = self.draw.choices([*weights], weights=[*weights.values()])[0]
         arguments: dict[str, Any] = {} if task in BARE else {"ms": self.draw.randrange(10, 200)}
         if task == "falter":

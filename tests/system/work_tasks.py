@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 MILLISECOND_US = 1000
 ASK_MS, SNOOZE_MS = 300, 400
-SOON = {"base": "200ms", "cap": "1s"}
-OFTEN = duly.Retry(20, **SOON)
+OFTEN = duly.Retry(20, base="200ms", cap="1s")
 """So often that faults of a campaign seldom use it up."""
-FEW = duly.Retry(4, **SOON)
-TWICE = duly.Retry(2, **SOON)
+FEW = duly.Retry(4, base="200ms", cap="1s")
+TWICE = duly.Retry(2, base="200ms", cap="1s")
 FAULTY_TIMES = 9
 """As often as this nothing succeeds."""
 

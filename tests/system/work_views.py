@@ -39,7 +39,7 @@ SELECT NOT EXISTS (SELECT 1 FROM duly.ready) AND NOT EXISTS (SELECT 1 FROM duly.
 
 def attempts(view: View) -> list[Attempt]:
     """Return all claims: of attempts that ended, of those that closed a run, and live ones."""
-    processes = dict(view.ask(LIST_WORKERS))
+    processes: dict[int, int] = dict(view.ask(LIST_WORKERS))
     return [
         Attempt(
             run=hex_of(row[0]) or "",

@@ -7,6 +7,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,7 @@ KILLED_WORKER = "kill -9 worker"
 KILLED_SUPERVISOR = "kill -9 supervisor"
 STOPPED_WORKER = "worker SIGSTOP past the lease"
 TERMINATED_WORKER = "worker SIGTERM"
-OF_PROCESSES = frozenset(
-    {KILLED_WORKER, KILLED_SUPERVISOR, STOPPED_WORKER, TERMINATED_WORKER, "SIGTERM"}
-)
+OF_WORKERS = frozenset({KILLED_WORKER, KILLED_SUPERVISOR, STOPPED_WORKER, TERMINATED_WORKER})
 APP = "tests.system.work_tasks:app"
 SLOTS = 10
 GRACES = ("0s", "30s")
@@ -131,7 +130,7 @@ class Workforce:
         if self.draw.random() < 0.8:
             self.kill_workers(self.draw.randrange(1, 3))
         for process in victims:
-            wait_until("its lease is over", lambda one=process: self._is_over(members[one]))
+            wait_until("its lease is over", partial(self._is_over, members[process]))
         pause(self.draw.uniform(0.0, 0.5))
         for process in victims:
             if is_running(process):
@@ -139,12 +138,8 @@ class Workforce:
                 fleet.note(STOPPED_WORKER, began, fleet.clock.now_us())
         self._stopped.clear()
         for process in victims:
-            wait_until(
-                "it comes back under a new id",
-                lambda one=process: (
-                    not is_running(one) or fleet.ask(work_views.LATEST, one)[0][0] > members[one]
-                ),
-            )
+            back = partial(self._is_back, process, members[process])
+            wait_until("it comes back under a new id", back)
 
     def _stop_one(self, *, is_executing: bool) -> tuple[int, int]:
         """Stop a worker that holds a run, or executes one; return its process and member's id."""
@@ -264,6 +259,10 @@ class Workforce:
 
     def _is_over(self, member: int) -> bool:
         return bool(self.fleet.ask(work_views.IS_OVER, member, self.fleet.clock.now_us())[0][0])
+
+    def _is_back(self, process: int, member: int) -> bool:
+        """Say whether a process has joined anew, or is gone for a reason of its own."""
+        return not is_running(process) or self.fleet.ask(work_views.LATEST, process)[0][0] > member
 
     def _is_quiet(self) -> bool:
         return bool(self.fleet.ask(work_views.IS_QUIET)[0][0])

@@ -29,11 +29,16 @@ def demo(*, pause: Annotated[bool, Parameter(negative="--no-pause")] = True) -> 
         Wait for Enter between the stops, if there is a person at the terminal.
     """
     waits = pause and sys.stdin.isatty() and sys.stdout.isatty()
-    with furnished() as fleet:
-        for number, stop in enumerate(TOUR, 1):
-            _visit(stop, number, fleet)
-            if waits and number < len(TOUR) and not _goes_on():
-                break
+    try:
+        with furnished() as fleet:
+            for number, stop in enumerate(TOUR, 1):
+                _visit(stop, number, fleet)
+                if waits and number < len(TOUR) and not _goes_on():
+                    break
+    except KeyboardInterrupt:
+        print_line("")
+        print_line("The tour is over; its processes and its file are gone.")
+        raise
     print_line("")
     here = Path(sys.argv[0])
     command = str(here) if here.parent.name == "bin" and not shutil.which("duly") else "duly"

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
+from duly.cli.waiting import ticker
 from duly.clock import SystemClock
 from duly.engine.lifeline import lifeline_variables
 
@@ -84,12 +85,14 @@ class Fleet:
         os.close(self._lifeline)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for something to become true, for a minute at most."""
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something to become true, for a minute at most; a person sees what for."""
     clock, moment = SystemClock(), threading.Event()
     ends_at = clock.monotonic_us() + WAIT_MAX_US
-    while not condition() and clock.monotonic_us() < ends_at:
-        moment.wait(LOOK_EVERY_SECONDS)
+    with ticker() as told:
+        told.tell(what)
+        while not condition() and clock.monotonic_us() < ends_at:
+            moment.wait(LOOK_EVERY_SECONDS)
 
 
 @contextmanager

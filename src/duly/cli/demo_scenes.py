@@ -28,12 +28,12 @@ def open_shop(fleet: Fleet, tell: Tell) -> None:
     dispatchers, workers = _started(fleet, "dispatcher"), _started(fleet, "worker")
     tell(f"Two processes of duly dispatcher are started: {dispatchers}.")
     tell(f"And two of duly worker: {workers}.")
-    wait_until(lambda: _runs_made("succeeded") >= RUNS_BEFORE)
+    wait_until(lambda: _runs_made("succeeded") >= RUNS_BEFORE, "waiting for the first runs")
 
 
 def kill_a_dispatcher(fleet: Fleet, tell: Tell) -> None:
     """Kill the dispatcher that fires the tour's schedule, and wait for the other to go on."""
-    wait_until(lambda: _owner() != 0)
+    wait_until(lambda: _owner() != 0, "looking for whoever owns it")
     victim = _owner()
     before = _runs_made()
     fleet.kill(victim)
@@ -41,12 +41,13 @@ def kill_a_dispatcher(fleet: Fleet, tell: Tell) -> None:
         f"kill -9 {victim}, the dispatcher that owned it. When its lease of 5 s has run out, the"
         " other one takes over, and makes up for what fell due meanwhile."
     )
-    wait_until(lambda: _runs_made("succeeded") >= before + RUNS_AFTER)
+    wanted = before + RUNS_AFTER
+    wait_until(lambda: _runs_made("succeeded") >= wanted, "waiting for the other one")
 
 
 def kill_a_worker(fleet: Fleet, tell: Tell) -> None:
     """Kill the worker that imports pages, and wait for the other to go on from the checkpoint."""
-    wait_until(lambda: _pages_done() >= PAGES_BEFORE)
+    wait_until(lambda: _pages_done() >= PAGES_BEFORE, "pages are being imported")
     run = _import()
     victim = _process_of(None if run is None else run.worker)
     fleet.kill(victim)
@@ -54,7 +55,7 @@ def kill_a_worker(fleet: Fleet, tell: Tell) -> None:
         f"kill -9 {victim}, the worker that was in the middle of it. When its lease has run out"
         f" ({LEASE_SECONDS} s here, usually 15 s), the other one goes on after the last checkpoint."
     )
-    wait_until(_is_over)
+    wait_until(_is_over, "waiting for the other one to go on and finish")
 
 
 def _started(fleet: Fleet, kind: str) -> str:

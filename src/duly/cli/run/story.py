@@ -165,11 +165,11 @@ def _print_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
         "fence",
         "state",
         "reason",
+        "progress",
+        "took",
         "worker",
         "claimed (UTC)",
         "started after",
-        "took",
-        "progress",
         "heartbeat",
     )
     print_table(headings, [_attempt_row(one, now) for one in attempts])
@@ -190,11 +190,11 @@ def _attempt_row(attempt: Attempt, now: datetime) -> tuple[str, ...]:
         str(attempt.fence),
         attempt.state,
         attempt.reason if attempt.reason not in (None, attempt.state) else "-",
+        progress_text(attempt.progress),
+        "-" if started is None else lateness_text((ended or now) - started),
         f"{attempt.worker} ({attempt.worker_name})",
         exact_text(attempt.claimed_at),
         "-" if started is None else lateness_text(started - attempt.claimed_at),
-        "-" if started is None else lateness_text((ended or now) - started),
-        progress_text(attempt.progress),
         "-" if attempt.heartbeat_at is None else relative_text(now, attempt.heartbeat_at),
     )
 

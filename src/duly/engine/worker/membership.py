@@ -29,10 +29,16 @@ class WorkerMembership:
         """When the next beat is due, on the monotonic clock."""
         self._beaten_at = 0
         self._deadline = 0
+        self._is_in_doubt = False
 
     def number(self) -> int:
         """Return our id for telemetry; 0 before we have one."""
         return 0 if self.id is None else int(self.id)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether we may hold what we do not know of, until the next beat tells."""
+        return self.id is not None and self._is_in_doubt
 
     def is_over(self, monotonic: int) -> bool:
         """Say whether our lease has run out by our own count."""
@@ -87,6 +93,7 @@ class WorkerMembership:
     def beat_now(self) -> None:
         """Beat at the next tick: what we believe to hold is in doubt."""
         self.beat_at = self._beaten_at
+        self._is_in_doubt = True
 
     def lose(self, reason: str) -> None:
         """Be no member any more; the next tick joins anew."""
@@ -103,5 +110,6 @@ class WorkerMembership:
     def _note(self, before: int) -> None:
         settings = self._parts.settings
         self._beaten_at = before
+        self._is_in_doubt = False
         self.beat_at = before + settings.beat_every_us
         self._deadline = before + settings.ttl_us - settings.lease_margin_us

@@ -166,20 +166,17 @@ class Worker:
             self._lose_membership(NOT_HEARD)
         self._limits.enforce(monotonic)
         self._draining.note(self._membership.number(), monotonic)
-        if monotonic < self._outage.retry_at:
-            return self._wake_at(self._parts.clock.monotonic_us())
-        try:
-            self._exchange()
-        except StoreUnavailable as error:
-            self._outage.begin(self._membership.number(), error)
-        except LeaseLost:
-            self._membership.beat_now()
-        else:
-            if self._outage.end(self._membership.number()):
-                self._claiming.wake()
-        if self.is_draining and self._holdings.is_empty and not self._holdings.has_news():
+        if monotonic >= self._outage.retry_at:
+            self._talk()
+        if self._is_drained():
             self.stop()
         return self._wake_at(self._parts.clock.monotonic_us())
+
+    def _is_drained(self) -> bool:
+        """Say whether there is nothing left to do, and nothing that we might not know of."""
+        holdings = self._holdings
+        is_done = holdings.is_empty and not holdings.has_news()
+        return self.is_draining and is_done and not self._membership.is_in_doubt
 
     def stop(self) -> None:
         """End at once: what runs is made to stop and given back, and we leave the fleet."""
@@ -199,9 +196,23 @@ class Worker:
             holdings.settle(held)
         # If the store can't be told, our lease runs out by itself, and others settle the rest.
         with suppress(*STORE_AWAY):
+            if self._membership.is_in_doubt:
+                self._heed(self._membership.beat(holdings))
             self._finishing.send()
             self._membership.leave()
         self.on_over()
+
+    def _talk(self) -> None:
+        """Talk to the store, and note whether it answers."""
+        try:
+            self._exchange()
+        except StoreUnavailable as error:
+            self._outage.begin(self._membership.number(), error)
+        except LeaseLost:
+            self._membership.beat_now()
+        else:
+            if self._outage.end(self._membership.number()):
+                self._claiming.wake()
 
     def _exchange(self) -> None:
         """Do what is due of talking to the store: beat, finish, report, claim."""
@@ -283,9 +294,9 @@ class Worker:
         times = [self._limits.next_at]
         if drain_at is not None:
             times.append(drain_at)
-        asking: list[int | None] = [self._finishing.next_at(), self._reporting.next_at()]
+        asking: list[int | None] = [self._finishing.next_at()]
         if self._membership.id is not None:
-            asking.append(self._membership.beat_at)
+            asking += [self._reporting.next_at(), self._membership.beat_at]
         elif not self.is_draining:
             asking.append(monotonic)
         if not self.is_draining:
