@@ -8,6 +8,7 @@ from duly.domain.attempts import Progress, Reason, TaskPolicy
 from duly.domain.concluding import CancelledEnd, Failed, Snoozed, Succeeded
 from duly.domain.retrying import Retry
 from duly.domain.schedules import Call
+from duly.errors import Cancelled
 from duly.store.dispatch import MemberKind
 from duly.telemetry import RunCancelled, SlotLeaked, WorkerDraining, WorkerRecycling
 from duly.testing.factories import ADA, cancel_run
@@ -75,6 +76,61 @@ def test_a_snooze_after_the_time_out_is_kept(rig):
     shop.end(Snoozed(60 * SECOND))
 
     assert ("retrying", 0) == (rig.state(run), rig.look(run).tries.charged)
+
+
+def test_code_that_has_not_begun_when_it_is_given_back_never_begins(rig):
+    """R1: else two attempts would have the same number, and the code would run twice at a time."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.executor.on_start = lambda work: None
+    rig.run("1s")
+    shop.worker.stop()
+
+    with pytest.raises(Cancelled):
+        shop.works[0].began()
+    assert [("given-back", "shutdown")] == rig.ended(run)
+
+
+def test_code_that_has_not_begun_when_it_is_asked_to_stop_never_begins(rig):
+    """R6: nothing is begun that must be stopped at once."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.executor.on_start = lambda work: None
+    rig.run("1s")
+    cancel(rig, shop, run)
+    rig.run("1s")
+
+    with pytest.raises(Cancelled):
+        shop.works[0].began()
+
+
+def test_what_has_not_begun_in_time_is_given_back_at_no_cost(rig):
+    """INV-22: code that never ran has not used its budget."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), begin_within_us=20 * SECOND)
+    shop.executor.on_start = lambda work: None
+    shop.executor.on_ask = lambda work: work.ended(CancelledEnd())
+    rig.run("19s")
+
+    assert ("running", []) == (rig.state(run), shop.executor.asked)
+    rig.run("2s")
+    assert ("given-back", "not-started") == rig.ended(run)[0]
+    assert (None, 0) == (rig.attempts(run)[0].number, rig.look(run).tries.charged)
+
+
+def test_a_time_out_is_kept_however_late_the_code_begins(rig):
+    """R6: it counts from the beginning, also of code that took longer than that to begin."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    shop.executor.on_start = lambda work: None
+    stops_when_asked(shop)
+    rig.run("7s")
+    shop.works[0].began()
+    rig.run("4900ms")
+
+    assert "running" == rig.state(run)
+    rig.run("5s")
+    assert [("timed-out", "timeout")] == rig.ended(run)
 
 
 def test_code_that_saw_its_time_out_and_returned_has_timed_out(rig):

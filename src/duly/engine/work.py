@@ -99,7 +99,10 @@ class Work(Protocol):
     live: Live
 
     def began(self) -> None:
-        """Say that the code begins now; from any thread, once."""
+        """Say that the code begins now; from any thread, once.
+
+        Raises Cancelled when it must not: it was asked to stop, or given back, before it began.
+        """
         ...
 
     def ended(self, end: End, *, is_gone: bool = True) -> None:

@@ -35,8 +35,8 @@ def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:
         call = prepared(work)
         if not callable(call):
             return call
-        work.began()
         try:
+            work.began()
             value = call() if finish is None else finish(call())
         except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
             return end_of_fault(error, work)

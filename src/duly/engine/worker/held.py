@@ -25,6 +25,7 @@ from duly.domain.durations import duration_text
 from duly.domain.identity import identity_text
 from duly.engine.ends import bounded, fitted
 from duly.engine.live_run import Grounds, LiveRun
+from duly.errors import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +112,7 @@ class Held:
         self.is_gone = False
         """Whether nothing of it is left where it ran."""
         self.stopping: Stopping | None = None
+        self._is_settled = False
         self.is_start_told = False
         self.progress_told_at = self.handed_at
 
@@ -125,9 +127,14 @@ class Held:
         return self.handed_at if self._begun_at is None else self._begun_at
 
     def began(self) -> None:
-        """Say that the code begins now; from any thread, once."""
+        """Say that the code begins now; from any thread, once.
+
+        Raises Cancelled when it must not: it was asked to stop, or given back, before it began.
+        """
         with self._lock:
             if self._begun_at is None:
+                if self._is_settled or self.buffers.is_stopped:
+                    raise Cancelled(self.run_id)
                 self._begun_at = self._parts.clock.monotonic_us()
                 # Our estimate of the store's clock may be a little behind what it has told.
                 self.started_at = max(self._parts.time.now(), self.claimed.claimed_at)
@@ -155,18 +162,37 @@ class Held:
         """Return the first of its limits."""
         policy, claimed = self.runnable.policy, self.claimed
         limits: list[Limit] = []
-        if policy.timeout_us is not None:
-            at = self.begun_at + policy.timeout_us
-            limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
-        if policy.stall_us is not None:
-            at = max(self.begun_at, self.buffers.advanced_at) + policy.stall_us
-            limits.append(Limit(at, Reason.STALLED, policy.stall_us))
+        if self._begun_at is None:
+            within_us = self._parts.settings.begin_within_us
+            limits.append(Limit(self.handed_at + within_us, Reason.NOT_STARTED, within_us))
+        else:
+            if policy.timeout_us is not None:
+                at = self.begun_at + policy.timeout_us
+                limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
+            if policy.stall_us is not None:
+                at = max(self.begun_at, self.buffers.advanced_at) + policy.stall_us
+                limits.append(Limit(at, Reason.STALLED, policy.stall_us))
         first_at = claimed.tries.begun_at
         if policy.run_timeout_us is not None and first_at is not None:
             used_us = claimed.claimed_at - first_at
             at = self.handed_at + policy.run_timeout_us - used_us
             limits.append(Limit(at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
         return min(limits, default=None)
+
+    def look_at(self, monotonic: int) -> int | None:
+        """Return when it may have reached a limit at the earliest, on the monotonic clock."""
+        limit, policy = self.limit(), self.runnable.policy
+        times = [] if limit is None else [limit.at]
+        if self._begun_at is None:  # nobody tells us when it begins: at this moment, perhaps
+            lengths = (policy.timeout_us, policy.stall_us)
+            times += [monotonic + length for length in lengths if length is not None]
+        return min(times, default=None)
+
+    def settle(self) -> End | None:
+        """Decide how it ended; code that has not begun by now never will."""
+        with self._lock:
+            self._is_settled = True
+        return self.settled()
 
     def settled(self) -> End | None:
         """Return how it ended, given why it was asked to stop; None when that is not ours to say.
@@ -185,6 +211,8 @@ class Held:
                 return said
             case Cause.LIMIT:
                 assert stopping.end is not None, "a limit says how it ends"
+                if self.started_at is None and stopping.end.reason is not Reason.RUN_TIMEOUT:
+                    return GivenBack(Reason.NOT_STARTED, is_started=False)
                 return said if is_own_word else _with_trace(stopping.end, said)
             case Cause.CANCEL:
                 return CancelledEnd(_error_of(said))

@@ -129,7 +129,7 @@ class Holdings:
     def settle(self, held: Held) -> None:
         """Give a slot free; what is to be said about its attempt waits to be sent."""
         del self.running[held.hold]
-        end = held.settled()
+        end = held.settle()
         if end is not None:
             self.endings.append(self._ending(held, end))
 
