@@ -278,3 +278,25 @@ def test_no_command_outlives_its_worker():
 
     assert was_there
     assert comes_true(lambda: not is_there(child))
+
+
+def test_a_result_that_is_nested_without_end_fails(executor):
+    """R6: whatever it writes, its slot is free again."""
+    end = run(executor, python("print('[' * 3000)", has_result=True))
+
+    assert isinstance(end, Failed)
+    assert "not the JSON" in end.error
+
+
+def test_a_defect_on_the_way_to_an_end_is_an_end(executor):
+    """R6: an end that nobody says would keep a slot for ever."""
+    attempt = command("true")
+    attempt.began = fail_to_begin
+    end = run(executor, attempt)
+
+    assert isinstance(end, Failed)
+    assert "IndexError" in end.error
+
+
+def fail_to_begin() -> None:
+    raise IndexError

@@ -79,6 +79,11 @@ class LiveRun:
         return self._is_cancelled
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether it should stop, for whoever is not its code."""
+        return self._is_cancelled
+
+    @property
     def has_seen_stop(self) -> bool:
         """Whether the code has been told, when it asked, that it should stop."""
         return self._has_looked

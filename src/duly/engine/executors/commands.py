@@ -22,7 +22,7 @@ from duly.domain.concluding import CancelledEnd, Failed
 from duly.domain.plans import CommandPlan, fill_argv, fill_text
 from duly.engine.ends import end_of_value
 from duly.engine.executors import guard
-from duly.engine.executors.calling import prepared
+from duly.engine.executors.calling import carried_out, prepared
 from duly.engine.executors.child import Child
 from duly.engine.executors.output import STDERR, STDOUT, Output
 from duly.engine.executors.run_environment import run_variables
@@ -79,7 +79,11 @@ class CommandExecutor:
         )
         with self._lock:
             self._attempts[id(work)] = attempt
-        attempt.thread.start()
+        try:
+            attempt.thread.start()
+        except RuntimeError:
+            self._forget(work)
+            raise
 
     def ask(self, work: Work) -> None:
         """Send SIGTERM to the command and whatever it has started."""
@@ -109,17 +113,21 @@ class CommandExecutor:
             return self._attempts.get(id(work))
 
     def _run(self, attempt: _Attempt) -> None:
-        work = attempt.work
+        end = carried_out(lambda: self._carried_out(attempt))
+        self._forget(attempt.work)
+        attempt.work.ended(end)
+
+    def _forget(self, work: Work) -> None:
+        with self._lock:
+            del self._attempts[id(work)]
+
+    def _carried_out(self, attempt: _Attempt) -> End:
         try:
-            end = self._carry_out(attempt)
+            return self._carry_out(attempt)
         except DulyError as error:
-            end = Failed(str(error))
+            return Failed(str(error))
         except (OSError, ValueError) as error:
-            end = Failed(f"it can't be started: {error}")
-        finally:
-            with self._lock:
-                del self._attempts[id(work)]
-        work.ended(end)
+            return Failed(f"it can't be started: {error}")
 
     def _carry_out(self, attempt: _Attempt) -> End:
         work = attempt.work
@@ -192,6 +200,8 @@ class _Attempt:
             self.is_stopped, child = True, self._child
         if child is not None:
             child.signal_all(number)
+            # It is told inside: though it ends well now, it may have ended before it was done.
+            bool(self.work.live.is_cancelled)
 
     def run(self, order: dict[str, Any], output: Output, clock: Clock) -> int | None:
         """Start the process through its guard and read it to its end; None if it was stopped."""
@@ -205,19 +215,23 @@ class _Attempt:
                 os.close(complaint_write)
             if child is None:
                 return None
-            out, err = child.outputs
-            readers = {out: output.reader(STDOUT), err: output.reader(STDERR)}
-            with suppress(BrokenPipeError):  # stopped before it has begun
-                orders.write(json.dumps(order).encode())
-                orders.close()
-            # Open until the guard has become the command, or has said what is in the way.
-            problem = complaints.read(COMPLAINT_BYTES_MAX).decode("utf-8", "replace")
-            if not problem:
-                self.work.began()
-            status = child.read(readers, clock)
+            with child:
+                with suppress(BrokenPipeError):  # stopped before it has begun
+                    orders.write(json.dumps(order).encode())
+                    orders.close()
+                # Open until the guard has become the command, or has said what is in the way.
+                problem = complaints.read(COMPLAINT_BYTES_MAX).decode("utf-8", "replace")
+                if not problem:
+                    self.work.began()
+                status = self._read(child, output, clock)
         if problem:
             raise OSError(problem)
         return status
+
+    def _read(self, child: Child, output: Output, clock: Clock) -> int:
+        out, err = child.outputs
+        readers = {out: output.reader(STDOUT), err: output.reader(STDERR)}
+        return child.read(readers, clock)
 
     def _start(self, order_read: int, complaint_write: int) -> Child | None:
         pipes = (order_read, complaint_write)
@@ -233,5 +247,5 @@ def _result(work: Work, output: Output) -> End:
     last = output.last[STDOUT]
     try:
         return end_of_value(json.loads(last[-1]) if last else None, work.live)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Failed(f"its last line is not the JSON that it promises: {error}")

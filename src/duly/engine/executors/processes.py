@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from duly.domain.attempts import Progress, Reason
 from duly.domain.concluding import CancelledEnd, Failed
 from duly.domain.plans import OUTPUT_BYTES_DEFAULT, ProcessPlan
+from duly.engine.executors.calling import carried_out
 from duly.engine.executors.child import Child
 from duly.engine.executors.output import STDERR, STDOUT, LineReader, Output
 from duly.engine.executors.process_words import (
@@ -70,7 +71,11 @@ class ProcessExecutor:
         )
         with self._lock:
             self._attempts[id(work)] = attempt
-        attempt.thread.start()
+        try:
+            attempt.thread.start()
+        except RuntimeError:
+            self._forget(work)
+            raise
 
     def ask(self, work: Work) -> None:
         """Send SIGTERM, by which `run.cancelled` becomes true there."""
@@ -100,15 +105,13 @@ class ProcessExecutor:
             return self._attempts.get(id(work))
 
     def _run(self, attempt: _Attempt) -> None:
-        work = attempt.work
-        try:
-            end = attempt.run()
-        except OSError as error:
-            end = Failed(f"its process can't be started: {error}")
-        finally:
-            with self._lock:
-                del self._attempts[id(work)]
-        work.ended(end)
+        end = carried_out(attempt.run)
+        self._forget(attempt.work)
+        attempt.work.ended(end)
+
+    def _forget(self, work: Work) -> None:
+        with self._lock:
+            del self._attempts[id(work)]
 
 
 @dataclass(slots=True, eq=False)
@@ -147,10 +150,13 @@ class _Attempt:
                     if self._stopped_by is not None:
                         return CancelledEnd()
                     self._child = self._start(there_read, there_write)
+            except OSError as error:
+                return Failed(f"its process can't be started: {error}")
             finally:
                 os.close(there_read)
                 os.close(there_write)
-            return self._listen(self._child, here_read)
+            with self._child as child:
+                return self._listen(child, here_read)
         finally:
             os.close(here_read)
             os.close(self._words)
@@ -200,10 +206,12 @@ class _Attempt:
         assert self._child is not None, "it speaks"
         try:
             self._obey(read_word(line))
-        except (KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - it may say anything, nested without end
             self._end = Failed(f"its process says what is no word: {error!r}", Reason.ERROR)
             self._child.signal_all(signal.SIGKILL)
         if self._end is not None:
+            # Said at once: whatever keeps its process alive, what was done is not done again.
+            self.work.ended(self._end, is_gone=False)
             self._child.end_by(self.clock.monotonic_us() + LINGER_US)
 
     def _obey(self, word: dict[str, Any]) -> None:

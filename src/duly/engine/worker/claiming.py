@@ -130,7 +130,7 @@ class Claiming:
             held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit.end())
             self._holdings.settle(held)
             return True
-        self._limits.watch(limit)
+        self._limits.watch(held, held.handed_at)
         if self._parts.hears(RunStarted):
             event = RunStarted(
                 member=int(worker),

@@ -173,8 +173,8 @@ class Worker:
     def _is_drained(self, monotonic: int) -> bool:
         """Say whether there is nothing left to do, and nothing that we might not know of.
 
-        What is still to be told waits for a store that is away: for the grace, and no longer than
-        our lease would last.
+        What is still to be told waits for a store that is away, until both our grace and our lease
+        are over.
         """
         holdings, until = self._holdings, self._draining.until
         if until is None or holdings.running or holdings.has_news():

@@ -41,6 +41,9 @@ class WorkerSettings:
     """How long running work may finish after we were asked to stop (R9)."""
     cancel_grace_us: int = 10 * SECOND_US
     """How long code may take to stop after it was asked; then we insist."""
+    begin_within_us: int = 60 * SECOND_US
+    """How soon code must begin after it was handed over: a process has to start first. What does
+    not is given back, at no cost; its time-out counts from its beginning."""
     leaked_max: int = 3
     """When so many slots are lost to code that can't be stopped, we end, to be replaced (R6)."""
 
