@@ -54,6 +54,7 @@ SMALL = frozenset(
         "retry_budgets",
         "retry_slots",
         "worker_tasks",
+        "workers",
     )
 )
 """Tables that do not grow with promises."""
