@@ -159,13 +159,13 @@ class AttemptRecord:
     """None for a claim that was given back before it was started."""
     worker: int
     worker_name: str
-    """Host and process, as far as still known."""
+    """Host and process; remembered for as long as closed runs are, and at least three months."""
     state: AttemptState
     reason: str | None
     claimed_at: int
     started_at: int | None
     heartbeat_at: int | None
-    """Of a live one: when its worker last renewed."""
+    """When its worker last renewed; of an ended one, only if that is known: not after its end."""
     progress: Progress | None
     progress_at: int | None
     cancel_asked_at: int | None

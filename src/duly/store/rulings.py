@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
+    from duly.store.dispatch import Retention
     from duly.store.execution import Finish, Report
     from duly.store.planning import (
         AddedRun,
@@ -45,6 +46,12 @@ WALK_MAX = 100
 """How many schedules are looked at in one go for runs beyond the newest few."""
 LIBRARY = "library"
 """The way by which programs' own orders come in."""
+WORKERS_KEPT_US = 90 * 24 * 3_600 * 1_000_000
+"""How long workers are remembered at least, for the attempts of runs that are still open."""
+CLOSED_BY_WORK = frozenset(
+    (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.DISCARDED)
+)
+"""Outcomes of runs that a worker may have claimed."""
 IDS_MAX = 10
 """How many ids an audit entry names."""
 
@@ -358,6 +365,37 @@ def live_state(breath: Breath, now: int) -> AttemptState:
 def newest(attempts: list[AttemptRecord], limit: int) -> list[AttemptRecord]:
     """Return the last few of a run's claims."""
     return attempts[max(len(attempts) - limit, 0) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What is known of a worker's life: who it was, and how long it breathed."""
+
+    host: str
+    process: int
+    renewed_at: int
+    expires_at: int
+
+    @property
+    def name(self) -> str:
+        """Return how people call it."""
+        return worker_name(self.host, self.process)
+
+
+def last_heartbeat(renewed_at: int | None, ended_at: int) -> int | None:
+    """Return the last heartbeat of an attempt that has ended; None when later ones hide it."""
+    return renewed_at if renewed_at is not None and renewed_at <= ended_at else None
+
+
+def workers_kept_us(retention: Retention) -> int | None:
+    """Return how long a worker is remembered after its end: as long as history speaks of it.
+
+    None for ever: some outcome is kept for ever, too.
+    """
+    kept = retention.outcomes_us
+    if not kept.keys() >= CLOSED_BY_WORK:
+        return None
+    return max(WORKERS_KEPT_US, *kept.values())
 
 
 def worker_name(host: str, process: int) -> str:

@@ -14,7 +14,7 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
 from duly.store.memory.ownership import is_alive
-from duly.store.rulings import Breath, live_state, new_lines, newest, worker_name
+from duly.store.rulings import Breath, Lease, last_heartbeat, live_state, new_lines, newest
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Progress
@@ -97,7 +97,7 @@ def list_attempts(journal: Journal, run_id: RunId, limit: int) -> list[AttemptRe
             number=ended.number,
             state=ended.state,
             reason=ended.reason,
-            heartbeat_at=None,
+            heartbeat_at=_heartbeat(journal, ended.claim, ended.ended_at),
             ended_at=ended.ended_at,
             error=ended.error,
             late=ended.late,
@@ -115,12 +115,12 @@ def list_attempts(journal: Journal, run_id: RunId, limit: int) -> list[AttemptRe
 
 
 def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, Any]:
-    member = journal.tables.members.get(claim.worker)
+    lease = lease_of(journal, claim.worker)
     return {
         "run_id": run_id,
         "fence": claim.tries.fence,
         "worker": claim.worker,
-        "worker_name": "" if member is None else worker_name(member.host, member.process),
+        "worker_name": "" if lease is None else lease.name,
         "claimed_at": claim.claimed_at,
         "started_at": claim.started_at,
         "progress": claim.progress,
@@ -129,13 +129,26 @@ def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, An
     }
 
 
+def lease_of(journal: Journal, worker: int) -> Lease | None:
+    """Return what is known of a worker's life, also when it is a member no more."""
+    member = journal.tables.members.get(worker)
+    if member is None:
+        return journal.tables.workers.get(worker)
+    return Lease(member.host, member.process, member.renewed_at, member.expires_at)
+
+
+def _heartbeat(journal: Journal, claim: Claim, ended_at: int) -> int | None:
+    lease = lease_of(journal, claim.worker)
+    return last_heartbeat(None if lease is None else lease.renewed_at, ended_at)
+
+
 def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) -> AttemptRecord:
     return AttemptRecord(
         **_record_parts(journal, run_id, claim),
         number=claim.tries.attempt,
         state=AttemptState(outcome.state),
         reason=outcome.reason,
-        heartbeat_at=None,
+        heartbeat_at=_heartbeat(journal, claim, outcome.finished_at),
         ended_at=outcome.finished_at,
         error=outcome.error,
         late=outcome.late,

@@ -64,7 +64,7 @@ WHERE policy IS NOT ?2 OR timeout_us IS NOT ?3"""
 HAS_WORKER = f"""
 SELECT 1 FROM duly_worker_tasks t JOIN duly_members m ON m.id = t.worker
 WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
-    AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) q WHERE q.value = ?4))
+    AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) WHERE value = ?4))
 LIMIT 1"""  # noqa: S608 - a condition of ours
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 

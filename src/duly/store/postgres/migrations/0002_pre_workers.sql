@@ -176,11 +176,28 @@ CREATE TABLE duly.worker_tasks (
 );
 CREATE INDEX worker_tasks_worker ON duly.worker_tasks (worker);
 
+-- Workers that are members no more: what their attempts tell stays readable (R2).
+CREATE TABLE duly.workers (
+    id int8 PRIMARY KEY,
+    started_at int8 NOT NULL,
+    renewed_at int8 NOT NULL,
+    expires_at int8 NOT NULL,
+    ended_at int8,
+    process int8 NOT NULL,
+    host text NOT NULL
+);
+CREATE INDEX workers_expired ON duly.workers (expires_at);
+
 -- Who holds claims is kept, also when a program of schema 1 prunes: by the member's row they are
--- found and settled.
+-- found and settled. Any other is remembered among the workers.
 CREATE FUNCTION duly.keep_holder() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM duly.claims WHERE worker = OLD.id) THEN RETURN NULL
+    ; END IF
+    ; IF OLD.kind = 'worker' THEN
+        INSERT INTO duly.workers (id, started_at, renewed_at, expires_at, ended_at, process, host)
+        VALUES (OLD.id, OLD.started_at, OLD.renewed_at, OLD.expires_at, OLD.ended_at, OLD.process,
+            OLD.host) ON CONFLICT DO NOTHING
     ; END IF
     ; RETURN OLD
 ; END $$;
