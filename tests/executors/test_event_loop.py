@@ -303,3 +303,93 @@ async def tidying() -> str:
     except asyncio.CancelledError:
         return "tidied up"
     return "never"
+
+
+def test_what_has_not_begun_moves_from_a_loop_that_is_blocked(executor: EventLoopExecutor):
+    """INV-22: nobody's time runs out because another one blocks, and nothing is run twice."""
+    gate, ran = threading.Event(), []
+
+    async def blocking() -> str:
+        gate.wait(LIMIT_SECONDS)
+        return "after all"
+
+    async def fine(number: int) -> int:
+        ran.append(number)
+        return number
+
+    stuck = attempt_of(blocking)
+    handed = [attempt_of(lambda number=number: fine(number)) for number in range(2)]
+    executor.start(stuck)
+    for attempt in handed[:1]:
+        executor.start(attempt)  # with the one that blocks, or right after it
+    stuck.wait_begun()
+    executor.start(handed[1])
+    ends = [attempt.wait_end() for attempt in handed]
+    gate.set()
+
+    assert [Succeeded("0"), Succeeded("1")] == ends
+    assert Succeeded('"after all"') == stuck.wait_end()
+    executor.close()
+    assert [0, 1] == sorted(ran)
+
+
+def test_what_was_handed_over_together_with_one_that_blocks_moves_too(executor: EventLoopExecutor):
+    """INV-22: also what has its place on the loop by then, and no call is left to be made."""
+    first, second = threading.Event(), threading.Event()
+
+    async def blocking(gate: threading.Event) -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    async def fine() -> int:
+        return 1
+
+    holder, stuck = attempt_of(lambda: blocking(first)), attempt_of(lambda: blocking(second))
+    innocent = attempt_of(fine)
+    executor.start(holder)
+    holder.wait_begun()
+    for attempt in (stuck, innocent):
+        executor.start(attempt)  # both wait for the loop, and get their places together
+    first.set()
+    end = innocent.wait_end()
+    second.set()
+
+    assert Succeeded("1") == end
+    stuck.wait_end()
+
+
+def test_a_loop_that_was_blocked_ends_when_nothing_is_left_on_it(executor: EventLoopExecutor):
+    gate, threads = threading.Event(), []
+
+    async def blocking() -> None:
+        threads.append(threading.current_thread())
+        gate.wait(LIMIT_SECONDS)
+
+    stuck, other = attempt_of(blocking), attempt_of(quick)
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.start(other)
+    other.wait_end()
+    gate.set()
+    stuck.wait_end()
+    threads[0].join(LIMIT_SECONDS)
+
+    assert not threads[0].is_alive()
+
+
+def test_what_was_asked_to_stop_before_it_moved_is_cancelled(executor: EventLoopExecutor):
+    gate = threading.Event()
+
+    async def blocking() -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    stuck, attempt = attempt_of(blocking), attempt_of(forever)
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.start(attempt)
+    attempt.live.is_cancelled = True
+    executor.ask(attempt)
+    end = attempt.wait_end()
+    gate.set()
+
+    assert isinstance(end, CancelledEnd)
+    stuck.wait_end()

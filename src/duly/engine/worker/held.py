@@ -211,9 +211,7 @@ class Held:
                 return said
             case Cause.LIMIT:
                 assert stopping.end is not None, "a limit says how it ends"
-                if self.started_at is None and stopping.end.reason is not Reason.RUN_TIMEOUT:
-                    return GivenBack(Reason.NOT_STARTED, is_started=False)
-                return said if is_own_word else _with_trace(stopping.end, said)
+                return said if is_own_word else self._limited(stopping.end)
             case Cause.CANCEL:
                 return CancelledEnd(_error_of(said))
             case Cause.SHUTDOWN:
@@ -221,6 +219,12 @@ class Held:
                 return said if is_own_word else GivenBack(Reason.SHUTDOWN, is_started=started)
             case Cause.FENCED:
                 return None
+
+    def _limited(self, end: TimedOut) -> End:
+        """Return how it ended past a limit; what never began has used none of its own time."""
+        if self.started_at is None and end.reason is not Reason.RUN_TIMEOUT:
+            return GivenBack(Reason.NOT_STARTED, is_started=False)
+        return _with_trace(end, self.said)
 
 
 def _sentence(reason: Reason, length_us: int) -> str:
