@@ -171,6 +171,23 @@ def test_what_is_left_of_them_when_a_worker_stops_goes_back(rig):
     assert {0} == {rig.look(run).tries.charged for run in runs}
 
 
+def test_a_schedule_that_somebody_holds_for_long_keeps_nobody_waiting(rig):
+    """INV-26: its run is put off once more, and all else goes on."""
+    record = rig.schedule(timetable=every("5m"))
+    shop = rig.worker(Known("other"))
+    shop.executor.does(Succeeded())
+    shop.line.refuses["change_schedule"] = lambda _: True
+    rig.run("9m")
+    ours = rig.enqueue("ours", call=Call(task="other", arguments="{}"))
+    rig.run("3s")
+
+    assert ("retrying", "succeeded") == (rig.runs(record)[0].state, rig.state(ours))
+    shop.line.refuses.clear()
+    rig.run("2m")
+    assert "dead" == rig.runs(record)[0].state
+    assert ScheduleStatus.PAUSED is rig.see(record).status
+
+
 def test_a_schedule_that_can_not_be_paused_stops_nobody(rig):
     """INV-26: its run is buried all the same, and somebody is told."""
     record = rig.schedule(timetable=every("5m"))

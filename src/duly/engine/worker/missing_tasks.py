@@ -9,6 +9,7 @@ with the reason: it is not silently dropped, nor does it fail for ever.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,10 +17,11 @@ from duly.domain.attempts import TASK_GONE, Reason, TaskPolicy
 from duly.domain.audit import Actor
 from duly.domain.concluding import Attempted, Failed, GivenBack, conclude
 from duly.domain.identity import identity_text
+from duly.domain.instants import SECOND_US
 from duly.domain.literals import Missed, ScheduleStatus
 from duly.domain.planning import decide_pause
 from duly.engine.worker.holdings import Ending
-from duly.errors import STORE_AWAY, shown
+from duly.errors import STORE_AWAY, StoreUnavailable, shown
 from duly.store.execution import Finish
 from duly.store.planning import ChangeSchedule, Stale
 from duly.telemetry import SetAside, TaskMissing
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 LOOKS_MAX = 5
 """How often a schedule that changes under our hands is looked at again."""
+FRESH_US = 1 * SECOND_US
+"""How old an answer may be by which a run is buried."""
 _DOUBLINGS_MAX = 20
 
 
@@ -102,9 +106,12 @@ class MissingTasks:
         # How often it was put off is in its numbers: a claim without a start leaves the attempt's.
         before = claimed.tries.fence - claimed.tries.attempt
         is_served = self._is_served(place)
-        is_new = place not in self._served_at and self._is_long(claimed, before)
-        if not is_served and is_new and not self._is_served(place, within_us=0):
-            return self._bury(claimed, worker)
+        if not is_served and place not in self._served_at and self._is_long(claimed, before):
+            is_served = self._is_served(place, within_us=FRESH_US)
+            if not is_served:
+                # Somebody may hold its schedule for long: then it is put off once more.
+                with suppress(StoreUnavailable):
+                    return self._bury(claimed, worker)
         after_us = self._after_us(before)
         if is_served and place.task in self.served_elsewhere():
             after_us = 0
