@@ -31,7 +31,7 @@ from bench.fleet_database import SETTINGS, Database, boot
 from bench.tables import header, milliseconds, record, row, spread
 from bench.work_bare import bare_postgres, bare_sqlite, stored
 from bench.work_cost import cost
-from bench.work_processes import Cpu, Crew, crowd, fired_alone, stream
+from bench.work_processes import Cpu, Crew, Offered, crowd, fired_alone, stream
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -42,20 +42,27 @@ if TYPE_CHECKING:
     from tests.postgres.server import Server
 
 
+STREAMS = (Offered(1, 60), Offered(100, 15), Offered(1000, 15), Offered(5000, 15))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """How much of everything."""
 
     rounds: int = 5
     crowd: int = 10_000
-    streams: tuple[tuple[int, int], ...] = ((1, 60), (100, 15), (1000, 15), (5000, 15))
-    """How many a second, for how many seconds."""
+    streams: tuple[Offered, ...] = STREAMS
     coroutine_slots: int = 500
     thread_slots: int = 50
     cost_runs: int = 10_000
 
 
-QUICK = Sizes(rounds=1, crowd=2000, streams=((1, 5), (100, 5), (1000, 5)), cost_runs=2000)
+QUICK = Sizes(
+    rounds=1,
+    crowd=2000,
+    streams=(Offered(1, 5), Offered(100, 5), Offered(1000, 5)),
+    cost_runs=2000,
+)
 
 
 class Site(NamedTuple):
@@ -154,20 +161,26 @@ def streams(sites: list[Site], sizes: Sizes) -> list[str]:
         "store",
         *("runs a second", "seconds", "expected", "finished", "missed", "doubled"),
         *("due to start p50 ms", "p99 ms", "max ms"),
+        "cores: dispatcher + worker + server",
     )
     crew = Crew("telling_coroutines", sizes.coroutine_slots)
-    for rate, seconds in sizes.streams:
+    for offered in sizes.streams:
         for site in sites:
-            one = stream(site.make(), rate, seconds, crew)
+            one = stream(site.make(), offered, crew, site.server)
             missed = one.offered - one.finished + one.doubled
             counts = (one.offered, one.finished, missed, one.doubled)
-            told = (f"{count:,}" for count in counts)
-            rows.append(row(site.name, f"{rate:,}", seconds, *told, milliseconds(one.started_us)))
+            told = (f"{one.rate:,}", one.seconds, *(f"{count:,}" for count in counts))
+            cores = " + ".join(f"{share:.2f}" for share in one.cpu)
+            rows.append(row(site.name, *told, milliseconds(one.started_us), cores))
             late = one.started_us[:: max(1, len(one.started_us) // 1000)]
-            record("stream", store=site.name, **one._asdict() | {"started_us": late})
+            record(
+                "stream",
+                store=site.name,
+                **one._asdict() | {"started_us": late, "cpu": one.cpu._asdict()},
+            )
     about = """Schedules with a period of five seconds, spread evenly over it; async tasks. The
         start is what the task itself reads from the machine's clock as it begins. Missed: not
-        finished half a second after the end."""
+        finished half a second after the end. Cores: processor time per second of the stream."""
     return [*rows, "", " ".join(about.split())]
 
 

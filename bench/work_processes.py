@@ -60,6 +60,13 @@ class Crowd(NamedTuple):
     """Per run, as far as the place can count what other processes do."""
 
 
+class Offered(NamedTuple):
+    """How much falls due: so many a second, for so many seconds."""
+
+    rate: int
+    seconds: int
+
+
 class Stream(NamedTuple):
     """A steady stream: what was offered, and what became of it."""
 
@@ -71,6 +78,8 @@ class Stream(NamedTuple):
     doubled: int
     started_us: list[int]
     """From due to the start that the task saw, sorted."""
+    cpu: Cpu
+    """Per second of the stream, in seconds."""
 
 
 @contextmanager
@@ -122,8 +131,9 @@ def fired_alone(place: Place, count: int) -> float:
     return count / (ended - due_at) * SECOND_US
 
 
-def stream(place: Place, rate: int, seconds: int, crew: Crew) -> Stream:
+def stream(place: Place, offered: Offered, crew: Crew, server: int | None) -> Stream:
     """Run schedules that are spread evenly over their period, for some seconds."""
+    rate, seconds = offered
     period_us = 5 * SECOND_US
     start_at = CLOCK.now_us() // period_us * period_us
     place.fill(evenly(rate * 5, period_us, start_at))
@@ -131,14 +141,19 @@ def stream(place: Place, rate: int, seconds: int, crew: Crew) -> Stream:
     place.shift(periods * period_us)
     start_at += periods * period_us
     end_at = start_at + seconds * SECOND_US
-    with dispatcher(place.url), worker(place.url, crew):
-        sleep((end_at + AFTERWARDS_US - CLOCK.now_us()) / SECOND_US)
+    with dispatcher(place.url) as one, worker(place.url, crew) as other:
+        cpu = _Processes(one.pid, other.pid, server)
+        _sleep_until(start_at)
+        before = cpu.read()
+        _sleep_until(end_at)
+        used = _per_run(before, cpu.read(), seconds * SECOND_US)
+        _sleep_until(end_at + AFTERWARDS_US)
         limit_at = CLOCK.now_us()
     found = _started(place, start_at, end_at, limit_at)
-    doubled = len(found) - len({one[:2] for one in found})
+    doubled = len(found) - len({row[:2] for row in found})
     place.remove()
-    started = sorted(one[2] for one in found)
-    return Stream(rate, seconds, rate * seconds, len(found), doubled, started)
+    started = sorted(row[2] for row in found)
+    return Stream(rate, seconds, rate * seconds, len(found), doubled, started, used)
 
 
 def _promise(place: Place, count: int) -> int:
@@ -152,10 +167,14 @@ def _promise(place: Place, count: int) -> int:
 
 def _ready(due_at: int, cpu: _Processes) -> Cpu:
     """Wait until shortly before the instant; return what was used by then."""
-    wait_us = due_at - CLOCK.now_us() - SECOND_US // 2
+    _sleep_until(due_at - SECOND_US // 2)
+    return cpu.read()
+
+
+def _sleep_until(instant: int) -> None:
+    wait_us = instant - CLOCK.now_us()
     assert wait_us > 0, "everybody is there in time"
     sleep(wait_us / SECOND_US)
-    return cpu.read()
 
 
 def _started(place: Place, start_at: int, end_at: int, limit_at: int) -> list[tuple[int, ...]]:

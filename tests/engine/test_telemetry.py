@@ -16,6 +16,7 @@ from duly.telemetry import (
     NullTelemetry,
     StoreLost,
     event_line,
+    is_heard,
 )
 
 
@@ -77,3 +78,22 @@ def test_settings_that_can_not_work_are_refused(name, value):
     """L6: one clear error that names the field."""
     with pytest.raises(UsageError, match=name):
         DispatcherSettings(**{name: value})
+
+
+def test_who_writes_a_log_hears_what_its_level_lets_through():
+    """V2: what nobody would read need not be made."""
+    logger = logging.getLogger("duly.hearing")
+    logger.setLevel(logging.INFO)
+    telemetry = LogTelemetry(logger)
+
+    assert not is_heard(telemetry, BatchFired)
+    assert is_heard(telemetry, LeasesAcquired)
+    assert not is_heard(NullTelemetry(), LeasesAcquired)
+
+
+def test_who_does_not_say_what_it_hears_hears_everything():
+    class Plain:
+        def emit(self, event):
+            """Take it."""
+
+    assert is_heard(Plain(), BatchFired)

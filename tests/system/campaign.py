@@ -46,6 +46,10 @@ class Campaign:
 
     size: ClassVar[int] = 2
     """How many dispatchers."""
+    pause_seconds: ClassVar[float] = 3.0
+    """At most so long after a fault the next one comes,"""
+    rests: ClassVar[float] = 0.1
+    """but for this share of them, after which everything may come to rest."""
 
     fleet: Fleet
     seed: str
@@ -190,8 +194,8 @@ def run_for(campaign: Campaign, seconds: float) -> Evidence:
     faults = campaign.faults()
     while campaign.fleet.clock.monotonic_us() < ends:
         campaign.draw.choices([*faults], weights=[*faults.values()])[0]()
-        is_resting = campaign.draw.random() < 0.1
-        pause(REST_SECONDS if is_resting else campaign.draw.uniform(0.0, 3.0))
+        is_resting = campaign.draw.random() < campaign.rests
+        pause(REST_SECONDS if is_resting else campaign.draw.uniform(0.0, campaign.pause_seconds))
     return campaign.finish()
 
 

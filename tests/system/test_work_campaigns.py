@@ -9,15 +9,16 @@ from tests.system.workforce import KILLED_SUPERVISOR, KILLED_WORKER, STOPPED_WOR
 
 pytestmark = pytest.mark.timeout(200)
 SCHEDULES = 15
+WORKERS = 3
 
 
 def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
     """R1, R4, R9: kill -9, stopped past the lease, told to stop."""
-    with on_sqlite(tmp_path, "work on a file") as campaign:
+    with on_sqlite(tmp_path, "work on a file", WORKERS) as campaign:
         campaign.schedules = SCHEDULES
         campaign.start()
-        campaign.work.kill_workers(2)
-        campaign.work.stop_workers()
+        campaign.work.kill_workers()
+        campaign.work.stop_workers(1)
         campaign.work.terminate_worker()
         evidence = campaign.finish()
 
@@ -27,13 +28,13 @@ def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
 
 def test_every_start_is_recorded_and_nothing_lost_on_postgres(tmp_path, running_server):
     """R1, R4, R10: the same with supervisors that die, lost answers and a server that crashes."""
-    with on_postgres(running_server, tmp_path, "work on a server") as campaign:
+    with on_postgres(running_server, tmp_path, "work on a server", WORKERS) as campaign:
         campaign.schedules = SCHEDULES
         campaign.start()
         campaign.work.kill_supervisor()
         campaign.lose_answer_of_worker(CLAIMS)
         campaign.lose_answer_of_worker(ENDS)
-        campaign.work.stop_workers()
+        campaign.work.stop_workers(1)
         campaign.crash_server()
         evidence = campaign.finish()
 

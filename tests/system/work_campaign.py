@@ -3,7 +3,7 @@
     make chaos SECONDS=300
     python -m tests.system.work_campaign postgres 300 [SEED]
 
-Two dispatchers and four workers, on PostgreSQL (each behind a proxy of its own, on a server that
+Two dispatchers and five workers, on PostgreSQL (each behind a proxy of its own, on a server that
 crashes) or on a SQLite file. Besides what the other campaigns check, three witnesses are compared:
 the lines that tasks' code writes, the store's records of attempts, and what workers were told.
 """
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 OF_PROCESSES = OF_WORKERS | {KILLED, STOPPED, "SIGTERM", "kill -9 client"}
 """Faults of somebody's process: the store is there for everybody else."""
 LOSE_SECONDS = 3.0
-WORKERS = 4
-SCHEDULES = 40
+WORKERS = 5
+SCHEDULES = 60
 CLAIMS = b"INSERT INTO duly.claims"
 ENDS = b"INSERT INTO duly.outcomes"
 STATEMENTS = (
@@ -75,13 +75,16 @@ class Working(Campaign):
     """A campaign whose runs are executed; on a SQLite file, unless it says otherwise."""
 
     size: ClassVar[int] = 2
+    pause_seconds: ClassVar[float] = 1.0
+    rests: ClassVar[float] = 0.04
 
     schedules: int = SCHEDULES
+    workers: int = WORKERS
     work: Workforce = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        ways = [self.way_of_worker(place) for place in range(WORKERS)]
+        ways = [self.way_of_worker(place) for place in range(self.workers)]
         self.work = Workforce(self.fleet, random.Random(f"{self.seed} work"), ways)
 
     def way_of_worker(self, place: int) -> str:
@@ -105,15 +108,19 @@ class Working(Campaign):
     def faults_of_workers(self) -> dict[Callable[[], None], float]:
         """Return what may be done to workers, and how often, in proportion."""
         return {
-            self.kill_workers: 16,
+            self.kill_workers: 18,
             self.work.kill_supervisor: 3,
-            self.work.stop_workers: 8,
+            self.stop_workers: 11,
             self.work.terminate_worker: 3,
         }
 
     def kill_workers(self) -> None:
         """Kill one or two workers."""
         self.work.kill_workers(self.draw.randrange(1, 3))
+
+    def stop_workers(self) -> None:
+        """Stop two or three workers past their lease."""
+        self.work.stop_workers(self.draw.randrange(2, 4))
 
     def finish(self) -> Evidence:
         """As all campaigns do, after every run is over."""
@@ -165,12 +172,12 @@ class WorkingOnPostgres(PostgresCampaign, Working):
             self.kill_client: 1,
             self.crash_server: 2,
             self.end_backends: 1,
-            self.cut: 1.5,
-            self.refuse: 1,
-            self.delay: 1,
-            self.swallow: 1,
-            self.deliver_late: 1,
-            self.lose_answers_of_workers: 3,
+            self.cut: 1,
+            self.refuse: 0.7,
+            self.delay: 0.7,
+            self.swallow: 0.7,
+            self.deliver_late: 0.7,
+            self.lose_answers_of_workers: 2,
         }
 
     def lose_answers_of_workers(self) -> None:
@@ -285,24 +292,26 @@ def judge(campaign: Working, evidence: Evidence) -> list[str]:
 
 
 @contextmanager
-def on_postgres(server: Server, folder: Path, seed: str) -> Iterator[WorkingOnPostgres]:
+def on_postgres(
+    server: Server, folder: Path, seed: str, workers: int = WORKERS
+) -> Iterator[WorkingOnPostgres]:
     """Make a campaign on a new database of a server; end its processes and proxies at the end."""
     url = server.create_database()
     with ExitStack() as stack:
         stack.callback(server.drop_database, url)
-        count = WorkingOnPostgres.size + WORKERS + 1
+        count = WorkingOnPostgres.size + workers + 1
         proxies = [stack.enter_context(Proxy(url)) for _ in range(count)]
         fleet = Fleet(folder, url)
         stack.callback(fleet.kill_all)
-        yield WorkingOnPostgres(fleet, seed, server=server, proxies=proxies)
+        yield WorkingOnPostgres(fleet, seed, workers=workers, server=server, proxies=proxies)
 
 
 @contextmanager
-def on_sqlite(folder: Path, seed: str) -> Iterator[Working]:
+def on_sqlite(folder: Path, seed: str, workers: int = WORKERS) -> Iterator[Working]:
     """Make a campaign on a new file; end its processes at the end."""
     fleet = Fleet(folder)
     try:
-        yield Working(fleet, seed)
+        yield Working(fleet, seed, workers=workers)
     finally:
         fleet.kill_all()
 

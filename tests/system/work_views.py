@@ -31,7 +31,6 @@ FROM duly.members m WHERE m.kind = 'worker' AND m.ended_at IS NULL AND m.expires
 IS_OVER = """
 SELECT NOT EXISTS (SELECT 1 FROM duly.claims WHERE worker = $1) AND NOT EXISTS (
     SELECT 1 FROM duly.members WHERE id = $1 AND ended_at IS NULL AND expires_at > $2)"""
-LATEST = "SELECT coalesce(max(id), 0) FROM duly.members WHERE process = $1"
 IS_QUIET = """
 SELECT NOT EXISTS (SELECT 1 FROM duly.ready) AND NOT EXISTS (SELECT 1 FROM duly.claims)
     AND NOT EXISTS (SELECT 1 FROM duly.waiting)"""

@@ -1,0 +1,103 @@
+"""What a worker does not do once for every run: ring its own loop, or make events for nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.concluding import Failed, Succeeded
+from duly.domain.literals import RunState
+from duly.engine.worker import Worker, WorkerSettings
+from duly.store.wakeups import LocalWakeups
+from duly.telemetry import RunFailed, RunStarted, RunSucceeded
+from tests.engine.rig import Known, Recorder, Rig, Scripted, Tasks
+
+
+class Bell(LocalWakeups):
+    """Counts how often it was rung."""
+
+    def __init__(self):
+        super().__init__()
+        self.rung = 0
+
+    def wake(self):
+        self.rung += 1
+
+
+class Choosy(Recorder):
+    """Listens to some kinds of event, and keeps whatever it is told."""
+
+    def __init__(self, *kinds):
+        super().__init__()
+        self._kinds = kinds
+
+    def hears(self, kind):
+        return kind in self._kinds
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def worker_of(rig, **parts):
+    executor = Scripted()
+    kind = Known("remind").kind
+    settings = WorkerSettings(slots=10)
+    made = Worker(
+        rig.store, rig.store_clock, Tasks(Known("remind")), {kind: executor}, settings, **parts
+    )
+    return made, executor
+
+
+def test_ends_that_come_together_ring_once(rig):
+    runs = [rig.enqueue(f"r{number}") for number in range(5)]
+    bell = Bell()
+    worker, executor = worker_of(rig, wakeups=bell)
+    worker.tick()
+    for work in executor.works:
+        work.ended(Succeeded())
+
+    assert 1 == bell.rung
+
+    worker.tick()
+
+    assert {RunState.SUCCEEDED} == {rig.look(run).state for run in runs}
+
+
+def test_an_end_that_comes_after_the_others_were_seen_rings_again(rig):
+    rig.enqueue("one")
+    rig.enqueue("two")
+    bell = Bell()
+    worker, executor = worker_of(rig, wakeups=bell)
+    worker.tick()
+    executor.works[0].ended(Succeeded())
+    worker.tick()
+    executor.works[1].ended(Succeeded())
+
+    assert 2 == bell.rung
+
+
+def test_an_event_to_which_nobody_listens_is_not_made(rig):
+    rig.enqueue()
+    choosy = Choosy(RunStarted)
+    worker, executor = worker_of(rig, telemetry=choosy)
+    worker.tick()
+    executor.works[0].ended(Succeeded())
+    worker.tick()
+
+    assert 1 == len(choosy.of(RunStarted))
+    assert [] == choosy.of(RunSucceeded)
+    assert 1 == worker.statistics.succeeded
+
+
+def test_who_does_not_say_what_it_listens_to_is_told_everything(rig):
+    rig.enqueue()
+    recorder = Recorder()
+    worker, executor = worker_of(rig, telemetry=recorder)
+    worker.tick()
+    executor.works[0].ended(Failed("no", is_retryable=False))
+    worker.tick()
+
+    assert 1 == len(recorder.of(RunStarted))
+    assert [] == recorder.of(RunFailed), "it is dead, and can be brought back"
+    assert {"run-started", "attempt-failed", "run-dead"} <= {one.name for one in recorder.events}
