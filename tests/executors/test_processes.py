@@ -310,24 +310,26 @@ executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app=PLACE))
 attempt = Attempt(load_catalogue(PLACE).find({task!r}), claimed_run({task!r}))
 executor.start(attempt)
 attempt.live.advanced.wait()
-print(executor._attempts[id(attempt)]._child.process, flush=True)
+print(executor._begun[id(attempt)].attempt._child.process, flush=True)
+print(attempt.live.progress[0].done, flush=True)
 threading.Event().wait()
 """
 
 
-@pytest.mark.parametrize("task", ["patient", "endless_in_c"])
+@pytest.mark.parametrize("task", ["patient", "endless_in_c", "stubborn"])
 def test_no_process_outlives_its_worker(task: str):
-    """A worker that is killed takes its tasks' processes along."""
+    """R10: a worker that is killed takes its tasks' processes along, and what they have started."""
     root = str(Path(__file__).resolve().parents[2])
     program = WORKER.format(root=root, task=task)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None, "piped"
-        child = int(worker.stdout.readline())
-        was_there = is_there(child)
+        child, done = int(worker.stdout.readline()), int(worker.stdout.readline())
+        family = [child, done] if task == "stubborn" else [child]
+        were_there = all(is_there(one) for one in family)
         worker.kill()
 
-    assert was_there
-    assert comes_true(lambda: not is_there(child))
+    assert were_there
+    assert comes_true(lambda: not any(is_there(one) for one in family))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import threading
 from contextlib import suppress
@@ -22,13 +21,15 @@ from duly.domain.concluding import CancelledEnd, Failed
 from duly.domain.plans import CommandPlan, fill_argv, fill_text
 from duly.engine.ends import end_of_value
 from duly.engine.executors import guard
-from duly.engine.executors.calling import carried_out, prepared
+from duly.engine.executors.calling import prepared
 from duly.engine.executors.child import Child
+from duly.engine.executors.child_executor import ChildExecutor, Families
 from duly.engine.executors.output import STDERR, STDOUT, Output
 from duly.engine.executors.run_environment import run_variables
 from duly.errors import DulyError
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
 
     from duly.clock import Clock
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin"
 COMPLAINT_BYTES_MAX = 4096
-CLOSE_SECONDS_MAX = 5.0
 _REMEDY = "start a worker with --allow-commands, or with $DULY_ALLOW_COMMANDS"
 
 
@@ -55,15 +55,14 @@ class CommandSettings:
     """Where the few variables are taken from that every command gets."""
 
 
-class CommandExecutor:
+class CommandExecutor(ChildExecutor):
     """Starts a process for each attempt, and a thread that reads what it writes."""
 
     def __init__(self, clock: Clock, settings: CommandSettings | None = None) -> None:
+        super().__init__()
         self._clock = clock
         self._settings = settings or CommandSettings()
-        self._attempts: dict[int, _Attempt] = {}
         self._found: dict[str, str] = {}
-        self._lock = threading.Lock()
 
     def start(self, work: Work) -> None:
         """Begin in a new process; refuse what this worker is not allowed to run."""
@@ -72,54 +71,8 @@ class CommandExecutor:
             problem = f"this worker may not run the command of {name!r}; {_REMEDY}"
             work.ended(Failed(problem, Reason.NOT_ALLOWED, is_retryable=False))
             return
-        attempt = _Attempt(work)
-        # The thread starts the process and ends after it: see child.py.
-        attempt.thread = threading.Thread(
-            target=self._run, args=(attempt,), name="duly-command-task", daemon=True
-        )
-        with self._lock:
-            self._attempts[id(work)] = attempt
-        try:
-            attempt.thread.start()
-        except RuntimeError:
-            self._forget(work)
-            raise
-
-    def ask(self, work: Work) -> None:
-        """Send SIGTERM to the command and whatever it has started."""
-        attempt = self._find(work)
-        if attempt is not None:
-            attempt.stop(signal.SIGTERM)
-
-    def insist(self, work: Work) -> bool:
-        """Kill it and whatever it has started."""
-        attempt = self._find(work)
-        if attempt is not None:
-            attempt.stop(signal.SIGKILL)
-        return True
-
-    def close(self) -> None:
-        """Kill all that is left, and wait for that."""
-        with self._lock:
-            left = list(self._attempts.values())
-        for attempt in left:
-            attempt.stop(signal.SIGKILL)
-        for attempt in left:
-            if attempt.thread is not None:
-                attempt.thread.join(CLOSE_SECONDS_MAX)
-
-    def _find(self, work: Work) -> _Attempt | None:
-        with self._lock:
-            return self._attempts.get(id(work))
-
-    def _run(self, attempt: _Attempt) -> None:
-        end = carried_out(lambda: self._carried_out(attempt))
-        self._forget(attempt.work)
-        attempt.work.ended(end)
-
-    def _forget(self, work: Work) -> None:
-        with self._lock:
-            del self._attempts[id(work)]
+        attempt = _Attempt(work, self._families)
+        self._begin(work, attempt, lambda: self._carried_out(attempt))
 
     def _carried_out(self, attempt: _Attempt) -> End:
         try:
@@ -189,7 +142,7 @@ class _Attempt:
     """One process."""
 
     work: Work
-    thread: threading.Thread | None = None
+    families: Families
     is_stopped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _child: Child | None = None
@@ -215,7 +168,7 @@ class _Attempt:
                 os.close(complaint_write)
             if child is None:
                 return None
-            with child:
+            with child, self.families.holding(child.process):
                 with suppress(BrokenPipeError):  # stopped before it has begun
                     orders.write(json.dumps(order).encode())
                     orders.close()
