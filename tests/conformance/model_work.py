@@ -132,6 +132,7 @@ class WorkRules:
         wanted=st.sampled_from([None, ("mail",), ("mail", "default"), ("other",)]),
         limits=st.dictionaries(queues, st.integers(0, 2)),
         rotation=st.integers(0, 3),
+        without=st.sampled_from([frozenset(), frozenset(), frozenset(("remind", "clean"))]),
     )
     def claim(
         self,
@@ -140,6 +141,7 @@ class WorkRules:
         wanted: tuple[str, ...] | None,
         limits: dict[str, int],
         rotation: int,
+        without: frozenset[str],
     ) -> None:
         """Claim, as anybody who ever joined."""
         command = ClaimRuns(
@@ -148,17 +150,15 @@ class WorkRules:
             queues=wanted,
             queue_limits=limits,
             rotation=rotation,
+            without=without,
         )
         claimed = self.both(methodcaller("claim_runs", command))
-        if not claimed.is_alive:
-            # Whoever hears that it is dead is so for ever, even if the clock goes back.
-            self.both(methodcaller("beat", Beat(worker=command.worker)))
         self.claims += [(command.worker, run) for run in claimed.runs]
 
     @rule()
     def claim_all(self) -> None:
         """Claim whatever there is, as the newest worker."""
-        self.claim(len(self.workers) - 1, 9, None, {}, 0)
+        self.claim(len(self.workers) - 1, 9, None, {}, 0, frozenset())
 
     @rule(place=places, ttl_us=st.sampled_from([SECOND_US, HOUR_US]), skipped=st.integers(0, 2))
     def beat(self, place: int, ttl_us: int, skipped: int) -> None:
@@ -172,8 +172,8 @@ class WorkRules:
         self.both(methodcaller("beat", command))
 
     @precondition(lambda self: self.claims)
-    @rule(place=places, parts=st.integers(0, 7), is_stale=st.booleans())
-    def report(self, place: int, parts: int, is_stale: bool) -> None:
+    @rule(place=places, parts=st.integers(0, 7), is_stale=st.booleans(), is_counted=st.booleans())
+    def report(self, place: int, parts: int, is_stale: bool, is_counted: bool) -> None:
         """Report something, about a claim that may be over, and remember a state."""
         member, claimed = self._claim(place)
         hold = Hold(claimed.record.id, claimed.tries.fence + is_stale)
@@ -182,6 +182,7 @@ class WorkRules:
             started_at=self.clock.now_us() if parts & 1 else None,
             progress=Progress(place, 1000, "on it") if parts & 2 else None,
             lines=(LogLine(1, "INFO", "hello"),) * 2 if parts & 4 else (),
+            lines_before=place % 4 if is_counted else None,
         )
         self.both(methodcaller("report", member, [said, said]))
         order = SaveCheckpoint(worker=member, hold=hold, partition=str(parts), state=str(place))
@@ -211,6 +212,7 @@ class WorkRules:
                     conclusion=conclude(how, attempted),
                     progress=Progress(1) if place % 3 == 0 else None,
                     lines=(LogLine(2, "INFO", "bye"),) if place % 2 else (),
+                    lines_before=place % 5 or None,
                 )
             )
         self.both(methodcaller("finish_runs", member, finishes))
@@ -274,7 +276,13 @@ class WorkRules:
 
     def _worked(self, store: Store) -> list[Any]:
         found: list[Any] = [store.list_queues(), store.find_lost(PAGE_MAX, OVERDUE_US)]
-        found.append([store.is_served(task) for task in ("remind", "report")])
+        found.append(
+            [
+                store.is_served(task, queue)
+                for task in ("remind", "report")
+                for queue in ("mail", "default")
+            ]
+        )
         for known in sorted(self.memory.tables.runs):
             lines = store.list_lines(known, 0, PAGE_MAX)
             assert sorted({line.number for line in lines}) == [line.number for line in lines]

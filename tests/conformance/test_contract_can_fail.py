@@ -530,7 +530,7 @@ class ForgetsTheBudget(MemoryStore):
     """Lets all retries of a task come at once."""
 
     def finish_runs(self, worker, finishes):
-        self.tables.last_retries.clear()
+        self.tables.retry_slots.clear()
         return super().finish_runs(worker, finishes)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from duly.domain.attempts import Reason, TaskPolicy, Tries, policy_from_json
+from duly.domain.attempts import Reason, TaskPolicy, Tries, policy_from_json, stored_policy
 from duly.domain.concluding import (
     Attempted,
     CancelledEnd,
@@ -157,6 +157,31 @@ def test_a_policy_reads_back_what_it_wrote():
     )
 
     assert policy_from_json(policy.to_json()) == policy
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"retry": {"attempts": 3, "per_hour": 9}}, {"retry": Retry(3)}),
+        ({"retry": {"attempts": "many"}}, {"retry": Retry()}),
+        ({"retry": "often"}, {"retry": Retry()}),
+        ({"effects": "reversible"}, {"effects": Effects.IDEMPOTENT}),
+        ({"timeout": "soon", "stall": 7}, {"timeout_us": TaskPolicy().timeout_us}),
+        ({"memory": "1GB"}, {}),
+    ],
+)
+def test_a_policy_of_another_release_is_read_as_far_as_possible(change, expected):
+    """D5: what is not known is passed over; the parts that are known still hold."""
+    usual = TaskPolicy(retry=Retry(2), timeout_us=5 * SECOND, effects=Effects.PURE)
+    stored = usual.to_json() | change
+
+    assert policy_from_json(stored) == replace(usual, **expected)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "7", "{}", "[" * 100_000])
+def test_what_is_no_policy_says_nothing(text):
+    """D5: as if nobody had told."""
+    assert TaskPolicy() == stored_policy(text)
 
 
 @pytest.mark.parametrize(

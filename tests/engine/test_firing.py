@@ -256,7 +256,7 @@ def test_an_idle_dispatcher_hardly_bothers_the_store(rig):
     """P3: no busy polling."""
     rig.schedule(timetable=every("1d"))
     rig.dispatcher()
-    rig.run("1m")
+    rig.run("2m")
     rig.lines[0].calls.clear()
     rig.run("1m")
 

@@ -129,6 +129,22 @@ def test_a_checkpoint_of_a_run_that_is_no_longer_ours_is_refused(rig, shop, live
     assert live.is_cancelled
 
 
+def test_a_checkpoint_saved_by_another_thread_meanwhile_is_not_forgotten(shop, live):
+    """R5: what was read before it was saved does not take its place."""
+    live.save("", "1")
+    saver = threading.Thread(target=live.save, args=("", "2"))
+
+    def overtake():
+        saver.start()
+        saver.join(0.2)  # who waits for the reader's turn to be over is not overtaken
+
+    shop.line.pauses["get_checkpoints"] = overtake
+    live.saved("")
+    saver.join()
+
+    assert "2" == live.saved("")
+
+
 def test_saving_a_checkpoint_is_progress(rig):
     """R5: a stall limit watches both."""
     run = rig.enqueue()

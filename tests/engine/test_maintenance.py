@@ -53,6 +53,25 @@ def test_a_pause_ends_by_itself(rig):
     assert ("duly", "dispatcher") == (entry.actor.name, entry.actor.source)
 
 
+def test_what_dead_workers_held_is_settled_and_pauses_end_however_much_is_due(rig):
+    """INV-21, M1: under sustained load, too; there they matter most."""
+    paused(rig, "60s", Missed.SKIP)
+    rig.dispatcher(batch_max=1, batch_backlog_min=1, batches_per_tick=1)
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    rig.kill(shop.worker)
+    for number in range(600):
+        rig.delay(SECOND, f"d{number}")
+    for _ in range(240):
+        rig.advance(400_000)
+        rig.fleet[0].tick()
+
+    assert rig.fleet[0].statistics.fired < 600, "there was more to do than time"
+    assert "lost" == rig.attempts(run)[0].state
+    assert rig.recorder.of(ScheduleResumed)
+
+
 def test_what_falls_due_as_the_pause_ends_is_run(rig):
     """M1: paused until 08:03 means that 08:03 runs, however late somebody looks."""
     record = paused(rig, "3m", Missed.SKIP)

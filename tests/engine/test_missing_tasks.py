@@ -10,9 +10,10 @@ from duly.domain.attempts import TASK_GONE
 from duly.domain.concluding import Failed, Succeeded
 from duly.domain.literals import ScheduleStatus
 from duly.domain.planning import decide_edit
+from duly.domain.schedules import Call
 from duly.domain.timetable.interval import every
 from duly.store.reading import AuditFilter
-from duly.telemetry import RunDead, TaskMissing
+from duly.telemetry import RunDead, SetAside, TaskMissing
 from duly.testing.factories import definition, order_runs
 from tests.engine.rig import SECOND, Known, Rig
 
@@ -27,8 +28,7 @@ def rig():
 def test_a_run_of_an_unknown_task_is_put_off_for_longer_each_time(rig):
     """S6: it costs nothing of its budget, and uses up no attempt."""
     run = rig.enqueue()
-    rig.worker(Known("other"))
-    rig.worker(Known("remind"), queues=("elsewhere",))
+    rig.worker(Known("other"), unknown_grace_us=900 * SECOND)
     rig.run("6m")
     put_off = rig.attempts(run)
     delays = [
@@ -57,6 +57,146 @@ def test_a_worker_that_knows_the_task_gets_it_as_its_first_attempt(rig):
 
     assert "succeeded" == rig.state(run)
     assert 1 == shop.works[0].claimed.tries.attempt
+
+
+def test_a_worker_without_the_code_does_not_stand_in_the_way_of_one_that_has_it(rig):
+    """R8, S6: each run is taken in vain once at most, and goes back at once."""
+    lacks, knows = rig.worker(Known("other")), rig.worker(Known("remind"))
+    knows.executor.does(Succeeded())
+    rig.run("1s")
+    runs = [rig.enqueue(f"r{number}") for number in range(300)]
+    lacks.worker.wake()
+    rig.run("2s")
+
+    assert {"succeeded"} == {rig.state(run) for run in runs}
+    assert 0 < lacks.worker.statistics.claimed <= 10
+    assert {frozenset(), frozenset(["remind"])} == {
+        order.without for order in lacks.line.asked["claim_runs"]
+    }
+
+
+def test_what_others_serve_is_asked_once_a_minute_and_learned_anew(rig):
+    """R8: while runs of the task are there all the time."""
+    lacks, knows = rig.worker(Known("other")), rig.worker(Known("remind"), slots=1)
+    rig.run("1s")
+    for number in range(20):
+        rig.enqueue(f"r{number}")
+    rig.run("150s")
+
+    assert 1 == knows.worker.running
+    assert 3 == lacks.line.calls.count("is_served")
+    assert lacks.worker.statistics.claimed <= 30
+
+
+def test_what_is_behind_runs_of_unknown_tasks_is_found_at_once(rig):
+    """R8: a full hand of what others serve does not hide what is ours."""
+    rig.worker(Known("remind"), slots=1)
+    lacks = rig.worker(Known("other"), slots=10)
+    rig.run("1s")
+    for number in range(50):
+        rig.enqueue(f"r{number}")
+    ours = rig.enqueue("ours", call=Call(task="other", arguments="{}"))
+    lacks.worker.wake()
+    for _ in range(4):
+        lacks.worker.tick()
+
+    assert "running" == rig.state(ours)
+
+
+def test_who_serves_another_queue_does_not_serve_this_one(rig):
+    """S6: a run that nobody will ever take ends among the dead, and says so."""
+    run = rig.enqueue()
+    rig.worker(Known("other"))
+    rig.worker(Known("remind"), queues=("elsewhere",))
+    rig.run("6m")
+
+    assert ("dead", 1) == (rig.state(run), len(rig.recorder.of(TaskMissing)))
+
+
+def test_a_task_that_was_served_a_moment_ago_has_its_grace(rig):
+    """S6: a fleet that is restarted one by one buries nothing, however often a run went back."""
+    rig.worker(Known("other"))
+    knows = rig.worker(Known("remind"), slots=1)
+    rig.run("1s")
+    runs = [rig.enqueue(f"r{number}") for number in range(30)]
+    rig.run("10m")
+    knows.worker.stop()
+    rig.workers.remove(knows.worker)
+    rig.run("90s")
+
+    assert not {"dead"} & {rig.state(run) for run in runs}
+    again = rig.worker(Known("remind"), slots=30)
+    again.executor.does(Succeeded())
+    rig.run("61s")
+    assert {"succeeded"} == {rig.state(run) for run in runs}
+
+
+def test_missing_tasks_never_keep_a_worker_from_beating(rig):
+    """INV-21, FAULT-13: however slow the store and however many of them there are."""
+    for number in range(500):
+        rig.enqueue(f"r{number}", call=Call(task=f"gone-{number}", arguments="{}"))
+    ours = rig.enqueue("ours", call=Call(task="other", arguments="{}"))
+    shop = rig.worker(Known("other"), slots=600)
+
+    class Slow(dict):
+        def pop(self, name, default):
+            if name == "is_served":
+                rig.advance(100_000)
+            return default
+
+    shop.line.pauses = Slow()
+    beaten, longest = rig.now, 0
+    for _ in range(400):
+        count = shop.line.calls.count("beat")
+        shop.worker.tick()
+        if shop.line.calls.count("beat") > count:
+            longest, beaten = max(longest, rig.now - beaten), rig.now
+
+    assert "running" == rig.state(ours)
+    assert 500 == shop.line.calls.count("is_served")
+    assert SECOND < longest <= 6 * SECOND
+
+
+def test_what_is_left_of_them_when_a_worker_stops_goes_back(rig):
+    """R9, INV-24: it costs nothing."""
+    runs = [
+        rig.enqueue(f"r{number}", call=Call(task=f"gone-{number}", arguments="{}"))
+        for number in range(50)
+    ]
+    shop = rig.worker(Known("other"), slots=60)
+    shop.worker.tick()
+    shop.worker.stop()
+
+    assert 0 == rig.store.status().running
+    assert {0} == {rig.look(run).tries.charged for run in runs}
+
+
+def test_a_schedule_that_somebody_holds_for_long_keeps_nobody_waiting(rig):
+    """INV-26: its run is put off once more, and all else goes on."""
+    record = rig.schedule(timetable=every("5m"))
+    shop = rig.worker(Known("other"))
+    shop.executor.does(Succeeded())
+    shop.line.refuses["change_schedule"] = lambda _: True
+    rig.run("9m")
+    ours = rig.enqueue("ours", call=Call(task="other", arguments="{}"))
+    rig.run("3s")
+
+    assert ("retrying", "succeeded") == (rig.runs(record)[0].state, rig.state(ours))
+    shop.line.refuses.clear()
+    rig.run("2m")
+    assert "dead" == rig.runs(record)[0].state
+    assert ScheduleStatus.PAUSED is rig.see(record).status
+
+
+def test_a_schedule_that_can_not_be_paused_stops_nobody(rig):
+    """INV-26: its run is buried all the same, and somebody is told."""
+    record = rig.schedule(timetable=every("5m"))
+    shop = rig.worker(Known("other"))
+    shop.line.breaks["change_schedule"] = lambda _: True
+    rig.run("9m")
+
+    assert "dead" == rig.runs(record)[0].state
+    assert "schedule" in {one.what for one in rig.recorder.of(SetAside)}
 
 
 def test_when_nobody_knows_the_task_its_run_is_dead_and_its_schedule_paused(rig):
@@ -111,10 +251,11 @@ def test_a_claim_that_waits_for_an_answer_about_its_task_is_no_stray(rig):
     """S6: it is named in beats until it is settled."""
     run = rig.enqueue()
     shop = rig.worker(Known("other"))
+    rig.run("2m")
     shop.line.refuses["is_served"] = lambda _: True
     rig.run("4m")
     shop.line.refuses.clear()
-    rig.run("10s")
+    rig.run("2m")
 
     assert "dead" == rig.state(run)
     assert "not-started" not in {one.reason for one in rig.attempts(run)}

@@ -171,6 +171,40 @@ def test_a_wake_up_makes_an_idle_worker_look_at_once(rig):
     assert "running" == rig.state(run)
 
 
+def test_a_worker_that_is_rung_in_vain_asks_less_and_less_eagerly(rig):
+    """P3: all workers hear of all queues, and one that is idle costs little."""
+    shop = rig.worker()
+    rig.run("5s")
+    shop.line.calls.clear()
+    for _ in range(1000):
+        shop.worker.wake()
+        rig.run("2ms")
+
+    assert 5 <= shop.line.calls.count("claim_runs") <= 20
+    rig.run("3s")
+    run = rig.enqueue()
+    shop.worker.wake()
+    shop.worker.tick()
+    assert "running" == rig.state(run)
+
+
+def test_a_worker_that_is_rung_for_good_is_as_quick_as_ever(rig):
+    """P1: one claim that brought nothing, as after every end, puts the next one off by nothing."""
+    shop = rig.worker()
+    shop.executor.does(Succeeded())
+    rig.run("5s")
+    for number in range(10):
+        run = rig.enqueue(f"r{number}")
+        shop.worker.wake()
+        shop.worker.tick()
+        shop.worker.tick()
+
+        assert "succeeded" == rig.state(run)
+        shop.worker.wake()
+        shop.worker.tick()
+        rig.advance(3000)
+
+
 def test_without_a_wake_up_a_run_waits_for_the_backstop_at_most(rig):
     """P1: 2 s at the longest, and less the busier a worker was."""
     shop = rig.worker()
@@ -196,7 +230,7 @@ def test_a_worker_joins_with_all_that_others_need_to_know(rig):
         member.slots,
         member.queues,
     )
-    assert rig.store.is_served("remind")
+    assert rig.store.is_served("remind", "default")
     assert 1 == len(rig.recorder.of(Joined))
     assert [{"remind": policy}] == shop.line.asked["register_policies"]
 
@@ -392,7 +426,7 @@ def test_a_kind_that_a_worker_does_not_run_counts_as_unknown(rig):
 
     assert [("given-back", "unknown-task")] == rig.ended(run)
     assert [] == shop.works
-    assert not rig.store.is_served("remind")
+    assert not rig.store.is_served("remind", "default")
 
 
 @pytest.mark.parametrize(

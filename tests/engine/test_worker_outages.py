@@ -50,22 +50,118 @@ def test_a_short_absence_of_the_store_stops_nothing(rig):
     assert (1, 1) == (len(rig.recorder.of(StoreLost)), len(rig.recorder.of(StoreRecovered)))
 
 
-def test_past_our_own_count_of_the_lease_all_is_fenced_off(rig):
-    """R4: others may begin it anew, so it is asked to stop; then a fresh identity joins."""
+@pytest.mark.parametrize("seconds", [14, 20, 30])
+def test_an_outage_longer_than_the_lease_costs_nothing(rig, seconds):
+    """INV-21: nobody could renew, which proves nothing; all goes on, and nothing is charged."""
+    rig.dispatcher()
+    known = Known("remind", TaskPolicy(retry=Retry(1)))
+    runs = [rig.enqueue(f"r{number}") for number in range(5)]
+    shop = rig.worker(known)
+    rig.run("1s")
+    before = shop.worker.member
+    shop.line.is_cut = rig.lines[0].is_cut = True
+    rig.run(seconds * SECOND)
+    shop.line.is_cut = rig.lines[0].is_cut = False
+    rig.run("30s")
+
+    assert (before, []) == (shop.worker.member, shop.executor.asked)
+    assert [] == rig.recorder.of(AttemptLost) == rig.recorder.of(FencedOff)
+    for work in shop.works:
+        work.ended(Succeeded())
+    rig.run("1s")
+    assert {("succeeded", 1)} == {(rig.state(run), rig.look(run).tries.fence) for run in runs}
+
+
+def test_a_dispatcher_that_has_just_come_lets_workers_renew_first(rig):
+    """INV-21: a machine that slept, or a fleet that comes up after an outage."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.line.is_cut = True
+    rig.run("30s")
+    rig.dispatcher()
+    rig.run("4s")
+    shop.line.is_cut = False
+    rig.run("20s")
+
+    assert ("running", []) == (rig.state(run), rig.recorder.of(AttemptLost))
+
+
+def test_the_dead_are_settled_although_the_store_is_shaky(rig):
+    """INV-21: after a short absence the reaper waits for as long as that was, and no longer."""
+    rig.dispatcher()
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    rig.kill(shop.worker)
+    for _ in range(10):
+        rig.run("2s")
+        rig.lines[0].is_cut = True
+        rig.run("300ms")
+        rig.lines[0].is_cut = False
+
+    assert [("lost", "lost")] == rig.ended(run)
+
+
+def test_past_our_own_count_of_the_lease_nothing_is_claimed(rig):
+    """R4: what runs goes on, and is ours again with the first beat that is answered."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
     before, work = shop.worker.member, shop.works[0]
-    shop.line.is_cut = True
-    rig.run("11s")
+    shop.line.refuses["beat"] = lambda _: True
+    rig.run("20s")
+    second = rig.enqueue("second")
+    shop.line.calls.clear()
+    shop.worker.wake()
+    rig.run("5s")
 
-    assert not work.live.is_cancelled
-    rig.run("4s")
-    assert (True, [work]) == (work.live.is_cancelled, shop.executor.asked)
+    assert (0, "queued") == (shop.line.calls.count("claim_runs"), rig.state(second))
+    assert (False, []) == (work.live.is_cancelled, shop.executor.asked)
+    shop.line.refuses.clear()
+    rig.run("3s")
+    assert (before, "running") == (shop.worker.member, rig.state(second))
+    work.live.save("", "{}")
+    work.ended(Succeeded())
+    rig.run("1s")
+    assert ("succeeded", 1) == (rig.state(run), rig.look(run).tries.fence)
+
+
+def test_a_claim_that_meets_a_lease_which_is_over_asks_by_a_beat(rig):
+    """R4: whoever is not alive for a claim may still renew; only a beat says who is dead."""
+    rig.enqueue()
+    second = rig.enqueue("second")
+    shop = rig.worker(slots=2)
+    rig.run("1s")
+    before = shop.worker.member
+    # The store's clock says that the lease is over, and the worker does not know it yet.
+    shop.line.pauses["finish_runs"] = lambda: rig.store_clock.set(rig.now + 16 * SECOND)
+    third = rig.enqueue("third")
+    shop.works[0].ended(Succeeded())
+    shop.worker.tick()
+
+    assert "queued" == rig.state(third)
+    rig.run("1s")
+    assert (before, "running") == (shop.worker.member, rig.state(third))
+    assert ("running", []) == (rig.state(second), rig.recorder.of(FencedOff))
+
+
+def test_a_worker_that_was_declared_dead_fences_everything_at_its_next_contact(rig):
+    """R4: until then it can't know; from then on nothing of it counts, and another id joins."""
+    rig.dispatcher()
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(3, base="0s", cap="0s"))))
+    rig.run("1s")
+    before, work = shop.worker.member, shop.works[0]
+    shop.line.is_cut = True
+    rig.run("30s")
+
+    assert (False, [("lost", "lost")]) == (work.live.is_cancelled, rig.ended(run))
     shop.line.is_cut = False
     rig.run("2s")
+    assert (True, [work]) == (work.live.is_cancelled, shop.executor.asked)
     assert before != shop.worker.member
-    assert "running" == rig.state(run)
+    assert 2 == shop.works[-1].claimed.tries.attempt
     with pytest.raises(LeaseLost, match="taken from this worker"):
         work.live.save("", "{}")
 
@@ -306,6 +402,49 @@ def test_a_report_that_fails_is_sent_again(rig):
 
     assert ["hello"] == [one.line.text for one in rig.store.list_lines(run, 0, 9)]
     assert Progress(4) == rig.look(run).progress
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_report_whose_answer_was_lost_is_not_told_twice(rig, is_last):
+    """R2: neither its lines nor its step, whether the next word is a report or the end."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("2s")
+    live = shop.works[0].live
+    live.write("info", "one")
+    rig.run("2s")
+    live.write("info", "two")
+    live.advance(Progress(4))
+    shop.line.loses.add("report")
+    rig.run("1s")
+    live.write("info", "three")
+    if not is_last:
+        rig.run("5s")
+    shop.end()
+    rig.run("1s")
+
+    assert set() == shop.line.loses
+    said = [one.line.text for one in rig.store.list_lines(run, 0, 9)]
+    assert ["one", "two", "three"] == said
+    steps = [one.progress for one in rig.store.list_progress(run, 9)]
+    assert [Progress(4)] == steps
+
+
+def test_reports_that_are_sent_singly_survive_an_outage(rig):
+    """R2, INV-26: one that can't be stored must not cost the others theirs."""
+    runs = [rig.enqueue(f"r{number}") for number in range(4)]
+    shop = rig.worker()
+    rig.run("2s")
+    for work in shop.works:
+        work.live.write("info", "hello")
+    shop.line.breaks["report"] = lambda reports: len(reports) > 1
+    shop.line.refuses["report"] = lambda reports: len(reports) == 1
+    rig.run("1s")
+    shop.line.refuses.clear()
+    shop.line.breaks.clear()
+    rig.run("3s")
+
+    assert {1} == {len(rig.store.list_lines(run, 0, 9)) for run in runs}
 
 
 def test_the_first_failing_call_costs_nothing_whichever_it_is(rig):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from duly.domain.attempts import Progress, Reason, TaskPolicy
-from duly.domain.concluding import CancelledEnd, Failed, Succeeded
+from duly.domain.concluding import CancelledEnd, Failed, Snoozed, Succeeded
 from duly.domain.retrying import Retry
 from duly.domain.schedules import Call
+from duly.errors import Cancelled
 from duly.store.dispatch import MemberKind
 from duly.telemetry import RunCancelled, SlotLeaked, WorkerDraining, WorkerRecycling
 from duly.testing.factories import ADA, cancel_run
@@ -56,14 +57,133 @@ def test_a_time_out_counts_from_the_start_of_the_code(rig):
     assert ("running", []) == (rig.state(run), shop.executor.asked)
 
 
-def test_success_after_the_time_out_comes_too_late(rig):
-    """R6: what takes longer than it may has not kept its time, though it says it is done."""
+def test_what_is_done_after_its_time_out_and_before_it_knew_is_done(rig):
+    """R2: a time-out limits how long we wait; it is no reason to repeat what was done meanwhile."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     rig.run("6s")
-    shop.end(Succeeded())
+    shop.end(Succeeded('"late"'))
 
+    assert 1 == len(shop.executor.asked)
+    assert ("succeeded", '"late"') == (rig.state(run), rig.look(run).result)
+
+
+def test_a_snooze_after_the_time_out_is_kept(rig):
+    """R2: it says what is to be done next, at no cost of its budget."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    rig.run("6s")
+    shop.end(Snoozed(60 * SECOND))
+
+    assert ("retrying", 0) == (rig.state(run), rig.look(run).tries.charged)
+
+
+def test_code_that_has_not_begun_when_it_is_given_back_never_begins(rig):
+    """R1: else two attempts would have the same number, and the code would run twice at a time."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.executor.on_start = lambda work: None
+    rig.run("1s")
+    shop.worker.stop()
+
+    with pytest.raises(Cancelled):
+        shop.works[0].began()
+    assert [("given-back", "shutdown")] == rig.ended(run)
+
+
+def test_code_that_has_not_begun_when_it_is_asked_to_stop_never_begins(rig):
+    """R6: nothing is begun that must be stopped at once."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    shop.executor.on_start = lambda work: None
+    rig.run("1s")
+    cancel(rig, shop, run)
+    rig.run("1s")
+
+    with pytest.raises(Cancelled):
+        shop.works[0].began()
+
+
+def test_what_has_not_begun_in_time_is_given_back_at_no_cost(rig):
+    """INV-22: code that never ran has not used its budget."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF), begin_within_us=20 * SECOND)
+    shop.executor.on_start = lambda work: None
+    shop.executor.on_ask = lambda work: work.ended(CancelledEnd())
+    rig.run("19s")
+
+    assert ("running", []) == (rig.state(run), shop.executor.asked)
+    rig.run("2s")
+    assert ("given-back", "not-started") == rig.ended(run)[0]
+    assert (None, 0) == (rig.attempts(run)[0].number, rig.look(run).tries.charged)
+
+
+def test_a_time_out_is_kept_however_late_the_code_begins(rig):
+    """R6: it counts from the beginning, also of code that took longer than that to begin."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    shop.executor.on_start = lambda work: None
+    stops_when_asked(shop)
+    rig.run("7s")
+    shop.works[0].began()
+    rig.run("4900ms")
+
+    assert "running" == rig.state(run)
+    rig.run("5s")
     assert [("timed-out", "timeout")] == rig.ended(run)
+
+
+def test_code_that_saw_its_time_out_and_returned_has_timed_out(rig):
+    """R6: returning early is stopping, and not being done."""
+    run = rig.enqueue()
+    shop = rig.worker(Known("remind", BRIEF))
+    rig.run("6s")
+
+    assert shop.works[0].live.is_cancelled
+    shop.end(Succeeded())
+    assert [("timed-out", "timeout")] == rig.ended(run)
+
+
+def test_what_was_said_is_told_at_once_though_its_process_is_still_there(rig):
+    """R2: whatever happens to the process or to the worker now, what was done is not done again."""
+    runs = {rig.enqueue("first"), rig.enqueue("second")}
+    shop = rig.worker(Known("remind", BRIEF), slots=1)
+    rig.run("1s")
+    run = shop.works[0].claimed.record.id
+    (other,) = runs - {run}
+    shop.works[0].ended(Succeeded(), is_gone=False)
+    rig.run("6s")
+
+    assert "succeeded" == rig.state(run)
+    assert ([], "queued") == (shop.executor.asked, rig.state(other))
+    shop.works[0].ended(Failed("killed"))
+    rig.run("1s")
+    assert ("succeeded", "running") == (rig.state(run), rig.state(other))
+
+
+def test_a_draining_worker_lets_a_process_tidy_up(rig):
+    """R9: what it does on its way out belongs to its work."""
+    rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.worker.drain()
+    shop.works[0].ended(Succeeded(), is_gone=False)
+    rig.run("1s")
+
+    assert not shop.worker.is_over
+    shop.works[0].ended(Succeeded())
+    rig.run("1s")
+    assert shop.worker.is_over
+
+
+def test_an_end_that_can_t_be_told_is_an_end(rig):
+    """R6: an end that nobody tells would keep its slot for ever."""
+    run = rig.enqueue()
+    shop = rig.worker()
+    rig.run("1s")
+    shop.end(Failed(None))
+
+    assert [("failed", "error")] == rig.ended(run)
 
 
 def test_a_run_that_takes_too_long_with_all_its_retries_is_dead(rig):
@@ -297,28 +417,30 @@ def test_a_draining_worker_that_lost_its_lease_does_not_join_again(rig):
 
 
 def test_a_draining_worker_ends_although_the_store_is_away(rig):
-    """R9: what it runs is over, and what it held is no longer its own."""
+    """R9: what it has to tell waits for the grace; then others may find out for themselves."""
     rig.enqueue()
-    shop = rig.worker()
+    shop = rig.worker(grace_us=30 * SECOND)
     rig.run("1s")
     shop.worker.drain()
     shop.line.is_cut = True
     rig.run("20s")
-    assert shop.works[0].live.is_cancelled
     shop.works[0].ended(Succeeded())
-    rig.run("2s")
+    rig.run("8s")
 
+    assert not shop.worker.is_over
+    rig.run("3s")
     assert shop.worker.is_over
 
 
 def test_a_draining_worker_without_a_lease_waits_quietly_for_its_code(rig):
-    """R9: it has nothing to tell, and nothing to ask for."""
+    """R9: it was declared dead, and has nothing to tell and nothing to ask for."""
+    rig.dispatcher()
     rig.enqueue()
-    shop = rig.worker()
+    shop = rig.worker(grace_us=60 * SECOND, cancel_grace_us=60 * SECOND)
     rig.run("1s")
     shop.worker.drain()
     shop.line.is_cut = True
-    rig.run("20s")
+    rig.run("30s")
     shop.line.is_cut = False
     rig.run("2s")
 

@@ -87,6 +87,33 @@ class RecordedLive:
         return [text for at, text in self.lines if at == level]
 
 
+class LookedAt(RecordedLive):
+    """Remembers, too, how often somebody has looked whether to stop."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        super().__init__()
+
+    @property
+    def is_cancelled(self) -> bool:
+        self.looks += 1
+        return True
+
+    @is_cancelled.setter
+    def is_cancelled(self, value: bool) -> None: ...
+
+
+class Unbound:
+    """A proxy of something that is not there: whoever looks at it gets an error."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise RuntimeError("working outside of its context")
+
+    def __str__(self) -> str:
+        raise RuntimeError("working outside of its context")
+
+
 @dataclass
 class Code:
     """A task's code, as an executor sees it."""
@@ -110,14 +137,17 @@ class Attempt:
     live: Any = field(default_factory=RecordedLive)
     begun: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
+    gone: threading.Event = field(default_factory=threading.Event)
     ends: list[End] = field(default_factory=list)
 
     def began(self) -> None:
         self.begun.set()
 
-    def ended(self, end: End) -> None:
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
         self.ends.append(end)
         self.over.set()
+        if is_gone:
+            self.gone.set()
 
     def wait_begun(self) -> None:
         assert self.begun.wait(LIMIT_SECONDS), f"it has not begun; {self.ends}"
@@ -125,6 +155,9 @@ class Attempt:
     def wait_end(self) -> End:
         assert self.over.wait(LIMIT_SECONDS), "it has not ended"
         return self.ends[0]
+
+    def wait_gone(self) -> None:
+        assert self.gone.wait(LIMIT_SECONDS), "it is not gone"
 
 
 def attempt_of(function: Callable[..., Any]) -> Attempt:

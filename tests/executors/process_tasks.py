@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import json
 import logging
+import multiprocessing
 import os
 import re
 import signal
@@ -116,6 +117,53 @@ def daemonised(run: duly.Run) -> str:
     left = subprocess.Popen(["/bin/sleep", "30"], start_new_session=True)
     run.progress(left.pid)
     return "done"
+
+
+@app.task(kind="process")
+def long_winded() -> str:
+    """Log what is longer than any word may be, once it is written as JSON."""
+    logging.getLogger("anybody").warning("%s", "é" * 5_000_000)
+    return "done"
+
+
+@app.task(kind="process")
+def forking() -> str:
+    """Have a pool of forked processes, one of them busy; leaving the pool terminates them."""
+    with multiprocessing.get_context("fork").Pool(1, initializer=threading.Event().wait):
+        return "done"
+
+
+@app.task(kind="process")
+def speaking_in_a_fork(run: duly.Run) -> str:
+    """Speak in a process of its own that is forked; only the task itself is heard."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        run.log("forked")
+        try:
+            run.checkpoint(1)
+        except duly.StoreError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.wait()
+    run.log("own")
+    return os.read(reading, 1000).decode()
+
+
+@app.task(kind="process")
+async def cancelled_and_returning(run: duly.Run) -> str:
+    run.progress(1)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "tidied up"
+    return "never"
+
+
+@app.task(kind="process")
+def nested() -> None:
+    """Say what is no word, over the pipe that only the program around it should use."""
+    os.write(int(sys.argv[2]), b"[" * 100_000 + b"\n")
+    threading.Event().wait()
 
 
 @app.task(kind="process")

@@ -17,6 +17,7 @@ from duly.domain.concluding import CancelledEnd, Failed, Succeeded
 from duly.domain.identity import identity_text
 from duly.domain.literals import TaskKind
 from duly.domain.plans import CommandPlan
+from duly.engine.executors.child_executor import Families
 from duly.engine.executors.commands import CommandExecutor, CommandSettings
 from tests.executors.attempt import Attempt, Code, claimed_run
 from tests.executors.test_processes import is_there
@@ -258,23 +259,62 @@ sys.path.insert(0, {root!r})
 from tests.executors.test_commands import command
 from duly.clock import SystemClock
 from duly.engine.executors.commands import CommandExecutor, CommandSettings
-attempt = command("/bin/sh", "-c", "echo $$; exec sleep 1000")
+attempt = command("/bin/sh", "-c", "echo $$; sleep 1000 & echo $!; wait")
 executor = CommandExecutor(SystemClock(), CommandSettings(allowed=None))
 executor.start(attempt)
-while not attempt.live.texts("stdout"):
+while len(attempt.live.texts("stdout")) < 2:
     attempt.over.wait(0.05)
-print(attempt.live.texts("stdout")[0], flush=True)
+print(*attempt.live.texts("stdout"), flush=True)
 threading.Event().wait()
 """
 
 
 def test_no_command_outlives_its_worker():
+    """R10: nor does what it has started."""
     program = WORKER.format(root=str(Path(__file__).resolve().parents[2]))
     with subprocess.Popen([PYTHON, "-c", program], stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None, "piped"
-        child = int(worker.stdout.readline())
-        was_there = is_there(child)
+        family = [int(one) for one in worker.stdout.readline().split()]
+        were_there = all(is_there(one) for one in family)
         worker.send_signal(signal.SIGKILL)
 
-    assert was_there
-    assert comes_true(lambda: not is_there(child))
+    assert were_there
+    assert comes_true(lambda: not any(is_there(one) for one in family))
+
+
+def test_a_keeper_that_was_killed_is_replaced():
+    """R10: it knows what was there before it."""
+    families = Families()
+    with families.holding(2_000_000_000):
+        first = families.keeper
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        assert comes_true(lambda: not is_there(first))
+        with families.holding(2_000_000_001):
+            second = families.keeper
+
+            assert second not in {None, first}
+    families.close()
+    assert comes_true(lambda: not is_there(second or 0))
+
+
+def test_a_result_that_is_nested_without_end_fails(executor):
+    """R6: whatever it writes, its slot is free again."""
+    end = run(executor, python("print('[' * 3000)", has_result=True))
+
+    assert isinstance(end, Failed)
+    assert "not the JSON" in end.error
+
+
+def test_a_defect_on_the_way_to_an_end_is_an_end(executor):
+    """R6: an end that nobody says would keep a slot for ever."""
+    attempt = command("true")
+    attempt.began = fail_to_begin
+    end = run(executor, attempt)
+
+    assert isinstance(end, Failed)
+    assert "IndexError" in end.error
+
+
+def fail_to_begin() -> None:
+    raise IndexError

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
 from duly.engine.executors.event_loop import EventLoopExecutor
 from duly.engine.executors.task_logging import task_logging
-from tests.executors.attempt import LIMIT_SECONDS, attempt_of
+from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, LookedAt, Unbound, attempt_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,3 +188,208 @@ def test_closing_cancels_what_still_runs():
     executor.close()
 
     assert isinstance(attempt.wait_end(), CancelledEnd)
+
+
+async def leaving(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_what_a_coroutine_starts_may_exit_without_ending_the_loop(
+    executor: EventLoopExecutor, error: BaseException
+):
+    """R10: asyncio lets these out of the loop itself; others that run on it must not hang."""
+    gate = threading.Event()
+
+    async def gathering() -> None:
+        await asyncio.gather(leaving(error))
+
+    async def waiting() -> int:
+        await asyncio.to_thread(gate.wait, LIMIT_SECONDS)
+        return 1
+
+    other, attempt = attempt_of(waiting), attempt_of(gathering)
+    executor.start(other)
+    executor.start(attempt)
+    end = attempt.wait_end()
+    gate.set()
+
+    assert isinstance(end, Failed)
+    assert type(error).__name__ in end.error
+    assert Succeeded("1") == other.wait_end()
+
+
+def test_a_task_that_stops_the_loop_does_not_end_it(executor: EventLoopExecutor):
+    """R10: the loop belongs to all of them."""
+
+    async def stopping() -> int:
+        asyncio.get_running_loop().stop()
+        await asyncio.create_task(quick())
+        return 1
+
+    attempt = attempt_of(stopping)
+    executor.start(attempt)
+
+    assert Succeeded("1") == attempt.wait_end()
+
+
+def test_a_loop_that_breaks_down_ends_what_runs_on_it_and_is_replaced(executor: EventLoopExecutor):
+    """R6: nobody waits for a loop that is no more."""
+
+    async def breaking() -> None:
+        loop: Any = asyncio.get_running_loop()
+
+        def break_down() -> None:
+            del loop._run_once  # noqa: SLF001 - so that it can tidy up
+            raise OSError("its selector fails")
+
+        loop._run_once = break_down  # noqa: SLF001 - nothing else breaks so surely
+        await forever()
+
+    async def fine() -> int:
+        return 1
+
+    other, attempt, next_one = attempt_of(forever), attempt_of(breaking), attempt_of(fine)
+    for one in (other, attempt):
+        executor.start(one)
+    ends = [one.wait_end() for one in (other, attempt)]
+    executor.start(next_one)
+
+    assert all(isinstance(end, Failed) and "broken down" in end.error for end in ends)
+    assert Succeeded("1") == next_one.wait_end()
+
+
+def test_a_task_that_changes_how_the_loop_makes_tasks_changes_nothing_for_others(
+    executor: EventLoopExecutor,
+):
+    def refuse(*_: object, **__: object) -> Any:
+        raise ValueError("no more")
+
+    async def spoiling() -> None:
+        asyncio.get_running_loop().set_task_factory(refuse)
+
+    spoiler, attempt = attempt_of(spoiling), attempt_of(quick)
+    executor.start(spoiler)
+    spoiler.wait_end()
+    executor.start(attempt)
+
+    assert Succeeded(None) == attempt.wait_end()
+
+
+def test_a_result_that_can_t_be_looked_at_is_an_end_all_the_same(executor: EventLoopExecutor):
+    async def odd() -> object:
+        return Unbound()
+
+    attempt = attempt_of(odd)
+    executor.start(attempt)
+
+    assert Succeeded(None) == attempt.wait_end()
+
+
+def test_a_coroutine_that_was_cancelled_has_seen_that_it_should_stop(executor: EventLoopExecutor):
+    """R6: what it returns afterwards is not its own word."""
+    attempt = Attempt(Code(tidying), live=LookedAt())
+    executor.start(attempt)
+    attempt.wait_begun()
+    executor.ask(attempt)
+
+    assert Succeeded('"tidied up"') == attempt.wait_end()
+    assert attempt.live.looks > 0
+
+
+async def tidying() -> str:
+    try:
+        await forever()
+    except asyncio.CancelledError:
+        return "tidied up"
+    return "never"
+
+
+def test_what_has_not_begun_moves_from_a_loop_that_is_blocked(executor: EventLoopExecutor):
+    """INV-22: nobody's time runs out because another one blocks, and nothing is run twice."""
+    gate, ran = threading.Event(), []
+
+    async def blocking() -> str:
+        gate.wait(LIMIT_SECONDS)
+        return "after all"
+
+    async def fine(number: int) -> int:
+        ran.append(number)
+        return number
+
+    stuck = attempt_of(blocking)
+    handed = [attempt_of(lambda number=number: fine(number)) for number in range(2)]
+    executor.start(stuck)
+    for attempt in handed[:1]:
+        executor.start(attempt)  # with the one that blocks, or right after it
+    stuck.wait_begun()
+    executor.start(handed[1])
+    ends = [attempt.wait_end() for attempt in handed]
+    gate.set()
+
+    assert [Succeeded("0"), Succeeded("1")] == ends
+    assert Succeeded('"after all"') == stuck.wait_end()
+    executor.close()
+    assert [0, 1] == sorted(ran)
+
+
+def test_what_was_handed_over_together_with_one_that_blocks_moves_too(executor: EventLoopExecutor):
+    """INV-22: also what has its place on the loop by then, and no call is left to be made."""
+    first, second = threading.Event(), threading.Event()
+
+    async def blocking(gate: threading.Event) -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    async def fine() -> int:
+        return 1
+
+    holder, stuck = attempt_of(lambda: blocking(first)), attempt_of(lambda: blocking(second))
+    innocent = attempt_of(fine)
+    executor.start(holder)
+    holder.wait_begun()
+    for attempt in (stuck, innocent):
+        executor.start(attempt)  # both wait for the loop, and get their places together
+    first.set()
+    end = innocent.wait_end()
+    second.set()
+
+    assert Succeeded("1") == end
+    stuck.wait_end()
+
+
+def test_a_loop_that_was_blocked_ends_when_nothing_is_left_on_it(executor: EventLoopExecutor):
+    gate, threads = threading.Event(), []
+
+    async def blocking() -> None:
+        threads.append(threading.current_thread())
+        gate.wait(LIMIT_SECONDS)
+
+    stuck, other = attempt_of(blocking), attempt_of(quick)
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.start(other)
+    other.wait_end()
+    gate.set()
+    stuck.wait_end()
+    threads[0].join(LIMIT_SECONDS)
+
+    assert not threads[0].is_alive()
+
+
+def test_what_was_asked_to_stop_before_it_moved_is_cancelled(executor: EventLoopExecutor):
+    gate = threading.Event()
+
+    async def blocking() -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    stuck, attempt = attempt_of(blocking), attempt_of(forever)
+    executor.start(stuck)
+    stuck.wait_begun()
+    executor.start(attempt)
+    attempt.live.is_cancelled = True
+    executor.ask(attempt)
+    end = attempt.wait_end()
+    gate.set()
+
+    assert isinstance(end, CancelledEnd)
+    stuck.wait_end()

@@ -15,8 +15,8 @@ import pytest
 
 from duly.app.task_process import load_catalogue
 from duly.clock import SystemClock
-from duly.domain.attempts import Progress, Reason
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, GivenBack, Snoozed, Succeeded
+from duly.domain.attempts import LINE_LENGTH_MAX, Progress, Reason
+from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
 from duly.domain.identity import identity_text
 from duly.engine.executors.process_words import (
     claimed_from_json,
@@ -27,7 +27,7 @@ from duly.engine.executors.process_words import (
     written,
 )
 from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
-from tests.executors.attempt import LIMIT_SECONDS, Attempt, claimed_run
+from tests.executors.attempt import LIMIT_SECONDS, Attempt, LookedAt, claimed_run
 from tests.postgres.patience import comes_true
 
 if TYPE_CHECKING:
@@ -203,10 +203,59 @@ def test_one_that_is_stopped_before_it_has_started_ends_too(begin, executor):
 
 
 def test_a_process_that_lingers_after_its_end_is_ended(begin, executor):
-    """Its word counts; what keeps it alive afterwards holds nobody up for long."""
+    """R2: its word counts at once; what keeps it alive afterwards holds a slot, but not for long."""
     attempt = begin("lingering")
+    end = attempt.wait_end()
+    was_gone = attempt.gone.is_set()
+    attempt.wait_gone()
+
+    assert (Succeeded('"done"'), False) == (end, was_gone)
+
+
+def test_a_line_that_is_too_long_is_cut_and_no_fault(begin):
+    """R10: the same line in a thread is cut, too."""
+    attempt = begin("long_winded")
 
     assert Succeeded('"done"') == attempt.wait_end()
+    assert ["é" * LINE_LENGTH_MAX] == attempt.live.texts("warning")
+
+
+def test_processes_that_a_task_forks_end_by_a_signal(begin):
+    """R10: leaving a pool sends SIGTERM, which means to them what it means to any process."""
+    assert Succeeded('"done"') == begin("forking").wait_end()
+
+
+def test_only_the_task_itself_is_heard_and_not_what_it_forks(begin):
+    attempt = begin("speaking_in_a_fork")
+    end = attempt.wait_end()
+
+    assert ["own"] == attempt.live.texts("info")
+    assert isinstance(end, Succeeded)
+    assert "forked has no way to the worker" in str(end.result)
+
+
+def test_a_coroutine_that_was_cancelled_over_there_has_seen_that_it_should_stop(
+    executor, catalogue
+):
+    """R6: what it returns afterwards is not its own word."""
+    task = "cancelled_and_returning"
+    attempt = Attempt(catalogue.find(task), claimed_run(task), live=LookedAt())
+    executor.start(attempt)
+    advanced(attempt)
+    executor.ask(attempt)
+
+    assert Succeeded('"tidied up"') == attempt.wait_end()
+    assert attempt.live.looks > 0
+
+
+def test_one_that_says_what_is_nested_without_end_is_killed(begin):
+    """R6: whatever it says, its slot is free again."""
+    attempt = begin("nested")
+    end = attempt.wait_end()
+
+    assert isinstance(end, Failed)
+    assert "no word" in end.error
+    attempt.wait_gone()
 
 
 def test_somebody_left_behind_with_our_output_holds_nobody_up(begin):
@@ -261,24 +310,26 @@ executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app=PLACE))
 attempt = Attempt(load_catalogue(PLACE).find({task!r}), claimed_run({task!r}))
 executor.start(attempt)
 attempt.live.advanced.wait()
-print(executor._attempts[id(attempt)]._child.process, flush=True)
+print(executor._begun[id(attempt)].attempt._child.process, flush=True)
+print(attempt.live.progress[0].done, flush=True)
 threading.Event().wait()
 """
 
 
-@pytest.mark.parametrize("task", ["patient", "endless_in_c"])
+@pytest.mark.parametrize("task", ["patient", "endless_in_c", "stubborn"])
 def test_no_process_outlives_its_worker(task: str):
-    """A worker that is killed takes its tasks' processes along."""
+    """R10: a worker that is killed takes its tasks' processes along, and what they have started."""
     root = str(Path(__file__).resolve().parents[2])
     program = WORKER.format(root=root, task=task)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None, "piped"
-        child = int(worker.stdout.readline())
-        was_there = is_there(child)
+        child, done = int(worker.stdout.readline()), int(worker.stdout.readline())
+        family = [child, done] if task == "stubborn" else [child]
+        were_there = all(is_there(one) for one in family)
         worker.kill()
 
-    assert was_there
-    assert comes_true(lambda: not is_there(child))
+    assert were_there
+    assert comes_true(lambda: not any(is_there(one) for one in family))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +340,6 @@ def test_no_process_outlives_its_worker(task: str):
         GaveUp(Reason.GAVE_UP, "why"),
         Snoozed(7),
         CancelledEnd("so"),
-        GivenBack(Reason.SHUTDOWN, is_started=True),
     ],
 )
 def test_ends_travel_between_processes(end):
@@ -303,7 +353,19 @@ def test_claimed_runs_travel_between_processes():
 
 
 @pytest.mark.parametrize(
-    "said", [{"kind": "os.system"}, {"kind": "Failed", "error": 3}, {"kind": "Snoozed"}]
+    "said",
+    [
+        {"kind": "os.system"},
+        {"kind": "Failed", "error": 3},
+        {"kind": "Failed", "error": None},
+        {"kind": "Failed", "error": "so", "is_retryable": 1},
+        {"kind": "Snoozed"},
+        {"kind": "Snoozed", "after_us": -1},
+        {"kind": "Snoozed", "after_us": 10**30},
+        {"kind": "Snoozed", "after_us": True},
+        {"kind": "LostEnd"},
+        {"kind": "GivenBack", "reason": "shutdown", "is_started": False},
+    ],
 )
 def test_what_is_no_end_is_refused(said: dict[str, Any]):
     """A process that its task has taken over can say anything."""

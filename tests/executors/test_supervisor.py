@@ -55,6 +55,17 @@ threading.Event().wait()
 """
 
 
+SAYING = "from duly.engine.lifeline import hold_lifeline; line = hold_lifeline(); line"
+LINGERING = """
+import signal, threading
+from duly.engine.lifeline import hold_lifeline
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open({mark!r}, "a").write("x")
+hold_lifeline().say_over({status})
+threading.Event().wait()
+"""
+
+
 class Heard:
     """Remembers events."""
 
@@ -136,7 +147,8 @@ def test_the_wait_grows_with_every_crash(tmp_path: Path):
 def test_one_that_asks_to_be_replaced_is_replaced_at_once(tmp_path: Path):
     """R6: a worker that has lost too many slots ends by itself; that is no crash."""
     mark = tmp_path / "mark"
-    program = CRASHING_ONCE.format(mark=str(mark), crash=f"os._exit({RECYCLE_STATUS})")
+    crash = f"{SAYING}.say_over({RECYCLE_STATUS}); os._exit({RECYCLE_STATUS})"
+    program = CRASHING_ONCE.format(mark=str(mark), crash=crash)
     slow = SupervisorSettings(backoff_min_us=3_600_000_000, backoff_max_us=3_600_000_000)
     with supervised(program, slow) as (_, heard, _thread):
         assert comes_true(lambda: marks(mark) == 2)
@@ -150,6 +162,42 @@ def test_one_that_is_started_wrongly_is_not_started_again():
 
         assert (2, True) == (supervisor.exit_status, supervisor.is_over)
         assert 1 == heard.count(WorkerProcessStarted)
+
+
+@pytest.mark.parametrize("status", [2, RECYCLE_STATUS])
+def test_no_task_can_speak_for_its_worker_by_an_exit_status(tmp_path: Path, status: int):
+    """R10: once it works, a status is any task's doing: a crash, and neither an order nor a wish."""
+    mark = tmp_path / "mark"
+    crash = f"{SAYING}.say_working(); os._exit({status})"
+    with supervised(CRASHING_ONCE.format(mark=str(mark), crash=crash)) as (supervisor, heard, _):
+        assert comes_true(lambda: marks(mark) == 2)
+
+        assert (1, 0) == (heard.count(WorkerProcessCrashed), heard.count(WorkerProcessEnded))
+        assert not supervisor.is_over
+
+
+def test_one_that_is_over_and_lingers_is_ended_and_replaced(tmp_path: Path):
+    """R6: a process that has left the fleet does not stand in its successor's way."""
+    mark = tmp_path / "mark"
+    program = LINGERING.format(mark=str(mark), status=RECYCLE_STATUS)
+    with supervised(program) as (_, heard, _thread):
+        assert comes_true(lambda: marks(mark) >= 2)
+
+        assert 0 == heard.count(WorkerProcessCrashed)
+
+
+def test_one_that_lingers_after_it_was_told_to_stop_ends_as_it_has_said(tmp_path: Path):
+    """R9: how its work ended is known; what keeps its process does not count."""
+    mark = tmp_path / "mark"
+    slow = SupervisorSettings(kill_after_us=3_000_000)
+    program = LINGERING.format(mark=str(mark), status=0)
+    with supervised(program, slow) as (supervisor, heard, thread):
+        assert comes_true(lambda: marks(mark) == 1)
+        supervisor.drain()
+        thread.join(LIMIT_SECONDS)
+
+        assert (0, True) == (supervisor.exit_status, supervisor.is_over)
+        assert 0 == heard.count(WorkerProcessCrashed)
 
 
 def test_it_waits_for_those_it_has_told_to_stop_and_ends_as_the_worst_of_them(tmp_path: Path):

@@ -16,7 +16,7 @@ from duly.domain.concluding import Failed, Snoozed, Succeeded
 from duly.engine.executors.task_logging import task_logging
 from duly.engine.executors.threads import ThreadExecutor
 from duly.errors import UsageError
-from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, attempt_of
+from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, Unbound, attempt_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,3 +197,45 @@ def test_a_result_that_is_no_json_is_not_kept_and_that_is_told(executor: ThreadE
 
     assert Succeeded(None) == attempt.wait_end()
     assert "not JSON" in attempt.live.texts("warning")[0]
+
+
+def test_a_result_that_can_t_be_looked_at_is_an_end_all_the_same(executor: ThreadExecutor):
+    """R6: whatever a task returns, its slot is free again."""
+    attempt = attempt_of(Unbound)
+    executor.start(attempt)
+
+    assert Succeeded(None) == attempt.wait_end()
+
+
+def test_a_defect_on_the_way_to_an_end_is_an_end(executor: ThreadExecutor):
+    """R6: an end that nobody says would keep a slot for ever."""
+    attempt = attempt_of(lambda: None)
+    attempt.began = fail_to_begin
+    executor.start(attempt)
+    end = attempt.wait_end()
+
+    assert isinstance(end, Failed)
+    assert "IndexError" in end.error
+
+
+def fail_to_begin() -> None:
+    raise IndexError
+
+
+def test_what_no_thread_could_be_started_for_is_never_begun(
+    executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    """R2: the worker has given it up by then."""
+    refused, later = attempt_of(lambda: 1), attempt_of(lambda: 2)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            executor.start(refused)
+    executor.start(later)
+
+    assert Succeeded("2") == later.wait_end()
+    assert not refused.begun.is_set()

@@ -39,7 +39,7 @@ class WorkChecker:
         self.paused: set[str] = set()
         self._ledger = ledger
         self._policies: dict[str, TaskPolicy] = {}
-        self._last_retries: dict[str, int] = {}
+        self._slots: set[tuple[str, int]] = set()
         self._held: dict[MemberId, dict[RunId, RunNote]] = {}
 
     def policy(self, task: str) -> TaskPolicy:
@@ -98,6 +98,8 @@ class WorkChecker:
             )
         if note.queue in self.paused or note.queue not in (command.queues or (note.queue,)):
             raise Violation(f"INV-12: a run was claimed from the queue {note.queue}")
+        if note.task in command.without:
+            raise Violation("a run was claimed that its worker had asked to be left out")
         # What was queued when it was due stays queued, should the store's clock go back.
         queued_at = max(executed.at, note.queued_at, record.fired_at or 0)
         if max(record.not_before, note.not_before) > queued_at:
@@ -115,7 +117,9 @@ class WorkChecker:
         """The living renew, and hear exactly what is not theirs, or is theirs unknown to them."""
         command: Beat = executed.call.arguments[0]
         beaten, worker = executed.result, executed.call.arguments[0].worker
-        is_alive = self._ledger.is_alive(worker, executed.at)
+        member = self._ledger.members.get(worker)
+        # One whose lease has run out renews it, while nobody has declared it dead.
+        is_alive = member is not None and member.is_alive
         if beaten.is_alive != is_alive:
             number = 21 if is_alive else 4
             raise Violation(f"INV-{number}: whether a worker is alive was answered wrongly")
@@ -251,7 +255,7 @@ class WorkChecker:
             note.attempt -= 1
         after = conclusion.next
         is_asked, note.is_cancel_asked = note.is_cancel_asked, False
-        if is_asked and isinstance(after, Wait | Requeue):
+        if is_asked and isinstance(after, Wait | Requeue | Die):
             note.state = RunState.CANCELLED
             return
         match after:
@@ -285,13 +289,18 @@ class WorkChecker:
         """Note when a run may be tried again: as the code asked, or after its backoff (INV-1)."""
         due_at = executed.at + wait.delay_us
         if wait.spacing_us:
-            last_at = self._last_retries.get(note.task, executed.at - wait.spacing_us)
-            slot = max(executed.at, last_at + wait.spacing_us)
-            self._last_retries[note.task] = slot
-            due_at = max(due_at, slot)
+            due_at = self._first_free_slot(note.task, due_at, wait.spacing_us)
         note.state, note.due_at = RunState.RETRYING, due_at
         note.not_before = executed.at + self._least_wait_us(note)
         self.counts["retries"] += 1
+
+    def _first_free_slot(self, task: str, due_at: int, spacing_us: int) -> int:
+        """Walk the task's calendar: retries fall due on multiples of the spacing, one on each."""
+        slot = -(-due_at // spacing_us)
+        while (task, slot) in self._slots:
+            slot += 1
+        self._slots.add((task, slot))
+        return slot * spacing_us
 
     def _least_wait_us(self, note: RunNote) -> int:
         seen = self.observer.executions.get((note.id, note.fence))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+TREE = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+"""Where processes find the tests and the package: here, whatever is installed."""
 LIMIT_SECONDS = 40.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
 LOCK_SECONDS = 2.0
@@ -65,7 +67,7 @@ class Process:
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.log = log
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONPATH": TREE, "PYTHONUNBUFFERED": "1"}
         with log.open("ab") as out:
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", *arguments],

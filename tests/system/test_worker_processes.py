@@ -14,7 +14,7 @@ import pytest
 
 import duly
 from duly.domain.identity import RunId
-from tests.system.fleet import ROOT, Process, wait_until
+from tests.system.fleet import TREE, Process, wait_until
 from tests.system.worker_tasks import app as tasks
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
         program = subprocess.Popen(
             [sys.executable, str(script)],
             cwd=place.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": TREE},
             stderr=log,
         )
     try:
@@ -263,3 +263,29 @@ def test_everything_runs_in_one_place_for_development(place: Place):
 
     assert 0 == development.terminate()
     assert "stopped" == development.events()[-1]["event"]
+
+
+def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
+    """R10: whatever status it exits with, the dispatcher goes on, and another worker comes up."""
+    development = place.start("dev", "--app", APP)
+    deadly = place.enqueue("exiting")
+    wait_until("it crashed", lambda: development.count("worker-process-crashed"))
+    harmless = place.enqueue("quick")
+    place.wait_for(harmless, "succeeded")
+    place.wait_for(deadly, "dead")
+
+    assert [(1, "lost", "lost")] == place.attempts(deadly)
+    assert 0 == development.terminate()
+
+
+@pytest.mark.parametrize("options", [(), ("--no-supervisor",)], ids=["supervised", "alone"])
+def test_a_worker_ends_though_a_task_has_left_a_thread_behind(
+    place: Place, options: tuple[str, ...]
+):
+    """R6, R9: what hangs in there ends with the process, and does not keep it."""
+    worker = place.worker(*options)
+    run = place.enqueue("hanging")
+    place.wait_for(run, "dead")
+
+    assert [(1, "timed-out", "timeout")] == place.attempts(run)
+    assert 0 == worker.terminate()

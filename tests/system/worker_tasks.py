@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -63,3 +64,17 @@ def deaf_at_first(run: duly.Run) -> str:
     if run.attempt == 1:
         threading.Event().wait()
     return "done"
+
+
+@app.task(retry=ONCE)
+def exiting(run: duly.Run) -> None:
+    """End the worker's process, with the status of a program that was started wrongly."""
+    mark(run, "exiting")
+    os._exit(2)
+
+
+@app.task(retry=ONCE, timeout="500ms")
+async def hanging(run: duly.Run) -> None:
+    """Leave a thread behind that never ends, and for which Python would wait at its end."""
+    mark(run, "hanging")
+    await asyncio.to_thread(threading.Event().wait)

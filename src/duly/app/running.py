@@ -21,6 +21,7 @@ from duly.app.worker_options import WorkerOptions
 from duly.clock import SystemClock
 from duly.domain.literals import TaskKind
 from duly.engine.executors.task_logging import task_logging
+from duly.engine.lifeline import Lifeline
 from duly.engine.loop import Loop
 from duly.engine.supervisor import RECYCLE_STATUS, Supervisor, SupervisorSettings
 from duly.engine.surroundings import Node
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from duly.store.dispatch import Wakeups
     from duly.telemetry import Telemetry
 
-GAVE_BACK_STATUS = 1
+FAILED_STATUS = GAVE_BACK_STATUS = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LOG_FORMAT = "%(asctime)s %(message)s"
 
@@ -109,8 +110,14 @@ def make_executors(app: App, options: WorkerOptions) -> Mapping[TaskKind, Execut
     return {kind: _executor(kind, app, options) for kind in sorted(kinds)}
 
 
-def run_worker(app: App, options: WorkerOptions, voice: Voice) -> int:
-    """Run a worker in this process until a signal ends it; return its exit status."""
+def run_worker(
+    app: App, options: WorkerOptions, voice: Voice, lifeline: Lifeline | None = None
+) -> int:
+    """Run a worker in this process until a signal ends it; return its exit status.
+
+    Whoever supervises it hears by the lifeline that it works, and that it is over.
+    """
+    lifeline = lifeline or Lifeline()
     wakeups = app.store.wakeups(MemberKind.WORKER)
     worker = make_worker(app, options, voice.telemetry, wakeups=wakeups)
     loop = Loop(worker, wakeups, SystemClock(), voice.telemetry)
@@ -128,13 +135,19 @@ def run_worker(app: App, options: WorkerOptions, voice: Voice) -> int:
         else:
             worker.stop_now()
 
-    with task_logging(), _signalled(stop, 2):
-        loop.run()
-    wakeups.close()
-    if worker.needs_recycling:
-        return RECYCLE_STATUS
-    has_stopped = worker.is_draining or worker.is_over
-    return GAVE_BACK_STATUS if has_stopped and worker.statistics.given_back > given_back else 0
+    lifeline.say_working()
+    status = FAILED_STATUS
+    try:
+        with task_logging(), _signalled(stop, 2):
+            loop.run()
+        wakeups.close()
+        gave_back = worker.statistics.given_back > given_back
+        has_stopped = worker.is_draining or worker.is_over
+        status = GAVE_BACK_STATUS if has_stopped and gave_back else 0
+        status = RECYCLE_STATUS if worker.needs_recycling else status
+    finally:
+        lifeline.say_over(status)
+    return status
 
 
 def run_supervisor(crew: Crew, voice: Voice) -> int:

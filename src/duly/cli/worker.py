@@ -6,10 +6,11 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from cyclopts import Parameter
 
+from duly.app.leaving import leave
 from duly.app.running import Crew, Voice, run_supervisor, run_worker
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry
@@ -100,13 +101,15 @@ class Manner:
         return RunTelemetry(level=level, as_json=target.json, tells_runs=tells_runs)
 
 
-def _work(options: WorkerOptions, manner: Manner, target: Target) -> int:
+def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
     """Work in this very process, which ends with its supervisor if there is one."""
-    hold_lifeline()
+    lifeline = hold_lifeline()
     telling = manner.telemetry(target)
     with opened(target) as app:
         telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
-        return run_worker(app, options, Voice(telemetry=telling, tell=telling.tell_between))
+        voice = Voice(telemetry=telling, tell=telling.tell_between)
+        status = run_worker(app, options, voice, lifeline)
+    leave(status)
 
 
 def _supervise(options: WorkerOptions, manner: Manner, target: Target) -> int:

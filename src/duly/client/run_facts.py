@@ -40,7 +40,7 @@ def read_run_facts(store: Store, run_id: RunId) -> RunFacts | None:
         dispatchers=_lives(status.members, MemberKind.DISPATCHER),
         workers=_lives(status.members, MemberKind.WORKER),
         is_pending=run is None,
-        is_served=store.is_served(record.call.task),
+        is_served=store.is_served(record.call.task, record.call.queue),
         paused=None if queue is None else _pause(queue),
         was_paused=_pauses(store, record.call.queue),
         queued=0 if queue is None else queue.queued,

@@ -6,15 +6,21 @@ attempt number. Neither is ever reused (R1).
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.durations import duration_microseconds, duration_text
 from duly.domain.literals import AttemptState, Effects
-from duly.domain.retrying import Retry, read_retry
+from duly.domain.retrying import Retry, stored_retry
+from duly.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from duly.domain.identity import RunId
 
 TIMEOUT_DEFAULT_US = 3_600 * 1_000_000
@@ -111,15 +117,26 @@ class TaskPolicy:
         }
 
 
-def policy_from_json(stored: dict[str, Any]) -> TaskPolicy:
-    """Read a policy from what `to_json` returned."""
-    return TaskPolicy(
-        retry=read_retry(stored["retry"]),
-        timeout_us=_duration(stored["timeout"]),
-        run_timeout_us=_duration(stored["run_timeout"]),
-        stall_us=_duration(stored["stall"]),
-        effects=Effects(stored["effects"]),
-    )
+def policy_from_json(stored: Mapping[str, Any]) -> TaskPolicy:
+    """Read a policy from what `to_json` returned, here or in a program of another release.
+
+    What this one does not know is passed over, and a part that it can't read is as if nobody had
+    said: whoever settles a lost claim must come to a decision (D5).
+    """
+    parts: dict[str, Any] = {}
+    for name, (key, read) in _PARTS.items():
+        with suppress(KeyError, TypeError, ValueError, UsageError):
+            parts[name] = read(stored[key])
+    return TaskPolicy(**parts)
+
+
+@lru_cache(maxsize=1024)
+def stored_policy(text: str | None) -> TaskPolicy:
+    """Read a policy as a store keeps it, as JSON text; None is what nobody has said."""
+    stored = None
+    with suppress(TypeError, ValueError, RecursionError):
+        stored = None if text is None else json.loads(text)
+    return policy_from_json(stored) if isinstance(stored, dict) else TaskPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +159,13 @@ class AttemptRecord:
     """None for a claim that was given back before it was started."""
     worker: int
     worker_name: str
-    """Host and process, as far as still known."""
+    """Host and process; remembered for as long as closed runs are, and at least three months."""
     state: AttemptState
     reason: str | None
     claimed_at: int
     started_at: int | None
     heartbeat_at: int | None
-    """Of a live one: when its worker last renewed."""
+    """When its worker last renewed; of an ended one, only if that is known: not after its end."""
     progress: Progress | None
     progress_at: int | None
     cancel_asked_at: int | None
@@ -196,3 +213,13 @@ def _text(microseconds: int | None) -> str | None:
 
 def _duration(text: str | None) -> int | None:
     return None if text is None else duration_microseconds(text, "timeout")
+
+
+_PARTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "retry": ("retry", stored_retry),
+    "timeout_us": ("timeout", _duration),
+    "run_timeout_us": ("run_timeout", _duration),
+    "stall_us": ("stall", _duration),
+    "effects": ("effects", Effects),
+}
+"""By field of a policy: its key in the stored form, and how that is read."""

@@ -50,10 +50,10 @@ def schedule_facts(record: ScheduleRecord) -> dict[str, Any]:
         "status": str(record.status),
         "version": record.version,
         "reason": record.reason,
-        "next_for": _moment(pending.scheduled_for if pending else None),
-        "next_due": _moment(pending.due_at if pending else None),
-        "held_for": _moment(record.held_for),
-        "resume_at": _moment(record.resume_at),
+        "next_for": instant_text(pending.scheduled_for if pending else None),
+        "next_due": instant_text(pending.due_at if pending else None),
+        "held_for": instant_text(record.held_for),
+        "resume_at": instant_text(record.resume_at),
         "definition": record.definition.to_json(),
     }
 
@@ -63,10 +63,11 @@ def delayed_facts(record: DelayedRecord) -> dict[str, Any]:
     return {
         "key": record.key,
         "task": record.call.task,
-        "due_at": _moment(record.due_at),
+        "due_at": instant_text(record.due_at),
         "generation": record.generation,
     }
 
 
-def _moment(instant: int | None) -> str | None:
+def instant_text(instant: int | None) -> str | None:
+    """Return an instant as audit entries tell it."""
     return None if instant is None else iso_utc(from_microseconds(instant))

@@ -14,7 +14,7 @@ from duly.domain.durations import duration_microseconds, duration_text
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
     from duly.domain.identity import RunId
@@ -108,6 +108,11 @@ def read_retry(value: object) -> Retry:
         return Retry(value)
     remedy = "give a number of attempts, or duly.Retry(attempts=5, base='10s', cap='1h')"
     raise UsageError("retry", value, "is not a budget of attempts", remedy)
+
+
+def stored_retry(stored: Mapping[str, Any]) -> Retry:
+    """Read a budget from what `to_json` returned; what another release has added is passed over."""
+    return Retry(**{key: stored[key] for key in _KEYS if key in stored})
 
 
 _KEYS = ("attempts", "base", "cap", "on", "per_minute")

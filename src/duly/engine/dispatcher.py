@@ -160,10 +160,12 @@ class Dispatcher:
         if not self._sync.is_held(self._around.clock.monotonic_us()):
             is_live_due = self._fire()
             self._catch_up.drain(is_live_due=is_live_due)
+        if self._lost_at is not None:
+            self._maintenance.doubt(self._around.clock.monotonic_us() - self._lost_at)
+        self._maintenance.tend(is_live_due=is_live_due)
         is_planning = False
         if not is_live_due:
             is_planning = self._firing.plan_ahead()
-            self._maintenance.tend()
             self._retiming.go_on()
         return self._wake_at(is_more=is_live_due or is_planning)
 
@@ -174,6 +176,7 @@ class Dispatcher:
             self._forget_everything()
             self._loader.begin()
             membership.join()
+            self._maintenance.doubt()
         elif self._around.clock.monotonic_us() < membership.renew_at:
             return True
         if membership.renew(is_holding=self.is_holding):

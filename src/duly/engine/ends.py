@@ -30,7 +30,9 @@ _MARK = "�"
 
 def end_of_value(value: object, live: Live) -> End:
     """Return how an attempt ended whose code returned a value."""
-    match value:
+    # By its type alone: what a proxy says about its class is code of the task's, which may raise.
+    answer = value if issubclass(type(value), (Snooze, TryAgain, GiveUp)) else None
+    match answer:
         case Snooze(after_us=after_us):
             return Snoozed(after_us)
         case TryAgain(after_us=after_us, reason=reason):
@@ -46,7 +48,7 @@ def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
 
     An exception that has an attribute `retry_after`, in seconds, says how long to wait.
     """
-    if isinstance(error, (Cancelled, CancelledError)) and live.is_cancelled:
+    if issubclass(type(error), (Cancelled, CancelledError)) and live.is_cancelled:
         return CancelledEnd(error_text(error))
     text = error_text(error)
     if not policy.retry.is_worth(type(error)):

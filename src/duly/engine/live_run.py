@@ -62,7 +62,12 @@ class LiveRun:
         self._is_unsent = False
         self._lines: list[LogLine] = []
         self._written = 0
+        self._told = 0
+        self._is_in_doubt = False
         self._checkpoints: dict[str, str] | None = None
+        # Held while the store is asked: what is remembered is what was stored last, whichever
+        # thread of the attempt came first. The other lock is never held that long.
+        self._checkpoint_lock = threading.Lock()
         self.concealer = Concealer()
         self.advanced_at = grounds.clock.monotonic_us()
         """When it last came any further, on the monotonic clock."""
@@ -71,6 +76,11 @@ class LiveRun:
     def is_cancelled(self) -> bool:
         """Whether it should stop: somebody asked, its time is up, or it is no longer ours."""
         self._has_looked = self._has_looked or self._is_cancelled
+        return self._is_cancelled
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it should stop, for whoever is not its code."""
         return self._is_cancelled
 
     @property
@@ -115,24 +125,23 @@ class LiveRun:
         order = SaveCheckpoint(
             worker=grounds.worker, hold=grounds.hold, partition=partition, state=state
         )
-        if self._is_fenced or not grounds.store.save_checkpoint(order):
-            self.stop(is_fenced=True)
-            remedy = "stop: whatever this attempt still does counts no more"
-            raise LeaseLost(grounds.store.name, "the run was taken from this worker", remedy)
-        with self._lock:
-            self.advanced_at = grounds.clock.monotonic_us()
+        with self._checkpoint_lock:
+            if self._is_fenced or not grounds.store.save_checkpoint(order):
+                self.stop(is_fenced=True)
+                remedy = "stop: whatever this attempt still does counts no more"
+                raise LeaseLost(grounds.store.name, "the run was taken from this worker", remedy)
             if self._checkpoints is not None:
                 self._checkpoints[partition] = state
+        with self._lock:
+            self.advanced_at = grounds.clock.monotonic_us()
 
     def saved(self, partition: str) -> str | None:
         """Return the last checkpoint of the run, by whichever attempt."""
-        with self._lock:
-            known = self._checkpoints
-        if known is None:
-            known = dict(self._grounds.store.get_checkpoints(self._grounds.hold.run_id))
-            with self._lock:
-                self._checkpoints = known
-        return known.get(partition)
+        with self._checkpoint_lock:
+            if self._checkpoints is None:
+                run_id = self._grounds.hold.run_id
+                self._checkpoints = dict(self._grounds.store.get_checkpoints(run_id))
+            return self._checkpoints.get(partition)
 
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
@@ -173,9 +182,19 @@ class LiveRun:
             is_unsent, self._is_unsent = self._is_unsent, False
             return self._last if is_unsent else None
 
+    @property
+    def lines_before(self) -> int | None:
+        """How many lines are stored for certain before those that wait; None when that is all."""
+        return self._told if self._is_in_doubt else None
+
+    def note_told(self, lines: int) -> None:
+        """Count lines of which the store has said that it has them."""
+        self._told += lines
+
     def put_back(self, progress: Progress | None, lines: tuple[LogLine, ...]) -> None:
-        """Keep what was taken and could not be sent; what is newer stays."""
+        """Keep what was taken and sent in vain, or not: the answer alone may have been lost."""
         with self._lock:
+            self._is_in_doubt = True
             self._lines[:0] = lines
             self._is_unsent = self._is_unsent or progress is not None
 

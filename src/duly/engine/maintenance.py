@@ -38,8 +38,16 @@ class Maintenance:
         self._resume_at = 0
         self._prune_at: int | None = None
 
-    def tend(self) -> None:
-        """Do what is due of it, if the maintenance lease is ours."""
+    def doubt(self, lost_us: int | None = None) -> None:
+        """Give workers time to renew: we have just joined, or the store was away for a while."""
+        self._reaper.wait(lost_us)
+
+    def tend(self, *, is_live_due: bool = False) -> None:
+        """Do what is due of it, if the maintenance lease is ours; what can wait for live work does.
+
+        What dead workers held and schedules whose pause is over do not wait: when there is most to
+        do they matter most, and a look at them is bounded.
+        """
         if not self._ownership.owns(MAINTENANCE) or not self._membership.may_write():
             return
         monotonic = self._around.clock.monotonic_us()
@@ -48,6 +56,8 @@ class Maintenance:
         if monotonic >= self._resume_at:
             self._resume_at = monotonic + settings.resume_every_us
             self._resume()
+        if is_live_due:
+            return
         if self._prune_at is None:
             # Not at once: a fleet that has just come up has better things to do.
             self._prune_at = monotonic + settings.prune_every_us

@@ -3,6 +3,9 @@
 Its worker is dead, or an attempt's time has long run out and its worker did not end it. What is
 read is a hint: the store checks again, in the transaction that takes the claim, that the worker has
 not renewed. What is decided follows from the task's policy, as if the worker had said it.
+
+While the store was away nobody could renew, and that proves nothing about anybody: after it is back
+workers get the time of two beats before one is judged.
 """
 
 from __future__ import annotations
@@ -41,6 +44,15 @@ class Reaper:
         """When to look again, on the monotonic clock."""
         self._seen_done = -1
         self._busy_until = 0
+
+    def wait(self, lost_us: int | None = None) -> None:
+        """Judge nobody for a while: for as long as the store was away, but not for ever.
+
+        None when we can't say for how long: we have just joined.
+        """
+        patience_us = self._around.settings.reap_patience_us
+        wait_us = patience_us if lost_us is None else min(lost_us, patience_us)
+        self.next_at = max(self.next_at, self._around.clock.monotonic_us() + wait_us)
 
     def reap(self, monotonic: int) -> None:
         """Settle a page of lost claims, if it is time to look."""

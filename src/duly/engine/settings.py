@@ -122,6 +122,9 @@ class DispatcherSettings:
     """and how often when nothing has happened"""
     reap_busy_for_us: int = 60 * SECOND_US
     """for so long."""
+    reap_patience_us: int = 6 * SECOND_US
+    """After we have joined, or the store was away, workers have two beats to renew before we judge
+    them; after a shorter absence as long as that was, so that a shaky line does not stop us."""
     reap_page: int = 200
     overdue_us: int = 120 * SECOND_US
     """So long after an attempt's time has run out its worker may still be ending it; then we do."""

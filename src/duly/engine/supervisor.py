@@ -2,7 +2,8 @@
 
 Whatever a task does to its worker's process, be it os.abort, a segmentation fault or all of its
 memory, another process takes its place: at once when the worker asked to be replaced, after a wait
-that grows when it crashed. Told to stop, the supervisor tells its workers, and waits for them.
+that grows when it crashed. What a process wants is believed by its word only, since a task can exit
+with any status. Told to stop, the supervisor tells its workers, and waits for them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.engine.executors.output import status_words
-from duly.engine.lifeline import lifeline_variables
+from duly.engine.lifeline import Listening, lifeline_variables
 from duly.telemetry import (
     NullTelemetry,
     WorkerProcessCrashed,
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 RECYCLE_STATUS = 75
 """With this a worker's process asks to be replaced at once: too many of its slots are lost."""
 USAGE_STATUS = 2
-"""With this a process says that it was started wrongly: starting it again would change nothing."""
+"""With this a process that has not come up says that it was started wrongly: starting it again
+would change nothing."""
+LOOK_EVERY_US = 1_000_000
+"""How soon we notice that a process has said that it is over, and is still there."""
 _SECOND_US = 1_000_000
 _FAR_US = 3600 * _SECOND_US
 
@@ -49,7 +53,8 @@ class SupervisorSettings:
     healthy_us: int = 60 * _SECOND_US
     """One that has lived so long has not crashed because of how it was started."""
     kill_after_us: int = 10 * _SECOND_US
-    """How long workers may take after a second signal before they are killed."""
+    """How long workers may take after a second signal, or after they have said that they are over,
+    before they are killed."""
 
 
 class Supervisor:
@@ -99,20 +104,18 @@ class Supervisor:
         """Note who has ended, and start who is missing; return when to be called next."""
         now = self._clock.monotonic_us()
         for place in self._places:
-            if place.popen is not None and place.popen.poll() is not None:
-                self._note_end(place, now)
+            self._look_at(place, now)
         self._pass_on_signals(now)
         if self._signals_asked:
             if not self.processes and not self.is_over:
                 self.is_over = True
                 self.on_over()
-            return now + _FAR_US if self._kill_at is None else max(self._kill_at, now)
+            return min(now + LOOK_EVERY_US, max(now, self._kill_at or now + _FAR_US))
         for place in self._places:
             if place.popen is None and now >= place.start_at:
                 self._start(place, now)
-        return min(
-            (one.start_at for one in self._places if one.popen is None), default=now + _FAR_US
-        )
+        start_at = min((one.start_at for one in self._places if one.popen is None), default=None)
+        return now + LOOK_EVERY_US if start_at is None else min(now + LOOK_EVERY_US, start_at)
 
     def stop(self) -> None:
         """Leave nothing behind: whoever still runs is killed."""
@@ -122,32 +125,63 @@ class Supervisor:
                 with suppress(ProcessLookupError):
                     place.popen.kill()
                 place.popen.wait()
+            if place.words is not None:
+                place.words.close()
+                place.words = None
         for descriptor in (self._lifeline, self._lifeline_kept):
             with suppress(OSError):
                 os.close(descriptor)
 
     def _start(self, place: _Place, now: int) -> None:
-        popen = subprocess.Popen(  # noqa: S603 - our own program
+        words = Listening()
+        try:
+            popen = self._launch(words)
+        except OSError:
+            words.close()
+            raise
+        finally:
+            os.close(words.there)
+        place.popen, place.words, place.started_at, place.kill_at = popen, words, now, None
+        threading.Thread(target=self._wait_for, args=(popen,), daemon=True).start()
+        self._telemetry.emit(WorkerProcessStarted(member=0, process=popen.pid))
+
+    def _launch(self, words: Listening) -> subprocess.Popen[bytes]:
+        variables = lifeline_variables(self._lifeline, words.there)
+        return subprocess.Popen(  # noqa: S603 - our own program
             self._argv,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **self._env, **lifeline_variables(self._lifeline)},
-            pass_fds=(self._lifeline,),
+            env={**os.environ, **self._env, **variables},
+            pass_fds=(self._lifeline, words.there),
             # Ctrl-C in a terminal goes to a whole group: the workers hear of it from us, once.
             start_new_session=True,
         )
-        place.popen, place.started_at = popen, now
-        threading.Thread(target=self._wait_for, args=(popen,), daemon=True).start()
-        self._telemetry.emit(WorkerProcessStarted(member=0, process=popen.pid))
 
     def _wait_for(self, popen: subprocess.Popen[bytes]) -> None:
         popen.wait()
         self._wakeups.wake()
 
-    def _note_end(self, place: _Place, now: int) -> None:
-        popen = place.popen
-        assert popen is not None, "it has just ended"
-        place.popen = None
-        status, process = popen.returncode, popen.pid
+    def _look_at(self, place: _Place, now: int) -> None:
+        """Note the end of a process; end one that is over, and lingers."""
+        popen, words = place.popen, place.words
+        if popen is None or words is None:
+            return
+        has_ended = popen.poll() is not None
+        words.hear()
+        if has_ended:
+            words.close()
+            place.popen = place.words = None
+            self._note_end(place, popen, words, now)
+        elif words.over_status is not None:
+            if place.kill_at is None:
+                place.kill_at = now + self._settings.kill_after_us
+            elif now >= place.kill_at:
+                popen.kill()
+
+    def _note_end(
+        self, place: _Place, popen: subprocess.Popen[bytes], words: Listening, now: int
+    ) -> None:
+        said, process = words.over_status, popen.pid
+        status = popen.returncode if said is None else said
         is_healthy = now - place.started_at >= self._settings.healthy_us
         if is_healthy:
             place.backoff_us = 0
@@ -157,10 +191,10 @@ class Supervisor:
             worst = 0 if is_early else 1 if status < 0 else status
             self.exit_status = max(self.exit_status, worst)
             self._tell_ended(process, status_words(status))
-        elif status == RECYCLE_STATUS:
+        elif said == RECYCLE_STATUS:
             place.start_at = now
             self._tell_ended(process, "it asked to be replaced")
-        elif status == USAGE_STATUS and not is_healthy:
+        elif status == USAGE_STATUS and not words.is_working and not is_healthy:
             self.exit_status = USAGE_STATUS
             self._tell_ended(process, "it was started wrongly")
             self._signals_asked = 1
@@ -199,6 +233,8 @@ class _Place:
     """Where one worker process is kept going."""
 
     popen: subprocess.Popen[bytes] | None = None
+    words: Listening | None = None
+    kill_at: int | None = None
     started_at: int = 0
     start_at: int = 0
     backoff_us: int = 0

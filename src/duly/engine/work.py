@@ -99,11 +99,17 @@ class Work(Protocol):
     live: Live
 
     def began(self) -> None:
-        """Say that the code begins now; from any thread, once."""
+        """Say that the code begins now; from any thread, once.
+
+        Raises Cancelled when it must not: it was asked to stop, or given back, before it began.
+        """
         ...
 
-    def ended(self, end: End) -> None:
-        """Say how it ended; from any thread. The first word counts, later ones are dropped."""
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
+        """Say how it ended; from any thread. The first word counts, later ones are dropped.
+
+        Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        """
         ...
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Actor, schedule_facts
+from duly.domain.audit import Actor, instant_text, schedule_facts
 from duly.domain.identity import identity_text
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import MemberId
     from duly.store.execution import Finish, LostClaim
+    from duly.store.rulings import Lease
 
 SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""
@@ -97,10 +98,13 @@ def refused_subject(worker: MemberId, finish: Finish, tenant: str) -> Subject:
     return run_subject(finish.hold.run_id, tenant, after=after)
 
 
-def lost_subject(claim: LostClaim, tenant: str) -> Subject:
-    """Return what is told of a claim that was taken from its worker."""
+def lost_subject(claim: LostClaim, tenant: str, lease: Lease | None) -> Subject:
+    """Return what is told of a claim that was taken from its worker, and of that one's lease."""
     after = {
         "worker": claim.worker,
+        "worker_name": None if lease is None else lease.name,
+        "heartbeat_at": None if lease is None else instant_text(lease.renewed_at),
+        "lease_until": None if lease is None else instant_text(lease.expires_at),
         "fence": claim.hold.fence,
         "attempt": claim.tries.attempt,
         "kind": str(claim.kind),

@@ -46,6 +46,8 @@ class ClaimRuns:
     """At most so many from a queue; one that is not named has no limit of its own."""
     rotation: int = 0
     """Begin with the n-th of the queues, counted round: so that no queue is always first."""
+    without: frozenset[str] = frozenset()
+    """Tasks whose runs are passed over: the worker lacks their code, and others serve them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """The store's answer to a beat. Who is not alive any more has lost all that it held."""
+    """The store's answer to a beat. Who was declared dead has lost all that it held, or will."""
 
     now: int
     is_alive: bool
@@ -120,8 +122,11 @@ class Report:
     started_at: int | None = None
     """When its code began; kept the first time."""
     progress: Progress | None = None
-    """Also remembered as a step of its own (R2)."""
+    """Also remembered as a step of its own (R2), unless it is the attempt's last one once more."""
     lines: tuple[LogLine, ...] = ()
+    lines_before: int | None = None
+    """How many lines of the attempt were told before these; None when nobody has counted. Those of
+    them that are stored already, because an answer was lost, are not stored again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +152,9 @@ class Finish:
     progress: Progress | None = None
     """The last that it reported, if that is not stored yet."""
     lines: tuple[LogLine, ...] = ()
+    lines_before: int | None = None
+    """How many lines of the attempt were told before these; None when nobody has counted. Those of
+    them that are stored already, because an answer was lost, are not stored again."""
 
 
 class FinishResult(StrEnum):
@@ -226,18 +234,22 @@ class ExecutionStore(Protocol):
         """Take runs from queues that are not paused, by priority and then by rank.
 
         One transaction. A worker that is not alive (left, declared dead, or expired by the store's
-        clock) gets none. Each run gets the next fence, the next attempt number, `begun_at` if it
-        has none, and a deadline by its task's time-out. No two workers get the same run; one does
-        not wait for another.
+        clock) gets none; one that has only expired must beat first. Each run gets the next fence,
+        the next attempt number, `begun_at` if it has none, and a deadline by its task's time-out.
+        No two workers get the same run; one does not wait for another. Runs of tasks that the
+        worker is to do `without` stay where they are, and take no place of those behind them.
         """
         ...
 
     def beat(self, command: Beat) -> Beaten:
-        """Renew a worker that is alive; say which of what it holds must stop.
+        """Renew a worker; say which of what it holds must stop.
 
-        One that is not alive stays dead. CANCEL for a claim that somebody asked to stop, at every
-        beat; GONE for one that is not this worker's under that fence. Strays are what it holds by
-        the store's books and did not name, so that it can give them back unstarted.
+        One that has left or was declared dead stays dead for ever. One whose lease has run out, and
+        whom nobody has declared dead, is renewed: nothing was taken from it, and what it claimed is
+        still its own (an outage of the store ends nobody). CANCEL for a claim that somebody asked
+        to stop, at every beat; GONE for one that is not this worker's under that fence. Strays are
+        what it holds by the store's books and did not name, so that it can give them back
+        unstarted.
         """
         ...
 
@@ -261,8 +273,10 @@ class ExecutionStore(Protocol):
         answer). Else REFUSED: nothing changes, but what the worker said is kept with the attempt
         (`LateWord`), and one audit entry `attempt.refused` names it. Close writes the one outcome;
         Wait makes the run due again after `delay_us` by the store's clock (announced if near), and
-        under a budget not before its slot: a task's slots lie `spacing_us` apart. Requeue queues it
-        behind its priority at once; Die makes it a dead letter (audited as `run.dead`).
+        under a budget in the first free slot of its task from then on: slots are the multiples of
+        `spacing_us`, and no two retries share one. Requeue queues it behind its priority at once;
+        Die makes it a dead letter (audited as `run.dead`). A run that somebody asked to cancel is
+        closed as cancelled instead of any of these three.
         """
         ...
 
@@ -283,8 +297,8 @@ class ExecutionStore(Protocol):
         """
         ...
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and takes runs from that queue."""
         ...
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:

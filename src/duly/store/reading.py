@@ -135,9 +135,10 @@ class ReadingStore(Protocol):
         """Return runs, newest first."""
         ...
 
-    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
-        """Return every claim of a run by its fence: those that ended, and the one that lives.
+    def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
+        """Return the claims of a run by their fence: those that ended, and the one that lives.
 
+        The last `limit` of them: a run that snoozes for months has more than anybody reads.
         Of a live one: CLAIMED until its start is known, then RUNNING; HEARTBEAT_STALE when its
         worker's lease has run out, STALLED when it has not advanced within its task's limit.
         """

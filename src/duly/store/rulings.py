@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.domain.attempts import Tries
-from duly.domain.concluding import Close, Requeue, Wait
+from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text, shard_of
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import AttemptState, Origin, RunState, ScheduleStatus, SkipReason
@@ -19,10 +19,13 @@ from duly.store.planning import NEAR_US
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.domain.attempts import AttemptRecord, LogLine
     from duly.domain.concluding import Conclusion, Next
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
+    from duly.store.dispatch import Retention
+    from duly.store.execution import Finish, Report
     from duly.store.planning import (
         AddedRun,
         AddRuns,
@@ -43,6 +46,12 @@ WALK_MAX = 100
 """How many schedules are looked at in one go for runs beyond the newest few."""
 LIBRARY = "library"
 """The way by which programs' own orders come in."""
+WORKERS_KEPT_US = 90 * 24 * 3_600 * 1_000_000
+"""How long workers are remembered at least, for the attempts of runs that are still open."""
+CLOSED_BY_WORK = frozenset(
+    (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.DISCARDED)
+)
+"""Outcomes of runs that a worker may have claimed."""
 IDS_MAX = 10
 """How many ids an audit entry names."""
 
@@ -307,31 +316,26 @@ CANCELLED = Cancelled()
 
 
 def next_place(conclusion: Conclusion, *, is_cancel_asked: bool) -> Next | Cancelled:
-    """Return where a run goes after an attempt; one that was to be cancelled is not tried again."""
-    if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue):
+    """Return where a run goes after an attempt.
+
+    One that was to be cancelled is neither tried again nor left among the dead letters, where
+    somebody would have to order anew what was ordered already; what its attempt says is kept.
+    """
+    if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue | Die):
         return CANCELLED
     return conclusion.next
-
-
-def retry_slot(wait: Wait, now: int, last_slot: int | None) -> int:
-    """Return the place of a retry in its task's budget: slots lie apart, and none in the past.
-
-    `last_slot` is the last that was taken. A long delay takes a slot as a short one does, so that
-    it holds up nobody else's.
-    """
-    if wait.spacing_us == 0 or last_slot is None:
-        return now
-    return max(now, last_slot + wait.spacing_us)
-
-
-def retry_due(wait: Wait, now: int, slot: int) -> int:
-    """Return when a run is tried again: after its delay, and not before its slot."""
-    return max(now + wait.delay_us, slot)
 
 
 def said_result(conclusion: Conclusion) -> str | None:
     """Return the result that an attempt came with."""
     return conclusion.next.result if isinstance(conclusion.next, Close) else None
+
+
+def new_lines(told: Report | Finish, stored: int) -> Sequence[LogLine]:
+    """Return those lines of a report or an end that are not among the attempt's stored ones."""
+    if told.lines_before is None:
+        return told.lines
+    return told.lines[max(stored - told.lines_before, 0) :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +360,42 @@ def live_state(breath: Breath, now: int) -> AttemptState:
     if breath.stall_us is not None and now - advanced_at > breath.stall_us:
         return AttemptState.STALLED
     return AttemptState.RUNNING
+
+
+def newest(attempts: list[AttemptRecord], limit: int) -> list[AttemptRecord]:
+    """Return the last few of a run's claims."""
+    return attempts[max(len(attempts) - limit, 0) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What is known of a worker's life: who it was, and how long it breathed."""
+
+    host: str
+    process: int
+    renewed_at: int
+    expires_at: int
+
+    @property
+    def name(self) -> str:
+        """Return how people call it."""
+        return worker_name(self.host, self.process)
+
+
+def last_heartbeat(renewed_at: int | None, ended_at: int) -> int | None:
+    """Return the last heartbeat of an attempt that has ended; None when later ones hide it."""
+    return renewed_at if renewed_at is not None and renewed_at <= ended_at else None
+
+
+def workers_kept_us(retention: Retention) -> int | None:
+    """Return how long a worker is remembered after its end: as long as history speaks of it.
+
+    None for ever: some outcome is kept for ever, too.
+    """
+    kept = retention.outcomes_us
+    if not kept.keys() >= CLOSED_BY_WORK:
+        return None
+    return max(WORKERS_KEPT_US, *kept.values())
 
 
 def worker_name(host: str, process: int) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from duly.store.reading import PAGE_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
@@ -61,10 +63,10 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.list_runs(command)
 
-    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
-        """Return every claim of a run by its fence."""
+    def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
+        """Return the last claims of a run by their fence."""
         with self._snapshot() as seen:
-            return seen.list_attempts(run_id)
+            return seen.list_attempts(run_id, limit)
 
     def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
         """Return the steps of a run's progress, oldest first."""

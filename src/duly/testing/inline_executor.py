@@ -7,7 +7,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from duly.engine.ends import end_of_error, end_of_value, unfit
+from duly.engine.executors.calling import called, carried_out
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -20,20 +20,7 @@ class InlineExecutor:
 
     def start(self, work: Work) -> None:
         """Prepare, begin, run, and say how it ended."""
-        try:
-            call = work.runnable.prepare(work.claimed, work.live)
-        except BaseException as error:  # noqa: BLE001 - whatever a task's code raises is its end
-            work.ended(unfit(error))
-            return
-        work.began()
-        try:
-            value = call()
-            if inspect.isawaitable(value):
-                value = _awaited(value)
-        except BaseException as error:  # noqa: BLE001 - as above
-            work.ended(end_of_error(error, work.runnable.policy, work.live))
-        else:
-            work.ended(end_of_value(value, work.live))
+        work.ended(carried_out(lambda: called(work, _finished)))
 
     def ask(self, work: Work) -> None:
         """Do nothing: what was started has ended."""
@@ -44,6 +31,11 @@ class InlineExecutor:
 
     def close(self) -> None:
         """Let go of nothing."""
+
+
+def _finished(value: Any) -> Any:
+    """Return a result: if it is to be awaited first, run it to its end."""
+    return _awaited(value) if inspect.isawaitable(value) else value
 
 
 def _awaited(value: Awaitable[Any]) -> Any:

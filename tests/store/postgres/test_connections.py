@@ -11,10 +11,12 @@ import pytest
 from duly.domain.literals import Lane
 from duly.errors import SchemaMismatch, StoreUnavailable, UsageError
 from duly.store.dispatch import Join, LeaseKey, MemberKind
+from duly.store.execution import Beat, SaveCheckpoint
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.connection import PLANS_KEPT_US
 from duly.store.postgres.urls import read_url, safe_name
 from duly.store.wakeups import SECOND_US
+from duly.testing.conformance import work_steps as work
 from duly.testing.factories import add_runs, new_run
 from duly.testing.manual_clock import ManualClock
 from tests.postgres.patience import comes_true
@@ -300,3 +302,26 @@ def test_a_child_takes_over_none_of_the_parents_locks(url, open_store):
     thread.join()
 
     assert 0 == status
+
+
+def test_checkpoints_of_tasks_hold_up_no_heartbeat(url, open_store):
+    """FAULT-14: however many of them a slow server keeps waiting."""
+    store = open_store(url, settings=PostgresSettings(connections_max=1))
+    worker, claimed = work.queue_and_take(store)
+    order = SaveCheckpoint(worker=worker, hold=claimed.hold, partition="", state="1")
+    with psycopg.connect(url) as line:
+        line.execute("LOCK TABLE duly.checkpoints IN ACCESS EXCLUSIVE MODE")
+        saving = threading.Thread(target=lambda: store.save_checkpoint(order))
+        saving.start()
+        assert comes_true(lambda: is_waited_for(line))
+        beaten = store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+        line.rollback()
+    saving.join()
+
+    assert (True, ()) == (beaten.is_alive, beaten.stops)
+    assert {"": "1"} == store.get_checkpoints(claimed.record.id)
+
+
+def is_waited_for(line):
+    """Say whether somebody waits for what a connection has locked."""
+    return line.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)").fetchone()[0]

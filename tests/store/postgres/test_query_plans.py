@@ -52,7 +52,9 @@ SMALL = frozenset(
         "tasks",
         "queues",
         "retry_budgets",
+        "retry_slots",
         "worker_tasks",
+        "workers",
     )
 )
 """Tables that do not grow with promises."""
@@ -78,6 +80,8 @@ SCANNING = {
 FROM_THE_QUEUE = {
     "claiming.CLAIM_NAMED": "as many as are wanted, from the front of each leaf's index",
     "claiming.CLAIM_ANY": "the same, and one row of each queue",
+    "claiming.CLAIM_NAMED_WITHOUT": "the same, and whatever is passed over on the way",
+    "claiming.CLAIM_ANY_WITHOUT": "the same, and one row of each queue",
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
     "ordering.TAKE_QUEUED_AGAIN": "one row, by the index of those that were claimed before",
 }

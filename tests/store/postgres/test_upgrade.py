@@ -5,10 +5,12 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from duly.domain.attempts import TaskPolicy
 from duly.domain.concluding import Succeeded
 from duly.domain.literals import RunState
+from duly.domain.retrying import Retry
 from duly.errors import SchemaMismatch
-from duly.store.execution import FinishResult
+from duly.store.execution import WORKER_TTL_US, FinishResult
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.schema import known_migrations
 from duly.testing.conformance import steps
@@ -29,6 +31,9 @@ WITH made AS (
         '{}' FROM (SELECT duly.now_us() AS now) n RETURNING id, not_before)
 INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
 SELECT not_before, not_before, not_before, id, 50, 0, 'default' FROM made"""
+NEWER_POLICY = (
+    '{"retry":{"attempts":3,"per_hour":9},"effects":"reversible","stall":"1m","memory":1}'
+)
 PRUNE_MEMBERS_AS_BEFORE = """
 DELETE FROM duly.members WHERE id IN (
     SELECT m.id FROM duly.members m
@@ -93,8 +98,25 @@ def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, ope
         kept = line.execute("SELECT id FROM duly.members").fetchall()
 
     assert [(worker,)] == kept
-    assert not store.is_served("remind"), f"{idle} is gone with what it knew"
+    assert not store.is_served("remind", "default"), f"{idle} is gone with what it knew"
     (lost,) = work.lost_claims(store)
     assert [True] == work.settle(store, work.maintain(store), lost)
     assert claimed.hold == lost.hold
     assert steps.audit(store, action="attempt.lost")
+
+
+@pytest.mark.parametrize("text", [NEWER_POLICY, "{", "7"])
+def test_a_policy_that_can_not_be_read_stops_nobody(timed_url, clock, store, text):
+    """D5, INV-25: of a task of a newer program's; claims are found, listed and settled."""
+    store.register_policies({"remind": TaskPolicy(), "report": TaskPolicy(retry=Retry(2))})
+    _, claimed = work.queue_and_take(store)
+    work.queue_and_take(store, "b", task="report")
+    with psycopg.connect(timed_url, autocommit=True) as line:
+        line.execute("UPDATE duly.tasks SET policy = %s WHERE name = 'remind'", (text,))
+    clock.advance(WORKER_TTL_US)
+
+    lost = work.lost_claims(store)
+
+    assert 2 == len(lost)
+    assert 1 == len(store.list_attempts(claimed.record.id))
+    assert [True, True] == work.settle(store, work.maintain(store), *lost)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from duly.domain.attempts import Reason
+from duly.domain.attempts import Reason, TaskPolicy
 from duly.domain.concluding import GivenBack
 from duly.domain.literals import RunState
-from duly.store.execution import ClaimRuns
+from duly.domain.retrying import Retry
+from duly.store.execution import WORKER_TTL_US, ClaimRuns
 from duly.store.sqlite import SqliteStore
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import add_runs, cancel_run, finish, new_run
+from duly.testing.manual_clock import ManualClock
 
 RUNS = 600
 
@@ -113,3 +116,29 @@ def test_the_views_show_a_run_by_its_place(store):
         running.record.id: ("running", None),
         queued: ("queued", None),
     } == {row[0]: row[1:] for row in shown}
+
+
+NEWER_POLICY = (
+    '{"retry":{"attempts":3,"per_hour":9},"effects":"reversible","stall":"1m","memory":1}'
+)
+
+
+@pytest.mark.parametrize("text", [NEWER_POLICY, "{", "7"])
+def test_a_policy_that_can_not_be_read_stops_nobody(path, text):
+    """D5, INV-25: of a task of a newer program's; claims are found, listed and settled."""
+    clock = ManualClock()
+    store = SqliteStore(path, clock)
+    store.register_policies({"remind": TaskPolicy(), "report": TaskPolicy(retry=Retry(2))})
+    _, claimed = work.queue_and_take(store)
+    work.queue_and_take(store, "b", task="report")
+    with sqlite3.connect(path) as line:
+        line.execute("UPDATE duly_tasks SET policy = ? WHERE name = 'remind'", (text,))
+    line.close()
+    clock.advance(WORKER_TTL_US)
+
+    lost = work.lost_claims(store)
+
+    assert 2 == len(lost)
+    assert 1 == len(store.list_attempts(claimed.record.id))
+    assert [True, True] == work.settle(store, work.maintain(store), *lost)
+    store.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.engine.ends import end_of_error, end_of_value, unfit
+from duly.domain.concluding import Failed
+from duly.engine.ends import end_of_error, end_of_value, error_text, unfit
 from duly.engine.executors.task_logging import logged_by
 from duly.errors import UsageError
 
@@ -34,12 +35,20 @@ def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:
         call = prepared(work)
         if not callable(call):
             return call
-        work.began()
         try:
+            work.began()
             value = call() if finish is None else finish(call())
         except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
             return end_of_fault(error, work)
         return end_of_value(value, work.live)
+
+
+def carried_out(carry_out: Callable[[], End]) -> End:
+    """Return how it ended, whatever happens on the way: an end never said costs a slot for good."""
+    try:
+        return carry_out()
+    except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end
+        return Failed(error_text(error))
 
 
 def end_of_fault(error: BaseException, work: Work) -> End:

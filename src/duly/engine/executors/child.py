@@ -47,6 +47,14 @@ class Child:
         self._is_reaped = False
         self._ends_by: int | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nobody behind, though it was not read to its end."""
+        if not self._is_reaped:
+            self._reap()
+
     @property
     def outputs(self) -> tuple[int, int]:
         """The file descriptors to read standard output and standard error from."""
@@ -81,6 +89,7 @@ class Child:
                 while not watch.has_ended():
                     self._kill_late(clock)
                     _read_ready(selector, self._wait_us(clock, watch))
+                watch.leave(selector)  # or it would be told of that end again and again
                 self.signal_all(signal.SIGKILL)
                 ends = clock.monotonic_us() + LINGER_US
                 while _is_reading(selector) and (left := ends - clock.monotonic_us()) > 0:
@@ -134,6 +143,11 @@ class _Watch:
         """Have a selector return when the process ends."""
         if self._descriptor is not None:
             selector.register(self._descriptor, selectors.EVENT_READ)
+
+    def leave(self, selector: selectors.BaseSelector) -> None:
+        """Let a selector wait for others only."""
+        if self._descriptor is not None:
+            selector.unregister(self._descriptor)
 
     def has_ended(self) -> bool:
         """Say whether it has ended."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import threading
 from contextlib import suppress
@@ -24,11 +23,13 @@ from duly.engine.ends import end_of_value
 from duly.engine.executors import guard
 from duly.engine.executors.calling import prepared
 from duly.engine.executors.child import Child
+from duly.engine.executors.child_executor import ChildExecutor, Families
 from duly.engine.executors.output import STDERR, STDOUT, Output
 from duly.engine.executors.run_environment import run_variables
 from duly.errors import DulyError
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
 
     from duly.clock import Clock
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
 PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin"
 COMPLAINT_BYTES_MAX = 4096
-CLOSE_SECONDS_MAX = 5.0
 _REMEDY = "start a worker with --allow-commands, or with $DULY_ALLOW_COMMANDS"
 
 
@@ -55,15 +55,14 @@ class CommandSettings:
     """Where the few variables are taken from that every command gets."""
 
 
-class CommandExecutor:
+class CommandExecutor(ChildExecutor):
     """Starts a process for each attempt, and a thread that reads what it writes."""
 
     def __init__(self, clock: Clock, settings: CommandSettings | None = None) -> None:
+        super().__init__()
         self._clock = clock
         self._settings = settings or CommandSettings()
-        self._attempts: dict[int, _Attempt] = {}
         self._found: dict[str, str] = {}
-        self._lock = threading.Lock()
 
     def start(self, work: Work) -> None:
         """Begin in a new process; refuse what this worker is not allowed to run."""
@@ -72,54 +71,16 @@ class CommandExecutor:
             problem = f"this worker may not run the command of {name!r}; {_REMEDY}"
             work.ended(Failed(problem, Reason.NOT_ALLOWED, is_retryable=False))
             return
-        attempt = _Attempt(work)
-        # The thread starts the process and ends after it: see child.py.
-        attempt.thread = threading.Thread(
-            target=self._run, args=(attempt,), name="duly-command-task", daemon=True
-        )
-        with self._lock:
-            self._attempts[id(work)] = attempt
-        attempt.thread.start()
+        attempt = _Attempt(work, self._families)
+        self._begin(work, attempt, lambda: self._carried_out(attempt))
 
-    def ask(self, work: Work) -> None:
-        """Send SIGTERM to the command and whatever it has started."""
-        attempt = self._find(work)
-        if attempt is not None:
-            attempt.stop(signal.SIGTERM)
-
-    def insist(self, work: Work) -> bool:
-        """Kill it and whatever it has started."""
-        attempt = self._find(work)
-        if attempt is not None:
-            attempt.stop(signal.SIGKILL)
-        return True
-
-    def close(self) -> None:
-        """Kill all that is left, and wait for that."""
-        with self._lock:
-            left = list(self._attempts.values())
-        for attempt in left:
-            attempt.stop(signal.SIGKILL)
-        for attempt in left:
-            if attempt.thread is not None:
-                attempt.thread.join(CLOSE_SECONDS_MAX)
-
-    def _find(self, work: Work) -> _Attempt | None:
-        with self._lock:
-            return self._attempts.get(id(work))
-
-    def _run(self, attempt: _Attempt) -> None:
-        work = attempt.work
+    def _carried_out(self, attempt: _Attempt) -> End:
         try:
-            end = self._carry_out(attempt)
+            return self._carry_out(attempt)
         except DulyError as error:
-            end = Failed(str(error))
+            return Failed(str(error))
         except (OSError, ValueError) as error:
-            end = Failed(f"it can't be started: {error}")
-        finally:
-            with self._lock:
-                del self._attempts[id(work)]
-        work.ended(end)
+            return Failed(f"it can't be started: {error}")
 
     def _carry_out(self, attempt: _Attempt) -> End:
         work = attempt.work
@@ -181,7 +142,7 @@ class _Attempt:
     """One process."""
 
     work: Work
-    thread: threading.Thread | None = None
+    families: Families
     is_stopped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _child: Child | None = None
@@ -192,6 +153,8 @@ class _Attempt:
             self.is_stopped, child = True, self._child
         if child is not None:
             child.signal_all(number)
+            # It is told inside: though it ends well now, it may have ended before it was done.
+            bool(self.work.live.is_cancelled)
 
     def run(self, order: dict[str, Any], output: Output, clock: Clock) -> int | None:
         """Start the process through its guard and read it to its end; None if it was stopped."""
@@ -205,19 +168,23 @@ class _Attempt:
                 os.close(complaint_write)
             if child is None:
                 return None
-            out, err = child.outputs
-            readers = {out: output.reader(STDOUT), err: output.reader(STDERR)}
-            with suppress(BrokenPipeError):  # stopped before it has begun
-                orders.write(json.dumps(order).encode())
-                orders.close()
-            # Open until the guard has become the command, or has said what is in the way.
-            problem = complaints.read(COMPLAINT_BYTES_MAX).decode("utf-8", "replace")
-            if not problem:
-                self.work.began()
-            status = child.read(readers, clock)
+            with child, self.families.holding(child.process):
+                with suppress(BrokenPipeError):  # stopped before it has begun
+                    orders.write(json.dumps(order).encode())
+                    orders.close()
+                # Open until the guard has become the command, or has said what is in the way.
+                problem = complaints.read(COMPLAINT_BYTES_MAX).decode("utf-8", "replace")
+                if not problem:
+                    self.work.began()
+                status = self._read(child, output, clock)
         if problem:
             raise OSError(problem)
         return status
+
+    def _read(self, child: Child, output: Output, clock: Clock) -> int:
+        out, err = child.outputs
+        readers = {out: output.reader(STDOUT), err: output.reader(STDERR)}
+        return child.read(readers, clock)
 
     def _start(self, order_read: int, complaint_write: int) -> Child | None:
         pipes = (order_read, complaint_write)
@@ -233,5 +200,5 @@ def _result(work: Work, output: Output) -> End:
     last = output.last[STDOUT]
     try:
         return end_of_value(json.loads(last[-1]) if last else None, work.live)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Failed(f"its last line is not the JSON that it promises: {error}")

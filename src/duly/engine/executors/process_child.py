@@ -19,8 +19,9 @@ from io import TextIOWrapper
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import Reason
+from duly.domain.attempts import LINE_LENGTH_MAX, Reason
 from duly.domain.concluding import Failed
+from duly.engine.concealing import Concealer
 from duly.engine.ends import error_text
 from duly.engine.executors.calling import called
 from duly.engine.executors.guard import die_with, limit_memory
@@ -62,10 +63,19 @@ def serve(load: Callable[[str], Catalogue]) -> None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     live, orders = ChildLive(write_to), SimpleQueue[dict[str, Any]]()
     signal.signal(signal.SIGTERM, lambda _number, _frame: live.stop())
+    os.register_at_fork(after_in_child=lambda: _let_go(live))
+    for pipe in (read_from, write_to):
+        os.set_inheritable(pipe, False)  # noqa: FBT003 - as the library has it
     threading.Thread(target=_hear, args=(read_from, live, orders), daemon=True).start()
     end = _carry_out(orders.get(), load, live)
     # What the program does on its way out is its own; the worker gives it a moment.
     live.say({"say": "ended", "end": end_to_json(end)})
+
+
+def _let_go(live: ChildLive) -> None:
+    """Be an ordinary process: one that a task has forked is not the task."""
+    live.is_detached = True
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: ChildLive) -> End:
@@ -113,7 +123,7 @@ class _ChildWork:
         """Tell the worker that the code begins."""
         self.say({"say": "began"})
 
-    def ended(self, end: End) -> None:
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
         """Leave it to `serve`, which says it."""
 
 
@@ -128,7 +138,10 @@ class ChildLive:
         self._is_cancelled = False
         self._has_seen = False
         self._cancel: Callable[[], object] | None = None
+        self._concealer = Concealer()
         self.is_over = False
+        self.is_detached = False
+        """Whether this is a copy in a process that the task has forked: the worker hears none."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -160,10 +173,12 @@ class ChildLive:
 
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log."""
-        self.say({"say": "write", "level": level, "text": text})
+        shown = self._concealer.hide(str(text))  # before it is cut: half a secret is told by nobody
+        self.say({"say": "write", "level": level, "text": shown[:LINE_LENGTH_MAX]})
 
     def conceal(self, text: str) -> None:
         """Never let this text appear in lines, errors or results."""
+        self._concealer.add(text)
         self.say({"say": "conceal", "text": text})
 
     def awaited(self, value: Any) -> Any:  # noqa: ANN401 - what a task returns
@@ -172,9 +187,14 @@ class ChildLive:
 
     async def _run(self, value: Awaitable[Any]) -> Any:  # noqa: ANN401 - as above
         future, loop = asyncio.ensure_future(value), asyncio.get_running_loop()
-        self._cancel = lambda: loop.call_soon_threadsafe(future.cancel)
+
+        def cancel() -> None:
+            if future.cancel():
+                bool(self.is_cancelled)  # it learns of it inside, so the worker may know
+
+        self._cancel = lambda: loop.call_soon_threadsafe(cancel)
         if self._is_cancelled:
-            future.cancel()
+            cancel()
         try:
             return await future
         finally:
@@ -182,6 +202,8 @@ class ChildLive:
 
     def say(self, word: dict[str, Any]) -> None:
         """Write one word, whole, to the worker."""
+        if self.is_detached:
+            return  # two who write to one pipe would cut into each other's words
         left = written(word)
         with self._lock:
             self.is_over = self.is_over or word["say"] == "ended"
@@ -195,6 +217,9 @@ class ChildLive:
             waiting.put(word)
 
     def _ask(self, word: dict[str, Any]) -> Any:  # noqa: ANN401 - what it is answered
+        if self.is_detached:
+            problem = "a process that the task has forked has no way to the worker"
+            raise StoreError("checkpoint", problem, "call it in the task's own process")
         number, answers = next(self._numbers), SimpleQueue[dict[str, Any]]()
         self._answers[number] = answers
         self.say({**word, "id": number})

@@ -10,18 +10,9 @@ import json
 from dataclasses import fields
 from typing import Any
 
+from duly.domain.answers import AFTER_MAX_US
 from duly.domain.attempts import Progress, Reason, Tries
-from duly.domain.concluding import (
-    CancelledEnd,
-    End,
-    Failed,
-    GaveUp,
-    GivenBack,
-    LostEnd,
-    Snoozed,
-    Succeeded,
-    TimedOut,
-)
+from duly.domain.concluding import CancelledEnd, End, Failed, GaveUp, Snoozed, Succeeded
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.runs import RunRecord
@@ -31,24 +22,15 @@ from duly.store.execution import ClaimedRun
 WORD_BYTES_MAX = 4 * 1024 * 1024
 """Longer than any checkpoint or result that is taken, in JSON within JSON."""
 
-_ENDS = {
-    kind.__name__: kind
-    for kind in (
-        Succeeded,
-        Failed,
-        TimedOut,
-        GaveUp,
-        Snoozed,
-        CancelledEnd,
-        GivenBack,
-        LostEnd,
-    )
-}
+_ENDS = {kind.__name__: kind for kind in (Succeeded, Failed, GaveUp, Snoozed, CancelledEnd)}
+"""How an attempt can end by its own word; the other ways are the worker's to say."""
+_MAY_BE_NONE = {("Succeeded", "result"), ("CancelledEnd", "error"), ("Failed", "after_us")}
 
 
 def written(word: dict[str, Any]) -> bytes:
     """Write one word as a line."""
-    return json.dumps(word, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps(word, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 def read_word(line: str) -> dict[str, Any]:
@@ -68,14 +50,22 @@ def end_to_json(end: End) -> dict[str, Any]:
 def end_from_json(said: dict[str, Any]) -> End:
     """Read an end; KeyError, TypeError or ValueError for what is none."""
     parts = dict(said)
-    kind = _ENDS[parts.pop("kind")]
-    if "reason" in parts:
-        parts["reason"] = Reason(parts["reason"])
-    for name in ("error", "result"):
-        if not isinstance(parts.get(name, ""), str | None):
-            raise TypeError(f"{name} is not a text")
-    if not isinstance(parts.get("after_us", 0), int | None):
-        raise TypeError("after_us is not a number")
+    name = parts.pop("kind")
+    kind = _ENDS[name]
+    for field, value in parts.items():
+        if value is None and (name, field) in _MAY_BE_NONE:
+            continue
+        match field:
+            case "reason":
+                parts[field] = Reason(value)
+            case "error" | "result" if not isinstance(value, str):
+                raise TypeError(f"{field} is not a text")
+            case "after_us" if type(value) is not int or not 0 <= value <= AFTER_MAX_US:
+                raise ValueError(f"{field} is not a wait")
+            case "is_retryable" if not isinstance(value, bool):
+                raise TypeError(f"{field} is neither true nor false")
+            case _:
+                pass
     return kind(**parts)
 
 

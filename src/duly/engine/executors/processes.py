@@ -17,6 +17,7 @@ from duly.domain.attempts import Progress, Reason
 from duly.domain.concluding import CancelledEnd, Failed
 from duly.domain.plans import OUTPUT_BYTES_DEFAULT, ProcessPlan
 from duly.engine.executors.child import Child
+from duly.engine.executors.child_executor import ChildExecutor, Families
 from duly.engine.executors.output import STDERR, STDOUT, LineReader, Output
 from duly.engine.executors.process_words import (
     WORD_BYTES_MAX,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 LINGER_US = 5 * 1_000_000
 """How long a process may go on after it has said how its task ended: to tidy up, not to work."""
-CLOSE_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,63 +52,18 @@ class ProcessSettings:
     """Its variables; None for those of the worker."""
 
 
-class ProcessExecutor:
+class ProcessExecutor(ChildExecutor):
     """Starts a process for each attempt, and a thread that listens to it."""
 
     def __init__(self, clock: Clock, settings: ProcessSettings) -> None:
+        super().__init__()
         self._clock = clock
         self._settings = settings
-        self._attempts: dict[int, _Attempt] = {}
-        self._lock = threading.Lock()
 
     def start(self, work: Work) -> None:
-        """Begin in a new process."""
-        attempt = _Attempt(work, self._clock, self._settings)
-        # The thread starts the process and ends after it: see child.py.
-        attempt.thread = threading.Thread(
-            target=self._run, args=(attempt,), name="duly-process-task", daemon=True
-        )
-        with self._lock:
-            self._attempts[id(work)] = attempt
-        attempt.thread.start()
-
-    def ask(self, work: Work) -> None:
-        """Send SIGTERM, by which `run.cancelled` becomes true there."""
-        attempt = self._find(work)
-        if attempt is not None:
-            attempt.stop(signal.SIGTERM)
-
-    def insist(self, work: Work) -> bool:
-        """Kill it and whatever it has started."""
-        attempt = self._find(work)
-        if attempt is not None:
-            attempt.stop(signal.SIGKILL)
-        return True
-
-    def close(self) -> None:
-        """Kill all that is left, and wait for that."""
-        with self._lock:
-            left = list(self._attempts.values())
-        for attempt in left:
-            attempt.stop(signal.SIGKILL)
-        for attempt in left:
-            if attempt.thread is not None:
-                attempt.thread.join(CLOSE_SECONDS_MAX)
-
-    def _find(self, work: Work) -> _Attempt | None:
-        with self._lock:
-            return self._attempts.get(id(work))
-
-    def _run(self, attempt: _Attempt) -> None:
-        work = attempt.work
-        try:
-            end = attempt.run()
-        except OSError as error:
-            end = Failed(f"its process can't be started: {error}")
-        finally:
-            with self._lock:
-                del self._attempts[id(work)]
-        work.ended(end)
+        """Begin in a new process; asked to stop, `run.cancelled` becomes true there."""
+        attempt = _Attempt(work, self._clock, self._settings, self._families)
+        self._begin(work, attempt, attempt.run)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +73,7 @@ class _Attempt:
     work: Work
     clock: Clock
     settings: ProcessSettings
-    thread: threading.Thread | None = None
+    families: Families
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _child: Child | None = None
     _stopped_by: int | None = None
@@ -147,10 +102,13 @@ class _Attempt:
                     if self._stopped_by is not None:
                         return CancelledEnd()
                     self._child = self._start(there_read, there_write)
+            except OSError as error:
+                return Failed(f"its process can't be started: {error}")
             finally:
                 os.close(there_read)
                 os.close(there_write)
-            return self._listen(self._child, here_read)
+            with self._child as child, self.families.holding(child.process):
+                return self._listen(child, here_read)
         finally:
             os.close(here_read)
             os.close(self._words)
@@ -200,10 +158,12 @@ class _Attempt:
         assert self._child is not None, "it speaks"
         try:
             self._obey(read_word(line))
-        except (KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - it may say anything, nested without end
             self._end = Failed(f"its process says what is no word: {error!r}", Reason.ERROR)
             self._child.signal_all(signal.SIGKILL)
         if self._end is not None:
+            # Said at once: whatever keeps its process alive, what was done is not done again.
+            self.work.ended(self._end, is_gone=False)
             self._child.end_by(self.clock.monotonic_us() + LINGER_US)
 
     def _obey(self, word: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING
 
-from duly.engine.executors.calling import called
+from duly.engine.executors.calling import called, carried_out
 
 if TYPE_CHECKING:
     from duly.engine.work import Work
@@ -38,7 +39,12 @@ class ThreadExecutor:
         """Begin in a thread that is idle, or in a new one; wait in line if there are enough."""
         with self._changed:
             self._waiting.append(work)
-            self._serve_waiting()
+            try:
+                self._serve_waiting()
+            except RuntimeError:  # the system has no more threads for us
+                if not self._threads:
+                    self._waiting.remove(work)  # or it would begin after it was given up
+                    raise
 
     def ask(self, work: Work) -> None:
         """Leave it to the code, which sees `run.cancelled`."""
@@ -68,13 +74,13 @@ class ThreadExecutor:
         if self._idle >= len(self._waiting):
             self._changed.notify()
         elif self._threads < self._slots:
-            self._threads += 1
             threading.Thread(target=self._serve, name="duly-task", daemon=True).start()
+            self._threads += 1  # only now: it may have been refused
 
     def _serve(self) -> None:
         while (work := self._next()) is not None:
             # An empty context: what one task sets there is nothing to the next.
-            end = Context().run(called, work)
+            end = carried_out(partial(Context().run, called, work))
             with self._changed:
                 del self._running[id(work)]
                 is_abandoned = id(work) in self._abandoned

@@ -1,7 +1,8 @@
 """Claiming: takes queued runs for free slots, and hands each to its executor at once.
 
 A worker is woken when something is queued; should that be lost, it looks by itself, soon after it
-was busy and more seldom the longer there is nothing.
+was busy and more seldom the longer there is nothing. Who is rung in vain again and again (all hear
+of all queues) answers less and less eagerly.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from duly.telemetry import RunStarted
 if TYPE_CHECKING:
     from duly.engine.work import Runnable
     from duly.engine.worker.holdings import Holdings
+    from duly.engine.worker.missing_tasks import MissingTasks
     from duly.engine.worker.parts import WorkerParts
     from duly.engine.worker.stopping import Limits
     from duly.store.dispatch import MemberId
@@ -29,21 +31,29 @@ _DRAWN = 1 << 8 * _DRAW_BYTES
 class Claiming:
     """Asks for runs, and starts them."""
 
-    def __init__(self, parts: WorkerParts, holdings: Holdings, limits: Limits) -> None:
+    def __init__(
+        self, parts: WorkerParts, holdings: Holdings, limits: Limits, missing: MissingTasks
+    ) -> None:
         self._parts = parts
         self._holdings = holdings
         self._limits = limits
+        self._missing = missing
         self._rotation = 0
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
+        self._vain_at: int | None = None
+        """When we last got nothing, on the monotonic clock; None if we got something since,"""
+        self._apart_us = 0
+        """and for how long from then on ringing does not make us ask again."""
 
     def next_at(self) -> int | None:
         """Return when to ask, on the monotonic clock; None while there is no room."""
         return self._poll_at if self._holdings.free else None
 
     def wake(self) -> None:
-        """Ask at the next tick: something may have been queued."""
-        self._poll_at = 0
+        """Ask as soon as is fit: something may have been queued."""
+        fit_at = 0 if self._vain_at is None else self._vain_at + self._apart_us
+        self._poll_at = min(self._poll_at, fit_at)
 
     def claim(self, worker: MemberId, monotonic: int) -> bool:
         """Take runs if there is room and it is time; False when we are no member any more."""
@@ -56,9 +66,10 @@ class Claiming:
         if not claimed.is_alive:
             return False
         self._parts.statistics.claimed += len(claimed.runs)
-        self._pace(monotonic, len(claimed.runs), free)
-        for run in claimed.runs:
-            self._start(worker, run)
+        taken = [self._start(worker, run) for run in claimed.runs]
+        self._pace(monotonic, sum(taken), free)
+        if taken and not any(taken):
+            self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
 
     def _ask(self, worker: MemberId, free: int) -> Claimed:
@@ -74,6 +85,7 @@ class Claiming:
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,
+            without=self._missing.served_elsewhere(),
         )
         self._rotation += 1
         before = self._parts.clock.monotonic_us()
@@ -84,6 +96,7 @@ class Claiming:
     def _pace(self, monotonic: int, got: int, free: int) -> None:
         """Decide when to look again: at once while there is more than we had room for."""
         settings = self._parts.settings
+        self._note_vain(monotonic, is_vain=not got)
         if got == free:
             self._poll_us = settings.poll_min_us
             self._poll_at = 0
@@ -94,19 +107,30 @@ class Claiming:
         self._poll_at = monotonic + self._poll_us // 2 + self._poll_us * draw // _DRAWN // 2
         self._poll_us = min(2 * self._poll_us, settings.poll_max_us)
 
-    def _start(self, worker: MemberId, claimed: ClaimedRun) -> None:
+    def _note_vain(self, monotonic: int, *, is_vain: bool) -> None:
+        settings = self._parts.settings
+        least = settings.claim_apart_us
+        last, self._vain_at = self._vain_at, monotonic if is_vain else None
+        is_again = last is not None and monotonic - last <= 2 * max(self._apart_us, least)
+        if is_vain and is_again:
+            self._apart_us = min(max(2 * self._apart_us, least), settings.poll_min_us)
+        else:
+            self._apart_us = 0
+
+    def _start(self, worker: MemberId, claimed: ClaimedRun) -> bool:
+        """Hand a run to its executor; False when we do not know its task."""
         runnable = self._find(claimed)
         if runnable is None:
             self._holdings.unknown.append(claimed)
-            return
+            return False
         held = self._holdings.take_up(worker, claimed, runnable)
         limit = held.limit()
         if limit is not None and limit.at <= held.handed_at:
             # The run's own time was up before we got it.
             held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit.end())
             self._holdings.settle(held)
-            return
-        self._limits.watch(limit)
+            return True
+        self._limits.watch(held, held.handed_at)
         if self._parts.hears(RunStarted):
             event = RunStarted(
                 member=int(worker),
@@ -120,6 +144,7 @@ class Claiming:
             self._parts.executor(runnable).start(held)
         except Exception as error:  # noqa: BLE001 - a defect of an executor is one run's, not ours
             held.ended(Failed(error_text(error)))
+        return True
 
     def _find(self, claimed: ClaimedRun) -> Runnable | None:
         return self._parts.runnable(claimed.record.call.task)

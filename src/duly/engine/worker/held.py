@@ -25,6 +25,7 @@ from duly.domain.durations import duration_text
 from duly.domain.identity import identity_text
 from duly.engine.ends import bounded, fitted
 from duly.engine.live_run import Grounds, LiveRun
+from duly.errors import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ class Stopping:
     cause: Cause
     insist_at: int
     end: TimedOut | None = None
-    """Of one whose time is up: how it ended, whatever its code says."""
+    """Of one whose time is up: how it ended, unless its code was done before it knew."""
     is_insisted: bool = False
 
 
@@ -108,7 +109,10 @@ class Held:
         self._begun_at: int | None = None
         self.said: End | None = None
         """How it ended, by its executor's word."""
+        self.is_gone = False
+        """Whether nothing of it is left where it ran."""
         self.stopping: Stopping | None = None
+        self._is_settled = False
         self.is_start_told = False
         self.progress_told_at = self.handed_at
 
@@ -123,31 +127,51 @@ class Held:
         return self.handed_at if self._begun_at is None else self._begun_at
 
     def began(self) -> None:
-        """Say that the code begins now; from any thread, once."""
+        """Say that the code begins now; from any thread, once.
+
+        Raises Cancelled when it must not: it was asked to stop, or given back, before it began.
+        """
         with self._lock:
             if self._begun_at is None:
+                if self._is_settled or self.buffers.is_stopped:
+                    raise Cancelled(self.run_id)
                 self._begun_at = self._parts.clock.monotonic_us()
                 # Our estimate of the store's clock may be a little behind what it has told.
                 self.started_at = max(self._parts.time.now(), self.claimed.claimed_at)
 
-    def ended(self, end: End) -> None:
-        """Say how it ended; from any thread. The first word counts, later ones are dropped."""
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
+        """Say how it ended; from any thread. The first word counts, later ones are dropped.
+
+        Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        """
         with self._lock:
-            if self.said is not None:
-                return
-            self.said = fitted(self.buffers.concealer.hide_in_end(end))
-        self._told(self)
+            has_news = self.said is None or is_gone > self.is_gone
+            if self.said is None:
+                self.said = self._storable(end)
+            self.is_gone = self.is_gone or is_gone
+        if has_news:
+            self._told(self)
+
+    def _storable(self, end: End) -> End:
+        try:
+            return fitted(self.buffers.concealer.hide_in_end(end))
+        except Exception as error:  # noqa: BLE001 - an end never told would cost the slot for good
+            return Failed(f"how it ended can't be told: {type(error).__name__}")
 
     def limit(self) -> Limit | None:
         """Return the first of its limits."""
         policy, claimed = self.runnable.policy, self.claimed
         limits: list[Limit] = []
-        if policy.timeout_us is not None:
-            at = self.begun_at + policy.timeout_us
-            limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
-        if policy.stall_us is not None:
-            at = max(self.begun_at, self.buffers.advanced_at) + policy.stall_us
-            limits.append(Limit(at, Reason.STALLED, policy.stall_us))
+        if self._begun_at is None:
+            within_us = self._parts.settings.begin_within_us
+            limits.append(Limit(self.handed_at + within_us, Reason.NOT_STARTED, within_us))
+        else:
+            if policy.timeout_us is not None:
+                at = self.begun_at + policy.timeout_us
+                limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
+            if policy.stall_us is not None:
+                at = max(self.begun_at, self.buffers.advanced_at) + policy.stall_us
+                limits.append(Limit(at, Reason.STALLED, policy.stall_us))
         first_at = claimed.tries.begun_at
         if policy.run_timeout_us is not None and first_at is not None:
             used_us = claimed.claimed_at - first_at
@@ -155,10 +179,27 @@ class Held:
             limits.append(Limit(at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
         return min(limits, default=None)
 
+    def look_at(self, monotonic: int) -> int | None:
+        """Return when it may have reached a limit at the earliest, on the monotonic clock."""
+        limit, policy = self.limit(), self.runnable.policy
+        times = [] if limit is None else [limit.at]
+        if self._begun_at is None:  # nobody tells us when it begins: at this moment, perhaps
+            lengths = (policy.timeout_us, policy.stall_us)
+            times += [monotonic + length for length in lengths if length is not None]
+        return min(times, default=None)
+
+    def settle(self) -> End | None:
+        """Decide how it ended; code that has not begun by now never will."""
+        with self._lock:
+            self._is_settled = True
+        return self.settled()
+
     def settled(self) -> End | None:
         """Return how it ended, given why it was asked to stop; None when that is not ours to say.
 
-        Code that has seen that it should stop and then returns has stopped: it is not done.
+        Code that has seen that it should stop and then returns has stopped: it is not done. Code
+        that has not seen it and says that it is done, is: a time-out limits how long we wait, and
+        is no reason to repeat what was done meanwhile.
         """
         said, stopping = self.said, self.stopping
         if stopping is None:
@@ -166,11 +207,11 @@ class Held:
         is_done = isinstance(said, (Succeeded, GaveUp, Snoozed))
         is_own_word = is_done and not self.buffers.has_seen_stop
         match stopping.cause:
-            case Cause.LIMIT:
-                assert stopping.end is not None, "a limit says how it ends"
-                return _with_trace(stopping.end, said)
             case _ if is_own_word and not isinstance(said, Snoozed):
                 return said
+            case Cause.LIMIT:
+                assert stopping.end is not None, "a limit says how it ends"
+                return said if is_own_word else self._limited(stopping.end)
             case Cause.CANCEL:
                 return CancelledEnd(_error_of(said))
             case Cause.SHUTDOWN:
@@ -178,6 +219,12 @@ class Held:
                 return said if is_own_word else GivenBack(Reason.SHUTDOWN, is_started=started)
             case Cause.FENCED:
                 return None
+
+    def _limited(self, end: TimedOut) -> End:
+        """Return how it ended past a limit; what never began has used none of its own time."""
+        if self.started_at is None and end.reason is not Reason.RUN_TIMEOUT:
+            return GivenBack(Reason.NOT_STARTED, is_started=False)
+        return _with_trace(end, self.said)
 
 
 def _sentence(reason: Reason, length_us: int) -> str:

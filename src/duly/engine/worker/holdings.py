@@ -48,19 +48,22 @@ class Holdings:
         self.running: dict[Hold, Held] = {}
         self.leaked: dict[Hold, Held] = {}
         """Settled, but their code goes on and keeps its slot."""
+        self.lingering: dict[Hold, Held] = {}
+        """Settled by their own word, and about to be gone; they keep their slots until then."""
         self.endings: list[Ending] = []
         self.unknown: list[ClaimedRun] = []
         """Claimed, and of tasks that we do not know."""
 
     @property
     def free(self) -> int:
-        """How many slots are free."""
-        return max(0, self._parts.settings.slots - len(self.running) - len(self.leaked))
+        """How many slots are free; what we do not know takes room, too, until it is settled."""
+        taken = len(self.running) + len(self.leaked) + len(self.lingering) + len(self.unknown)
+        return max(0, self._parts.settings.slots - taken)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing runs and nothing is to be told."""
-        return not (self.running or self.endings or self.unknown)
+        """Whether nothing runs, nothing tidies up, and nothing is to be told."""
+        return not (self.running or self.lingering or self.endings or self.unknown)
 
     def has_news(self) -> bool:
         """Say whether an executor has told something that was not collected yet."""
@@ -96,9 +99,15 @@ class Holdings:
         finish = Finish(hold=hold, started_at=None, conclusion=conclude(end, attempted))
         self.endings.append(Ending(worker, finish))
 
+    def give_back_unknown(self, worker: MemberId) -> None:
+        """Give back what we have claimed and do not know, without another look."""
+        while self.unknown:
+            self.give_back(worker, self.unknown.pop().hold)
+
     def by_queue(self) -> Counter[str]:
-        """Return how many run of each queue."""
-        return Counter(held.claimed.record.call.queue for held in self.running.values())
+        """Return how many slots runs of each queue have."""
+        helds = (*self.running.values(), *self.lingering.values())
+        return Counter(held.claimed.record.call.queue for held in helds)
 
     def take_up(self, worker: MemberId, claimed: ClaimedRun, runnable: Runnable) -> Held:
         """Give a slot to a claimed run."""
@@ -116,13 +125,16 @@ class Holdings:
                 return
             if self.running.get(held.hold) is held:
                 self.settle(held)
-            else:
+                if not held.is_gone:
+                    self.lingering[held.hold] = held
+            elif held.is_gone:
+                self.lingering.pop(held.hold, None)
                 self.leaked.pop(held.hold, None)  # it ended after all: its slot is back
 
     def settle(self, held: Held) -> None:
         """Give a slot free; what is to be said about its attempt waits to be sent."""
         del self.running[held.hold]
-        end = held.settled()
+        end = held.settle()
         if end is not None:
             self.endings.append(self._ending(held, end))
 
@@ -156,6 +168,7 @@ class Holdings:
             conclusion=self.conclude(held.claimed, held.runnable, end),
             progress=held.buffers.take_progress() if held.buffers.has_progress else None,
             lines=held.buffers.take_lines() if held.buffers.has_lines else (),
+            lines_before=held.buffers.lines_before,
         )
         return Ending(held.worker, finish, held.claimed)
 

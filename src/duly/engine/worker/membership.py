@@ -1,7 +1,8 @@
 """A worker's membership: joining under an id that is never used again, beating, leaving.
 
 Our own count of the lease runs from before a beat was sent: an answer that was long under way must
-not lengthen it. Past that count nothing we run is ours any more.
+not lengthen it. Past that count we take nothing new. What we run stays ours until somebody has
+declared us dead, and that only the store can say.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WorkerMembership:
-    """Joins, beats, leaves, and knows until when what we hold is ours."""
+    """Joins, beats, leaves, and knows until when we may take more."""
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
@@ -41,8 +42,8 @@ class WorkerMembership:
         return self.id is not None and self._is_in_doubt
 
     def is_over(self, monotonic: int) -> bool:
-        """Say whether our lease has run out by our own count."""
-        return self.id is not None and monotonic >= self._deadline
+        """Say whether by our own count we have no lease, or none any more."""
+        return self.id is None or monotonic >= self._deadline
 
     def join(self) -> None:
         """Become a member under a fresh id, and say what our tasks' code says about their runs."""

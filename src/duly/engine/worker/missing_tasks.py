@@ -1,72 +1,167 @@
-"""Missing tasks: runs whose code we do not have are put off, and dead when nobody has it (S6).
+"""Missing tasks: what we have no code for is left to others, or dead when nobody has it (S6).
 
-Another worker may know the task, or will after a deployment, so a run is given back at first, for
-longer each time. When no living worker has known it for a while, the run goes to the dead letters
-and its schedule is paused, with the reason: it is not silently dropped, nor does it fail for ever.
+Where a living worker serves the task in that queue, its run goes back at once, and for a while our
+claims pass over that task: during a deployment those who lack the new code do not stand in its way.
+Where nobody does, somebody may after a deployment: a run is put off, for longer each time, and when
+no living worker has known it for a while it goes to the dead letters, and its schedule is paused,
+with the reason: it is not silently dropped, nor does it fail for ever.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.attempts import TASK_GONE, Reason, TaskPolicy
 from duly.domain.audit import Actor
 from duly.domain.concluding import Attempted, Failed, GivenBack, conclude
 from duly.domain.identity import identity_text
+from duly.domain.instants import SECOND_US
 from duly.domain.literals import Missed, ScheduleStatus
 from duly.domain.planning import decide_pause
 from duly.engine.worker.holdings import Ending
-from duly.errors import shown
+from duly.errors import STORE_AWAY, StoreUnavailable, shown
 from duly.store.execution import Finish
 from duly.store.planning import ChangeSchedule, Stale
-from duly.telemetry import TaskMissing
+from duly.telemetry import SetAside, TaskMissing
 
 if TYPE_CHECKING:
     from duly.domain.concluding import Conclusion, End
     from duly.domain.identity import ScheduleId
     from duly.engine.worker.holdings import Holdings
+    from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun
 
 LOOKS_MAX = 5
 """How often a schedule that changes under our hands is looked at again."""
+FRESH_US = 1 * SECOND_US
+"""How old an answer may be by which a run is buried."""
 _DOUBLINGS_MAX = 20
 
 
-class MissingTasks:
-    """Settles claims of tasks that we do not know."""
+class Place(NamedTuple):
+    """Where a task is to be run."""
 
-    def __init__(self, parts: WorkerParts, holdings: Holdings) -> None:
+    task: str
+    queue: str
+
+
+class Answer(NamedTuple):
+    """What the store said about a place, and when, on the monotonic clock."""
+
+    is_served: bool
+    at: int
+
+
+class MissingTasks:
+    """Settles claims of tasks that we do not know, and knows which to leave to others."""
+
+    def __init__(
+        self, parts: WorkerParts, holdings: Holdings, membership: WorkerMembership
+    ) -> None:
         self._parts = parts
         self._holdings = holdings
+        self._membership = membership
+        self._answers: dict[Place, Answer] = {}
+        self._served_at: dict[Place, int] = {}
+        """When we last heard that somebody serves a place, on the monotonic clock."""
+        self._looks = 0
+        """How often the store was asked in this tick."""
 
-    def settle(self, worker: MemberId) -> None:
-        """Give back or bury what we have claimed and do not know; what fails stays to be done."""
+    def served_elsewhere(self) -> frozenset[str]:
+        """Return the tasks that others serve wherever we have met them lately."""
+        self._forget()
+        if not self._answers:
+            return frozenset()
+        unserved = {place.task for place, answer in self._answers.items() if not answer.is_served}
+        return frozenset(place.task for place in self._answers) - unserved
+
+    def settle(self, worker: MemberId) -> bool:
+        """Give back or bury what we have claimed and do not know; what fails stays to be done.
+
+        A bounded part of it, and nothing once a beat is due: what we run hangs on that. Return
+        whether there are more tasks than before that we leave to others.
+        """
         unknown = self._holdings.unknown
-        while unknown:
+        if not unknown:
+            return False
+        self._looks = 0
+        before = self.served_elsewhere()
+        while unknown and self._may_look():
             ending = Ending(worker, self._finish(unknown[-1], worker), unknown[-1])
             unknown.pop()
             self._holdings.endings.append(ending)
+        return not self.served_elsewhere() <= before
+
+    def _may_look(self) -> bool:
+        is_beat_due = self._parts.clock.monotonic_us() >= self._membership.beat_at
+        return self._looks < self._parts.settings.unknown_looks_max and not is_beat_due
 
     def _finish(self, claimed: ClaimedRun, worker: MemberId) -> Finish:
+        call = claimed.record.call
+        place = Place(call.task, call.queue)
         # How often it was put off is in its numbers: a claim without a start leaves the attempt's.
         before = claimed.tries.fence - claimed.tries.attempt
-        task = claimed.record.call.task
-        if self._is_long(claimed, before) and not self._parts.store.is_served(task):
-            schedule = self._pause_schedule(claimed)
-            event = TaskMissing(
-                member=int(worker),
-                task=task,
-                run_id=identity_text(claimed.record.id),
-                schedule=schedule or "",
-            )
-            self._parts.emit(event)
-            failed = Failed(_reason(task), Reason.UNKNOWN_TASK, is_retryable=False)
-            return _unstarted(claimed, self._conclude(claimed, failed))
-        back = GivenBack(Reason.UNKNOWN_TASK, is_started=False, after_us=self._after_us(before))
+        is_served = self._is_served(place)
+        if not is_served and place not in self._served_at and self._is_long(claimed, before):
+            is_served = self._is_served(place, within_us=FRESH_US)
+            if not is_served:
+                # Somebody may hold its schedule for long: then it is put off once more.
+                with suppress(StoreUnavailable):
+                    return self._bury(claimed, worker)
+        after_us = self._after_us(before)
+        if is_served and place.task in self.served_elsewhere():
+            after_us = 0
+        elif place in self._served_at:
+            # Who served it is about to be back, or serves it in another of our queues.
+            after_us = self._after_us(0)
+        back = GivenBack(Reason.UNKNOWN_TASK, is_started=False, after_us=after_us)
         return _unstarted(claimed, self._conclude(claimed, back))
+
+    def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Finish:
+        task = claimed.record.call.task
+        schedule = self._pause_schedule(claimed)
+        event = TaskMissing(
+            member=int(worker),
+            task=task,
+            run_id=identity_text(claimed.record.id),
+            schedule=schedule or "",
+        )
+        self._parts.emit(event)
+        failed = Failed(_reason(task), Reason.UNKNOWN_TASK, is_retryable=False)
+        return _unstarted(claimed, self._conclude(claimed, failed))
+
+    def _is_served(self, place: Place, within_us: int | None = None) -> bool:
+        """Say whether others serve a place, by an answer that is not older than that.
+
+        A yes is good for longer than a no: whoever has the code may have come since.
+        """
+        settings, monotonic = self._parts.settings, self._parts.clock.monotonic_us()
+        known = self._answers.get(place)
+        if known is not None:
+            kept_us = settings.unknown_kept_us if known.is_served else settings.unknown_after_us
+            if monotonic - known.at <= (kept_us if within_us is None else within_us):
+                return known.is_served
+        self._looks += 1
+        is_served = self._parts.store.is_served(place.task, place.queue)
+        self._answers[place] = Answer(is_served, monotonic)
+        if is_served:
+            self._served_at[place] = monotonic
+        return is_served
+
+    def _forget(self) -> None:
+        """Forget what was heard too long ago: the fleet changes."""
+        settings, monotonic = self._parts.settings, self._parts.clock.monotonic_us()
+        for place, answer in tuple(self._answers.items()):
+            if monotonic - answer.at > settings.unknown_kept_us:
+                del self._answers[place]
+        for place, at in tuple(self._served_at.items()):
+            # It may have been served for as long as we did not ask.
+            if monotonic - at > settings.unknown_kept_us + settings.unknown_grace_us:
+                del self._served_at[place]
 
     def _is_long(self, claimed: ClaimedRun, before: int) -> bool:
         """Say whether a run has been put off for longer than the grace, by time and by count."""
@@ -95,10 +190,22 @@ class MissingTasks:
         record = claimed.record
         if record.schedule_id is None:
             return None
-        for _ in range(LOOKS_MAX):
-            answer = self._pause_once(record.schedule_id, record.call.task)
-            if not isinstance(answer, Stale):
-                return answer
+        self._looks += 1
+        try:
+            for _ in range(LOOKS_MAX):
+                answer = self._pause_once(record.schedule_id, record.call.task)
+                if not isinstance(answer, Stale):
+                    return answer
+        except STORE_AWAY:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the worker
+            event = SetAside(
+                member=self._membership.number(),
+                what="schedule",
+                subject_id=identity_text(record.schedule_id),
+                problem=f"it can't be paused: {error!r}",
+            )
+            self._parts.emit(event)
         return None  # the next run of it comes here again
 
     def _pause_once(self, schedule_id: ScheduleId, task: str) -> str | Stale | None:

@@ -21,6 +21,11 @@ class Outage:
         self.retry_at = 0
         """The store is not asked before this, on the monotonic clock."""
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the store did not answer when it was asked last."""
+        return self._since is not None
+
     def begin(self, member: int, error: StoreUnavailable) -> None:
         """Note that the store did not answer."""
         monotonic = self._parts.clock.monotonic_us()

@@ -64,7 +64,11 @@ class Reporting:
         if progress is not None:
             held.progress_told_at = monotonic
         return Report(
-            hold=held.hold, started_at=started_at, progress=progress, lines=buffers.take_lines()
+            hold=held.hold,
+            started_at=started_at,
+            progress=progress,
+            lines=buffers.take_lines(),
+            lines_before=buffers.lines_before,
         )
 
     def _send(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
@@ -76,11 +80,26 @@ class Reporting:
             raise
         except Exception:  # noqa: BLE001 - one bad report must not stop the others
             if len(due) > 1:
-                for one in due:
-                    self._send(worker, [one])
+                self._send_singly(worker, due)
             return  # what can't be stored is let go: the attempt itself is not at fault
+        self._heed(due, answers)
+
+    def _send_singly(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
+        """Send one after the other; those that the store is not there for any more are kept."""
+        waiting = list(due)
+        while waiting:
+            one = waiting.pop(0)
+            try:
+                self._send(worker, [one])
+            except STORE_AWAY:
+                for held, report in waiting:
+                    held.buffers.put_back(report.progress, report.lines)
+                raise
+
+    def _heed(self, due: list[tuple[Held, Report]], answers: list[bool]) -> None:
         for (held, report), is_ours in zip(due, answers, strict=True):
             if is_ours:
+                held.buffers.note_told(len(report.lines))
                 held.is_start_told = held.is_start_told or report.started_at is not None
         lost = [held for (held, _), is_ours in zip(due, answers, strict=True) if not is_ours]
         self._limits.fence_off(lost, NOT_OURS)

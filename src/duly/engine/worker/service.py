@@ -10,7 +10,8 @@ What happens when
   stop, what it still says is refused and kept as evidence, and it joins under a fresh id;
 - an answer is lost: ends are sent again, and a claim whose answer was lost comes back as a stray
   with the next beat, and is given back;
-- the store is away: code goes on, ends are kept, and past our own count of the lease all is fenced;
+- the store is away: code goes on and ends are kept, for however long; past our own count of the
+  lease nothing is claimed before a beat is answered, and who was not declared dead goes on;
 - code does not stop: we ask, then insist; where even that is in vain the slot counts as leaked, and
   with too many of them the worker drains and ends, to be replaced.
 """
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
 
-LEASE_OVER = "its lease has run out"
-NOT_HEARD = "the store was away for longer than its lease"
+LEASE_OVER = "its lease has run out, and others have declared it dead"
 TAKEN = "the store says that somebody else has settled them"
 
 
@@ -90,8 +90,8 @@ class Worker:
         self._limits = limits = Limits(parts, holdings, membership)
         self._finishing = Finishing(parts, holdings, membership)
         self._reporting = Reporting(parts, holdings, limits)
-        self._claiming = Claiming(parts, holdings, limits)
-        self._missing = MissingTasks(parts, holdings)
+        self._missing = missing = MissingTasks(parts, holdings, membership)
+        self._claiming = Claiming(parts, holdings, limits, missing)
         self._draining = Draining(parts, holdings, limits)
         self._outage = Outage(parts)
         self.on_over: Callable[[], None] = _nothing
@@ -162,21 +162,27 @@ class Worker:
         if self._is_over:
             return monotonic + self._parts.settings.beat_every_us
         self._holdings.collect()
-        if self._membership.is_over(monotonic):
-            self._lose_membership(NOT_HEARD)
         self._limits.enforce(monotonic)
         self._draining.note(self._membership.number(), monotonic)
         if monotonic >= self._outage.retry_at:
             self._talk()
-        if self._is_drained():
+        if self._is_drained(self._parts.clock.monotonic_us()):
             self.stop()
         return self._wake_at(self._parts.clock.monotonic_us())
 
-    def _is_drained(self) -> bool:
-        """Say whether there is nothing left to do, and nothing that we might not know of."""
-        holdings = self._holdings
-        is_done = holdings.is_empty and not holdings.has_news()
-        return self.is_draining and is_done and not self._membership.is_in_doubt
+    def _is_drained(self, monotonic: int) -> bool:
+        """Say whether there is nothing left to do, and nothing that we might not know of.
+
+        What is still to be told waits for a store that is away, until both our grace and our lease
+        are over.
+        """
+        holdings, until = self._holdings, self._draining.until
+        if until is None or holdings.running or holdings.has_news():
+            return False
+        is_in_vain = self._outage.is_on and self._membership.is_over(monotonic)
+        if is_in_vain and monotonic >= until:
+            return True
+        return holdings.is_empty and not self._membership.is_in_doubt
 
     def stop(self) -> None:
         """End at once: what runs is made to stop and given back, and we leave the fleet."""
@@ -194,10 +200,14 @@ class Worker:
         holdings.collect()
         for held in tuple(holdings.running.values()):
             holdings.settle(held)
+        if self._membership.id is not None:
+            holdings.give_back_unknown(self._membership.id)
         # If the store can't be told, our lease runs out by itself, and others settle the rest.
         with suppress(*STORE_AWAY):
-            if self._membership.is_in_doubt:
+            if self._membership.id is not None:
+                # An order to claim that we gave up may have been carried out since: the beat tells.
                 self._heed(self._membership.beat(holdings))
+        with suppress(*STORE_AWAY):
             self._finishing.send()
             self._membership.leave()
         self.on_over()
@@ -224,8 +234,9 @@ class Worker:
             return
         monotonic = self._parts.clock.monotonic_us()
         self._reporting.send(worker, monotonic)
-        self._missing.settle(worker)
-        if self.is_draining or self._holdings.endings_due(monotonic):
+        self._settle_missing(worker)
+        is_late = self._membership.is_over(monotonic)
+        if self.is_draining or is_late or self._holdings.endings_due(monotonic):
             self._note_ring(0)
             return
         got = self._parts.statistics.claimed
@@ -236,10 +247,16 @@ class Worker:
             self._membership.beat_now()
             raise
         if not is_member:
-            self._lose_membership(LEASE_OVER)
+            # Our lease is over by the store's clock; whether others know it the next beat tells.
+            self._membership.beat_now()
             return
         self._note_ring(self._parts.statistics.claimed - got)
-        self._missing.settle(worker)
+        self._settle_missing(worker)
+
+    def _settle_missing(self, worker: MemberId) -> None:
+        """Settle what we do not know; when there is more to leave to others, look behind it."""
+        if self._missing.settle(worker):
+            self._claiming.wake()
 
     def _note_ring(self, got: int) -> None:
         """Ask soon about cancellations, if we were woken and nothing new explains it."""
@@ -297,6 +314,7 @@ class Worker:
         asking: list[int | None] = [self._finishing.next_at()]
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
+            asking += [monotonic] if self._holdings.unknown else []
         elif not self.is_draining:
             asking.append(monotonic)
         if not self.is_draining:

@@ -34,13 +34,16 @@ class WorkerSettings:
     """When woken for no other reason, somebody may have asked for a cancellation: then we beat, but
     not more often than this."""
     lease_margin_us: int = 2 * SECOND_US
-    """We take our lease for lost this long before it ends by our own count, so that code which can
-    be stopped has stopped when others begin anew."""
+    """We claim nothing from this long before our lease ends by our own count. Courtesy: whether we
+    are alive the store says."""
 
     grace_us: int = 30 * SECOND_US
     """How long running work may finish after we were asked to stop (R9)."""
     cancel_grace_us: int = 10 * SECOND_US
     """How long code may take to stop after it was asked; then we insist."""
+    begin_within_us: int = 60 * SECOND_US
+    """How soon code must begin after it was handed over: a process has to start first. What does
+    not is given back, at no cost; its time-out counts from its beginning."""
     leaked_max: int = 3
     """When so many slots are lost to code that can't be stopped, we end, to be replaced (R6)."""
 
@@ -54,6 +57,9 @@ class WorkerSettings:
     """How soon an idle worker looks for runs by itself, should a wake-up be lost;"""
     poll_max_us: int = 2 * SECOND_US
     """it looks more seldom the longer there is nothing."""
+    claim_apart_us: int = 10 * _MILLISECOND_US
+    """However often we are rung: two claims that bring nothing lie this far apart, and further each
+    time, up to the poll's. All workers hear of all queues."""
     finish_max: int = 1000
     """How many attempts one transaction ends."""
     backoff_min_us: int = 50 * _MILLISECOND_US
@@ -62,10 +68,14 @@ class WorkerSettings:
     """When to try again what failed for a reason of its own."""
 
     unknown_after_us: int = 5 * SECOND_US
-    """How long a run of a task we do not know is put off: at first, doubling each time;"""
+    """How long a run of a task that nobody knows is put off: at first, doubling each time;"""
     unknown_after_max_us: int = 60 * SECOND_US
     unknown_grace_us: int = 120 * SECOND_US
     """after so long without any living worker that knows it, it is dead (S6)."""
+    unknown_kept_us: int = 60 * SECOND_US
+    """How long we remember whether others serve a task that we do not know."""
+    unknown_looks_max: int = 20
+    """How often a tick asks the store about tasks that we do not know: beats must not wait."""
 
     def __post_init__(self) -> None:
         """Refuse a limit that is no number or limits everything, and a lease nobody can keep."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.domain.concluding import TimedOut
-    from duly.engine.worker.held import Held, Limit
+    from duly.engine.worker.held import Held
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
@@ -36,10 +36,11 @@ class Limits:
         self.next_at = FAR
         """Nothing is to be done before this, on the monotonic clock."""
 
-    def watch(self, limit: Limit | None) -> None:
-        """Look at the latest when an attempt that was taken up reaches its first limit."""
-        if limit is not None:
-            self.next_at = min(self.next_at, limit.at)
+    def watch(self, held: Held, monotonic: int) -> None:
+        """Look at an attempt when it may have reached a limit at the earliest."""
+        look_at = held.look_at(monotonic)
+        if look_at is not None:
+            self.next_at = min(self.next_at, look_at)
 
     def enforce(self, monotonic: int) -> None:
         """End what has reached a limit, and insist where asking did not help."""
@@ -52,7 +53,7 @@ class Limits:
                 if limit is None:
                     continue
                 if monotonic < limit.at:
-                    self.next_at = min(self.next_at, limit.at)
+                    self.watch(held, monotonic)
                     continue
                 self.stop(held, Cause.LIMIT, limit.end())
             self._press(held, monotonic)

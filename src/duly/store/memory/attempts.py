@@ -14,14 +14,13 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
 from duly.store.memory.ownership import is_alive
-from duly.store.rulings import Breath, live_state, worker_name
+from duly.store.rulings import Breath, Lease, last_heartbeat, live_state, new_lines, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duly.domain.attempts import LogLine, Progress
+    from duly.domain.attempts import Progress
     from duly.domain.identity import RunId
     from duly.domain.schedules import Call
+    from duly.store.execution import Finish, Report
     from duly.store.memory.tables import Claim, Journal, Outcome, RunRow
 
 _DEFAULT_POLICY = TaskPolicy()
@@ -89,8 +88,8 @@ def last_error(journal: Journal, run_id: RunId) -> str | None:
     return attempts[run_id, max(fences)].error if fences else None
 
 
-def list_attempts(journal: Journal, run_id: RunId) -> list[AttemptRecord]:
-    """Return every claim of a run by its fence."""
+def list_attempts(journal: Journal, run_id: RunId, limit: int) -> list[AttemptRecord]:
+    """Return the last claims of a run by their fence."""
     tables = journal.tables
     found = [
         AttemptRecord(
@@ -98,7 +97,7 @@ def list_attempts(journal: Journal, run_id: RunId) -> list[AttemptRecord]:
             number=ended.number,
             state=ended.state,
             reason=ended.reason,
-            heartbeat_at=None,
+            heartbeat_at=_heartbeat(journal, ended.claim, ended.ended_at),
             ended_at=ended.ended_at,
             error=ended.error,
             late=ended.late,
@@ -112,16 +111,16 @@ def list_attempts(journal: Journal, run_id: RunId) -> list[AttemptRecord]:
         found.append(_live(journal, run_id, tables.claims[run_id]))
     elif outcome is not None and outcome.claim is not None:
         found.append(_closing(journal, run_id, outcome, outcome.claim))
-    return found
+    return newest(found, limit)
 
 
 def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, Any]:
-    member = journal.tables.members.get(claim.worker)
+    lease = lease_of(journal, claim.worker)
     return {
         "run_id": run_id,
         "fence": claim.tries.fence,
         "worker": claim.worker,
-        "worker_name": "" if member is None else worker_name(member.host, member.process),
+        "worker_name": "" if lease is None else lease.name,
         "claimed_at": claim.claimed_at,
         "started_at": claim.started_at,
         "progress": claim.progress,
@@ -130,13 +129,26 @@ def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, An
     }
 
 
+def lease_of(journal: Journal, worker: int) -> Lease | None:
+    """Return what is known of a worker's life, also when it is a member no more."""
+    member = journal.tables.members.get(worker)
+    if member is None:
+        return journal.tables.workers.get(worker)
+    return Lease(member.host, member.process, member.renewed_at, member.expires_at)
+
+
+def _heartbeat(journal: Journal, claim: Claim, ended_at: int) -> int | None:
+    lease = lease_of(journal, claim.worker)
+    return last_heartbeat(None if lease is None else lease.renewed_at, ended_at)
+
+
 def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) -> AttemptRecord:
     return AttemptRecord(
         **_record_parts(journal, run_id, claim),
         number=claim.tries.attempt,
         state=AttemptState(outcome.state),
         reason=outcome.reason,
-        heartbeat_at=None,
+        heartbeat_at=_heartbeat(journal, claim, outcome.finished_at),
         ended_at=outcome.finished_at,
         error=outcome.error,
         late=outcome.late,
@@ -177,19 +189,22 @@ def task_of(journal: Journal, run_id: RunId) -> str:
 
 
 def write_progress(journal: Journal, run_id: RunId, fence: int, progress: Progress) -> None:
-    """Remember a step of an attempt's progress."""
+    """Remember a step of an attempt's progress; the same once more is none."""
     steps = journal.tables.progress
-    step = ProgressRecord(fence, journal.now, progress)
-    journal.put(steps, run_id, (*steps.get(run_id, ()), step))
+    known = steps.get(run_id, ())
+    if known and (known[-1].fence, known[-1].progress) == (fence, progress):
+        return
+    journal.put(steps, run_id, (*known, ProgressRecord(fence, journal.now, progress)))
 
 
-def write_lines(journal: Journal, run_id: RunId, fence: int, lines: Sequence[LogLine]) -> None:
+def write_lines(journal: Journal, told: Report | Finish) -> None:
     """Keep an attempt's lines, as many as it may have."""
+    run_id, fence = told.hold.run_id, told.hold.fence
     known = journal.tables.lines.get(run_id, ())
-    room = LINES_PER_ATTEMPT_MAX - sum(line.fence == fence for line in known)
+    stored = sum(line.fence == fence for line in known)
+    kept = new_lines(told, stored)[: max(LINES_PER_ATTEMPT_MAX - stored, 0)]
     new = tuple(
-        LineRecord(number, fence, line)
-        for number, line in enumerate(lines[: max(room, 0)], start=len(known) + 1)
+        LineRecord(number, fence, line) for number, line in enumerate(kept, start=len(known) + 1)
     )
     if new:
         journal.put(journal.tables.lines, run_id, (*known, *new))

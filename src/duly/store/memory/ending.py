@@ -10,8 +10,10 @@ from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.literals import RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.memory.attempts import task_of
+from duly.store.memory.slots import MemorySlots
 from duly.store.memory.tables import Claim, Dead, Ended, Journal, Outcome, Waiting
-from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due, retry_slot
+from duly.store.retry_slots import take_slot
+from duly.store.rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Tries
@@ -60,12 +62,11 @@ def end_claim(journal: Journal, run_id: RunId, claim: Claim, conclusion: Conclus
 
 
 def _wait(journal: Journal, run_id: RunId, wait: Wait, row: Waiting) -> None:
-    tables, task = journal.tables, task_of(journal, run_id)
-    slot = retry_slot(wait, journal.now, tables.last_retries.get(task))
+    due_at = journal.now + wait.delay_us
     if wait.spacing_us:
-        journal.put(tables.last_retries, task, slot)
-    due_at = retry_due(wait, journal.now, slot)
-    journal.insert(tables.waiting, run_id, replace(row, due_at=due_at))
+        slots = MemorySlots(journal, task_of(journal, run_id))
+        due_at = take_slot(slots, due_at, wait.spacing_us)
+    journal.insert(journal.tables.waiting, run_id, replace(row, due_at=due_at))
     journal.announce("retry", run_id, due_at)
 
 

@@ -20,7 +20,7 @@ from duly.store.execution import (
     StopKind,
 )
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.memory.attempts import call_of, policy_of, write_lines, write_progress
+from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
 from duly.store.memory.ending import end_claim
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.reading import run_record
@@ -48,7 +48,12 @@ def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
     taken: list[RunId] = []
     for queue in _queues(journal, command):
         most = min(command.limit - len(taken), command.queue_limits.get(queue, command.limit))
-        taken += _in_order(journal, queue)[: max(most, 0)]
+        fit = [
+            run_id
+            for run_id in _in_order(journal, queue)
+            if task_of(journal, run_id) not in command.without
+        ]
+        taken += fit[: max(most, 0)]
     runs = tuple(_claim(journal, run_id, command.worker) for run_id in taken)
     return Claimed(journal.now, is_alive=True, runs=runs)
 
@@ -106,10 +111,11 @@ def held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:
 
 
 def beat(journal: Journal, command: Beat) -> Beaten:
-    """Renew a worker that is alive; say what of its holds must stop."""
+    """Renew a worker that nobody has declared dead; say what of its holds must stop."""
     tables, now = journal.tables, journal.now
-    alive = is_alive(journal, command.worker)
     row = tables.members.get(command.worker)
+    # One whose lease has run out has lost nothing until somebody declares it dead.
+    alive = row is not None and row.is_alive
     if row is not None and alive:
         renewed = replace(
             row,
@@ -119,9 +125,6 @@ def beat(journal: Journal, command: Beat) -> Beaten:
             leaked=command.leaked,
         )
         journal.put(tables.members, command.worker, renewed)
-    elif row is not None:
-        # Found expired, it is dead for ever, even if the clock goes back.
-        journal.put(tables.members, command.worker, replace(row, is_alive=False))
     stops: list[Stop] = []
     for hold in command.holds:
         claim = held(journal, command.worker, hold)
@@ -159,7 +162,7 @@ def _report(journal: Journal, worker: MemberId, one: Report) -> bool:
     if one.progress is not None:
         claim = replace(claim, progress=one.progress, progress_at=journal.now)
         write_progress(journal, run_id, fence, one.progress)
-    write_lines(journal, run_id, fence, one.lines)
+    write_lines(journal, one)
     journal.put(journal.tables.claims, run_id, claim)
     return True
 
@@ -198,7 +201,7 @@ def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
     if finish.progress is not None:
         claim = replace(claim, progress=finish.progress, progress_at=journal.now)
         write_progress(journal, hold.run_id, hold.fence, finish.progress)
-    write_lines(journal, hold.run_id, hold.fence, finish.lines)
+    write_lines(journal, finish)
     end_claim(journal, hold.run_id, claim, finish.conclusion)
     return FinishResult.ACCEPTED
 
@@ -242,11 +245,11 @@ def _keep_late_word(journal: Journal, worker: MemberId, finish: Finish) -> None:
     journal.record_about(SYSTEM, "attempt.refused", subject)
 
 
-def is_served(journal: Journal, task: str) -> bool:
-    """Say whether any living worker knows a task."""
+def is_served(journal: Journal, task: str, queue: str) -> bool:
+    """Say whether any living worker knows a task and serves the queue."""
     tables = journal.tables
     return any(
-        task in tables.member_tasks[member.id]
+        task in tables.member_tasks[member.id] and queue in (member.queues or (queue,))
         for member in tables.members.values()
         if member.kind is MemberKind.WORKER and is_alive(journal, member.id)
     )

@@ -9,7 +9,7 @@ from duly.domain.literals import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
 from duly.store.dispatch import MemberId
 from duly.store.execution import Hold, LossKind, LostClaim, LostClaims
-from duly.store.memory.attempts import policy_of, task_of
+from duly.store.memory.attempts import lease_of, policy_of, task_of
 from duly.store.memory.ending import end_claim
 from duly.store.memory.execution import held
 from duly.store.memory.ownership import held_shards, is_alive
@@ -70,10 +70,11 @@ def _settle(journal: Journal, command: SettleLost, loss: Loss) -> bool:
     kind = _loss_of(journal, claim, command.overdue_us)
     if kind is None:
         return False
+    lease = lease_of(journal, lost.worker)
     if kind is LossKind.WORKER:
         _declare_dead(journal, lost.worker, command.fence.member)
     tenant = journal.tables.runs[lost.hold.run_id].tenant
-    journal.record_about(SYSTEM, "attempt.lost", lost_subject(lost, tenant))
+    journal.record_about(SYSTEM, "attempt.lost", lost_subject(lost, tenant, lease))
     end_claim(journal, lost.hold.run_id, claim, loss.conclusion)
     return True
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
-from duly.store.dispatch import MemberId, Prune, Pruned, PruneKind
-from duly.store.memory.attempts import forget_work
+from duly.store.dispatch import MemberId, MemberKind, Prune, Pruned, PruneKind
+from duly.store.memory.attempts import forget_work, lease_of
 from duly.store.memory.ownership import held_shards, is_alive
+from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
 from duly.store.planning import NEAR_US
+from duly.store.rulings import workers_kept_us
 
 if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId
@@ -30,6 +32,8 @@ def prune(journal: Journal, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(journal, command)
     counts[PruneKind.MEMBERS] = _prune_members(journal, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(journal, command)
+    _forget_slots(journal)
+    _forget_workers(journal, command)
     return Pruned(counts, has_more=any(count >= command.limit for count in counts.values()))
 
 
@@ -123,10 +127,30 @@ def _prune_members(journal: Journal, command: Prune) -> int:
         and journal.now - row.expires_at > ARRIVALS_KEPT_US
     )[: command.limit]
     for member in doomed:
+        lease = lease_of(journal, member)
+        if lease is not None and tables.members[member].kind is MemberKind.WORKER:
+            journal.put(tables.workers, member, lease)
         journal.remove(tables.members, member)
         journal.remove(tables.wake_addresses, member)
         journal.remove(tables.member_tasks, member)
     return len(doomed)
+
+
+def _forget_workers(journal: Journal, command: Prune) -> None:
+    """Forget workers of whom no history speaks any more."""
+    workers, kept_us = journal.tables.workers, workers_kept_us(command.retention)
+    if kept_us is None:
+        return
+    old = sorted(one for one in workers if journal.now - workers[one].expires_at > kept_us)
+    for worker in old[: command.limit]:
+        journal.remove(workers, worker)
+
+
+def _forget_slots(journal: Journal) -> None:
+    """Forget slots of retry budgets that have passed."""
+    slots = journal.tables.retry_slots
+    for task in list(slots):
+        journal.put(slots, task, still_ahead(journal, task))
 
 
 def _prune_arrivals(journal: Journal, command: Prune) -> int:

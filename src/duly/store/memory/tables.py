@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from duly.domain.schedules import Call, Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun
     from duly.store.auditing import Subject
+    from duly.store.retry_slots import Taken
+    from duly.store.rulings import Lease
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -167,14 +169,16 @@ class Tables:
     skips: dict[tuple[ScheduleId, int], SkipRecord] = field(default_factory=dict)
     owed: dict[tuple[ScheduleId, int], OwedRecord] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
+    workers: dict[int, Lease] = field(default_factory=dict)
+    """Workers that are members no more."""
     wake_addresses: dict[int, str] = field(default_factory=dict)
     leases: dict[LeaseKey, LeaseRecord] = field(default_factory=dict)
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     policies: dict[str, TaskPolicy] = field(default_factory=dict)
-    last_retries: dict[str, int] = field(default_factory=dict)
-    """By task: the last slot of its retry budget that was taken."""
+    retry_slots: dict[str, tuple[Taken, ...]] = field(default_factory=dict)
+    """By task: the slots of its retry budget that are taken, in order."""
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import attempts, execution, operating, reaping
+from duly.store.reading import PAGE_MAX
 from duly.store.rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class Working(ABC):
             raise lost_lease(self.name)
         return settled
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
-        return self._read(lambda journal: execution.is_served(journal, task))
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and serves the queue."""
+        return self._read(lambda journal: execution.is_served(journal, task, queue))
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""
@@ -120,9 +121,9 @@ class Working(ABC):
 
     # Reading
 
-    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
-        """Return every claim of a run by its fence."""
-        return self._read(lambda journal: attempts.list_attempts(journal, run_id))
+    def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
+        """Return the last claims of a run by their fence."""
+        return self._read(lambda journal: attempts.list_attempts(journal, run_id, limit))
 
     def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
         """Return the steps of a run's progress, oldest first."""

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
+from duly.domain.identity import RunId
 from duly.store.execution import Beaten, Hold, Stop, StopKind
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
-from duly.store.postgres.leases import IS_CURRENT
 from duly.store.postgres.session import one, uid
+from duly.store.rulings import new_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.attempts import LogLine, Progress
-    from duly.domain.identity import RunId
     from duly.store.dispatch import MemberId
     from duly.store.execution import Beat, Report, SaveCheckpoint
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
-# As with a dispatcher's renewal, nobody waits for the disk.
-BEAT = f"""
+# As with a dispatcher's renewal, nobody waits for the disk. Unlike a dispatcher's, a lease that has
+# run out is renewed as long as nobody has declared its worker dead, which ends the row.
+BEAT = """
 WITH c AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 n AS MATERIALIZED (SELECT duly.now_us() AS now FROM c),
 r AS (
     UPDATE duly.members m
-    SET renewed_at = CASE WHEN {IS_CURRENT} THEN n.now ELSE m.renewed_at END,
-        expires_at = CASE WHEN {IS_CURRENT} THEN n.now + $2::int8 ELSE m.expires_at END,
-        ended_at = CASE WHEN {IS_CURRENT} THEN NULL ELSE n.now END,
-        slots = $3::int4, leaked = $4::int4
+    SET renewed_at = n.now, expires_at = n.now + $2::int8, slots = $3::int4, leaked = $4::int4
     FROM n WHERE m.id = $1::int8 AND m.ended_at IS NULL
-    RETURNING m.ended_at IS NULL AS is_alive),
+    RETURNING true AS is_alive),
 h AS MATERIALIZED (
     SELECT pg_catalog.array_agg(u.place) FILTER (WHERE k.is_asked IS NULL) AS gone,
         pg_catalog.array_agg(u.place) FILTER (WHERE k.is_asked) AS asked
@@ -41,7 +40,7 @@ h AS MATERIALIZED (
         WHERE k.run_id = u.run_id AND k.worker + 0 = $1::int8 AND k.fence = u.fence OFFSET 0) k
         ON true)
 SELECT n.now, coalesce((SELECT is_alive FROM r), false), s.program_min, h.gone, h.asked
-FROM n CROSS JOIN h CROSS JOIN duly.cluster s WHERE s.id = 1"""  # noqa: S608 - a condition of ours
+FROM n CROSS JOIN h CROSS JOIN duly.cluster s WHERE s.id = 1"""
 STRAYS = """
 SELECT uuid_send(k.run_id), k.fence FROM duly.claims k
 WHERE k.worker = $1::int8 ORDER BY k.run_id"""
@@ -64,11 +63,20 @@ SET (started_at, progress_at, progress_done, progress_total, progress_note, line
 WHERE c.run_id = ANY($2::uuid[]) AND c.worker + 0 = $1::int8
     AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
 RETURNING uuid_send(c.run_id), c.lines"""  # noqa: S608 - a number of ours
+# The last step once more is none.
 INSERT_STEPS = """
 INSERT INTO duly.progress (run_id, fence, at, done, total, note)
 SELECT u.run_id, u.fence, $1::int8, u.done, u.total, u.note
 FROM unnest($2::uuid[], $3::int4[], $4::int8[], $5::int8[], $6::text[]) WITH ORDINALITY
-    u(run_id, fence, done, total, note, place) ORDER BY u.place"""
+    u(run_id, fence, done, total, note, place)
+LEFT JOIN LATERAL (
+    SELECT p.fence, p.done, p.total, p.note FROM duly.progress p WHERE p.run_id = u.run_id
+    ORDER BY p.number DESC LIMIT 1) p ON true
+WHERE (p.fence, p.done, p.total, p.note) IS DISTINCT FROM (u.fence, u.done, u.total, u.note)
+ORDER BY u.place"""
+COUNT_LINES = """
+SELECT uuid_send(run_id), lines FROM duly.claims
+WHERE run_id = ANY($1::uuid[]) AND worker + 0 = $2::int8 ORDER BY run_id FOR NO KEY UPDATE"""
 INSERT_LINES = """
 INSERT INTO duly.lines (run_id, fence, at, level, text)
 SELECT u.run_id, u.fence, u.at, u.level, u.text
@@ -90,7 +98,7 @@ READ_CHECKPOINTS = "SELECT partition, state FROM duly.checkpoints WHERE run_id =
 
 
 def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
-    """Renew a worker that is alive; say what of its holds must stop, and the schema's age."""
+    """Renew a worker unless it was declared dead; say what must stop, and the schema's age."""
     holds = command.holds
     values = (
         command.worker,
@@ -108,25 +116,51 @@ def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
 
 def find_strays(session: Session, command: Beat) -> tuple[Hold, ...]:
     """Return what a worker holds and did not name."""
-    named = {hold.run_id for hold in command.holds}
-    found = session.rows(STRAYS, (command.worker,))
-    return tuple(Hold(run_id, fence) for run_id, fence in found if run_id not in named)
+    named = frozenset(command.holds)
+    found = [
+        Hold(RunId(run_id), fence) for run_id, fence in session.rows(STRAYS, (command.worker,))
+    ]
+    return tuple(hold for hold in found if hold not in named)
 
 
 def report(work: Work, worker: MemberId, reports: Sequence[Report]) -> list[bool]:
     """Write what attempts have done that are still ours."""
     told = [False] * len(reports)
     left = list(range(len(reports)))
+    reports = list(reports)
     while left:
         # One that is there twice is told of twice, one after the other.
         by_run = {reports[place].hold.run_id: place for place in reversed(left)}
         chosen = [by_run[run_id] for run_id in sorted(by_run)]
+        for place, fresh in _without_known_lines(work, worker, reports, chosen):
+            reports[place] = fresh
         counts = _write(work, worker, [reports[place] for place in chosen])
         for place in chosen:
             told[place] = reports[place].hold.run_id in counts
         _write_trace(work, [reports[place] for place in sorted(chosen) if told[place]], counts)
         left = sorted(set(left).difference(chosen))
     return told
+
+
+def _without_known_lines(
+    work: Work, worker: MemberId, reports: Sequence[Report], chosen: Sequence[int]
+) -> list[tuple[int, Report]]:
+    """Return those reports, by their place, of whose lines some may be stored: without these."""
+    counted = [place for place in chosen if reports[place].lines and _is_counted(reports[place])]
+    if not counted:
+        return []
+    ids = Uuids([reports[place].hold.run_id for place in counted])
+    stored: dict[RunId, int] = dict(work.session.rows(COUNT_LINES, (ids, worker)))
+    fresh: list[tuple[int, Report]] = []
+    for place in counted:
+        one = reports[place]
+        lines = new_lines(one, stored.get(one.hold.run_id, 0))
+        fresh.append((place, replace(one, lines=tuple(lines), lines_before=None)))
+    return fresh
+
+
+def _is_counted(one: Report) -> bool:
+    return one.lines_before is not None
 
 
 def _write(work: Work, worker: MemberId, reports: Sequence[Report]) -> dict[RunId, int]:

@@ -73,7 +73,7 @@ _CLAIM = f"""
 picked AS MATERIALIZED (
     SELECT p.* FROM q CROSS JOIN LATERAL (
         SELECT r.ctid AS tid, r.era, r.run_id, r.fence, r.attempt, r.charged, r.begun_at
-        FROM duly.ready r WHERE r.queue = q.name
+        FROM duly.ready r WHERE r.queue = q.name{{}}
         ORDER BY r.priority, r.rank, r.run_id LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
     LIMIT $4::int4),{_TAKE_FROM_LEAVES},
 made AS MATERIALIZED (
@@ -103,8 +103,14 @@ SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
     r.fence, r.attempt, r.charged, r.begun_at, r.error
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""  # noqa: S608 - parts of ours
 
-CLAIM_NAMED = f"{_WORKER},{_NAMED},{_CLAIM}"
-CLAIM_ANY = f"{_WORKER},{_EVERY},{_CLAIM}"
+# Runs of tasks that the worker is to do without are passed over before they are locked.
+_IS_KNOWN = """
+            AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
+
+CLAIM_NAMED = f"{_WORKER},{_NAMED},{_CLAIM.format('')}"
+CLAIM_ANY = f"{_WORKER},{_EVERY},{_CLAIM.format('')}"
+CLAIM_NAMED_WITHOUT = f"{_WORKER},{_NAMED},{_CLAIM.format(_IS_KNOWN.format('$5'))}"
+CLAIM_ANY_WITHOUT = f"{_WORKER},{_EVERY},{_CLAIM.format(_IS_KNOWN.format('$6'))}"
 
 
 def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
@@ -118,15 +124,17 @@ def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
 def _statement(command: ClaimRuns) -> tuple[str, tuple[object, ...]]:
     limits = command.queue_limits
     most = min(max(command.limit, 0), INT4_MAX)
+    without = (Texts(sorted(command.without)),) if command.without else ()
     if command.queues is None:
         bounds = Int4s([_bounded(limit, most) for limit in limits.values()])
         values = (command.worker, Texts([*limits]), bounds, most, command.rotation)
-        return CLAIM_ANY, values
+        return CLAIM_ANY_WITHOUT if without else CLAIM_ANY, (*values, *without)
     names = command.queues
     first = command.rotation % len(names) if names else 0
     names = names[first:] + names[:first]
     bounds = Int4s([_bounded(limits.get(name, most), most) for name in names])
-    return CLAIM_NAMED, (command.worker, Texts(names), bounds, most)
+    values_named = (command.worker, Texts(names), bounds, most)
+    return CLAIM_NAMED_WITHOUT if without else CLAIM_NAMED, (*values_named, *without)
 
 
 def _bounded(limit: int, most: int) -> int:

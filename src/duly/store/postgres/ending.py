@@ -16,8 +16,10 @@ from duly.domain.literals import RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.rows import RANKED
+from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
-from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due, retry_slot
+from duly.store.retry_slots import take_slot
+from duly.store.rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -66,14 +68,6 @@ FROM unnest($2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[])
     u(run_id, fence, attempt, charged, begun_at)
 CROSS JOIN LATERAL (
     SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608
-# Locked whether it was there or not: who comes second keeps his distance from who came first.
-TAKE_BUDGETS = """
-INSERT INTO duly.retry_budgets (task, last_at)
-SELECT task, $2::int8 FROM pg_catalog.unnest($1::text[]) task ORDER BY task
-ON CONFLICT (task) DO UPDATE SET last_at = retry_budgets.last_at
-RETURNING task, last_at"""
-WRITE_BUDGET = "UPDATE duly.retry_budgets SET last_at = $2::int8 WHERE task = $1"
-NEVER = -(1 << 63)
 
 
 @dataclass(slots=True)
@@ -192,31 +186,22 @@ class Endings:
     def _write_waits(self) -> None:
         if not self._waits:
             return
-        work, budgets = self._work, self._take_budgets()
+        work = self._work
+        calendars = open_calendars(work, self._spaced_tasks())
         rows: list[Row] = []
         for claim, tries, conclusion, wait in self._waits:
-            task = self._facts[claim.run_id].task
-            slot = retry_slot(wait, work.now, budgets.get(task))
+            due_at = work.now + wait.delay_us
             if wait.spacing_us:
-                budgets[task] = slot
-            due_at = retry_due(wait, work.now, slot)
+                slots = calendars[self._facts[claim.run_id].task]
+                due_at = take_slot(slots, due_at, wait.spacing_us)
             shard = shard_of(claim.run_id, work.shards)
             rows.append((claim.run_id, shard, due_at, *_columns(tries), conclusion.reason))
-        for task, last_at in budgets.items():
-            if last_at is not None:
-                work.session.run(WRITE_BUDGET, (task, last_at))
         kinds = (Uuids, Int4s, Int8s, Int4s, Int4s, Int4s, OptionalInt8s, Texts)
         work.session.run(INSERT_WAITING, encoded(rows, kinds))
         work.announce_all("retry", [(row[0], row[2], row[1]) for row in rows])
 
-    def _take_budgets(self) -> dict[str, int | None]:
-        spaced = {
-            self._facts[one.run_id].task for one, _, _, wait in self._waits if wait.spacing_us
-        }
-        if not spaced:
-            return {}
-        found = self._work.session.rows(TAKE_BUDGETS, (Texts(sorted(spaced)), NEVER))
-        return {task: None if last_at == NEVER else last_at for task, last_at in found}
+    def _spaced_tasks(self) -> set[str]:
+        return {self._facts[one.run_id].task for one, _, _, wait in self._waits if wait.spacing_us}
 
 
 _TOLD = (OptionalInt8s, OptionalInt8s, OptionalInt8s, OptionalInt8s, Texts, OptionalInt8s)

@@ -19,7 +19,7 @@ from duly.store.postgres.beating import NONE, write_lines, write_steps
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.session import one, uid
-from duly.store.rulings import said_result
+from duly.store.rulings import new_lines, said_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,7 +185,9 @@ def _finish_distinct(
                 endings.record("attempt.refused", subject)
     held = [one for one, is_ours in zip(finishes, ours, strict=True) if is_ours]
     write_steps(work, [(one.hold, one.progress) for one in held if one.progress is not None])
-    write_lines(work, [(one.hold, claims[one.hold.run_id].lines, one.lines) for one in held])
+    counts = [claims[one.hold.run_id].lines for one in held]
+    told = zip(held, counts, strict=True)
+    write_lines(work, [(one.hold, count, new_lines(one, count)) for one, count in told])
     endings.write()
     return results
 

@@ -8,11 +8,9 @@ members, then claims.
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TaskPolicy, Tries, policy_from_json
+from duly.domain.attempts import Tries, stored_policy
 from duly.domain.identity import RunId
 from duly.domain.literals import Lane
 from duly.store.auditing import declared_dead_subject, lost_subject
@@ -20,9 +18,9 @@ from duly.store.dispatch import MemberId
 from duly.store.execution import Hold, LossKind, LostClaim, LostClaims
 from duly.store.postgres.arrays import Int8s
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
-from duly.store.postgres.leases import END_MEMBERS, IS_CURRENT, LOCK_MEMBERS, held_shards
+from duly.store.postgres.leases import END_MEMBERS, IS_CURRENT, held_shards
 from duly.store.postgres.session import one
-from duly.store.rulings import is_current
+from duly.store.rulings import Lease, is_current
 
 if TYPE_CHECKING:
     from duly.store.execution import Loss, SettleLost
@@ -53,24 +51,20 @@ SELECT (SELECT now FROM n), l.* FROM (SELECT 1) AS always LEFT JOIN (
     CROSS JOIN LATERAL (SELECT r.task FROM duly.runs r WHERE r.id = f.run_id OFFSET 0) r
     LEFT JOIN LATERAL (SELECT t.policy FROM duly.tasks t WHERE t.name = r.task OFFSET 0) t ON true
     ORDER BY f.claimed_at, f.run_id) l ON true"""  # noqa: S608 - a condition of ours
+LOCK_HOLDERS = """
+SELECT id, host, process, renewed_at, expires_at, ended_at FROM duly.members
+WHERE id = ANY($1::int8[]) ORDER BY id FOR UPDATE"""
 IS_SERVED = f"""
 WITH n AS MATERIALIZED (SELECT duly.now_us() AS now)
 SELECT EXISTS (
     SELECT 1 FROM duly.worker_tasks w JOIN duly.members m ON m.id = w.worker
-    WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}) FROM n"""  # noqa: S608 - a condition of ours
-
-_DEFAULT_POLICY = TaskPolicy()
-
-
-@lru_cache(maxsize=1024)
-def read_policy(text: str | None) -> TaskPolicy:
-    """Read what a task's code says about its runs, or what holds for those that say nothing."""
-    return _DEFAULT_POLICY if text is None else policy_from_json(json.loads(text))
+    WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}
+        AND (m.queues = '{{}}' OR $2::text = ANY(m.queues))) FROM n"""  # noqa: S608 - a condition of ours
 
 
-def is_served(session: Session, task: str) -> bool:
-    """Say whether any living worker knows a task."""
-    return bool(one(session, IS_SERVED, (task,))[0])
+def is_served(session: Session, task: str, queue: str) -> bool:
+    """Say whether any living worker knows a task and serves the queue."""
+    return bool(one(session, IS_SERVED, (task, queue))[0])
 
 
 def find_lost(session: Session, limit: int, overdue_us: int) -> LostClaims:
@@ -87,7 +81,7 @@ def _lost(row: Row) -> LostClaim:
         worker=MemberId(worker),
         tries=Tries(*tries),
         task=task,
-        policy=read_policy(policy),
+        policy=stored_policy(policy),
         claimed_at=claimed_at,
         started_at=started_at,
     )
@@ -109,7 +103,7 @@ class _Settling:
         self._command = command
         losses = command.losses
         workers = Int8s(sorted({loss.claim.worker for loss in losses}))
-        self._members = {row[0]: row[1:] for row in work.session.rows(LOCK_MEMBERS, (workers,))}
+        self._members = {row[0]: row[1:] for row in work.session.rows(LOCK_HOLDERS, (workers,))}
         ids = [loss.claim.hold.run_id for loss in losses]
         self._claims = lock_claims(work, ids)
         work.look_at_the_clock()
@@ -137,7 +131,9 @@ class _Settling:
         # Once only, though it may have been named twice.
         del self._claims[lost.hold.run_id]
         tenant = self._facts[lost.hold.run_id].tenant
-        self._endings.record("attempt.lost", lost_subject(lost, tenant))
+        member = self._members.get(lost.worker)
+        lease = None if member is None else Lease(*member[:-1])
+        self._endings.record("attempt.lost", lost_subject(lost, tenant, lease))
         self._endings.end(claim, loss.conclusion)
         return True
 
@@ -145,7 +141,7 @@ class _Settling:
         row = self._members.get(worker)
         if row is None or worker in self._declared:
             return False
-        renewed_at, expires_at, ended_at = row
+        _, _, renewed_at, expires_at, ended_at = row
         return ended_at is None and is_current(renewed_at, expires_at, self._work.now)
 
     def _is_overdue(self, claim: Claim) -> bool:
@@ -154,7 +150,7 @@ class _Settling:
 
     def _declare_dead(self, worker: MemberId) -> None:
         row = self._members.get(worker)
-        if worker not in self._declared and row is not None and row[2] is None:
+        if worker not in self._declared and row is not None and row[-1] is None:
             self._declared.add(worker)
             subject = declared_dead_subject(worker, self._command.fence.member)
             self._endings.record("member.declared-dead", subject)

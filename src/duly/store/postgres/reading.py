@@ -15,7 +15,7 @@ from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
 from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
 from duly.store.postgres.planning import BY_NAME, read_definition, read_schedule
 from duly.store.postgres.session import first, one, pairs, uid
-from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.reading import PAGE_MAX, AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 from duly.store.rulings import unrecorded
 
 if TYPE_CHECKING:
@@ -133,9 +133,9 @@ class PostgresReading:
         """Return a run."""
         return read_run(self._look.session, run_id)
 
-    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+    def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
         """Return every claim of a run by its fence."""
-        return trace.list_attempts(self._look, run_id)
+        return trace.list_attempts(self._look, run_id, limit)
 
     def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
         """Return the steps of a run's progress, oldest first."""

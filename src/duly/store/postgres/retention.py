@@ -15,7 +15,7 @@ from duly.store.postgres.arrays import Int8s, Texts, Uuids
 from duly.store.postgres.leases import held_shards
 from duly.store.postgres.rotation import prune_arrivals
 from duly.store.postgres.session import one, uid
-from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
+from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX, workers_kept_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,6 +95,16 @@ DELETE FROM duly.members WHERE id IN (
         AND NOT EXISTS (SELECT 1 FROM duly.leases l WHERE l.owner = m.id)
         AND NOT EXISTS (SELECT 1 FROM duly.claims c WHERE c.worker = m.id OFFSET 0)
     ORDER BY m.id LIMIT $2::int8 FOR UPDATE SKIP LOCKED)"""
+# That of members that are pruned a trigger of the schema's has written.
+FORGET_WORKERS = """
+DELETE FROM duly.workers WHERE id IN (
+    SELECT id FROM duly.workers WHERE expires_at < $1::int8
+    ORDER BY expires_at, id LIMIT $2::int8 FOR UPDATE SKIP LOCKED)"""
+# Of retry budgets, also of tasks that nobody runs any more.
+FORGET_PASSED_SLOTS = """
+DELETE FROM duly.retry_slots WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM duly.retry_slots WHERE last_at < $1::int8
+    LIMIT $2::int8 FOR UPDATE SKIP LOCKED))"""
 FOLD_TALLIES = """
 WITH folded AS (
     DELETE FROM duly.tally_changes WHERE ctid = ANY(ARRAY(
@@ -120,6 +130,8 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = prune_arrivals(work, command.limit)
+    work.session.run(FORGET_PASSED_SLOTS, (work.now, command.limit))
+    _forget_workers(work, command)
     (folded,) = one(work.session, FOLD_TALLIES, (FOLD_MAX,))
     is_full = any(count >= command.limit for count in counts.values())
     has_more = has_more or is_full or folded >= FOLD_MAX
@@ -201,6 +213,13 @@ def _prune_schedules(work: Work, command: Prune) -> int:
 
 def _prune_members(work: Work, command: Prune) -> int:
     return work.session.run(DELETE_MEMBERS, (work.now - ARRIVALS_KEPT_US, command.limit))
+
+
+def _forget_workers(work: Work, command: Prune) -> None:
+    """Forget workers of whom no history speaks any more."""
+    kept_us = workers_kept_us(command.retention)
+    if kept_us is not None:
+        work.session.run(FORGET_WORKERS, (work.now - kept_us, command.limit))
 
 
 def _lock(work: Work, schedules: Iterable[bytes]) -> None:

@@ -11,12 +11,12 @@ from duly.domain.attempts import (
     LogLine,
     Progress,
     ProgressRecord,
+    stored_policy,
 )
 from duly.domain.literals import AttemptState
-from duly.store.postgres.lost import read_policy
 from duly.store.postgres.session import uid
 from duly.store.records import progress_of
-from duly.store.rulings import Breath, is_current, live_state, worker_name
+from duly.store.rulings import Breath, is_current, last_heartbeat, live_state, newest, worker_name
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
@@ -24,21 +24,25 @@ if TYPE_CHECKING:
     from duly.store.records import Row
 
 _TOLD = """{0}.claimed_at, {0}.started_at, {0}.cancel_asked_at, {0}.progress_done,
-    {0}.progress_total, {0}.progress_note, {0}.progress_at, m.host, m.process"""
+    {0}.progress_total, {0}.progress_note, {0}.progress_at"""
+_WHO = """coalesce(m.host, w.host), coalesce(m.process, w.process),
+    coalesce(m.renewed_at, w.renewed_at)"""
+_LEASES = """
+LEFT JOIN duly.members m ON m.id = {0}.worker LEFT JOIN duly.workers w ON w.id = {0}.worker"""
 _LATE = "{0}.late_state, {0}.late_at, {0}.late_error, {0}.late_result"
 ENDED_ATTEMPTS = f"""
-SELECT a.fence, a.number, a.worker, {_TOLD.format("a")}, a.state, a.reason, a.ended_at, a.error,
-    {_LATE.format("a")}
-FROM duly.attempts a LEFT JOIN duly.members m ON m.id = a.worker
-WHERE a.run_id = $1::uuid ORDER BY a.fence"""  # noqa: S608 - columns of ours
+SELECT a.fence, a.number, a.worker, {_TOLD.format("a")}, {_WHO}, a.state, a.reason, a.ended_at,
+    a.error, {_LATE.format("a")}
+FROM duly.attempts a{_LEASES.format("a")}
+WHERE a.run_id = $1::uuid ORDER BY a.fence DESC LIMIT $2::int8"""  # noqa: S608 - columns of ours
 CLOSING_ATTEMPT = f"""
-SELECT o.fence, o.attempt, o.worker, {_TOLD.format("o")}, o.state, o.reason, o.finished_at,
+SELECT o.fence, o.attempt, o.worker, {_TOLD.format("o")}, {_WHO}, o.state, o.reason, o.finished_at,
     o.error, {_LATE.format("o")}
-FROM duly.outcomes o LEFT JOIN duly.members m ON m.id = o.worker
+FROM duly.outcomes o{_LEASES.format("o")}
 WHERE o.run_id = $1::uuid AND o.worker IS NOT NULL"""  # noqa: S608 - columns of ours
 LIVE_ATTEMPT = f"""
-SELECT c.fence, c.attempt, c.worker, {_TOLD.format("c")}, m.renewed_at, m.expires_at, m.ended_at,
-    t.policy
+SELECT c.fence, c.attempt, c.worker, {_TOLD.format("c")}, m.host, m.process, m.renewed_at,
+    m.expires_at, m.ended_at, t.policy
 FROM duly.claims c LEFT JOIN duly.members m ON m.id = c.worker
 LEFT JOIN duly.runs r ON r.id = c.run_id LEFT JOIN duly.tasks t ON t.name = r.task
 WHERE c.run_id = $1::uuid"""  # noqa: S608 - columns of ours
@@ -49,16 +53,18 @@ LIST_LINES = """
 SELECT number, fence, at, level, text FROM duly.lines
 WHERE run_id = $1::uuid AND number > $2::int8 ORDER BY number LIMIT $3::int8"""
 
-TOLD = 12
-"""How many columns there are from the fence to the worker's process."""
+TOLD = 13
+"""How many columns there are from the fence to the worker's last heartbeat."""
 
 
-def list_attempts(look: Look, run_id: RunId) -> list[AttemptRecord]:
-    """Return every claim of a run by its fence."""
+def list_attempts(look: Look, run_id: RunId, limit: int) -> list[AttemptRecord]:
+    """Return the last claims of a run by their fence."""
     key = (uid(run_id),)
-    ended = look.session.rows(ENDED_ATTEMPTS, key) + look.session.rows(CLOSING_ATTEMPT, key)
+    ended = look.session.rows(ENDED_ATTEMPTS, (*key, limit))[::-1]
+    ended += look.session.rows(CLOSING_ATTEMPT, key)
     live = look.session.rows(LIVE_ATTEMPT, key)
-    return [_ended(run_id, row) for row in ended] + [_live(look, run_id, row) for row in live]
+    found = [_ended(run_id, row) for row in ended] + [_live(look, run_id, row) for row in live]
+    return newest(found, limit)
 
 
 def _ended(run_id: RunId, row: Row) -> AttemptRecord:
@@ -68,7 +74,7 @@ def _ended(run_id: RunId, row: Row) -> AttemptRecord:
         row,
         state=AttemptState(state),
         reason=reason,
-        heartbeat_at=None,
+        heartbeat_at=last_heartbeat(row[TOLD - 1], ended_at),
         ended_at=ended_at,
         error=error,
         late=_late(late),
@@ -83,34 +89,29 @@ def _late(row: list[Any]) -> LateWord | None:
 
 
 def _live(look: Look, run_id: RunId, row: Row) -> AttemptRecord:
-    *member, policy = row[TOLD:]
+    expires_at, ended_at, policy = row[TOLD:]
+    renewed_at = row[TOLD - 1]
+    is_known = renewed_at is not None and ended_at is None
     breath = Breath(
-        is_alive=_is_alive(member, look.now),
+        is_alive=is_known and is_current(renewed_at, expires_at, look.now),
         started_at=row[4],
         progress_at=row[9],
-        stall_us=read_policy(policy).stall_us,
+        stall_us=stored_policy(policy).stall_us,
     )
     return _attempt(
         run_id,
         row,
         state=live_state(breath, look.now),
         reason=None,
-        heartbeat_at=member[0],
+        heartbeat_at=renewed_at,
         ended_at=None,
         error=None,
     )
 
 
-def _is_alive(member: list[Any], now: int) -> bool:
-    renewed_at, expires_at, ended_at = member
-    if renewed_at is None or ended_at is not None:
-        return False
-    return is_current(int(renewed_at), int(expires_at), now)
-
-
 def _attempt(run_id: RunId, row: Row, **parts: Any) -> AttemptRecord:  # noqa: ANN401 - its own
-    fence, number, worker, claimed_at, started_at, asked_at, *progress, host, process = row[:TOLD]
-    done, total, note, progress_at = progress
+    fence, number, worker, claimed_at, started_at, asked_at, *rest = row[:TOLD]
+    done, total, note, progress_at, host, process, _ = rest
     return AttemptRecord(
         run_id=run_id,
         fence=fence,

@@ -70,7 +70,7 @@ class PostgresWorking:
             return claiming.claim_runs(session, command)
 
     def beat(self, command: Beat) -> Beaten:
-        """Renew a worker that is alive; say what of its holds must stop."""
+        """Renew a worker that nobody has declared dead; say what of its holds must stop."""
         with self._connections.statement(for_dispatch=True) as session:
             beaten, program_min = beating.beat(session, command)
             self._connections.refuse_newer(session, program_min)
@@ -94,12 +94,13 @@ class PostgresWorking:
 
     def save_checkpoint(self, command: SaveCheckpoint) -> bool:
         """Remember a state of a run that is ours."""
-        with self._connections.statement(for_dispatch=True) as session:
+        # By threads of tasks, however many: they never hold up a heartbeat.
+        with self._connections.statement() as session:
             return beating.save_checkpoint(session, command)
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""
-        with self._connections.statement(for_dispatch=True) as session:
+        with self._connections.statement() as session:
             return beating.get_checkpoints(session, run_id)
 
     def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
@@ -119,10 +120,10 @@ class PostgresWorking:
             raise lost_lease(self.name)
         return settled
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and serves the queue."""
         with self._connections.statement(for_dispatch=True) as session:
-            return lost.is_served(session, task)
+            return lost.is_served(session, task, queue)
 
     # Operating
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.attempts import (
@@ -12,12 +11,12 @@ from duly.domain.attempts import (
     LogLine,
     Progress,
     ProgressRecord,
-    policy_from_json,
+    stored_policy,
 )
 from duly.domain.identity import RunId
 from duly.domain.literals import AttemptState
 from duly.store.records import progress_of
-from duly.store.rulings import Breath, live_state, worker_name
+from duly.store.rulings import Breath, last_heartbeat, live_state, newest, worker_name
 from duly.store.sqlite import rows
 from duly.store.sqlite.work import counted
 
@@ -27,19 +26,23 @@ if TYPE_CHECKING:
 
 _TOLD = """a.claimed_at, a.started_at, a.cancel_asked_at, a.progress_done, a.progress_total,
     a.progress_note, a.progress_at"""
+_WHO = """coalesce(m.host, w.host), coalesce(m.process, w.process),
+    coalesce(m.renewed_at, w.renewed_at)"""
+_LEASES = """
+LEFT JOIN duly_members m ON m.id = a.worker LEFT JOIN duly_workers w ON w.id = a.worker"""
 _LATE = "a.late_state, a.late_at, a.late_error, a.late_result"
 LIST_ENDED = f"""
-SELECT a.run_id, a.fence, a.number, a.worker, m.host, m.process, {_TOLD}, a.state, a.reason,
+SELECT a.run_id, a.fence, a.number, a.worker, {_WHO}, {_TOLD}, a.state, a.reason,
     a.ended_at, a.error, {_LATE}
-FROM duly_attempts a LEFT JOIN duly_members m ON m.id = a.worker
-WHERE a.run_id = ? ORDER BY a.fence"""  # noqa: S608 - columns of ours
+FROM duly_attempts a{_LEASES}
+WHERE a.run_id = ? ORDER BY a.fence DESC LIMIT ?"""  # noqa: S608 - columns of ours
 READ_CLOSING = f"""
-SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, {_TOLD}, a.state, a.reason,
+SELECT a.run_id, a.fence, a.attempt, a.worker, {_WHO}, {_TOLD}, a.state, a.reason,
     a.finished_at, a.error, {_LATE}
-FROM duly_outcomes a LEFT JOIN duly_members m ON m.id = a.worker
+FROM duly_outcomes a{_LEASES}
 WHERE a.run_id = ? AND a.worker IS NOT NULL"""  # noqa: S608 - columns of ours
 READ_LIVE = f"""
-SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, {_TOLD}, m.renewed_at, k.policy,
+SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, m.renewed_at, {_TOLD}, k.policy,
     coalesce({rows.IS_ALIVE}, 0)
 FROM duly_claims a JOIN duly_runs r ON r.id = a.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
@@ -52,19 +55,20 @@ LIST_LINES = """
 SELECT number, fence, at, level, text FROM duly_lines
 WHERE run_id = ? AND number > ? ORDER BY number LIMIT ?"""
 
-_COMMON = 13
+_COMMON = 14
 """How many columns every claim has, alive or not."""
+_RENEWED_AT = 6
 
 
-def list_attempts(look: Look, run_id: RunId) -> list[AttemptRecord]:
-    """Return every claim of a run by its fence: those that ended, and the one that lives."""
+def list_attempts(look: Look, run_id: RunId, limit: int) -> list[AttemptRecord]:
+    """Return the last claims of a run by their fence: those that ended, and the one that lives."""
     connection = look.connection
-    found = [_ended(row) for row in connection.execute(LIST_ENDED, (run_id,))]
+    found = [_ended(row) for row in connection.execute(LIST_ENDED, (run_id, limit))][::-1]
     found += [_ended(row) for row in connection.execute(READ_CLOSING, (run_id,))]
     (judge_after,) = rows.one(connection, READ_JUDGE_AFTER)
     bindings = (look.now, counted(judge_after, look.now), run_id)
     found += [_live(row, look.now) for row in connection.execute(READ_LIVE, bindings)]
-    return found
+    return newest(found, limit)
 
 
 def list_progress(look: Look, run_id: RunId, limit: int) -> list[ProgressRecord]:
@@ -89,7 +93,7 @@ def _ended(row: Row) -> AttemptRecord:
         **_common(row),
         state=AttemptState(state),
         reason=reason,
-        heartbeat_at=None,
+        heartbeat_at=last_heartbeat(row[_RENEWED_AT], ended_at),
         ended_at=ended_at,
         error=error,
         late=late,
@@ -97,29 +101,27 @@ def _ended(row: Row) -> AttemptRecord:
 
 
 def _live(row: Row, now: int) -> AttemptRecord:
-    renewed_at, policy, is_alive = row[_COMMON:]
+    policy, is_alive = row[_COMMON:]
     common = _common(row)
     breath = Breath(
         is_alive=bool(is_alive),
         started_at=common["started_at"],
         progress_at=common["progress_at"],
-        stall_us=None if policy is None else policy_from_json(json.loads(policy)).stall_us,
+        stall_us=stored_policy(policy).stall_us,
     )
     return AttemptRecord(
         **common,
         state=live_state(breath, now),
         reason=None,
-        heartbeat_at=renewed_at,
+        heartbeat_at=row[_RENEWED_AT],
         ended_at=None,
         error=None,
     )
 
 
 def _common(row: Row) -> dict[str, Any]:
-    run_id, fence, number, worker, host, process, claimed_at, started_at, asked_at, *progress = row[
-        :_COMMON
-    ]
-    done, total, note, progress_at = progress
+    run_id, fence, number, worker, host, process, _, *told = row[:_COMMON]
+    claimed_at, started_at, asked_at, done, total, note, progress_at = told
     return {
         "run_id": RunId(run_id),
         "fence": fence,

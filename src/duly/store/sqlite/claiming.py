@@ -24,7 +24,7 @@ from duly.store.execution import (
 )
 from duly.store.rulings import claimed_tries
 from duly.store.sqlite import rows
-from duly.store.sqlite.leases import is_alive
+from duly.store.sqlite.leases import seems_alive
 from duly.store.sqlite.work import counted
 
 if TYPE_CHECKING:
@@ -36,19 +36,25 @@ if TYPE_CHECKING:
 
 LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
 NEXT_QUEUE = "SELECT min(queue) FROM duly_ready WHERE queue > ?"
-READ_QUEUED = f"""
+_READ_QUEUED = f"""
 SELECT y.priority, y.rank, y.fence, y.attempt, y.charged, y.begun_at, k.policy IS NOT NULL,
     k.timeout_us, CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, {rows.RUN_ITSELF}
 FROM duly_ready y JOIN duly_runs r ON r.id = y.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task{rows.RUN_TEMPLATE}
-WHERE y.queue = ? ORDER BY y.priority, y.rank, y.run_id LIMIT ?"""  # noqa: S608 - columns of ours
+WHERE y.queue = ?1{{}} ORDER BY y.priority, y.rank, y.run_id LIMIT ?2"""  # noqa: S608 - ours
+READ_QUEUED = _READ_QUEUED.format("")
+# Of those that are passed over nothing is read but the task.
+READ_QUEUED_WITHOUT = _READ_QUEUED.format("""
+    AND r.task NOT IN (SELECT value FROM json_each(?3))""")
 TAKE_FROM_QUEUE = """
 DELETE FROM duly_ready WHERE queue = ? AND priority = ? AND rank = ? AND run_id = ?"""
 INSERT_CLAIM = """
 INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at, deadline_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+# One whose lease has run out has lost nothing until somebody declares it dead.
 BEAT = """
-UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ? WHERE id = ?"""
+UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
+WHERE id = ? AND ended_at IS NULL RETURNING 1"""
 LIST_HELD = """
 SELECT run_id, fence, cancel_asked_at FROM duly_claims WHERE worker = ? ORDER BY run_id"""
 REGISTER_POLICY = """
@@ -57,7 +63,9 @@ ON CONFLICT (name) DO UPDATE SET policy = ?2, timeout_us = ?3
 WHERE policy IS NOT ?2 OR timeout_us IS NOT ?3"""
 HAS_WORKER = f"""
 SELECT 1 FROM duly_worker_tasks t JOIN duly_members m ON m.id = t.worker
-WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE} LIMIT 1"""  # noqa: S608 - a condition of ours
+WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
+    AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) WHERE value = ?4))
+LIMIT 1"""  # noqa: S608 - a condition of ours
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 
 
@@ -70,16 +78,16 @@ def register_policies(work: Work, policies: Mapping[str, TaskPolicy]) -> None:
     work.connection.executemany(REGISTER_POLICY, told)
 
 
-def is_served(look: Look, task: str) -> bool:
-    """Say whether any living worker knows a task."""
+def is_served(look: Look, task: str, queue: str) -> bool:
+    """Say whether any living worker knows a task and serves the queue."""
     (judge_after,) = rows.one(look.connection, READ_JUDGE_AFTER)
-    bindings = (look.now, counted(judge_after, look.now), task)
+    bindings = (look.now, counted(judge_after, look.now), task, queue)
     return look.connection.execute(HAS_WORKER, bindings).fetchone() is not None
 
 
 def claim_runs(work: Work, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
-    if not is_alive(work, command.worker):
+    if not seems_alive(work, command.worker):
         return Claimed(work.now, is_alive=False, runs=())
     claimed: list[ClaimedRun] = []
     for queue in _open_queues(work, command):
@@ -88,9 +96,16 @@ def claim_runs(work: Work, command: ClaimRuns) -> Claimed:
             break
         most = min(room, command.queue_limits.get(queue, room))
         if most > 0:
-            found = work.connection.execute(READ_QUEUED, (queue, most)).fetchall()
-            claimed += _claim(work, command, queue, found)
+            claimed += _claim(work, command, queue, _queued(work, command, queue, most))
     return Claimed(work.now, is_alive=True, runs=tuple(claimed))
+
+
+def _queued(work: Work, command: ClaimRuns, queue: str, most: int) -> list[Row]:
+    """Read the front of a queue, but for tasks that the worker is to do without."""
+    if not command.without:
+        return work.connection.execute(READ_QUEUED, (queue, most)).fetchall()
+    without = json.dumps(sorted(command.without))
+    return work.connection.execute(READ_QUEUED_WITHOUT, (queue, most, without)).fetchall()
 
 
 def _open_queues(work: Work, command: ClaimRuns) -> Sequence[str]:
@@ -149,12 +164,10 @@ def _claim(work: Work, command: ClaimRuns, queue: str, found: list[Row]) -> list
 
 
 def beat(work: Work, command: Beat) -> Beaten:
-    """Renew a worker that is alive; say which of what it holds must stop, and what it forgot."""
+    """Renew a worker that nobody has declared dead; say what must stop, and what it forgot."""
     now, worker = work.now, command.worker
-    alive = is_alive(work, worker)
-    if alive:
-        row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
-        work.connection.execute(BEAT, row)
+    row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
+    alive = bool(work.connection.execute(BEAT, row).fetchall())
     held = {
         Hold(run_id, fence): asked_at
         for run_id, fence, asked_at in work.connection.execute(LIST_HELD, (worker,))

@@ -71,14 +71,19 @@ def join(work: Work, command: Join) -> MemberId:
 
 def is_alive(work: Work, member: MemberId) -> bool:
     """Say whether a membership holds; one that has expired is over from then on."""
+    if seems_alive(work, member):
+        return True
+    work.connection.execute(END_MEMBER, (work.now, member))
+    return False
+
+
+def seems_alive(work: Work, member: MemberId) -> bool:
+    """Say whether a membership holds; one that has expired may still be renewed."""
     row = work.connection.execute(READ_MEMBERSHIP, (member,)).fetchone()
     if row is None:
         return False
     renewed_at, expires_at = row
-    if work.now < work.judge_after or is_current(renewed_at, expires_at, work.now):
-        return True
-    work.connection.execute(END_MEMBER, (work.now, member))
-    return False
+    return work.now < work.judge_after or is_current(renewed_at, expires_at, work.now)
 
 
 def renew(work: Work, command: Renew) -> Renewal:

@@ -16,9 +16,11 @@ from duly.domain.literals import Lane, RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.execution import Hold
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.rulings import Cancelled, ended_tries, next_place, retry_due, retry_slot
+from duly.store.retry_slots import take_slot
+from duly.store.rulings import Cancelled, ended_tries, next_place
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
+from duly.store.sqlite.slots import SqliteSlots
 from duly.store.sqlite.telling import add_lines, add_step
 
 if TYPE_CHECKING:
@@ -48,10 +50,6 @@ INSERT_DEAD = """
 INSERT INTO duly_dead (run_id, fence, attempt, charged, begun_at, reason, died_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
 READ_CALL = "SELECT tenant, task, queue, priority, lane FROM duly_runs WHERE id = ?"
-READ_LAST_RETRY = "SELECT last_at FROM duly_retry_budgets WHERE task = ?"
-NOTE_RETRY = """
-INSERT INTO duly_retry_budgets (task, last_at) VALUES (?1, ?2)
-ON CONFLICT (task) DO UPDATE SET last_at = ?2"""
 
 
 class Claim(NamedTuple):
@@ -102,7 +100,7 @@ class Moving:
         """Record how a claim ended that is no longer there, and put its run where it belongs."""
         hold = Hold(claim.run_id, claim.fence)
         if finish.lines:
-            add_lines(self._work, hold, finish.lines, claim.lines)
+            add_lines(self._work, finish, claim.lines)
         progress: Row = claim[9:13]
         if finish.progress is not None:
             step = finish.progress
@@ -173,17 +171,12 @@ def tenant_of(work: Work, run_id: RunId) -> str:
 
 def _wait(work: Work, run: Tried, order: Wait, reason: Reason | None) -> None:
     """Let a run wait for its next attempt, within its task's retry budget."""
-    connection, last_at = work.connection, None
-    _, task, *_ = one(connection, READ_CALL, (run.id,))
+    due_at = work.now + order.delay_us
     if order.spacing_us:
-        row = connection.execute(READ_LAST_RETRY, (task,)).fetchone()
-        last_at = None if row is None else row[0]
-    slot = retry_slot(order, work.now, last_at)
-    if order.spacing_us:
-        connection.execute(NOTE_RETRY, (task, slot))
-    due_at = retry_due(order, work.now, slot)
+        _, task, *_ = one(work.connection, READ_CALL, (run.id,))
+        due_at = take_slot(SqliteSlots(work, task), due_at, order.spacing_us)
     shard = shard_of(run.id, work.shards)
-    connection.execute(INSERT_WAITING, (run.id, shard, due_at, *run.row, reason))
+    work.connection.execute(INSERT_WAITING, (run.id, shard, due_at, *run.row, reason))
     work.count_on("retrying", 1)
     work.announce("retry", run.id, due_at, shard)
 

@@ -11,7 +11,7 @@ from duly.domain.literals import RunState, ScheduleStatus, SkipReason
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
 from duly.store.filters import Where, audit_where, runs_where, schedules_where
-from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.reading import PAGE_MAX, AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 from duly.store.rulings import unrecorded
 from duly.store.sqlite import attempts, rows
 from duly.store.sqlite.delayed import find_delayed, read_delayed, read_run
@@ -103,9 +103,9 @@ class SqliteReading:
         """Return a run."""
         return read_run(self._look.connection, run_id)
 
-    def list_attempts(self, run_id: RunId) -> list[AttemptRecord]:
+    def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
         """Return every claim of a run by its fence."""
-        return attempts.list_attempts(self._look, run_id)
+        return attempts.list_attempts(self._look, run_id, limit)
 
     def list_progress(self, run_id: RunId, limit: int) -> list[ProgressRecord]:
         """Return the steps of a run's progress, oldest first."""

@@ -6,13 +6,13 @@ renewed meanwhile keeps them.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TaskPolicy, Tries, policy_from_json
+from duly.domain.attempts import Tries, stored_policy
 from duly.domain.literals import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
 from duly.store.execution import Finish, Hold, LossKind, LostClaim, LostClaims
+from duly.store.rulings import Lease
 from duly.store.sqlite import rows
 from duly.store.sqlite.finishing import TAKE_CLAIM
 from duly.store.sqlite.leases import held_shards, is_alive
@@ -37,9 +37,8 @@ WHERE m.id IS NULL OR c.deadline_at + ?3 <= ?1
 ORDER BY c.claimed_at, c.run_id LIMIT ?4"""  # noqa: S608 - a condition of ours
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 READ_DEADLINE = "SELECT worker, deadline_at FROM duly_claims WHERE run_id = ? AND fence = ?"
+READ_LEASE = "SELECT host, process, renewed_at, expires_at FROM duly_members WHERE id = ?"
 IS_NOT_ENDED = "SELECT 1 FROM duly_members WHERE id = ? AND ended_at IS NULL"
-
-_NO_POLICY = TaskPolicy()
 
 
 def find_lost(look: Look, limit: int, overdue_us: int) -> LostClaims:
@@ -58,7 +57,7 @@ def _lost(row: Row) -> LostClaim:
         worker=worker,
         tries=Tries(*tries),
         task=task,
-        policy=_NO_POLICY if policy is None else policy_from_json(json.loads(policy)),
+        policy=stored_policy(policy),
         claimed_at=claimed_at,
         started_at=started_at,
     )
@@ -86,7 +85,10 @@ def _settle(work: Work, moving: Moving, command: SettleLost, loss: Loss) -> bool
         return False
     key = (None, hold.run_id, hold.fence, worker)
     taken = rows.one(work.connection, TAKE_CLAIM, key)
-    work.record(SYSTEM, "attempt.lost", lost_subject(loss.claim, tenant_of(work, hold.run_id)))
+    row = work.connection.execute(READ_LEASE, (worker,)).fetchone()
+    lease = None if row is None else Lease(*row)
+    subject = lost_subject(loss.claim, tenant_of(work, hold.run_id), lease)
+    work.record(SYSTEM, "attempt.lost", subject)
     finish = Finish(hold=hold, started_at=None, conclusion=loss.conclusion)
     moving.end(Claim(*taken[1:]), finish)
     return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
-from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
+from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX, workers_kept_us
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.rows import one
 
@@ -60,6 +60,12 @@ DELETE FROM duly_members WHERE id IN (
         AND id NOT IN (SELECT worker FROM duly_claims)
     ORDER BY id LIMIT ?)
 RETURNING id"""
+# That of members that are pruned a trigger of the schema's has written.
+FORGET_WORKERS = """
+DELETE FROM duly_workers WHERE id IN (
+    SELECT id FROM duly_workers WHERE expires_at < ? ORDER BY expires_at, id LIMIT ?)"""
+# Of retry budgets, also of tasks that nobody runs any more.
+FORGET_SLOTS = "DELETE FROM duly_retry_slots WHERE last_at < ?"
 # Numbers grow with time: who walks by number can stop at the first that is young.
 OLDEST_ARRIVALS = "SELECT number, at FROM duly_arrivals WHERE number > 0 ORDER BY number LIMIT ?"
 DELETE_ARRIVAL = "DELETE FROM duly_arrivals WHERE number = ?"
@@ -76,6 +82,8 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(work, command)
+    work.connection.execute(FORGET_SLOTS, (work.now,))
+    _forget_workers(work, command)
     has_more = has_more or any(count >= command.limit for count in counts.values())
     return Pruned(counts, has_more=has_more)
 
@@ -144,6 +152,13 @@ def _prune_schedules(work: Work, command: Prune) -> int:
 def _prune_members(work: Work, command: Prune) -> int:
     bindings = (work.now - ARRIVALS_KEPT_US, command.limit)
     return len(work.connection.execute(DELETE_MEMBERS, bindings).fetchall())
+
+
+def _forget_workers(work: Work, command: Prune) -> None:
+    """Forget workers of whom no history speaks any more."""
+    kept_us = workers_kept_us(command.retention)
+    if kept_us is not None:
+        work.connection.execute(FORGET_WORKERS, (work.now - kept_us, command.limit))
 
 
 def _prune_arrivals(work: Work, command: Prune) -> int:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
+from duly.store.rulings import new_lines
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import LogLine, Progress
+    from duly.domain.attempts import Progress
     from duly.domain.identity import RunId
     from duly.store.dispatch import MemberId
-    from duly.store.execution import Hold, Report, SaveCheckpoint
+    from duly.store.execution import Finish, Hold, Report, SaveCheckpoint
     from duly.store.sqlite.work import Look, Work
 
 READ_CLAIM = "SELECT lines FROM duly_claims WHERE run_id = ? AND fence = ? AND worker = ?"
@@ -25,6 +26,9 @@ NOTE_LINES = "UPDATE duly_claims SET lines = ? WHERE run_id = ?"
 INSERT_STEP = """
 INSERT INTO duly_progress (run_id, number, fence, at, done, total, note)
 SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM duly_progress WHERE run_id = ?1"""
+LAST_STEP = """
+SELECT fence, done, total, note FROM duly_progress WHERE run_id = ?
+ORDER BY number DESC LIMIT 1"""
 LAST_LINE = "SELECT coalesce(max(number), 0) FROM duly_lines WHERE run_id = ?"
 INSERT_LINE = """
 INSERT INTO duly_lines (run_id, number, fence, at, level, text) VALUES (?, ?, ?, ?, ?, ?)"""
@@ -55,20 +59,24 @@ def _report(work: Work, worker: MemberId, told: Report) -> bool:
         connection.execute(NOTE_PROGRESS, at_now)
         add_step(work, hold, step)
     if told.lines:
-        written = add_lines(work, hold, told.lines, row[0])
+        written = add_lines(work, told, row[0])
         connection.execute(NOTE_LINES, (row[0] + written, hold.run_id))
     return True
 
 
 def add_step(work: Work, hold: Hold, step: Progress) -> None:
-    """Remember a step of an attempt's progress."""
+    """Remember a step of an attempt's progress; the same once more is none."""
+    last = work.connection.execute(LAST_STEP, (hold.run_id,)).fetchone()
+    if last == (hold.fence, step.done, step.total, step.note):
+        return
     row = (hold.run_id, hold.fence, work.now, step.done, step.total, step.note)
     work.connection.execute(INSERT_STEP, row)
 
 
-def add_lines(work: Work, hold: Hold, lines: Sequence[LogLine], written: int) -> int:
-    """Keep lines of an attempt that has written some; return how many there was room for."""
-    kept = lines[: max(LINES_PER_ATTEMPT_MAX - written, 0)]
+def add_lines(work: Work, told: Report | Finish, written: int) -> int:
+    """Keep lines of an attempt that has written some; return how many are new and had room."""
+    hold = told.hold
+    kept = new_lines(told, written)[: max(LINES_PER_ATTEMPT_MAX - written, 0)]
     if kept:
         (last,) = one(work.connection, LAST_LINE, (hold.run_id,))
         numbered = [

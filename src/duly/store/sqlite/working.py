@@ -49,7 +49,7 @@ class Working(ABC):
             return claiming.claim_runs(work, command)
 
     def beat(self, command: port.Beat) -> port.Beaten:
-        """Renew a worker that is alive; say what must stop."""
+        """Renew a worker that nobody has declared dead; say what must stop."""
         with self._write() as work:
             return claiming.beat(work, command)
 
@@ -81,10 +81,10 @@ class Working(ABC):
             raise lost_lease(self.name)
         return settled
 
-    def is_served(self, task: str) -> bool:
-        """Say whether any living worker knows a task."""
+    def is_served(self, task: str, queue: str) -> bool:
+        """Say whether any living worker knows a task and serves the queue."""
         with self._read() as look:
-            return claiming.is_served(look, task)
+            return claiming.is_served(look, task, queue)
 
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.attempts import AttemptRecord, LogLine, Progress, Reason, TaskPolicy
-from duly.domain.concluding import Failed, GivenBack, Succeeded
+from duly.domain.concluding import Failed, GivenBack, Snoozed, Succeeded
 from duly.domain.literals import AttemptState, RunState
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.dispatch import Prune, PruneKind, Retention
@@ -33,6 +33,7 @@ NOTHING_KEPT = Retention(
     skips_us=None,
     deleted_schedules_us=None,
 )
+KEPT_FOR_LONG = replace(NOTHING_KEPT, outcomes_us=dict.fromkeys(RunState, 365 * DAY_US))
 
 
 class ReadingAttempts:
@@ -156,6 +157,25 @@ class ReadingAttempts:
         assert [None] * 3 == [one.heartbeat_at for one in found]
         assert [None, "oh", None] == [one.error for one in found]
         assert work.look(store, target).error is None
+
+    @pytest.mark.parametrize("is_live", [False, True])
+    def test_of_many_attempts_the_last_few_are_listed(
+        self, store: Store, clock: ManualClock, *, is_live: bool
+    ) -> None:
+        """R1, R2: in order, whether the last one lives or has closed the run."""
+        target = work.queue(store)
+        worker = work.join(store, ttl_us=HOUR_US)
+        for _ in range(3):
+            work.end(store, worker, work.take_one(store, worker), Snoozed(0))
+            work.fire_retries(store, clock)
+        last = work.take_one(store, worker)
+        if not is_live:
+            work.end(store, worker, last, Succeeded())
+
+        assert [[1, 2, 3, 4], [3, 4], [4], []] == [
+            [attempt.fence for attempt in store.list_attempts(target, limit)]
+            for limit in (4, 2, 1, 0)
+        ]
 
     def test_a_run_that_was_never_claimed_has_no_attempts(self, store: Store) -> None:
         """R1: nor has one that a person cancelled, or nobody knows."""
@@ -310,17 +330,57 @@ class ForgettingWork:
         clock.advance(DAY_US)
         assert 0 < prune(store).counts[PruneKind.MEMBERS]
 
+    def test_who_made_an_attempt_and_breathed_when_stays_readable(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """R2, D6: also when the worker is a member no more; of attempts lost and closing."""
+        lost_by, lost = work.queue_and_take(store)
+        breathed_at = clock.now_us()
+        clock.advance(WORKER_TTL_US)
+        work.settle(store, work.maintain(store), *work.lost_claims(store))
+        work.fire_retries(store, clock)
+        worker = work.join(store)
+        again = work.take_one(store, worker)
+        clock.advance(1)
+        store.beat(Beat(worker=worker, holds=(again.hold,)))
+        last_at = clock.now_us()
+        clock.advance(1)
+        work.end(store, worker, again, Succeeded())
+        store.leave(worker)
+        before = store.list_attempts(lost.record.id)
+        clock.advance(HOUR_US)
+        assert prune(store, KEPT_FOR_LONG).counts[PruneKind.MEMBERS] >= 2
+
+        assert before == store.list_attempts(lost.record.id)
+        assert [(lost_by, breathed_at), (worker, last_at)] == [
+            (attempt.worker, attempt.heartbeat_at) for attempt in before
+        ]
+        assert ["there:2"] * 2 == [attempt.worker_name for attempt in before]
+
+    def test_a_heartbeat_after_the_end_is_none_of_the_attempts(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """R2: of a worker that lives on, what was the last one before is not known."""
+        worker, claimed = work.queue_and_take(store)
+        work.end(store, worker, claimed, Succeeded())
+        clock.advance(1)
+        store.beat(Beat(worker=worker))
+
+        (attempt,) = store.list_attempts(claimed.record.id)
+        assert (None, "there:2") == (attempt.heartbeat_at, attempt.worker_name)
+
     def test_an_attempt_outlives_the_name_of_its_worker(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2, D6."""
+        """R2, D6: workers are forgotten when nothing that they closed can be kept any more."""
         target = work.make_dead(store)
-        named = store.list_attempts(target)[0].worker_name
-        clock.advance(90 * DAY_US)
-        prune(store)
+        names = []
+        for _ in range(2):
+            clock.advance(89 * DAY_US)
+            prune(store)
+            names.append(store.list_attempts(target)[0].worker_name)
 
-        (attempt,) = store.list_attempts(target)
-        assert ("there:2", "") == (named, attempt.worker_name)
+        assert ["there:2", ""] == names
 
 
 def state_of(store: Store, claimed: ClaimedRun) -> AttemptState:
@@ -359,9 +419,9 @@ def left(store: Store, run: RunId) -> tuple[Sized, ...]:
     )
 
 
-def prune(store: Store) -> Pruned:
+def prune(store: Store, retention: Retention = NOTHING_KEPT) -> Pruned:
     """Prune once, as a new owner of the maintenance lease."""
     fence = work.maintain(store)
-    pruned = store.prune(Prune(fence=fence, retention=NOTHING_KEPT, limit=100))
+    pruned = store.prune(Prune(fence=fence, retention=retention, limit=100))
     store.leave(fence.member)
     return pruned

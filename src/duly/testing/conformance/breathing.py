@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX, LogLine, Progress, ProgressRecord
 from duly.domain.concluding import Failed, Succeeded
 from duly.store.dispatch import MemberId, MemberKind
-from duly.store.execution import WORKER_TTL_US, Beat, Hold, Report, SaveCheckpoint, Stop, StopKind
+from duly.store.execution import (
+    WORKER_TTL_US,
+    Beat,
+    ClaimRuns,
+    FinishResult,
+    Hold,
+    Report,
+    SaveCheckpoint,
+    Stop,
+    StopKind,
+)
 from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
@@ -45,17 +55,31 @@ class Breathing:
         )
         assert (4, 1) == (member.slots, member.leaked)
 
-    def test_a_worker_that_beats_too_late_stays_dead(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """R4, INV-4: at the instant of its expiry, and also when the clock is set back."""
-        worker = work.join(store)
-        clock.advance(WORKER_TTL_US)
+    def test_a_worker_whose_lease_ran_out_renews_it(self, store: Store, clock: ManualClock) -> None:
+        """INV-21: nobody is dead because nobody could write; what it claimed is still its own."""
+        worker, claimed = work.queue_and_take(store)
+        clock.advance(2 * WORKER_TTL_US)
+        lost = work.lost_claims(store)
+        assert not store.claim_runs(ClaimRuns(worker=worker, limit=1)).is_alive
 
-        assert not store.beat(Beat(worker=worker)).is_alive
+        beaten = store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+
+        assert 1 == len(lost)
+        assert (True, (), ()) == (beaten.is_alive, beaten.stops, beaten.strays)
+        assert [False] == work.settle(store, work.maintain(store), *lost)
+        assert store.claim_runs(ClaimRuns(worker=worker, limit=1)).is_alive
+        assert FinishResult.ACCEPTED == work.end(store, worker, claimed, Succeeded())
+
+    def test_who_left_or_was_declared_dead_stays_so(self, store: Store, clock: ManualClock) -> None:
+        """R4, INV-4: also when the clock is set back."""
+        left, declared = work.join(store), work.join(store)
+        store.leave(left)
+        work.declare_dead(store, clock, declared)
+        everybody = (left, declared, MemberId(4711))
+
+        assert not any(store.beat(Beat(worker=one)).is_alive for one in everybody)
         clock.set(clock.now_us() - WORKER_TTL_US)
-        assert not store.beat(Beat(worker=worker)).is_alive
-        assert not store.beat(Beat(worker=MemberId(4711))).is_alive
+        assert not any(store.beat(Beat(worker=one)).is_alive for one in everybody)
 
     def test_nothing_of_what_goes_well_must_stop(self, store: Store) -> None:
         """R4."""
@@ -101,10 +125,23 @@ class Breathing:
 
         assert tuple(Hold(run_id, 1) for run_id in sorted(strays)) == beaten.strays
 
-    def test_the_dead_have_no_strays(self, store: Store, clock: ManualClock) -> None:
+    def test_a_claim_under_another_fence_is_a_stray_of_its_own(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """R4, INV-7: though the worker still names the claim of the same run that it lost."""
+        worker, first = work.queue_and_take(store)
+        work.end(store, worker, first, Failed("oh", after_us=0))
+        work.fire_retries(store, clock)
+        again = work.take_one(store, worker)
+
+        beaten = store.beat(Beat(worker=worker, holds=(first.hold,)))
+
+        assert ((Stop(first.hold, StopKind.GONE),), (again.hold,)) == (beaten.stops, beaten.strays)
+
+    def test_the_dead_have_no_strays(self, store: Store) -> None:
         """R4: what they held is somebody else's to settle."""
         worker, _ = work.queue_and_take(store)
-        clock.advance(WORKER_TTL_US)
+        store.leave(worker)
 
         beaten = store.beat(Beat(worker=worker))
 
@@ -134,11 +171,21 @@ class Breathing:
         leaving = work.join(store, tasks=("remind", "report"))
         work.join(store, tasks=("remind",), ttl_us=1)
 
-        assert (True, True, False) == tuple(map(store.is_served, ("remind", "report", "clean")))
+        assert [True, True, False] == served(store, "remind", "report", "clean")
         store.leave(leaving)
-        assert (True, False) == tuple(map(store.is_served, ("remind", "report")))
+        assert [True, False] == served(store, "remind", "report")
         clock.advance(1)
-        assert not store.is_served("remind")
+        assert [False] == served(store, "remind")
+
+    def test_a_task_is_served_in_the_queues_of_those_who_know_it(self, store: Store) -> None:
+        """S6: one who knows it and takes from elsewhere helps nobody here."""
+        work.join(store, tasks=("remind",), queues=("mail", "news"))
+        work.join(store, tasks=("report",))
+
+        assert [True, True, False] == [
+            store.is_served("remind", queue) for queue in ("mail", "news", "default")
+        ]
+        assert store.is_served("report", "anywhere")
 
 
 class Reporting:
@@ -225,6 +272,35 @@ class Reporting:
         assert LINES_PER_ATTEMPT_MAX + 1 == len(texts)
         assert ["last", "new"] == texts[-2:]
 
+    def test_lines_whose_answer_was_lost_are_not_told_twice(self, store: Store) -> None:
+        """R5: by how many came before them; whether in a report or with the end."""
+        worker, claimed = work.queue_and_take(store)
+        said = tuple(line(text) for text in ("one", "two", "three", "four", "five"))
+        batches = ((0, said[:2]), (0, said[:3]), (1, said[1:3]), (3, said[3:4]), (3, said[3:4]))
+        for count, lines in batches:
+            told = Report(hold=claimed.hold, lines=lines, lines_before=count)
+            assert [True] == store.report(worker, [told])
+        work.end(store, worker, claimed, Succeeded(), lines=said[3:], lines_before=3)
+
+        found = store.list_lines(claimed.record.id, 0, 10)
+        assert list(said) == [one.line for one in found]
+
+    def test_the_same_progress_once_more_is_no_step(self, store: Store, clock: ManualClock) -> None:
+        """R2: an answer was lost; what comes after it is one, and so is going back."""
+        worker, claimed = work.queue_and_take(store)
+        told = [Progress(1), Progress(1), Progress(1, 2), Progress(1, 2, "on it"), Progress(1)]
+        for step in told:
+            clock.advance(1)
+            store.report(worker, [Report(hold=claimed.hold, progress=step)])
+        work.end(store, worker, claimed, Failed("oh", after_us=0), progress=told[-1])
+        work.fire_retries(store, clock)
+        again = work.take_one(store, worker)
+        store.report(worker, [Report(hold=again.hold, progress=told[-1])])
+
+        found = store.list_progress(claimed.record.id, 10)
+        assert [*told[1:], told[-1]] == [step.progress for step in found]
+        assert [1, 1, 1, 1, 2] == [step.fence for step in found]
+
     def test_a_report_that_is_refused_changes_nothing_and_stops_no_other(
         self, store: Store
     ) -> None:
@@ -304,6 +380,11 @@ class WakingWorkers:
 
         assert place.wait(WAIT_MAX_US)
         place.close()
+
+
+def served(store: Store, *tasks: str) -> list[bool]:
+    """Say which tasks a living worker serves in the usual queue."""
+    return [store.is_served(task, "default") for task in tasks]
 
 
 def line(text: str) -> LogLine:

@@ -10,7 +10,7 @@ from duly.domain.attempts import Reason, TaskPolicy, Tries
 from duly.domain.concluding import Failed, GivenBack, Snoozed
 from duly.domain.literals import Lane, RunState
 from duly.store.dispatch import MemberId
-from duly.store.execution import WORKER_TTL_US, Beat, ClaimRuns
+from duly.store.execution import WORKER_TTL_US, ClaimRuns
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import ADA, HOUR_US, SECOND_US, finish
@@ -80,11 +80,11 @@ class Claiming:
             store.leave(worker)
         elif fate == "never joined":
             worker = MemberId(4711)
+        elif fate == "declared dead":
+            work.declare_dead(store, clock, worker)
+            clock.set(clock.now_us() - WORKER_TTL_US)
         else:
             clock.advance(WORKER_TTL_US)
-        if fate == "declared dead":
-            store.beat(Beat(worker=worker))
-            clock.set(clock.now_us() - WORKER_TTL_US)
         work.queue(store)
         before = snapshot(store)
 
@@ -246,6 +246,26 @@ class Order:
         )
         store.resume_queue("default", ADA)
         assert [waits] == work.take_ids(store, worker)
+
+    @pytest.mark.parametrize("queues", [None, ("default",)])
+    def test_runs_that_a_worker_is_to_do_without_take_no_place(
+        self, store: Store, queues: tuple[str, ...] | None
+    ) -> None:
+        """R8, S6: they stay for those who know them, and others are claimed past them."""
+        left = [
+            work.queue(store, task, task=task, priority=number)
+            for number, task in enumerate(("new", "newer"))
+        ]
+        known = [work.queue(store, text, priority=9) for text in ("a", "b", "c")]
+        worker, other = work.join(store), work.join(store)
+        without = frozenset(("new", "newer", "unheard of"))
+
+        taken = work.take_ids(store, worker, 2, queues=queues, without=without)
+
+        assert sorted(known)[:2] == sorted(taken)
+        assert 1 == len(work.take(store, worker, queues=queues, without=without))
+        assert [] == work.take(store, worker, queues=queues, without=without)
+        assert left == work.take_ids(store, other, queues=queues)
 
     def test_what_is_given_back_goes_behind_those_that_are_due_already(
         self, store: Store, clock: ManualClock

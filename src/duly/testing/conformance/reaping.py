@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.attempts import Reason, TaskPolicy
+from duly.domain.audit import instant_text
 from duly.domain.concluding import CancelledEnd, Failed, GivenBack, LostEnd, Succeeded, TimedOut
 from duly.domain.literals import AttemptState, Lane, RunState
 from duly.domain.retrying import Retry
@@ -126,8 +127,17 @@ class SettlingLost:
         )
         (entry,) = steps.audit(store, action="attempt.lost")
         assert (record.id, record.tenant) == (entry.subject_id, entry.tenant)
-        told = {"worker": worker, "fence": 1, "attempt": 1, "kind": "worker"}
+        told = {
+            "worker": worker,
+            "worker_name": "there:2",
+            "heartbeat_at": instant_text(claimed.claimed_at),
+            "lease_until": instant_text(claimed.claimed_at + WORKER_TTL_US),
+            "fence": 1,
+            "attempt": 1,
+            "kind": "worker",
+        }
         assert told == entry.after
+        assert claimed.claimed_at == attempt.heartbeat_at
         assert () == work.lost_claims(store)
         assert [] == store.check()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,7 @@ from duly.domain.concluding import Failed, Snoozed, Wait
 from duly.domain.identity import shard_of
 from duly.domain.literals import Lane, RunState
 from duly.domain.retrying import Retry
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.dispatch import (
     MEMBER_TTL_US,
     Fence,
@@ -23,9 +24,19 @@ from duly.store.dispatch import (
     Timer,
 )
 from duly.store.planning import NEAR_US
+from duly.store.reading import RunFilter
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.factories import MINUTE_US, SECOND_US, delayed_fire, finish, order_runs
+from duly.testing.factories import (
+    HOUR_US,
+    MINUTE_US,
+    SECOND_US,
+    add_runs,
+    delayed_fire,
+    finish,
+    new_run,
+    order_runs,
+)
 from duly.testing.snapshot import snapshot
 
 if TYPE_CHECKING:
@@ -219,14 +230,14 @@ class RetryBudgets:
     """What `finish_runs` promises about the retry budget of a task."""
 
     def test_retries_of_a_task_lie_apart(self, store: Store, clock: ManualClock) -> None:
-        """B1: as far as its budget says, each behind the last."""
+        """B1: as far as its budget says, each in a slot of its own."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         dues = [fail(store, text, policy).next_at for text in ("a", "b", "c")]
 
-        assert [clock.now_us() + after * SECOND_US for after in (1, 10, 20)] == dues
+        assert [clock.now_us() + after * SECOND_US for after in (10, 20, 30)] == dues
 
     def test_a_long_wait_holds_up_nobody_else(self, store: Store, clock: ManualClock) -> None:
-        """B1: one that was told to come back in a month takes a slot as any other does."""
+        """B1: one that was told to come back in a month takes a slot then, and none now."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         worker, claimed = work.queue_and_take(store, "a")
         month = Failed("later", after_us=30 * 24 * 60 * MINUTE_US)
@@ -240,10 +251,40 @@ class RetryBudgets:
     ) -> None:
         """B1."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
-        fail(store, "a", policy)
+        first = fail(store, "a", policy).next_at
         clock.advance(MINUTE_US)
 
-        assert clock.now_us() + SECOND_US == fail(store, "b", policy).next_at
+        assert clock.now_us() + 10 * SECOND_US == fail(store, "b", policy).next_at
+        assert clock.now_us() - 50 * SECOND_US == first
+
+    def test_a_slot_between_others_is_taken(self, store: Store, clock: ManualClock) -> None:
+        """B1: whoever comes later and is due earlier does not wait behind everybody."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=6))
+        afters = (30, 10, 30, 11, 9, 50, 40, 1)
+        dues = []
+        for number, after in enumerate(afters):
+            after_us = after * SECOND_US
+            dues.append(fail(store, f"{number}", policy, after_us=after_us).next_at)
+
+        expected = (30, 10, 40, 20, 50, 60, 70, 80)
+        assert [clock.now_us() + after * SECOND_US for after in expected] == dues
+
+    def test_retries_that_are_sent_to_one_instant_are_spread(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """B1, INV-23: a provider that says when to come back is not flooded then."""
+        policy = TaskPolicy(retry=Retry(5, per_minute=60))
+        worker = work.join(store, ttl_us=HOUR_US)
+        back_at = clock.now_us() + 30 * MINUTE_US
+        store.add_runs(add_runs(*(new_run(None, f"{number}") for number in range(600))))
+        for _ in range(6):
+            claims = work.take(store, worker, 100)
+            failed = Failed("come back", after_us=back_at - clock.now_us())
+            store.finish_runs(worker, [finish(one, failed, policy=policy) for one in claims])
+            clock.advance(SECOND_US)
+
+        dues = sorted(run.next_at or 0 for run in store.list_runs(RunFilter(tenant=TENANT_DEFAULT)))
+        assert [back_at + number * SECOND_US for number in range(600)] == dues
 
     def test_the_budget_of_one_task_is_not_that_of_another(
         self, store: Store, clock: ManualClock
@@ -252,7 +293,7 @@ class RetryBudgets:
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         dues = [fail(store, task, policy, task=task).next_at for task in ("this", "that")]
 
-        assert [clock.now_us() + SECOND_US] * 2 == dues
+        assert [clock.now_us() + 10 * SECOND_US] * 2 == dues
 
     def test_what_needs_no_budget_takes_none(self, store: Store, clock: ManualClock) -> None:
         """B1: a snooze, or a task without a rate, neither waits nor makes others wait."""
@@ -264,7 +305,8 @@ class RetryBudgets:
         snoozed = work.look(store, claimed.record.id)
 
         due_at = clock.now_us() + SECOND_US
-        assert [due_at] * 3 == [free.next_at, snoozed.next_at, limited.next_at]
+        assert [due_at] * 2 == [free.next_at, snoozed.next_at]
+        assert clock.now_us() + 10 * SECOND_US == limited.next_at
 
     def test_a_batch_shares_the_budget_too(self, store: Store, clock: ManualClock) -> None:
         """B1: in the order given."""
@@ -279,13 +321,14 @@ class RetryBudgets:
         store.finish_runs(worker, finishes)
 
         dues = [work.look(store, claimed.record.id).next_at for claimed in claims]
-        assert [clock.now_us() + after * SECOND_US for after in (1, 10)] == dues
+        assert [clock.now_us() + after * SECOND_US for after in (10, 20)] == dues
 
 
-def fail(store: Store, text: str, policy: TaskPolicy, **parts: str) -> RunRecord:
+def fail(store: Store, text: str, policy: TaskPolicy, **parts: Any) -> RunRecord:
     """Let a run fail, to be tried again in a second or later; return it."""
+    after_us = parts.pop("after_us", SECOND_US)
     worker, claimed = work.queue_and_take(store, text, **parts)
-    work.end(store, worker, claimed, Failed("oh", after_us=SECOND_US), policy=policy)
+    work.end(store, worker, claimed, Failed("oh", after_us=after_us), policy=policy)
     store.leave(worker)
     return work.look(store, claimed.record.id)
 

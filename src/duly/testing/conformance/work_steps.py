@@ -9,7 +9,7 @@ from duly.domain.concluding import Attempted, Failed, LostEnd, conclude
 from duly.domain.literals import Lane
 from duly.domain.schedules import Call
 from duly.store.dispatch import Fence, FireResult, FireRetry, FireTimers, LeaseKey
-from duly.store.execution import ClaimRuns, FinishResult, Loss, SettleLost
+from duly.store.execution import WORKER_TTL_US, ClaimRuns, FinishResult, Loss, SettleLost
 from duly.testing import factories
 from duly.testing.conformance import steps
 
@@ -116,6 +116,16 @@ def settle(store: Store, fence: Fence, *lost: LostClaim, how: End | None = None)
     """Settle lost claims, as a crash unless told otherwise."""
     losses = tuple(loss_of(store, claim, how or LostEnd()) for claim in lost)
     return store.settle_lost(SettleLost(fence=fence, losses=losses, overdue_us=OVERDUE_US))
+
+
+def declare_dead(store: Store, clock: ManualClock, worker: MemberId) -> None:
+    """Let a worker's lease run out, and have somebody settle a run that it holds."""
+    held = queue(store, f"held by {worker}")
+    assert held in take_ids(store, worker)
+    clock.advance(WORKER_TTL_US)
+    fence = maintain(store)
+    assert all(settle(store, fence, *lost_claims(store)))
+    store.leave(fence.member)
 
 
 def loss_of(store: Store, claim: LostClaim, how: End) -> Loss:

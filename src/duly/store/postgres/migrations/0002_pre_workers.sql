@@ -145,10 +145,17 @@ CREATE TABLE duly.queues (
     reason text
 );
 
--- The last slot of a task whose retries are spaced: each takes one, and is due no earlier.
+-- A row for each task whose retries are spaced, to be locked while its calendar is written.
 CREATE TABLE duly.retry_budgets (
-    task text COLLATE "C" PRIMARY KEY,
-    last_at int8 NOT NULL
+    task text COLLATE "C" PRIMARY KEY
+) WITH (fillfactor = 50);
+
+-- Slots of these tasks, as ranges without a gap: each retry takes one.
+CREATE TABLE duly.retry_slots (
+    task text COLLATE "C" NOT NULL,
+    first_at int8 NOT NULL,
+    last_at int8 NOT NULL,
+    PRIMARY KEY (task, first_at)
 ) WITH (fillfactor = 50);
 
 -- NULL: nobody has told.
@@ -169,11 +176,28 @@ CREATE TABLE duly.worker_tasks (
 );
 CREATE INDEX worker_tasks_worker ON duly.worker_tasks (worker);
 
+-- Workers that are members no more: what their attempts tell stays readable (R2).
+CREATE TABLE duly.workers (
+    id int8 PRIMARY KEY,
+    started_at int8 NOT NULL,
+    renewed_at int8 NOT NULL,
+    expires_at int8 NOT NULL,
+    ended_at int8,
+    process int8 NOT NULL,
+    host text NOT NULL
+);
+CREATE INDEX workers_expired ON duly.workers (expires_at);
+
 -- Who holds claims is kept, also when a program of schema 1 prunes: by the member's row they are
--- found and settled.
+-- found and settled. Any other is remembered among the workers.
 CREATE FUNCTION duly.keep_holder() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM duly.claims WHERE worker = OLD.id) THEN RETURN NULL
+    ; END IF
+    ; IF OLD.kind = 'worker' THEN
+        INSERT INTO duly.workers (id, started_at, renewed_at, expires_at, ended_at, process, host)
+        VALUES (OLD.id, OLD.started_at, OLD.renewed_at, OLD.expires_at, OLD.ended_at, OLD.process,
+            OLD.host) ON CONFLICT DO NOTHING
     ; END IF
     ; RETURN OLD
 ; END $$;

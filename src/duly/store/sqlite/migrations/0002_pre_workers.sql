@@ -155,10 +155,12 @@ CREATE TABLE duly_queues (
     reason TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The last slot of a task whose retries are spaced: each takes one, and is due no earlier.
-CREATE TABLE duly_retry_budgets (
-    task TEXT PRIMARY KEY,
-    last_at INTEGER NOT NULL
+-- Slots of tasks whose retries are spaced, as ranges without a gap: each retry takes one.
+CREATE TABLE duly_retry_slots (
+    task TEXT NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (task, first_at)
 ) STRICT, WITHOUT ROWID;
 
 -- NULL: nobody has told.
@@ -176,8 +178,25 @@ CREATE TABLE duly_worker_tasks (
 ) STRICT, WITHOUT ROWID;
 -- For the trigger alone, which finds the rows of one worker.
 CREATE INDEX duly_worker_tasks_worker ON duly_worker_tasks (worker);
+
+-- Workers that are members no more: what their attempts tell stays readable (R2).
+CREATE TABLE duly_workers (
+    id INTEGER PRIMARY KEY,
+    host TEXT NOT NULL,
+    process INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    renewed_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    ended_at INTEGER
+) STRICT;
+CREATE INDEX duly_workers_expired ON duly_workers (expires_at);
+
+-- Also when a program of schema 1 prunes.
 CREATE TRIGGER duly_members_pruned AFTER DELETE ON duly_members BEGIN
     DELETE FROM duly_worker_tasks WHERE worker = OLD.id;
+    INSERT OR IGNORE INTO duly_workers
+    SELECT OLD.id, OLD.host, OLD.process, OLD.started_at, OLD.renewed_at, OLD.expires_at,
+        OLD.ended_at WHERE OLD.kind = 'worker';
 END;
 
 DROP VIEW duly_public_runs;
