@@ -12,6 +12,7 @@ from duly.domain.answers import give_up, retry, snooze
 from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
 from duly.domain.retrying import Retry
+from duly.engine.concealing import Concealer
 from duly.engine.ends import (
     bounded,
     end_of_error,
@@ -20,8 +21,9 @@ from duly.engine.ends import (
     fitted,
     storable,
     unfit,
+    unprepared,
 )
-from duly.errors import Cancelled, UsageError
+from duly.errors import Cancelled, NoSecret, UsageError
 from tests.engine.rig import SECOND
 
 POLICY = TaskPolicy()
@@ -36,6 +38,9 @@ class Log:
 
     def write(self, level: str, text: str) -> None:
         self.lines.append(f"{level}: {text}")
+
+    def hide(self, text: str) -> str:
+        return text.replace("hunter2", "***")
 
 
 def raised(error):
@@ -169,6 +174,45 @@ def test_arguments_that_do_not_fit_are_no_use_to_try_again():
 
     assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
     assert end.error.startswith("UsageError: class_id: 'x' is not a number")
+
+
+@pytest.mark.parametrize("on", [None, ("ConnectionError",)])
+def test_a_secret_that_is_missing_here_is_tried_again_whatever_the_task_says_about_errors(on):
+    """L4: another worker may have it, and the arguments are as they should be."""
+    missing = NoSecret("charge(token)", "env:TOKEN", "is not set on this worker", "set it")
+    end = unprepared(missing, TaskPolicy(retry=Retry(on=on)), Log())
+
+    assert Failed(str(missing), Reason.NO_SECRET) == end
+
+
+def test_what_prepares_a_run_may_raise_what_it_likes():
+    """R7: only arguments that do not fit are buried at once."""
+    unusable = unprepared(UsageError("class_id", "x", "is not a number", "give"), POLICY, Log())
+    other = unprepared(raised(OSError("busy")), POLICY, Log())
+
+    assert (Reason.BAD_ARGUMENTS, False) == (unusable.reason, unusable.is_retryable)
+    assert (Reason.ERROR, True) == (other.reason, other.is_retryable)
+
+
+def test_an_error_is_not_cut_before_secrets_are_left_out_of_it():
+    """L4: half a secret would no longer be recognised."""
+    text = "x" * 3_985 + "hunter2-is-secret" + "y" * 20_000
+    concealer = Concealer()
+    concealer.add("hunter2-is-secret")
+    ends = [end_of_error(raised(ValueError(text[n:])), POLICY, Log()) for n in range(30)]
+    told = [fitted(concealer.hide_in_end(end)).error for end in ends]
+
+    assert [] == [error for error in told if "hunt" in error or "secret" in error]
+    assert {True} == {len(error) <= ERROR_LENGTH_MAX for error in told}
+
+
+def test_a_value_that_is_no_json_is_told_without_secrets():
+    """L4: also where an error is cut to fit a line."""
+    log = Log()
+    for length in range(465, 477):
+        end_of_value(type("x" * length + "hunter2", (), {})(), log)
+
+    assert [] == [line for line in log.lines if "hu" in line]
 
 
 def test_a_long_error_keeps_its_beginning_and_its_end():

@@ -5,20 +5,24 @@ Where values come from, and from where they may, is said by whoever reads them.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 REFERENCE_LENGTH_MAX = 1_000
 CONCEALED = "***"
 _LINE_LENGTH_MIN = 8
 """Shorter lines of a secret are words that occur anywhere."""
+_SCHEMES = re.compile(r"(?:bearer +|basic +|token +|whsec_)(.+)", re.IGNORECASE | re.DOTALL)
+"""What stands before a secret and is none: receivers repeat what comes after it."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REMEDY = 'give duly.secret("env:NAME") or duly.secret("file:/path")'
 
@@ -63,10 +67,16 @@ class Secret:
         return self.__value
 
     def shapes(self) -> tuple[str, ...]:
-        """Return the texts by which it could be recognised, longest first: whole, quoted, lines."""
+        """Return the texts by which it could be recognised, longest first.
+
+        The whole, its lines, what follows a word such as Bearer, a password in an address; and each
+        of these as it is written in JSON, in a URL and in base64.
+        """
         value = self.__value
         lines = [line for line in value.splitlines() if len(line) >= _LINE_LENGTH_MIN]
-        found = {value, json.dumps(value)[1:-1], repr(value)[1:-1], *lines}
+        found: set[str] = set()
+        for part in {value, value.strip(), *_parts(value.strip()), *lines}:
+            found.update(_spellings(part))
         return tuple(sorted(found, key=lambda shape: (-len(shape), shape)))
 
     def __repr__(self) -> str:
@@ -84,7 +94,11 @@ class Secret:
 
 
 ReadSecret: TypeAlias = "Callable[[SecretReference, str], Secret]"
-"""Read a secret for a field; UsageError, which names the reference, when that can't be done."""
+"""Read a secret for a field.
+
+NoSecret when it can't be had on this worker, UsageError when it may not be; both name the
+reference.
+"""
 
 
 def read_reference(field: str, given: object) -> SecretReference:
@@ -98,9 +112,43 @@ def read_reference(field: str, given: object) -> SecretReference:
     raise UsageError(field, CONCEALED, problem, _REMEDY)
 
 
-def concealed(text: str, secrets: tuple[Secret, ...]) -> str:
-    """Return a text without the values of these secrets."""
-    for secret in secrets:
-        for shape in secret.shapes():
-            text = text.replace(shape, CONCEALED)
-    return text
+def _parts(value: str) -> Iterator[str]:
+    """Return what within a value is as secret as the whole."""
+    scheme = _SCHEMES.fullmatch(value)
+    if scheme:
+        yield scheme[1]
+        yield from _password(_decoded(scheme[1]))
+    if "://" in value:
+        try:
+            password = urlsplit(value).password
+        except ValueError:
+            password = None
+        if password:
+            yield from (password, unquote(password))
+
+
+def _password(pair: str) -> Iterator[str]:
+    """Return the two forms in which name:password gives a secret away."""
+    password = pair.partition(":")[2]
+    if password:
+        yield from (pair, password)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except ValueError:
+        return ""
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """Return a text as others may write it."""
+    yield from (text, json.dumps(text)[1:-1], repr(text)[1:-1])
+    whole = text.encode("utf-8", "replace")
+    yield from (quote(whole), quote(whole, safe=""), quote_plus(whole))
+    for encoded in (base64.b64encode(whole), base64.urlsafe_b64encode(whole)):
+        yield encoded.decode().rstrip("=")
+        # Before more, as in name:password, its last characters are others.
+        begun = encoded.decode()[: len(whole) // 3 * 4]
+        if len(begun) >= _LINE_LENGTH_MIN:
+            yield begun

@@ -1,4 +1,7 @@
-"""Concealing: leaves texts that are secret out of whatever is stored about an attempt."""
+"""Concealing: leaves texts that are secret out of whatever is stored about an attempt.
+
+Whoever shortens a text hides what is in it first: half a secret is not recognised any more.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut
 from duly.domain.schedules import canonical_json
+from duly.engine.ends import storable
 
 if TYPE_CHECKING:
     from duly.domain.concluding import End
 
 HIDDEN = "***"
+CUT_MARK = "…"
+_BEGINNING_LENGTH_MIN = 4
+"""Shorter beginnings of a secret, before a mark that something is left out, are chance."""
 
 
 class Concealer:
@@ -26,15 +33,33 @@ class Concealer:
         """Hide a text from now on, also as it is written inside JSON or a quoted value."""
         if not text:
             return
-        shapes = {text, json.dumps(text)[1:-1], repr(text)[1:-1], *self._texts}
+        shapes = {text, storable(text), json.dumps(text)[1:-1], repr(text)[1:-1], *self._texts}
         # The longest first: a secret may be a part of another.
         self._texts = tuple(sorted(shapes, key=lambda one: (-len(one), one)))
 
-    def hide(self, text: str) -> str:
-        """Return a text without what must not be seen."""
+    def hide(self, text: str, *, is_cut: bool = False) -> str:
+        """Return a text without what must not be seen; of a cut one, without its beginning, too."""
         for one in self._texts:
             text = text.replace(one, HIDDEN)
+        if is_cut:
+            text = self._without_beginning(text, 1)
+        if self._texts and CUT_MARK in text:
+            # Somebody else has shortened it before it came here, an error's message for one.
+            *parts, last = text.split(CUT_MARK)
+            hidden = [self._without_beginning(one, _BEGINNING_LENGTH_MIN) for one in parts]
+            text = CUT_MARK.join([*hidden, last])
         return text
+
+    def _without_beginning(self, text: str, length_min: int) -> str:
+        """Return a text that ends in the beginning of a secret without that end."""
+        stem = text.rstrip("'\"") if length_min > 1 else text
+        longest = 0
+        for one in self._texts:
+            for length in range(min(len(one) - 1, len(stem)), max(longest, length_min - 1), -1):
+                if stem.endswith(one[:length]):
+                    longest = length
+                    break
+        return text if not longest else stem[:-longest] + HIDDEN + text[len(stem) :]
 
     def hide_in_end(self, end: End) -> End:
         """Return an end whose error and result hold nothing that must not be seen."""

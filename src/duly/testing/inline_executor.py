@@ -7,7 +7,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from duly.engine.ends import end_of_error, end_of_value, unfit
+from duly.engine.ends import end_of_error, end_of_value, unprepared
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -23,7 +23,7 @@ class InlineExecutor:
         try:
             call = work.runnable.prepare(work.claimed, work.live)
         except BaseException as error:  # noqa: BLE001 - whatever a task's code raises is its end
-            work.ended(unfit(error))
+            work.ended(unprepared(error, work.runnable.policy, work.live))
             return
         work.began()
         try:

@@ -26,7 +26,7 @@ from duly.engine.executors.calling import prepared
 from duly.engine.executors.child import Child
 from duly.engine.executors.output import STDERR, STDOUT, Output
 from duly.engine.executors.run_environment import run_variables
-from duly.errors import DulyError
+from duly.errors import DulyError, NoSecret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +112,8 @@ class CommandExecutor:
         work = attempt.work
         try:
             end = self._carry_out(attempt)
+        except NoSecret as error:
+            end = Failed(str(error), Reason.NO_SECRET)
         except DulyError as error:
             end = Failed(str(error))
         except (OSError, ValueError) as error:
@@ -129,7 +131,7 @@ class CommandExecutor:
         if not callable(call):
             return call
         order = self._order(work, plan, call())
-        output = Output(work.live.write, plan.output_bytes_max)
+        output = Output(work.live, plan.output_bytes_max)
         status = attempt.run(order, output, self._clock)
         if status is None or (status != 0 and attempt.is_stopped):
             return CancelledEnd()
