@@ -6,11 +6,9 @@ Where values come from, and from where they may, is said by whoever reads them.
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
-from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from duly.errors import UsageError, require_text
 
@@ -23,6 +21,8 @@ _LINE_LENGTH_MIN = 8
 """Shorter lines of a secret are words that occur anywhere."""
 _SCHEMES = re.compile(r"(?:bearer +|basic +|token +|whsec_)(.+)", re.IGNORECASE | re.DOTALL)
 """What stands before a secret and is none: receivers repeat what comes after it."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#:@]*:([^/?#]+)@")
+"""Such as postgresql://name:password@host."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REMEDY = 'give duly.secret("env:NAME") or duly.secret("file:/path")'
 
@@ -69,14 +69,12 @@ class Secret:
     def shapes(self) -> tuple[str, ...]:
         """Return the texts by which it could be recognised, longest first.
 
-        The whole, its lines, what follows a word such as Bearer, a password in an address; and each
-        of these as it is written in JSON, in a URL and in base64.
+        The whole, its lines, what follows a word such as Bearer, a password in an address. How each
+        of these may be written, whoever hides them knows.
         """
         value = self.__value
         lines = [line for line in value.splitlines() if len(line) >= _LINE_LENGTH_MIN]
-        found: set[str] = set()
-        for part in {value, value.strip(), *_parts(value.strip()), *lines}:
-            found.update(_spellings(part))
+        found = {value, value.strip(), *_parts(value.strip()), *lines}
         return tuple(sorted(found, key=lambda shape: (-len(shape), shape)))
 
     def __repr__(self) -> str:
@@ -118,13 +116,9 @@ def _parts(value: str) -> Iterator[str]:
     if scheme:
         yield scheme[1]
         yield from _password(_decoded(scheme[1]))
-    if "://" in value:
-        try:
-            password = urlsplit(value).password
-        except ValueError:
-            password = None
-        if password:
-            yield from (password, unquote(password))
+    address = _ADDRESS.match(value)
+    if address:
+        yield address[1]
 
 
 def _password(pair: str) -> Iterator[str]:
@@ -139,16 +133,3 @@ def _decoded(text: str) -> str:
         return base64.b64decode(text, validate=True).decode()
     except ValueError:
         return ""
-
-
-def _spellings(text: str) -> Iterator[str]:
-    """Return a text as others may write it."""
-    yield from (text, json.dumps(text)[1:-1], repr(text)[1:-1])
-    whole = text.encode("utf-8", "replace")
-    yield from (quote(whole), quote(whole, safe=""), quote_plus(whole))
-    for encoded in (base64.b64encode(whole), base64.urlsafe_b64encode(whole)):
-        yield encoded.decode().rstrip("=")
-        # Before more, as in name:password, its last characters are others.
-        begun = encoded.decode()[: len(whole) // 3 * 4]
-        if len(begun) >= _LINE_LENGTH_MIN:
-            yield begun
