@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -288,7 +289,7 @@ HIDDEN = "hunter2-is-secret"
 SAY_IT = "import os, sys; out = sys.{stream}; out.write('x' * {before} + os.environ['TOKEN'])"
 
 
-def told(before: int, stream: str = "stdout", more: str = "") -> Attempt:
+def told(before: int, stream: str = "stdout", more: str = "") -> Any:
     """Return an attempt, over, whose command has said a secret after so many characters."""
     program = SAY_IT.format(stream=stream, before=before) + more
     attempt = python(program, env={"TOKEN": SecretReference("env:TOKEN")})
@@ -332,3 +333,18 @@ def test_a_result_may_be_longer_than_a_line_of_the_log(executor):
     end = run(executor, python(program, has_result=True))
 
     assert Succeeded(f'"{"x" * 50_000}"') == end
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_command_of_another_user_is_at_home_there(executor):
+    """L5: a program that looks for its files there does not find, or write, the worker's."""
+    entry = pwd.getpwnam("nobody")
+    attempt = command("env", user="nobody")
+    given = command("env", user="nobody", env={"HOME": "/elsewhere"})
+    run(executor, attempt)
+    run(executor, given)
+
+    assert {f"HOME={entry.pw_dir}", "USER=nobody", "LOGNAME=nobody"} <= set(
+        attempt.live.texts("stdout")
+    )
+    assert "HOME=/elsewhere" in given.live.texts("stdout")

@@ -13,9 +13,10 @@ from dataclasses import replace
 from traceback import TracebackException
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.answers import AFTER_MAX_US, GiveUp, Snooze, TryAgain
+from duly.domain.answers import AFTER_MAX_US, AFTER_MIN_US, GiveUp, Snooze, TryAgain
 from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, RESULT_BYTES_MAX, Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
+from duly.domain.retrying import leaves_of
 from duly.errors import Cancelled, NoSecret, UsageError
 
 if TYPE_CHECKING:
@@ -46,12 +47,13 @@ def end_of_value(value: object, live: Live) -> End:
 def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
     """Return how an attempt ended whose code raised; whatever that was, it is the task's fault.
 
-    An exception that has an attribute `retry_after`, in seconds, says how long to wait.
+    An exception that has an attribute `retry_after`, in seconds, says how long to wait: at least
+    one, or a budget would be gone in a moment.
     """
     if isinstance(error, (Cancelled, CancelledError)) and live.is_cancelled:
         return CancelledEnd(error_text(error))
     text = error_text(error)
-    if not policy.retry.is_worth(type(error)):
+    if not policy.retry.is_worth(error):
         return Failed(text, Reason.NOT_RETRYABLE, is_retryable=False)
     after_us = _retry_after_us(error)
     reason = Reason.ERROR if after_us is None else Reason.RETRY_AFTER
@@ -80,12 +82,23 @@ def fitted(end: End) -> End:
         case Succeeded(result=str(result)):
             is_fit = len(result.encode("utf-8", "replace")) <= RESULT_BYTES_MAX
             return Succeeded(storable(result) if is_fit else None)
-        case Failed() | GaveUp():
+        case Failed():
+            error, after_us = bounded(storable(end.error)), end.after_us
+            waits = None if after_us is None else fitted_wait(after_us)
+            return replace(end, error=error, after_us=waits)
+        case Snoozed():
+            return Snoozed(fitted_wait(end.after_us))
+        case GaveUp():
             return replace(end, error=bounded(storable(end.error)))
         case TimedOut(error=str(error)) | CancelledEnd(error=str(error)):
             return replace(end, error=bounded(storable(error)))
         case _:
             return end
+
+
+def fitted_wait(after_us: int) -> int:
+    """Return how long a run waits that is asked to: not at once, and not for ever."""
+    return max(AFTER_MIN_US, min(after_us, AFTER_MAX_US))
 
 
 def error_text(error: BaseException) -> str:
@@ -149,13 +162,19 @@ def _canonical(value: Any) -> str:  # noqa: ANN401 - whatever a task returns
 
 
 def _retry_after_us(error: BaseException) -> int | None:
+    """Return how long an exception asks to wait; of a group, the longest that one of it asks."""
+    asked = [_asked_us(one) for one in (error, *leaves_of(error))]
+    return max((after_us for after_us in asked if after_us is not None), default=None)
+
+
+def _asked_us(error: BaseException) -> int | None:
     try:
         seconds = getattr(error, "retry_after", None)
         total = getattr(seconds, "total_seconds", None)
         after_us = round(float(total() if callable(total) else seconds) * _SECOND_US)  # type: ignore[arg-type]
     except BaseException:  # noqa: BLE001 - whatever is there is not a number of seconds
         return None
-    return min(after_us, AFTER_MAX_US) if after_us >= 0 else None
+    return fitted_wait(after_us) if after_us >= 0 else None
 
 
 def _said(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from duly.engine.executors import guard
 from duly.engine.executors.calling import prepared
 from duly.engine.executors.child import Child
 from duly.engine.executors.output import STDERR, STDOUT, Output
-from duly.engine.executors.run_environment import run_variables
+from duly.engine.executors.run_environment import run_variables, user_variables
 from duly.errors import DulyError, NoSecret
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ class CommandExecutor:
         inherited = {name: self._settings.env.get(name) for name in INHERITED}
         inherited["PATH"] = inherited["PATH"] or PATH_DEFAULT
         variables = {name: value for name, value in inherited.items() if value is not None}
+        if plan.user is not None:
+            variables |= user_variables(plan.user)  # the worker's own home is another user's
         for name, value in plan.env.items():
             variables[name] = self._variable(work, (name, value), arguments)
         return {
