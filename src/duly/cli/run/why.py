@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from duly.cli.output import print_facts, print_json, print_line
-from duly.cli.references import find_promise
+from duly.cli.references import RunName, find_promise
 from duly.cli.target import Target, opened
 
 TARGET = Target()
 
 
-def why(run: str, /, *, target: Target = TARGET) -> None:
-    """Say in a sentence why a run is late, stuck, waiting or dead, and what that rests on.
-
-    Parameters
-    ----------
-    run
-        Its id, the beginning of it, its label, or the key of a delayed run.
-    """
+def why(run: RunName, /, *, target: Target = TARGET) -> None:
+    """Say in a sentence why a run is late, stuck, waiting or dead, and what that rests on."""
     with opened(target, makes_store=False) as app:
         found = app.runs.why(find_promise(app, run))
     if target.json:
