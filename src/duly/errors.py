@@ -5,6 +5,7 @@ DulyError
 ├── NotFound                       the caller may look again: there is no such thing
 ├── Conflict                       the caller may look again: it is not as the call assumes
 ├── Cancelled                      the task must stop: somebody asked, or its run is taken away
+├── NoSecret                       an operator must put it there: it is not to be had on this worker
 └── StoreError                     the store could not carry it out
     ├── StoreUnavailable           retry later: locked, full, unreachable
     ├── SchemaMismatch             an operator must migrate, or bring the newer program
@@ -79,6 +80,22 @@ class Cancelled(DulyError):  # noqa: N818 - as above
     def __reduce__(self) -> tuple[type[Cancelled], tuple[str]]:
         """Travel between processes."""
         return type(self), (self.run,)
+
+
+class NoSecret(DulyError):  # noqa: N818 - as above
+    """A secret can't be had on this worker, or is none; elsewhere, or later, it may well be."""
+
+    def __init__(self, field: str, reference: str, problem: str, remedy: str) -> None:
+        """Compose one sentence out of the four parts, which stay readable as attributes."""
+        self.field = field
+        self.reference = reference
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(printable(f"{field}: {shown(reference)} {problem}; {remedy}"))
+
+    def __reduce__(self) -> tuple[type[NoSecret], tuple[str, str, str, str]]:
+        """Travel between processes with all four parts."""
+        return type(self), (self.field, self.reference, self.problem, self.remedy)
 
 
 class StoreError(DulyError):

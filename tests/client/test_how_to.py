@@ -36,7 +36,12 @@ def test_the_examples_of_writing_tasks_are_programs():
     text = (PAGES / "write-tasks.md").read_text(encoding="utf-8")
     app = duly.App("memory:")
     loaded: list[int] = []
-    names: dict[str, Any] = {"app": app, "duly": duly, "accounts": list(range(250)), "load": loaded.append}
+    names: dict[str, Any] = {
+        "app": app,
+        "duly": duly,
+        "accounts": list(range(250)),
+        "load": loaded.append,
+    }
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(block, names)  # noqa: S102 - our own page
     daily = duly.cron("30 2 * * *", tz="Europe/Berlin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -183,3 +184,31 @@ def test_the_state_of_the_store_is_seen_on_one_screen(app, tasks):
     assert ({"mail": 1}, 0, 0) == (status.queues, status.overdue, status.early_fires)
     assert (NOON, NOON + timedelta(hours=1)) == (status.now, status.next_due_at)
     assert "2026-04-02T13:00:00Z" == status.to_json()["next_due_at"]
+
+
+def test_why_a_run_is_where_it_is_can_be_asked(app, tasks, clock):
+    """U3: one sentence, what it rests on, and what to do."""
+    run = app.enqueue(tasks.report)
+    fire(app, clock)
+    found = app.runs.why(run.id)
+    told = found.to_json()
+
+    assert ("no-worker", "queued", run.id) == (found.cause, found.state, found.id)
+    assert (str(found), found.remedy) == (told["sentence"], told["remedy"])
+    assert [{"fact": name, "is": fact} for name, fact in found.evidence] == told["evidence"]
+    assert found == app.runs.why(app.runs.get(run.id)) == app.runs.why(str(run.id))
+
+
+def test_why_what_is_pending_has_not_begun_can_be_asked(app, tasks):
+    """U3: by its key, its id, or as it was listed."""
+    run = app.enqueue(tasks.report, delay="1h", key="later")
+    found = app.runs.why("later")
+
+    assert ("not-due", "pending", run.id) == (found.cause, found.state, found.id)
+    assert found == app.runs.why(run.id) == app.runs.why(app.delayed.get("later"))
+
+
+def test_why_of_what_is_not_there_is_told(app):
+    """L6."""
+    for unknown in ("nobody", UUID(int=5)):
+        assert "was not found" in refused(app, NotFound, partial(app.runs.why, unknown))

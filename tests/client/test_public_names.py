@@ -8,7 +8,16 @@ import duly
 
 CLASSES = {
     *("App", "BoundCall", "BusinessCalendar", "Cancelled", "ClockChange", "Conflict"),
-    *("DelayedRun", "DulyError", "EnqueuedRun", "LeaseLost", "Misfire", "Move", "NotFound"),
+    *(
+        "DelayedRun",
+        "DulyError",
+        "EnqueuedRun",
+        "LeaseLost",
+        "Misfire",
+        "Move",
+        "NoSecret",
+        "NotFound",
+    ),
     *("Reconciliation", "Retry", "Run", "Schedule", "SchemaMismatch", "Secret", "Settings"),
     *("StoreError", "StoreUnavailable", "Task", "Timetable", "UsageError", "ZoneChange"),
     *("ZoneDatabase", "ZoneFolder", "ZoneMatch"),

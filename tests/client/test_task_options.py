@@ -217,3 +217,12 @@ def test_a_command_can_be_put_on_a_schedule(app):
     app.schedule(duly.every("1d"), name="daily", arguments={"database": "shop"})(dump)
 
     assert ("daily",) == app.reconcile().created
+
+
+def test_what_can_not_report_progress_has_no_stall_limit(app):
+    """R5: every command that takes longer would be stopped as stalled."""
+    key = duly.secret("env:KEY")
+    with pytest.raises(UsageError, match="stall: '1m' is not an option of a command"):
+        app.command("backup", ["pg_dump"], stall="1m")
+    with pytest.raises(UsageError, match="stall: '1m' is not an option of a webhook"):
+        app.webhook("paid", "https://example.com/", secret=key, stall="1m")

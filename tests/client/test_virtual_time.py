@@ -193,8 +193,8 @@ def test_a_task_that_never_comes_to_rest_is_told(app, monkeypatch):
     monkeypatch.setattr(import_module("duly.testing.virtual_time"), "ROUNDS_MAX", 20)
 
     @app.task
-    def again() -> object:
-        return duly.snooze("0s")
+    def again() -> None:
+        app.enqueue(app.call("again"))
 
     with duly.testing.virtual_time(app, "2026-04-02T12:00") as clock:
         app.enqueue(again)

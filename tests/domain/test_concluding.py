@@ -140,10 +140,30 @@ def test_an_error_is_worth_a_try_by_its_class_or_a_base_of_it():
     """B1: retry on chosen errors only."""
     retry = Retry(on=(ConnectionError, "ValueError"))
 
-    assert retry.is_worth(ConnectionResetError)
-    assert retry.is_worth(UnicodeDecodeError)
-    assert not retry.is_worth(KeyError)
-    assert Retry().is_worth(KeyError)
+    assert retry.is_worth(ConnectionResetError())
+    assert retry.is_worth(UnicodeError())
+    assert not retry.is_worth(KeyError())
+    assert Retry().is_worth(KeyError())
+
+
+def test_a_group_is_worth_a_try_when_all_that_it_holds_is():
+    """B1: asyncio.TaskGroup raises a group, even of one."""
+    retry = Retry(on=(ConnectionError, "ValueError"))
+    within = ExceptionGroup("within", [ConnectionResetError(), ValueError()])
+
+    assert retry.is_worth(ExceptionGroup("all", [within, ConnectionError()]))
+    assert not retry.is_worth(ExceptionGroup("all", [within, KeyError()]))
+    assert not retry.is_worth(BaseExceptionGroup("all", [SystemExit(), ValueError()]))
+
+
+def test_a_group_in_a_group_without_end_is_looked_through():
+    """R10: whatever a task raises."""
+    group: Exception = ValueError()
+    for _ in range(5_000):
+        group = ExceptionGroup("one", [group])
+
+    assert Retry(on=(ValueError,)).is_worth(group)
+    assert not Retry(on=(KeyError,)).is_worth(group)
 
 
 def test_a_policy_reads_back_what_it_wrote():

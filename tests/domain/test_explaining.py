@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -67,13 +68,13 @@ FAILED = replace(
 )
 
 
-def facts(run: RunRecord = RUN, **parts: object) -> RunFacts:
+def facts(run: RunRecord = RUN, **parts: Any) -> RunFacts:
     here = {"now": NOW, "dispatchers": [DISPATCHER], "workers": [WORKER], **parts}
-    return RunFacts(run=run, **here)  # type: ignore[arg-type] - parts by name
+    return RunFacts(run=run, **here)
 
 
-def state(word: RunState, **parts: object) -> RunRecord:
-    return replace(RUN, state=word, **parts)  # type: ignore[arg-type] - as above
+def state(word: RunState, **parts: Any) -> RunRecord:
+    return replace(RUN, state=word, **parts)
 
 
 RUNNING = state(RunState.RUNNING, claimed_at=DUE + SECOND, started_at=DUE + SECOND)

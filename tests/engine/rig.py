@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord
     from duly.domain.concluding import End
     from duly.domain.identity import RunId
+    from duly.domain.live import Live
     from duly.domain.planning import Change
     from duly.domain.runs import RunRecord
     from duly.domain.schedules import ScheduleRecord
     from duly.engine.loop import Service
-    from duly.engine.work import Live, Work
+    from duly.engine.work import Work
     from duly.store.execution import ClaimedRun
     from duly.telemetry import Event
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,18 @@ from duly.domain.answers import give_up, retry, snooze
 from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
 from duly.domain.retrying import Retry
-from duly.engine.ends import (
-    bounded,
-    end_of_error,
-    end_of_value,
-    error_text,
-    fitted,
-    storable,
-    unfit,
-)
-from duly.errors import Cancelled, UsageError
+from duly.engine import ends
+from duly.engine.concealing import Concealer
+from duly.engine.ends import bounded, error_text, storable
+from duly.errors import Cancelled, NoSecret, UsageError
 from tests.engine.rig import SECOND
 
 POLICY = TaskPolicy()
+end_of_error: Any = ends.end_of_error
+end_of_value: Any = ends.end_of_value
+fitted: Any = ends.fitted
+unfit: Any = ends.unfit
+unprepared: Any = ends.unprepared
 
 
 class Log:
@@ -36,6 +36,9 @@ class Log:
 
     def write(self, level: str, text: str) -> None:
         self.lines.append(f"{level}: {text}")
+
+    def hide(self, text: str) -> str:
+        return text.replace("hunter2", "***")
 
 
 def raised(error):
@@ -103,6 +106,21 @@ def test_a_task_may_answer_that_it_is_not_done():
     assert GaveUp(Reason.GAVE_UP, "no such class") == end_of_value(give_up("no such class"), Log())
 
 
+@pytest.mark.parametrize("given", ["0s", "1ms", "999ms", timedelta(0)])
+def test_nobody_is_run_again_at_once(given):
+    """R8: at no cost, that would be a circle at full speed, and a row of history each time."""
+    assert Snoozed(SECOND) == end_of_value(snooze(given), Log())
+    assert SECOND == end_of_value(retry(given, "busy"), Log()).after_us
+
+
+def test_whoever_says_it_nobody_is_run_again_at_once_or_never():
+    """L4: a child process may say anything."""
+    assert Snoozed(SECOND) == fitted(Snoozed(-5))
+    assert Snoozed(366 * 86_400 * SECOND) == fitted(Snoozed(10**30))
+    assert Failed("no", after_us=SECOND) == fitted(Failed("no", after_us=0))
+    assert Failed("no") == fitted(Failed("no"))
+
+
 def test_an_exception_is_a_failure_with_its_traceback():
     """R2: where it was raised can be read afterwards."""
     end = end_of_error(raised(ValueError("no luck")), POLICY, Log())
@@ -138,7 +156,8 @@ def test_errors_that_are_not_worth_another_try_are_not_retried():
         (30, 30 * SECOND),
         ("1.5", 1_500_000),
         (timedelta(minutes=1), 60 * SECOND),
-        (0, 0),
+        (0, SECOND),
+        (0.2, SECOND),
         (1e300, 366 * 86_400 * SECOND),
         (-1, None),
         ("soon", None),
@@ -156,6 +175,15 @@ def test_an_exception_may_say_when_to_try_again(after, after_us):
     assert (Reason.ERROR if after_us is None else Reason.RETRY_AFTER) == end.reason
 
 
+def test_a_group_of_exceptions_asks_for_the_longest_wait_that_one_of_them_asks_for():
+    """B1: asyncio.TaskGroup raises what several tasks raised."""
+    first, second = RuntimeError("busy"), RuntimeError("busy")
+    first.retry_after, second.retry_after = 30, 90  # type: ignore[attr-defined]
+    group = ExceptionGroup("two", [first, ExceptionGroup("one", [second]), ValueError("other")])
+
+    assert 90 * SECOND == end_of_error(raised(group), POLICY, Log()).after_us
+
+
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, lambda: Cancelled("stop")])
 def test_being_cancelled_is_an_end_of_its_own_only_if_somebody_asked(kind):
     """R6: otherwise the code has raised it by itself."""
@@ -169,6 +197,45 @@ def test_arguments_that_do_not_fit_are_no_use_to_try_again():
 
     assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
     assert end.error.startswith("UsageError: class_id: 'x' is not a number")
+
+
+@pytest.mark.parametrize("on", [None, ("ConnectionError",)])
+def test_a_secret_that_is_missing_here_is_tried_again_whatever_the_task_says_about_errors(on):
+    """L4: another worker may have it, and the arguments are as they should be."""
+    missing = NoSecret("charge(token)", "env:TOKEN", "is not set on this worker", "set it")
+    end = unprepared(missing, TaskPolicy(retry=Retry(on=on)), Log())
+
+    assert Failed(str(missing), Reason.NO_SECRET) == end
+
+
+def test_what_prepares_a_run_may_raise_what_it_likes():
+    """R7: only arguments that do not fit are buried at once."""
+    unusable = unprepared(UsageError("class_id", "x", "is not a number", "give"), POLICY, Log())
+    other = unprepared(raised(OSError("busy")), POLICY, Log())
+
+    assert (Reason.BAD_ARGUMENTS, False) == (unusable.reason, unusable.is_retryable)
+    assert (Reason.ERROR, True) == (other.reason, other.is_retryable)
+
+
+def test_an_error_is_not_cut_before_secrets_are_left_out_of_it():
+    """L4: half a secret would no longer be recognised."""
+    text = "x" * 3_985 + "hunter2-is-secret" + "y" * 20_000
+    concealer = Concealer()
+    concealer.add("hunter2-is-secret")
+    ends = [end_of_error(raised(ValueError(text[n:])), POLICY, Log()) for n in range(30)]
+    told = [fitted(concealer.hide_in_end(end)).error for end in ends]
+
+    assert [] == [error for error in told if "hunt" in error or "secret" in error]
+    assert {True} == {len(error) <= ERROR_LENGTH_MAX for error in told}
+
+
+def test_a_value_that_is_no_json_is_told_without_secrets():
+    """L4: also where an error is cut to fit a line."""
+    log = Log()
+    for length in range(465, 477):
+        end_of_value(type("x" * length + "hunter2", (), {})(), log)
+
+    assert [] == [line for line in log.lines if "hu" in line]
 
 
 def test_a_long_error_keeps_its_beginning_and_its_end():

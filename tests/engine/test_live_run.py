@@ -65,7 +65,9 @@ def test_a_line_is_bounded_and_storable(rig, shop, live):
     live.write("info", "x" * (LINE_LENGTH_MAX + 1))
     live.write("a very long level indeed", "a\x00b\ud800")
 
-    assert [("info", "x" * LINE_LENGTH_MAX), ("a very long level in", "a�b?")] == lines(rig, shop)
+    long = "x" * (LINE_LENGTH_MAX - 1) + "…"
+
+    assert [("info", long), ("a very long level in", "a�b?")] == lines(rig, shop)
 
 
 def test_lines_may_be_written_from_many_threads(rig, shop, live):
@@ -203,6 +205,47 @@ def test_a_secret_is_hidden_in_every_way_it_may_be_written():
     assert Succeeded('{"n":"***","s":"***"}') == concealer.hide_in_end(
         Succeeded(json.dumps({"n": 1234, "s": 'a"b\n'}))
     )
+
+
+@pytest.mark.parametrize("length", range(1, len("hunter2-is-secret")))
+def test_the_beginning_of_a_secret_at_the_end_of_a_cut_text_is_hidden(length):
+    """L4: however much of it is left."""
+    concealer = Concealer()
+    concealer.add("hunter2-is-secret")
+    shown = concealer.hide("token " + "hunter2-is-secret"[:length], is_cut=True)
+
+    assert "token ***" == shown
+
+
+@pytest.mark.parametrize("position", range(100, 121))
+def test_a_message_that_was_shortened_elsewhere_hides_what_begins_there(position):
+    """L4: errors of calls show the beginning of what was given."""
+    concealer = Concealer()
+    concealer.add("hunter2-is-secret")
+    error = UsageError("url", "x" * position + "hunter2-is-secret" + "x" * 100, "is bad", "mend it")
+    shown = concealer.hide(str(error))
+
+    assert "hunt" not in shown
+    assert "x'… (" in concealer.hide(str(UsageError("url", "x" * 200, "is bad", "mend it")))
+
+
+def test_a_line_is_cut_after_secrets_are_left_out(live):
+    """L4: at the very place where it is cut, too."""
+    live.conceal("hunter2-is-secret")
+    for before in range(LINE_LENGTH_MAX - 20, LINE_LENGTH_MAX + 1):
+        live.write("info", "x" * before + "hunter2-is-secret")
+    lines = [line.text for line in live.take_lines()]
+
+    assert {"x", "*", "…"} == set("".join(lines))
+    assert {True} == {len(line) <= LINE_LENGTH_MAX for line in lines}
+
+
+def test_a_secret_with_what_no_store_holds_is_hidden_in_what_was_made_of_it(live):
+    """L4: NUL is replaced in errors and lines."""
+    live.conceal("hunter2\x00is-secret")
+    live.write("info", "hunter2\N{REPLACEMENT CHARACTER}is-secret")
+
+    assert ["***"] == [line.text for line in live.take_lines()]
 
 
 def test_what_an_executor_says_goes_through_the_concealer(rig, shop, live):

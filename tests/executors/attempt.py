@@ -10,6 +10,7 @@ from duly.domain.attempts import Progress, TaskPolicy, Tries
 from duly.domain.literals import Lane, Origin, RunState, TaskKind
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
+from duly.engine.concealing import Concealer
 from duly.errors import LeaseLost
 from duly.store.execution import ClaimedRun
 from duly.testing.factories import run_id
@@ -62,6 +63,7 @@ class RecordedLive:
         self.lines: list[tuple[str, str]] = []
         self.states: dict[str, str] = {}
         self.concealed: list[str] = []
+        self._concealer = Concealer()
         self.is_lost = False
         self.advanced = threading.Event()
 
@@ -82,6 +84,10 @@ class RecordedLive:
 
     def conceal(self, text: str) -> None:
         self.concealed.append(text)
+        self._concealer.add(text)
+
+    def hide(self, text: str, *, is_cut: bool = False) -> str:
+        return self._concealer.hide(text, is_cut=is_cut)
 
     def texts(self, level: str) -> list[str]:
         return [text for at, text in self.lines if at == level]

@@ -169,3 +169,11 @@ def nested() -> None:
 @app.task(kind="process")
 def secretive(run: duly.Run, size: int) -> str:
     return json.dumps("x" * size)
+
+
+@app.task(kind="process")
+def babble(token: duly.Secret, before: int) -> None:
+    """Say a secret where a line and an error are cut."""
+    text = "x" * before + token.reveal()
+    logging.getLogger("anybody").warning("%s", text)
+    raise ValueError(text + "y" * 20_000)

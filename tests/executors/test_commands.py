@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from duly.client.secrets import SecretSources
 from duly.clock import SystemClock
 from duly.domain.attempts import Reason
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
 from duly.domain.identity import identity_text
 from duly.domain.literals import TaskKind
 from duly.domain.plans import CommandPlan
+from duly.domain.secrets import Secret, SecretReference
+from duly.engine.executors.child import CHUNK_BYTES
 from duly.engine.executors.child_executor import Families
 from duly.engine.executors.commands import CommandExecutor, CommandSettings
+from duly.engine.executors.output import LINE_BYTES_MAX
 from tests.executors.attempt import Attempt, Code, claimed_run
 from tests.executors.test_processes import is_there
 from tests.postgres.patience import comes_true
@@ -318,3 +323,68 @@ def test_a_defect_on_the_way_to_an_end_is_an_end(executor):
 
 def fail_to_begin() -> None:
     raise IndexError
+
+
+HIDDEN = "hunter2-is-secret"
+SAY_IT = "import os, sys; out = sys.{stream}; out.write('x' * {before} + os.environ['TOKEN'])"
+
+
+def told(before: int, stream: str = "stdout", more: str = "") -> Any:
+    """Return an attempt, over, whose command has said a secret after so many characters."""
+    program = SAY_IT.format(stream=stream, before=before) + more
+    attempt = python(program, env={"TOKEN": SecretReference("env:TOKEN")})
+    settings = CommandSettings(allowed=None, read_secret=lambda _reference, _field: Secret(HIDDEN))
+    executor = CommandExecutor(SystemClock(), settings)
+    run(executor, attempt)
+    executor.close()
+    return attempt
+
+
+@pytest.mark.parametrize("before", [CHUNK_BYTES - 6, LINE_BYTES_MAX - 6, LINE_BYTES_MAX - 1])
+def test_a_secret_is_hidden_wherever_what_a_command_says_is_cut(before):
+    """L4: between two reads, and where a line is too long to be kept."""
+    attempt = told(before, more="; out.write('y' * 200_000 + chr(10) + 'next')")
+    first, second = [attempt.live.hide(text) for text in attempt.live.texts("stdout")]
+
+    assert {"x", "*"} == set(first) - {"y", "…"}
+    assert "next" == second
+
+
+def test_a_secret_is_hidden_in_an_error_made_of_a_line_that_was_cut():
+    """L4: the last lines are told as the error."""
+    attempt = told(LINE_BYTES_MAX - 6, "stderr", "; out.write('y' * 200_000); sys.exit(3)")
+
+    assert attempt.ends[0].error.endswith("x***…\nexit status 3")
+
+
+def test_a_command_whose_secret_is_missing_here_is_tried_again():
+    """L4: as for webhooks and functions, whatever its errors."""
+    attempt = command("/bin/true", env={"TOKEN": SecretReference("env:NOWHERE_TO_BE_FOUND")})
+    settings = CommandSettings(allowed=None, read_secret=SecretSources().read_declared)
+    end = run(CommandExecutor(SystemClock(), settings), attempt)
+
+    assert (Reason.NO_SECRET, True) == (end.reason, end.is_retryable)
+    assert "env:NOWHERE_TO_BE_FOUND" in end.error
+
+
+def test_a_result_may_be_longer_than_a_line_of_the_log(executor):
+    """R7: it comes in several pieces, and is one line all the same."""
+    program = "import sys; [print(one, end='', flush=True) for one in ('\"', 'x' * 50_000, '\"')]"
+    end = run(executor, python(program, has_result=True))
+
+    assert Succeeded(f'"{"x" * 50_000}"') == end
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_command_of_another_user_is_at_home_there(executor):
+    """L5: a program that looks for its files there does not find, or write, the worker's."""
+    entry = pwd.getpwnam("nobody")
+    attempt = command("env", user="nobody")
+    given = command("env", user="nobody", env={"HOME": "/elsewhere"})
+    run(executor, attempt)
+    run(executor, given)
+
+    assert {f"HOME={entry.pw_dir}", "USER=nobody", "LOGNAME=nobody"} <= set(
+        attempt.live.texts("stdout")
+    )
+    assert "HOME=/elsewhere" in given.live.texts("stdout")

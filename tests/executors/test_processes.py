@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from duly.app.task_process import load_catalogue
 from duly.clock import SystemClock
-from duly.domain.attempts import LINE_LENGTH_MAX, Progress, Reason
+from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
 from duly.domain.identity import identity_text
 from duly.engine.executors.process_words import (
@@ -121,6 +122,19 @@ def test_what_it_says_reaches_the_worker(begin):
     assert ["logged 1"] == attempt.live.texts("warning")
     assert ["printed"] == attempt.live.texts("stdout")
     assert ["complained"] == attempt.live.texts("stderr")
+
+
+@pytest.mark.parametrize("before", [3_950, 3_975, 3_990, 3_999])
+def test_a_secret_is_hidden_over_there_before_anything_is_cut(begin, monkeypatch, before: int):
+    """L4: neither a line nor an error ends in half of it."""
+    monkeypatch.setenv("DULY_SECRET_TOKEN", "hunter2-is-secret")
+    arguments = {"token": {"secret": "env:DULY_SECRET_TOKEN"}, "before": before}
+    attempt = begin("babble", json.dumps(arguments))
+    end = attempt.wait_end()
+    said = [*attempt.live.texts("warning"), end.error]
+
+    assert [] == [text for text in said if "hu" in text]
+    assert {True} == {len(text) <= ERROR_LENGTH_MAX for text in said}
 
 
 def test_a_checkpoint_that_is_refused_is_refused_over_there(begin, executor, catalogue):

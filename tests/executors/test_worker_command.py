@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from duly.cli.dev import dev
 from duly.cli.main import app
 from duly.cli.worker import allowed_commands, worker
 from duly.errors import UsageError
@@ -36,6 +37,17 @@ def test_commands_are_allowed_by_name_or_all_of_them(words: tuple[str, ...], all
 
 def test_several_queues_are_served():
     assert ("mail", "reports=2") == read("--queue", "mail", "--queue=reports=2")["queue"]
+
+
+def test_development_takes_the_words_of_a_worker():
+    """R7: a webhook to a receiver of one's own can be tried there, too."""
+    words = ["--processes=2", "--queue", "mail", "--allow-address", "localhost:8080"]
+    command, bound, _ignored = app.parse_args(["dev", *words], exit_on_error=False)
+
+    assert command is dev
+    assert {"processes": 2, "queue": ("mail",), "allow_address": ("localhost:8080",)} == (
+        bound.arguments
+    )
 
 
 def test_a_worker_without_an_application_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -21,7 +21,7 @@ from tests.simulation.recipe import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.engine.work import Live
+    from duly.domain.live import Live
     from duly.store.execution import ClaimedRun
     from tests.simulation.recipe import Recipe
     from tests.simulation.strands import Strand

@@ -20,6 +20,7 @@ from duly.domain.secrets import Secret, SecretReference
 from duly.domain.web_addresses import read_allow_list
 from duly.domain.webhooks import WebhookPlan, read_webhook_plan
 from duly.engine.addresses import look_up
+from duly.engine.concealing import Concealer
 from duly.engine.executors.webhooks import WebhookExecutor, WebhookSettings
 from duly.store.execution import ClaimedRun
 from duly.testing.manual_clock import START_US, ManualClock
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from duly.domain.concluding import End
+    from duly.domain.live import Live
     from duly.domain.secrets import ReadSecret
     from duly.engine.addresses import Lookup
-    from duly.engine.work import Live, Runnable
+    from duly.engine.work import Runnable
 
 PATIENCE_S = 20
 ROUNDS = 5
@@ -174,6 +176,7 @@ class Told:
     is_cancelled: bool = False
     lines: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
+    concealer: Concealer = field(default_factory=Concealer)
 
     def advance(self, progress: Progress) -> None:
         raise NotImplementedError
@@ -189,6 +192,10 @@ class Told:
 
     def conceal(self, text: str) -> None:
         self.hidden.append(text)
+        self.concealer.add(text)
+
+    def hide(self, text: str, *, is_cut: bool = False) -> str:
+        return self.concealer.hide(text, is_cut=is_cut)
 
 
 @dataclass

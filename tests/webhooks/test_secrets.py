@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import traceback
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
@@ -15,8 +17,9 @@ from aiohttp import web
 from duly.client.secrets import SecretSources, secret
 from duly.domain.attempts import Reason
 from duly.domain.concluding import Failed, Succeeded
-from duly.domain.secrets import Secret, SecretReference, concealed, read_reference
-from duly.errors import UsageError
+from duly.domain.secrets import Secret, SecretReference, read_reference
+from duly.engine.concealing import Concealer
+from duly.errors import NoSecret, UsageError
 from tests.webhooks.rig import KEY, SECRETS, TOKEN
 
 CANARY = "canary-5d1f\nsecond-line-of-it"
@@ -91,12 +94,60 @@ def test_a_secret_has_no_attributes_to_look_through():
 
 
 def test_a_text_is_left_without_any_shape_of_a_secret():
-    value = Secret(CANARY)
     text = f"{CANARY} {json.dumps(CANARY)} {CANARY!r} … second-line-of-it"
-    left = concealed(text, (value,))
+    left = hidden(CANARY, text)
 
     assert "canary" not in left
     assert "second-line" not in left
+
+
+BASE_64 = "dG9rZW4+YWJj/2RlZmdoaWo"
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ("Bearer abc-123-xyz", "abc-123-xyz"),
+        ("bearer  abc-123-xyz", "abc-123-xyz"),
+        ("Token abc-123-xyz\n", "abc-123-xyz"),
+        ("Basic " + b64encode(b"joe:pa55 w0rd/1").decode(), "pa55 w0rd/1"),
+        ("Basic " + b64encode(b"joe:pa55 w0rd/1").decode(), "joe:pa55 w0rd/1"),
+        ("Basic " + b64encode(b"joe:pa55 w0rd/1").decode(), b64encode(b"joe:pa55 w0rd/1").decode()),
+        (f"whsec_{BASE_64}", BASE_64),
+        (f"whsec_{BASE_64}", quote(BASE_64, safe="")),
+        ("pa55 w0rd/1&ü", quote("pa55 w0rd/1&ü")),
+        ("pa55 w0rd/1&ü", quote("pa55 w0rd/1&ü", safe="")),
+        ("pa55 w0rd/1&ü", quote_plus("pa55 w0rd/1&ü")),
+        ("pa55 w0rd/1&ü", b64encode("pa55 w0rd/1&ü".encode()).decode()),
+        ("\xff\xfe\xfd\xfc\xfb", urlsafe_b64encode("\xff\xfe\xfd\xfc\xfb".encode()).decode()),
+        ("postgresql://joe:pa55%20w0rd@db/x", "pa55%20w0rd"),
+        ("postgresql://joe:pa55%20w0rd@db/x", "pa55 w0rd"),
+    ],
+)
+def test_what_is_secret_in_a_value_is_hidden_by_itself_and_however_it_is_written(value, seen):
+    """L4: receivers repeat the token without "Bearer", a query quotes it, a log encodes it."""
+    left = hidden(value, f"you sent <{seen}>.")
+
+    assert "you sent <***>." == left.replace("=", "")
+
+
+def test_a_secret_is_recognised_at_the_beginning_of_more_in_base64():
+    """L4: what is encoded together with it changes its last characters only."""
+    left = hidden("pa55w0rd-of-joe!", b64encode(b"pa55w0rd-of-joe!:and more").decode())
+
+    assert left.startswith("***")
+
+
+def test_an_address_that_is_none_is_still_a_secret():
+    assert "<***>" == hidden("http://[joe:pa55w0rd", "<http://[joe:pa55w0rd>")
+
+
+def hidden(value, text):
+    """Return a text as a worker stores it that has read this secret."""
+    concealer = Concealer()
+    for shape in Secret(value).shapes():
+        concealer.add(shape)
+    return concealer.hide(text)
 
 
 def test_a_variable_with_the_prefix_is_read(monkeypatch):
@@ -141,7 +192,7 @@ def test_a_missing_or_empty_variable_is_named(monkeypatch, value):
     if value is not None:
         monkeypatch.setenv("DULY_SECRET_A", value)
 
-    with pytest.raises(UsageError, match="env:DULY_SECRET_A"):
+    with pytest.raises(NoSecret, match="env:DULY_SECRET_A"):
         SecretSources().read(secret("env:DULY_SECRET_A"), "token")
 
 
@@ -183,7 +234,7 @@ def test_what_is_not_a_small_file_of_text_is_refused(tmp_path, closing, what):
         content = {"large": b"x" * 70_000, "binary": b"canary\xff\xfe", "empty": b"\n"}[what]
         place.write_bytes(content)
 
-    with pytest.raises(UsageError, match=f"file:{place}") as refused:
+    with pytest.raises(NoSecret, match=f"file:{place}") as refused:
         SecretSources(directories=(str(tmp_path),)).read(secret(f"file:{place}"), "k")
     assert "canary" not in "".join(traceback.format_exception(refused.value))
 
@@ -232,18 +283,37 @@ def test_a_receiver_that_fails_with_a_secret_in_its_words_does_not_spread_it(rec
     assert KEY not in end.error
 
 
+def test_a_token_is_hidden_where_it_is_repeated_without_its_scheme(receive, sender, monkeypatch):
+    """L4: and where the answer is cut before it ends."""
+
+    async def complain(request):
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        return web.Response(status=401, text=f"unknown: {token} or {token}")
+
+    monkeypatch.setitem(SECRETS, "env:TOKEN", "Bearer canary-in-the-mine")
+    receiver = receive(complain)
+    end = sender(receiver.place).send(
+        receiver.url, headers={"Authorization": secret("env:TOKEN")}, response_bytes_max=35
+    )
+
+    assert isinstance(end, Failed)
+    assert end.error.endswith("401 Unauthorized: unknown: *** or ***")
+
+
 def test_a_secret_that_would_end_a_header_is_refused_unshown(receive, sender, monkeypatch):
     receiver = receive()
     monkeypatch.setitem(SECRETS, "env:TOKEN", "canary\r\nX-Admin: 1")
     end = sender(receiver.place).send(receiver.url, headers={"X-Token": secret("env:TOKEN")})
 
     assert isinstance(end, Failed)
-    assert Reason.BAD_ARGUMENTS == end.reason
+    assert (Reason.NO_SECRET, True) == (end.reason, end.is_retryable)
     assert "env:TOKEN" in end.error
     assert ("canary" in end.error, []) == (False, receiver.seen)
 
 
-def test_a_missing_secret_ends_the_attempt_and_is_named(receive, sender, monkeypatch):
+def test_a_missing_secret_ends_the_attempt_which_is_tried_again_and_names_it(
+    receive, sender, monkeypatch
+):
     receiver = receive()
 
     def missing(reference, field):
@@ -254,5 +324,5 @@ def test_a_missing_secret_ends_the_attempt_and_is_named(receive, sender, monkeyp
     end = sending.send(receiver.url)
 
     assert isinstance(end, Failed)
-    assert (Reason.BAD_ARGUMENTS, False, []) == (end.reason, end.is_retryable, receiver.seen)
+    assert (Reason.NO_SECRET, True, []) == (end.reason, end.is_retryable, receiver.seen)
     assert "env:HOOK" in end.error

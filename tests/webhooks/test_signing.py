@@ -16,7 +16,7 @@ from duly.domain.concluding import Failed
 from duly.domain.identity import identity_text
 from duly.domain.secrets import Secret, SecretReference
 from duly.domain.webhooks import signing_key
-from duly.errors import UsageError
+from duly.errors import NoSecret
 from tests.webhooks.rig import KEY, OLD_KEY, ROOT, SECRETS, claimed_run
 
 
@@ -86,7 +86,7 @@ def test_attempts_of_one_run_share_the_id_and_differ_in_time_and_signature(recei
     ["hunter2", "whsec_c2hvcnQ=", "whsec_!!!!", "whsec_" + "QUFB" * 30, "Ünïcode" * 6],
 )
 def test_what_is_no_signing_secret_is_refused_without_being_shown(value):
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(NoSecret) as refused:
         signing_key(Secret(value), SecretReference("env:HOOK"), "secret")
 
     assert "env:HOOK" in str(refused.value)
@@ -101,5 +101,5 @@ def test_a_bad_signing_secret_ends_the_attempt_before_anything_is_sent(
     end = sender(receiver.place).send(receiver.url)
 
     assert isinstance(end, Failed)
-    assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
+    assert (Reason.NO_SECRET, True) == (end.reason, end.is_retryable)
     assert ("hunter2" in end.error, []) == (False, receiver.seen)

@@ -27,7 +27,10 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     *,
     declare: tuple[Path, ...] = (),
     slots: int = 10,
+    processes: int = 1,
+    queue: tuple[str, ...] = (),
     allow_commands: bool = False,
+    allow_address: tuple[str, ...] = (),
     verbose: bool = False,
     target: Target = TARGET,
 ) -> int:
@@ -43,9 +46,17 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     declare
         A TOML file that declares schedules; may be given several times.
     slots
-        How many runs are executed at a time.
+        How many runs a worker process executes at a time.
+    processes
+        How many worker processes there are.
+    queue
+        A queue to serve: mail, or reports=2 for at most two slots; may be given several times.
+        Every queue unless given.
     allow_commands
         Run tasks that are commands, too.
+    allow_address
+        A private address that webhooks may call, such as localhost:8080; may be given several
+        times.
     verbose
         Tell everything that happens.
     """
@@ -53,7 +64,13 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
         raise UsageError("app", place, "is needed: it has the tasks", remedy)
-    options = WorkerOptions(slots=slots, allow_commands=True if allow_commands else None)
+    options = WorkerOptions(
+        slots=slots,
+        processes=processes,
+        queues=queue or None,
+        allow_commands=True if allow_commands else None,
+        allow_addresses=allow_address,
+    )
     level = logging.DEBUG if verbose else logging.WARNING
     events = RunTelemetry(level=level, as_json=target.json, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, as_json=target.json)

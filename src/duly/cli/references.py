@@ -6,13 +6,18 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from typing import Annotated
 from uuid import UUID
+
+from cyclopts import Parameter
 
 from duly.app import App
 from duly.client.run_view import DelayedRun, Run
 from duly.client.schedule_view import Schedule
 from duly.errors import NotFound, UsageError
 
+RunName = Annotated[str, Parameter(help="Its id, the beginning of it, its label or its key.")]
+"""A run as a command is given it."""
 BEGINNING_MIN = 6
 """Shorter beginnings of ids are more often typing errors than meant."""
 RUNS_SEARCHED_MAX = 10_000

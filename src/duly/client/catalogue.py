@@ -13,10 +13,10 @@ from duly.domain.secrets import SecretReference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.client.live_run import Live
     from duly.client.run_view import Run
     from duly.client.tasks import AnyTask, Tasks
     from duly.domain.attempts import TaskPolicy
+    from duly.domain.live import Live
     from duly.domain.runs import RunRecord
     from duly.domain.secrets import ReadSecret, Secret
     from duly.store.execution import ClaimedRun

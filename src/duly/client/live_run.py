@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from duly.client.awaited import in_thread
 from duly.client.json_values import plain_value
 from duly.domain.attempts import (
     CHECKPOINT_BYTES_MAX,
-    LINE_LENGTH_MAX,
     PARTITION_LENGTH_MAX,
     Progress,
 )
@@ -23,35 +22,6 @@ NOTE_LENGTH_MAX = 500
 DEPTH_MAX = 32
 COUNT_MAX = (1 << 63) - 1
 LEVELS = ("debug", "info", "warning", "error")
-
-
-class Live(Protocol):
-    """What a worker lends to the run that it executes."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether it should stop."""
-        ...
-
-    def advance(self, progress: Progress) -> None:
-        """Say how far it is."""
-        ...
-
-    def save(self, partition: str, state: str) -> None:
-        """Store a checkpoint before returning."""
-        ...
-
-    def saved(self, partition: str) -> str | None:
-        """Return the last checkpoint of the run."""
-        ...
-
-    def write(self, level: str, text: str) -> None:
-        """Add a line to the run's log."""
-        ...
-
-    def conceal(self, text: str) -> None:
-        """Never let this text appear in lines, errors or results."""
-        ...
 
 
 class AwaitedRun:
@@ -122,12 +92,12 @@ def read_partition(value: object) -> str:
 
 
 def read_lines(text: object, level: object) -> list[str]:
-    """Read what a task logs, as lines that can be stored; what is too long is cut, not refused."""
+    """Read what a task logs, as lines that can be stored; whoever stores them cuts long ones."""
     if level not in LEVELS:
         raise UsageError("level", level, "is not a level", f"use one of {', '.join(LEVELS)}")
     if not isinstance(text, str):
         raise UsageError("text", text, "is not a text", "give a str")
-    return [_cut(_printable(line)) for line in text.splitlines()]
+    return [_printable(line) for line in text.splitlines()]
 
 
 def _count(field: str, value: object) -> int:
@@ -141,7 +111,3 @@ def _count(field: str, value: object) -> int:
 def _printable(text: str) -> str:
     """Return a text that every store can hold: whole characters, and no NUL."""
     return text.encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= LINE_LENGTH_MAX else f"{line[: LINE_LENGTH_MAX - 1]}…"

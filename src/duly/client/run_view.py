@@ -14,7 +14,6 @@ from uuid import UUID
 from duly.client.labels import run_label
 from duly.client.live_run import (
     AwaitedRun,
-    Live,
     read_lines,
     read_partition,
     read_progress,
@@ -28,6 +27,7 @@ from duly.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Progress
+    from duly.domain.live import Live
     from duly.domain.runs import DelayedRecord, RunRecord
 
 OPEN_STATES = frozenset(

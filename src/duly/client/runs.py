@@ -14,6 +14,7 @@ from duly.client.attempt_view import (
     line_view,
     step_view,
 )
+from duly.client.explaining import RunExplanation, explain_run
 from duly.client.labels import read_label
 from duly.client.ordering import read_reference
 from duly.client.reading import (
@@ -125,6 +126,18 @@ class Runs:
     def attempts(self, run: RunReference) -> Attempts:
         """Return every claim of a run and what became of it, in order."""
         return [attempt_view(one) for one in self._caller.store.list_attempts(self._id(run))]
+
+    def why(self, run: RunReference | DelayedRun) -> RunExplanation:
+        """Say in a sentence why a run is late, stuck, waiting or dead, and what that rests on.
+
+        What is still pending has an explanation, too: by its id, its key, or as it was listed.
+        """
+        if isinstance(run, str):
+            pending = self._caller.store.find_delayed(self._caller.tenant, run)
+            if pending is not None:
+                return explain_run(self._caller, pending.id)
+        given = run.id if isinstance(run, DelayedRun) else run
+        return explain_run(self._caller, self._ordered_id(given))
 
     def progress(self, run: RunReference, *, limit: int = PAGE_MAX) -> Steps:
         """Return the steps of a run's progress, oldest first."""

@@ -5,6 +5,10 @@ the worker's whole environment and disk to them; so a reference in arguments is 
 places that the operator set apart: variables that begin with DULY_SECRET_, unless told otherwise,
 and no files. A reference in the program's own code has no such limit: the code could read the
 place itself.
+
+What may not be read is refused for good (UsageError). What may, and is not there, is a matter of
+this worker and this moment (NoSecret): another worker may have it, and a file that is being
+replaced is back soon.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from duly.domain.secrets import Secret, SecretReference
-from duly.errors import UsageError
+from duly.errors import NoSecret, UsageError
 
 ENVIRONMENT_DEFAULT = ("DULY_SECRET_*",)
 SECRET_BYTES_MAX = 64 * 1024
@@ -50,19 +54,19 @@ class SecretSources:
                 raise UsageError("secret_directories", directory, "is no folder for it", remedy)
 
     def read(self, reference: SecretReference, field: str) -> Secret:
-        """Read a secret that arguments refer to, if the operator allows its place."""
+        """Read a secret that arguments refer to, if the operator allows its place; or NoSecret."""
         if reference.source == "env":
             if not any(_matches(reference.place, one) for one in self.environment):
                 names = ", ".join(self.environment) or "none"
                 remedy = f"allowed are {names}; the operator can add it to secret_environment"
-                _refuse(field, reference, "is not allowed on this worker", remedy)
+                raise _not_allowed(field, reference, remedy)
             return _from_environment(reference, field)
         path = os.path.realpath(reference.place)
         # Both sides are resolved, so that neither ".." nor a link leads out of a directory.
         roots = [os.path.realpath(one) for one in self.directories]
         if not any(os.path.commonpath([path, root]) == root for root in roots):
             remedy = "the operator can add its folder to secret_directories"
-            _refuse(field, reference, "is not allowed on this worker", remedy)
+            raise _not_allowed(field, reference, remedy)
         return _from_file(path, reference, field)
 
     def read_declared(self, reference: SecretReference, field: str) -> Secret:
@@ -79,7 +83,8 @@ def _matches(name: str, pattern: str) -> bool:
 def _from_environment(reference: SecretReference, field: str) -> Secret:
     value = os.environ.get(reference.place)
     if value is None:
-        _refuse(field, reference, "is not set on this worker", "set the variable and start it anew")
+        remedy = "set the variable and start it anew"
+        raise NoSecret(field, reference.secret, "is not set on this worker", remedy)
     return _made(value, reference, field)
 
 
@@ -93,24 +98,25 @@ def _from_file(path: str, reference: SecretReference, field: str) -> Secret:
     except OSError as error:
         problem = f"can't be read on this worker ({error.strerror})"
         remedy = "see that the file exists and the worker may read it"
-        raise UsageError(field, reference.secret, problem, remedy) from None
+        raise NoSecret(field, reference.secret, problem, remedy) from None
     if not is_file or len(content) > SECRET_BYTES_MAX:
         remedy = f"give a plain file of at most {SECRET_BYTES_MAX:,} bytes"
-        _refuse(field, reference, "is not a file for a secret", remedy)
+        raise NoSecret(field, reference.secret, "is not a file for a secret", remedy)
     try:
         value = content.decode()
     except UnicodeDecodeError:
         remedy = "write it as UTF-8"
         # The error that is raised here holds the bytes: it must not travel along.
-        raise UsageError(field, reference.secret, "is not text", remedy) from None
+        raise NoSecret(field, reference.secret, "is not text", remedy) from None
     return _made(value.removesuffix("\n").removesuffix("\r"), reference, field)
 
 
 def _made(value: str, reference: SecretReference, field: str) -> Secret:
     if not value.strip():
-        _refuse(field, reference, "is empty on this worker", "write the secret there")
+        problem = "is empty on this worker"
+        raise NoSecret(field, reference.secret, problem, "write the secret there")
     return Secret(value)
 
 
-def _refuse(field: str, reference: SecretReference, problem: str, remedy: str) -> NoReturn:
-    raise UsageError(field, reference.secret, problem, remedy)
+def _not_allowed(field: str, reference: SecretReference, remedy: str) -> UsageError:
+    return UsageError(field, reference.secret, "is not allowed on this worker", remedy)

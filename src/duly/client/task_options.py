@@ -24,10 +24,9 @@ TASK_NAME_LENGTH_MAX = 200
 LIMIT_MIN_US = SECOND_US // 1000
 _HONOURED = (Effects.IDEMPOTENT, Effects.PURE)
 _OF_FUNCTIONS = (TaskKind.ASYNC, TaskKind.THREAD, TaskKind.PROCESS)
-_LIMITS = ("timeout", "run_timeout", "stall")
-_FOR_ALL = ("queue", "priority", "retry", *_LIMITS, "effects")
+_FOR_ALL = ("queue", "priority", "retry", "timeout", "run_timeout", "effects")
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "task": ("name", *_FOR_ALL, "kind", "memory"),
+    "task": ("name", *_FOR_ALL, "stall", "kind", "memory"),
     "command": (
         *("env", "cwd", "user", "memory", "output_bytes_max", "has_result", "parameters"),
         *_FOR_ALL,
@@ -47,8 +46,6 @@ class RunOptions(TypedDict, total=False):
     """Of one attempt: 1h unless told; None for no limit."""
     run_timeout: Delay | None
     """From the first claim to the end, retries and waits included."""
-    stall: Delay | None
-    """How long an attempt may go on without reporting progress."""
     effects: str
     """What repeating it does: no more than once does ("idempotent"), or nothing ("pure")."""
 
@@ -59,6 +56,8 @@ class FunctionOptions(RunOptions, total=False):
     name: str
     kind: str
     """async, thread or process; unless told, async for coroutine functions, else thread."""
+    stall: Delay | None
+    """How long an attempt may go on without reporting progress; commands and webhooks can't."""
     memory: str
     """How much memory a process may have, such as "512MB"."""
 

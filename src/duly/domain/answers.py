@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 REASON_LENGTH_MAX = 2_000
+AFTER_MIN_US = 1_000_000
+"""Who asks for less is given this: "at once", at no cost, would be a circle at full speed."""
 AFTER_MAX_US = 366 * 86_400 * 1_000_000
 
 
@@ -38,12 +40,15 @@ class GiveUp:
 
 
 def snooze(delay: str | timedelta) -> Snooze:
-    """Return this from a task to be run again after a delay, at no cost of its budget."""
+    """Return this from a task to be run again after a delay, at no cost of its budget.
+
+    A delay below a second is raised to one: what was worked out as zero is no reason to fail.
+    """
     return Snooze(_after(delay))
 
 
 def retry(delay: str | timedelta | None = None, reason: str = "asked for") -> TryAgain:
-    """Return this from a task to be tried again: after a delay, or by the backoff."""
+    """Return this from a task to be tried again: after a delay (1s at least), or by the backoff."""
     require_text("reason", reason, REASON_LENGTH_MAX)
     return TryAgain(None if delay is None else _after(delay), reason)
 
@@ -58,4 +63,4 @@ def _after(delay: str | timedelta) -> int:
     after_us = duration_microseconds(delay, "delay")
     if not 0 <= after_us <= AFTER_MAX_US:
         raise UsageError("delay", delay, "is out of range", "give a duration from 0s to 366d")
-    return after_us
+    return max(after_us, AFTER_MIN_US)

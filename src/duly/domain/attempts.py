@@ -57,6 +57,8 @@ class Reason(StrEnum):
     """Its worker was stopped, and gave it back."""
     NOT_STARTED = "not-started"
     BAD_ARGUMENTS = "bad-arguments"
+    NO_SECRET = "no-secret"  # noqa: S105 - it says that there is none
+    """A secret that it needs can't be had on its worker."""
     UNKNOWN_TASK = "unknown-task"
     EXIT_STATUS = "exit-status"
     KILLED = "killed"

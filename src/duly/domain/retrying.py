@@ -54,7 +54,8 @@ class Retry:
         """Take how many attempts in all (1: no retry), the bounds of the wait, and which errors.
 
         After the n-th attempt a run waits a random time below `base` x 2^(n-1), at most `cap`. `on`
-        names the exceptions (or their base classes) that are worth another try.
+        names the exceptions (or their base classes) that are worth another try, by the name of the
+        class alone; a group of exceptions is worth it when each one in it is.
         """
         set_field = object.__setattr__
         set_field(self, "attempts", _whole("attempts", attempts, ATTEMPTS_MAX))
@@ -80,9 +81,12 @@ class Retry:
         draw = blake2b(seed, digest_size=_DRAW_BYTES, person=b"duly.backoff").digest()
         return int.from_bytes(draw) * bound >> 8 * _DRAW_BYTES
 
-    def is_worth(self, error: type[BaseException]) -> bool:
-        """Say whether an exception of this class is tried again."""
-        return self.errors is None or any(one.__name__ in self.errors for one in error.__mro__)
+    def is_worth(self, error: BaseException) -> bool:
+        """Say whether an exception is tried again: by its class, or if all that it groups are."""
+        return self.errors is None or all(self._names(leaf) for leaf in leaves_of(error))
+
+    def _names(self, error: BaseException) -> bool:
+        return any(one.__name__ in (self.errors or ()) for one in type(error).__mro__)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `read_retry` reads back."""
@@ -93,6 +97,20 @@ class Retry:
             "on": None if self.errors is None else list(self.errors),
             "per_minute": self.per_minute,
         }
+
+
+def leaves_of(error: BaseException) -> list[BaseException]:
+    """Return what an exception group holds, groups within it opened; any other as it is."""
+    leaves: list[BaseException] = []
+    left = [error]
+    while left:
+        one = left.pop()
+        # By its type: what a class of the task's own says about itself is not asked.
+        if issubclass(type(one), BaseExceptionGroup):
+            left += BaseExceptionGroup.exceptions.__get__(one)
+        else:
+            leaves.append(one)
+    return leaves
 
 
 def read_retry(value: object) -> Retry:

@@ -5,7 +5,7 @@ Where values come from, and from where they may, is said by whoever reads them.
 
 from __future__ import annotations
 
-import json
+import base64
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 REFERENCE_LENGTH_MAX = 1_000
 CONCEALED = "***"
 _LINE_LENGTH_MIN = 8
 """Shorter lines of a secret are words that occur anywhere."""
+_SCHEMES = re.compile(r"(?:bearer +|basic +|token +|whsec_)(.+)", re.IGNORECASE | re.DOTALL)
+"""What stands before a secret and is none: receivers repeat what comes after it."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#:@]*:([^/?#]+)@")
+"""Such as postgresql://name:password@host."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REMEDY = 'give duly.secret("env:NAME") or duly.secret("file:/path")'
 
@@ -63,10 +67,14 @@ class Secret:
         return self.__value
 
     def shapes(self) -> tuple[str, ...]:
-        """Return the texts by which it could be recognised, longest first: whole, quoted, lines."""
+        """Return the texts by which it could be recognised, longest first.
+
+        The whole, its lines, what follows a word such as Bearer, a password in an address. How each
+        of these may be written, whoever hides them knows.
+        """
         value = self.__value
         lines = [line for line in value.splitlines() if len(line) >= _LINE_LENGTH_MIN]
-        found = {value, json.dumps(value)[1:-1], repr(value)[1:-1], *lines}
+        found = {value, value.strip(), *_parts(value.strip()), *lines}
         return tuple(sorted(found, key=lambda shape: (-len(shape), shape)))
 
     def __repr__(self) -> str:
@@ -84,7 +92,11 @@ class Secret:
 
 
 ReadSecret: TypeAlias = "Callable[[SecretReference, str], Secret]"
-"""Read a secret for a field; UsageError, which names the reference, when that can't be done."""
+"""Read a secret for a field.
+
+NoSecret when it can't be had on this worker, UsageError when it may not be; both name the
+reference.
+"""
 
 
 def read_reference(field: str, given: object) -> SecretReference:
@@ -98,9 +110,26 @@ def read_reference(field: str, given: object) -> SecretReference:
     raise UsageError(field, CONCEALED, problem, _REMEDY)
 
 
-def concealed(text: str, secrets: tuple[Secret, ...]) -> str:
-    """Return a text without the values of these secrets."""
-    for secret in secrets:
-        for shape in secret.shapes():
-            text = text.replace(shape, CONCEALED)
-    return text
+def _parts(value: str) -> Iterator[str]:
+    """Return what within a value is as secret as the whole."""
+    scheme = _SCHEMES.fullmatch(value)
+    if scheme:
+        yield scheme[1]
+        yield from _password(_decoded(scheme[1]))
+    address = _ADDRESS.match(value)
+    if address:
+        yield address[1]
+
+
+def _password(pair: str) -> Iterator[str]:
+    """Return the two forms in which name:password gives a secret away."""
+    password = pair.partition(":")[2]
+    if password:
+        yield from (pair, password)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except ValueError:
+        return ""

@@ -20,7 +20,7 @@ from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
 from duly.domain.schedules import canonical_json
 from duly.domain.secrets import Secret, SecretReference, read_reference
 from duly.domain.web_addresses import WebAddress, read_web_address
-from duly.errors import UsageError
+from duly.errors import NoSecret, UsageError
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Tries
@@ -189,7 +189,7 @@ def signed_headers(
 
 
 def signing_key(secret: Secret, reference: SecretReference, field: str) -> bytes:
-    """Return the key that a secret stands for: whsec_ and base64 of 24 to 64 bytes."""
+    """Return the key that a secret stands for: whsec_ and base64 of 24 to 64 bytes; NoSecret."""
     text = secret.reveal().strip().removeprefix(KEY_PREFIX)
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -198,5 +198,5 @@ def signing_key(secret: Secret, reference: SecretReference, field: str) -> bytes
     if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
         remedy = f"write {KEY_PREFIX} and {KEY_BYTES_MIN} to {KEY_BYTES_MAX} random bytes in base64"
         problem = "does not hold a signing secret"
-        raise UsageError(field, reference.secret, problem, remedy)
+        raise NoSecret(field, reference.secret, problem, remedy)
     return key

@@ -1,7 +1,8 @@
 """Ends: from what a task's code returned or raised to how its attempt ended.
 
 Nothing here raises, whatever a task's own objects do when they are looked at: an end is always
-told. Secrets are left out later, where all ends pass by.
+told. Secrets are left out later, where all ends pass by, and only then errors are shortened: half a
+secret would no longer be recognised.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from dataclasses import replace
 from traceback import TracebackException
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.answers import AFTER_MAX_US, GiveUp, Snooze, TryAgain
-from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason
+from duly.domain.answers import AFTER_MAX_US, AFTER_MIN_US, GiveUp, Snooze, TryAgain
+from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, RESULT_BYTES_MAX, Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
-from duly.errors import Cancelled
+from duly.domain.retrying import leaves_of
+from duly.errors import Cancelled, NoSecret, UsageError
 
 if TYPE_CHECKING:
     from duly.domain.attempts import TaskPolicy
     from duly.domain.concluding import End
-    from duly.engine.work import Live
+    from duly.domain.live import Live
 
 FRAMES_MAX = 60
+_SAID_LENGTH_MAX = 500
 _SECOND_US = 1_000_000
 _LEFT_OUT = "\n… {count:,} characters are left out …\n"
 _MARK = "�"
@@ -46,12 +49,13 @@ def end_of_value(value: object, live: Live) -> End:
 def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
     """Return how an attempt ended whose code raised; whatever that was, it is the task's fault.
 
-    An exception that has an attribute `retry_after`, in seconds, says how long to wait.
+    An exception that has an attribute `retry_after`, in seconds, says how long to wait: at least
+    one, or a budget would be gone in a moment.
     """
     if issubclass(type(error), (Cancelled, CancelledError)) and live.is_cancelled:
         return CancelledEnd(error_text(error))
     text = error_text(error)
-    if not policy.retry.is_worth(type(error)):
+    if not policy.retry.is_worth(error):
         return Failed(text, Reason.NOT_RETRYABLE, is_retryable=False)
     after_us = _retry_after_us(error)
     reason = Reason.ERROR if after_us is None else Reason.RETRY_AFTER
@@ -60,22 +64,43 @@ def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
 
 def unfit(error: BaseException) -> End:
     """Return how an attempt ended whose arguments do not fit its task: trying again is no use."""
-    text = bounded(storable(_said(error)))
-    return Failed(text, Reason.BAD_ARGUMENTS, is_retryable=False)
+    return Failed(storable(_said(error)), Reason.BAD_ARGUMENTS, is_retryable=False)
+
+
+def unprepared(error: BaseException, policy: TaskPolicy, live: Live) -> End:
+    """Return how an attempt ended that could not be prepared.
+
+    A secret that can't be had here may be there on another worker, or in a moment: whatever the
+    task says about errors of its own, that is tried again.
+    """
+    if isinstance(error, NoSecret):
+        return Failed(storable(str(error)), Reason.NO_SECRET)
+    return unfit(error) if isinstance(error, UsageError) else end_of_error(error, policy, live)
 
 
 def fitted(end: End) -> End:
-    """Return an end that every store can hold, whoever has told it."""
+    """Return an end that every store can hold, whoever has told it; secrets are left out before."""
     match end:
         case Succeeded(result=str(result)):
             is_fit = len(result.encode("utf-8", "replace")) <= RESULT_BYTES_MAX
             return Succeeded(storable(result) if is_fit else None)
-        case Failed() | GaveUp():
+        case Failed():
+            error, after_us = bounded(storable(end.error)), end.after_us
+            waits = None if after_us is None else fitted_wait(after_us)
+            return replace(end, error=error, after_us=waits)
+        case Snoozed():
+            return Snoozed(fitted_wait(end.after_us))
+        case GaveUp():
             return replace(end, error=bounded(storable(end.error)))
         case TimedOut(error=str(error)) | CancelledEnd(error=str(error)):
             return replace(end, error=bounded(storable(error)))
         case _:
             return end
+
+
+def fitted_wait(after_us: int) -> int:
+    """Return how long a run waits that is asked to: not at once, and not for ever."""
+    return max(AFTER_MIN_US, min(after_us, AFTER_MAX_US))
 
 
 def error_text(error: BaseException) -> str:
@@ -85,7 +110,7 @@ def error_text(error: BaseException) -> str:
         text = "".join(told.format())
     except BaseException:  # noqa: BLE001 - an exception's own code may do anything
         text = _said(error)
-    return bounded(storable(text.rstrip("\n")))
+    return storable(text.rstrip("\n"))
 
 
 def bounded(text: str) -> str:
@@ -96,6 +121,11 @@ def bounded(text: str) -> str:
     kept = ERROR_LENGTH_MAX - len(note)
     head = kept // 4
     return text[:head] + note + text[head - kept :]
+
+
+def bounded_line(text: str) -> str:
+    """Shorten a line of a run's log at its end."""
+    return text if len(text) <= LINE_LENGTH_MAX else f"{text[: LINE_LENGTH_MAX - 1]}…"
 
 
 def storable(text: str) -> str:
@@ -116,7 +146,8 @@ def _result_of(value: object, live: Live) -> str | None:
         text = _canonical(value)
         size = len(text.encode())
     except BaseException as error:  # noqa: BLE001 - as above, and JSON's own refusals
-        live.write("warning", f"the result is not kept: it is not JSON ({_said(error)[:500]})")
+        said = live.hide(_said(error))[:_SAID_LENGTH_MAX]
+        live.write("warning", f"the result is not kept: it is not JSON ({said})")
         return None
     if size > RESULT_BYTES_MAX:
         problem = f"it has {size:,} bytes, and at most {RESULT_BYTES_MAX:,} are kept"
@@ -133,13 +164,19 @@ def _canonical(value: Any) -> str:  # noqa: ANN401 - whatever a task returns
 
 
 def _retry_after_us(error: BaseException) -> int | None:
+    """Return how long an exception asks to wait; of a group, the longest that one of it asks."""
+    asked = [_asked_us(one) for one in (error, *leaves_of(error))]
+    return max((after_us for after_us in asked if after_us is not None), default=None)
+
+
+def _asked_us(error: BaseException) -> int | None:
     try:
         seconds = getattr(error, "retry_after", None)
         total = getattr(seconds, "total_seconds", None)
         after_us = round(float(total() if callable(total) else seconds) * _SECOND_US)  # type: ignore[arg-type]
     except BaseException:  # noqa: BLE001 - whatever is there is not a number of seconds
         return None
-    return min(after_us, AFTER_MAX_US) if after_us >= 0 else None
+    return fitted_wait(after_us) if after_us >= 0 else None
 
 
 def _said(error: BaseException) -> str:

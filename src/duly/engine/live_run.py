@@ -19,7 +19,7 @@ from duly.domain.attempts import (
     Progress,
 )
 from duly.engine.concealing import Concealer
-from duly.engine.ends import storable
+from duly.engine.ends import bounded_line, storable
 from duly.errors import LeaseLost, UsageError, require_text
 from duly.store.execution import SaveCheckpoint
 
@@ -146,7 +146,7 @@ class LiveRun:
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
         at = self._grounds.store_now()
-        shown = storable(self.concealer.hide(str(text)))[:LINE_LENGTH_MAX]
+        shown = bounded_line(storable(self.concealer.hide(str(text))))
         with self._lock:
             if self._written >= LINES_PER_ATTEMPT_MAX:
                 return
@@ -158,6 +158,10 @@ class LiveRun:
     def conceal(self, text: str) -> None:
         """Never let this text (a secret's value) appear in lines, errors or results."""
         self.concealer.add(text)
+
+    def hide(self, text: str, *, is_cut: bool = False) -> str:
+        """Return a text with secrets left out, so that it may be cut."""
+        return self.concealer.hide(text, is_cut=is_cut)
 
     @property
     def has_lines(self) -> bool:

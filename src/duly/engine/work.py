@@ -12,39 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.attempts import Progress, TaskPolicy
+    from duly.domain.attempts import TaskPolicy
     from duly.domain.concluding import End
     from duly.domain.literals import TaskKind
+    from duly.domain.live import Live
     from duly.store.execution import ClaimedRun
-
-
-class Live(Protocol):
-    """What a run can do while it is being executed; may be called from any thread."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether it should stop: somebody asked, its time is up, or it is no longer ours."""
-        ...
-
-    def advance(self, progress: Progress) -> None:
-        """Say how far it is; stored soon, without waiting. Progress is what stall limits watch."""
-        ...
-
-    def save(self, partition: str, state: str) -> None:
-        """Store a checkpoint (JSON text) before returning; LeaseLost when it is no longer ours."""
-        ...
-
-    def saved(self, partition: str) -> str | None:
-        """Return the last checkpoint of the run, by whichever attempt."""
-        ...
-
-    def write(self, level: str, text: str) -> None:
-        """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
-        ...
-
-    def conceal(self, text: str) -> None:
-        """Never let this text (a secret's value) appear in lines, errors or results."""
-        ...
 
 
 class Runnable(Protocol):
@@ -73,8 +45,9 @@ class Runnable(Protocol):
     def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
         """Check the arguments again and return what to call; UsageError when they do not fit.
 
-        What an async task's call returns is to be awaited. Of a command or a webhook it returns the
-        checked arguments by name.
+        NoSecret when a secret that they refer to can't be had on this worker. What an async task's
+        call returns is to be awaited. Of a command or a webhook it returns the checked arguments by
+        name.
         """
         ...
 
@@ -119,7 +92,8 @@ class Executor(Protocol):
     def start(self, work: Work) -> None:
         """Begin; call `work.began()` when the code starts, and `work.ended(…)` in the end.
 
-        Arguments that do not fit end it with `Failed(reason=BAD_ARGUMENTS, is_retryable=False)`.
+        Arguments that do not fit end it with `Failed(reason=BAD_ARGUMENTS, is_retryable=False)`, a
+        secret that can't be had here with `Failed(reason=NO_SECRET)`, which is tried again.
         """
         ...
 

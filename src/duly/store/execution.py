@@ -266,8 +266,9 @@ class ExecutionStore(Protocol):
         ...
 
     def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
-        """End attempts: record each, and put its run where the conclusion says. One transaction.
+        """End attempts: record each, and put its run where the conclusion says.
 
+        Each in one transaction; several of them may share one, or be divided over a few.
         ACCEPTED for a claim that is ours at that fence (whether or not the worker is still alive,
         as long as nobody has settled it), and for one that this very claim has ended before (a lost
         answer). Else REFUSED: nothing changes, but what the worker said is kept with the attempt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from duly.cli.output import print_json, print_line
-from duly.cli.references import find_promise
+from duly.cli.references import RunName, find_promise
 from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo, undo_text
 from duly.client.run_view import Run
@@ -13,13 +13,11 @@ from duly.client.run_view import Run
 TARGET = Target()
 
 
-def cancel(run: str, /, *, reason: str, target: Target = TARGET) -> None:
+def cancel(run: RunName, /, *, reason: str, target: Target = TARGET) -> None:
     """Stop a run: one that nobody runs at once, one that is running by asking its worker.
 
     Parameters
     ----------
-    run
-        Its id, the beginning of it, its label, or the key of a delayed run.
     reason
         Why; it is recorded.
     """

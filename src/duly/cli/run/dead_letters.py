@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
@@ -33,13 +34,17 @@ WHICH = RunOptions()
 CHOSEN_MAX = 10_000
 SHOWN_MAX = 20
 REFUSED, DECLINED = 4, 1
+_Carry: TypeAlias = Callable[[list[Any]], list[OrderedRun]]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CareOptions:
-    """Whether to look first, and whether to ask."""
+    """Which runs an order is about, whether to look first, and whether to ask."""
 
+    dead: bool = False
+    """Choose dead runs, all that fit the other options."""
+    which: RunOptions = WHICH
     dry_run: bool = False
     """Show which runs would be touched, and touch none."""
     yes: bool = False
@@ -47,6 +52,7 @@ class CareOptions:
 
 
 CARE = CareOptions()
+RunNames = Annotated[str, Parameter(help="Their ids, beginnings of ids, or labels.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +71,9 @@ RETRY = _Order(verb="Retry", done="Queued again", states=("dead", "retrying"), i
 DISCARD = _Order(verb="Discard", done="Discarded", states=("dead",), is_asked=True)
 
 
-def retry(  # noqa: PLR0913 - each group of options is an argument
-    *runs: str,
-    dead: bool = False,
+def retry(
+    *runs: RunNames,
     retrying: bool = False,
-    which: RunOptions = WHICH,
     care: CareOptions = CARE,
     reason: str | None = None,
     target: Target = TARGET,
@@ -80,47 +84,30 @@ def retry(  # noqa: PLR0913 - each group of options is an argument
 
     Parameters
     ----------
-    runs
-        Their ids, beginnings of ids, or labels.
-    dead
-        Choose dead runs, all that fit the other options.
     retrying
         Choose runs that wait for another attempt.
     reason
         Why; it is recorded.
     """
-    states = tuple(word for word, wanted in (("dead", dead), ("retrying", retrying)) if wanted)
+    more = ("retrying",) if retrying else ()
     with opened(target, makes_store=False) as app:
-        chosen = _choose(app, runs, which, states)
-        carry = _Carrying(app=app, order=RETRY, care=care, is_named=bool(runs), target=target)
-        return carry.out(chosen, lambda ids: app.runs.retry(ids, reason=reason))
+        carry = _Carrying(app=app, order=RETRY, care=care, target=target)
+        return carry.out(runs, more, partial(app.runs.retry, reason=reason))
 
 
-def discard(  # noqa: PLR0913 - as above
-    *runs: str,
-    reason: str,
-    dead: bool = False,
-    which: RunOptions = WHICH,
-    care: CareOptions = CARE,
-    target: Target = TARGET,
-) -> int:
+def discard(*runs: RunNames, reason: str, care: CareOptions = CARE, target: Target = TARGET) -> int:
     """Give up dead runs for good: their record stays, but they can't be tried any more.
 
     Name the runs, or choose them: --dead --task charge --since -2h.
 
     Parameters
     ----------
-    runs
-        Their ids, beginnings of ids, or labels.
     reason
         Why; it is recorded.
-    dead
-        Choose dead runs, all that fit the other options.
     """
     with opened(target, makes_store=False) as app:
-        chosen = _choose(app, runs, which, ("dead",) if dead else ())
-        carry = _Carrying(app=app, order=DISCARD, care=care, is_named=bool(runs), target=target)
-        return carry.out(chosen, lambda ids: app.runs.discard(ids, reason=reason))
+        carry = _Carrying(app=app, order=DISCARD, care=care, target=target)
+        return carry.out(runs, (), partial(app.runs.discard, reason=reason))
 
 
 def _choose(
@@ -150,15 +137,17 @@ class _Carrying:
     app: App
     order: _Order
     care: CareOptions
-    is_named: bool
     target: Target
 
-    def out(self, chosen: list[Run], carry: Callable[[list[Any]], list[OrderedRun]]) -> int:
+    def out(self, names: Sequence[str], more: tuple[str, ...], carry: _Carry) -> int:
+        """Carry it out about runs that are named, or chosen by their states and other options."""
+        states = (*(("dead",) if self.care.dead else ()), *more)
+        chosen = _choose(self.app, names, self.care.which, states)
         as_of = self.app.status().now
         if not chosen or self.care.dry_run:
             self._preview(chosen, as_of)
             return 0
-        if not self.care.yes and (self.order.is_asked or not self.is_named):
+        if not self.care.yes and (self.order.is_asked or not names):
             require_answer(len(chosen))
             _print_chosen(chosen, as_of)
             if not is_agreed(self.order.verb, len(chosen)):

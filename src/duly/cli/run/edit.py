@@ -6,7 +6,7 @@ import json
 
 from duly.cli.calls import ArgumentOptions, note_unchecked, read_arguments
 from duly.cli.output import print_json, print_line
-from duly.cli.references import find_run
+from duly.cli.references import RunName, find_run
 from duly.cli.target import Target, opened
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.errors import UsageError
@@ -15,7 +15,7 @@ ARGUMENTS, TARGET = ArgumentOptions(), Target()
 
 
 def edit(
-    run: str,
+    run: RunName,
     /,
     *,
     arguments: ArgumentOptions = ARGUMENTS,
@@ -26,8 +26,6 @@ def edit(
 
     Parameters
     ----------
-    run
-        Its id, the beginning of it, its label or its key.
     reason
         Why; it is recorded.
     """

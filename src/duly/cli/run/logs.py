@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.cli.output import json_line, neutral, print_line
-from duly.cli.references import find_run
+from duly.cli.references import RunName, find_run
 from duly.cli.target import Target, opened
 from duly.cli.times import exact_text
 from duly.cli.waiting import Patience
@@ -22,7 +22,7 @@ LEVEL_WIDTH = 7
 
 
 def logs(
-    run: str,
+    run: RunName,
     /,
     *,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
@@ -32,8 +32,6 @@ def logs(
 
     Parameters
     ----------
-    run
-        Its id, the beginning of it, its label or its key.
     follow
         Go on until the run is over.
     """

@@ -152,6 +152,7 @@ _REASONS: dict[str, str] = {
     Reason.SHUTDOWN: "its worker was stopped",
     Reason.NOT_STARTED: "its worker could not start it",
     Reason.BAD_ARGUMENTS: "its arguments do not fit the task",
+    Reason.NO_SECRET: "a secret that it needs can't be had on its worker",
     Reason.UNKNOWN_TASK: "no worker has the code of its task",
     Reason.EXIT_STATUS: "its process ended with an exit status other than 0",
     Reason.KILLED: "its process was killed",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.concluding import Failed
-from duly.engine.ends import end_of_error, end_of_value, error_text, unfit
+from duly.engine.ends import end_of_error, end_of_value, error_text, unprepared
 from duly.engine.executors.task_logging import logged_by
-from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
 
 
 def prepared(work: Work) -> Callable[[], Any] | End:
-    """Return what to call; or how it ended, if its arguments do not fit."""
+    """Return what to call; or how it ended, if its arguments do not fit or a secret is missing."""
     try:
         return work.runnable.prepare(work.claimed, work.live)
-    except UsageError as error:
-        return unfit(error)
     except BaseException as error:  # noqa: BLE001 - whatever a task's own types raise
-        return end_of_error(error, work.runnable.policy, work.live)
+        return unprepared(error, work.runnable.policy, work.live)
 
 
 def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:

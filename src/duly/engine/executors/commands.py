@@ -25,8 +25,8 @@ from duly.engine.executors.calling import prepared
 from duly.engine.executors.child import Child
 from duly.engine.executors.child_executor import ChildExecutor, Families
 from duly.engine.executors.output import STDERR, STDOUT, Output
-from duly.engine.executors.run_environment import run_variables
-from duly.errors import DulyError
+from duly.engine.executors.run_environment import run_variables, user_variables
+from duly.errors import DulyError, NoSecret
 
 if TYPE_CHECKING:
     import signal
@@ -77,6 +77,8 @@ class CommandExecutor(ChildExecutor):
     def _carried_out(self, attempt: _Attempt) -> End:
         try:
             return self._carry_out(attempt)
+        except NoSecret as error:
+            return Failed(str(error), Reason.NO_SECRET)
         except DulyError as error:
             return Failed(str(error))
         except (OSError, ValueError) as error:
@@ -90,7 +92,7 @@ class CommandExecutor(ChildExecutor):
         if not callable(call):
             return call
         order = self._order(work, plan, call())
-        output = Output(work.live.write, plan.output_bytes_max)
+        output = Output(work.live, plan.output_bytes_max)
         status = attempt.run(order, output, self._clock)
         if status is None or (status != 0 and attempt.is_stopped):
             return CancelledEnd()
@@ -103,6 +105,8 @@ class CommandExecutor(ChildExecutor):
         inherited = {name: self._settings.env.get(name) for name in INHERITED}
         inherited["PATH"] = inherited["PATH"] or PATH_DEFAULT
         variables = {name: value for name, value in inherited.items() if value is not None}
+        if plan.user is not None:
+            variables |= user_variables(plan.user)  # the worker's own home is another user's
         for name, value in plan.env.items():
             variables[name] = self._variable(work, (name, value), arguments)
         return {

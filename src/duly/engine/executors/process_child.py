@@ -19,10 +19,10 @@ from io import TextIOWrapper
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import LINE_LENGTH_MAX, Reason
+from duly.domain.attempts import Reason
 from duly.domain.concluding import Failed
 from duly.engine.concealing import Concealer
-from duly.engine.ends import error_text
+from duly.engine.ends import bounded_line, error_text, fitted
 from duly.engine.executors.calling import called
 from duly.engine.executors.guard import die_with, limit_memory
 from duly.engine.executors.output import LineReader
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import Progress
     from duly.domain.concluding import End
-    from duly.engine.work import Catalogue, Live, Runnable
+    from duly.domain.live import Live
+    from duly.engine.work import Catalogue, Runnable
     from duly.store.execution import ClaimedRun
 
 _ERRORS = {kind.__name__: kind for kind in (LeaseLost, SchemaMismatch, StoreUnavailable)}
@@ -69,7 +70,7 @@ def serve(load: Callable[[str], Catalogue]) -> None:
     threading.Thread(target=_hear, args=(read_from, live, orders), daemon=True).start()
     end = _carry_out(orders.get(), load, live)
     # What the program does on its way out is its own; the worker gives it a moment.
-    live.say({"say": "ended", "end": end_to_json(end)})
+    live.say({"say": "ended", "end": end_to_json(live.shown(end))})
 
 
 def _let_go(live: ChildLive) -> None:
@@ -95,7 +96,7 @@ def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: Ch
 def _hear(read_from: int, live: ChildLive, orders: SimpleQueue[dict[str, Any]]) -> None:
     """Take the worker's order and its answers; when it falls silent it is gone, and so are we."""
 
-    def take(line: str) -> None:
+    def take(line: str, _is_cut: bool) -> None:  # noqa: FBT001 - as a reader tells it
         word = read_word(line)
         if "answer" in word:
             live.take(word)
@@ -135,6 +136,7 @@ class ChildLive:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._answers: dict[int, SimpleQueue[dict[str, Any]]] = {}
+        self._concealer = Concealer()
         self._is_cancelled = False
         self._has_seen = False
         self._cancel: Callable[[], object] | None = None
@@ -173,13 +175,21 @@ class ChildLive:
 
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log."""
-        shown = self._concealer.hide(str(text))  # before it is cut: half a secret is told by nobody
-        self.say({"say": "write", "level": level, "text": shown[:LINE_LENGTH_MAX]})
+        # As long as a line may be, for a word has its limit; and hidden before it is cut.
+        self.say({"say": "write", "level": level, "text": bounded_line(self.hide(text))})
 
     def conceal(self, text: str) -> None:
         """Never let this text appear in lines, errors or results."""
         self._concealer.add(text)
         self.say({"say": "conceal", "text": text})
+
+    def hide(self, text: str, *, is_cut: bool = False) -> str:
+        """Return a text with secrets left out, so that it may be cut."""
+        return self._concealer.hide(text, is_cut=is_cut)
+
+    def shown(self, end: End) -> End:
+        """Return an end without secrets and of bounded length, as it is said."""
+        return fitted(self._concealer.hide_in_end(end))
 
     def awaited(self, value: Any) -> Any:  # noqa: ANN401 - what a task returns
         """Return a result: if it is to be awaited first, run it to its end."""

@@ -124,7 +124,7 @@ class _Attempt:
 
     def _listen(self, child: Child, here_read: int) -> End:
         self._say(self._order())
-        output = Output(self.work.live.write, OUTPUT_BYTES_DEFAULT)
+        output = Output(self.work.live, OUTPUT_BYTES_DEFAULT)
         out, err = child.outputs
         readers = {
             here_read: LineReader(self._hear, WORD_BYTES_MAX),
@@ -152,7 +152,7 @@ class _Attempt:
             while left:
                 left = left[os.write(self._words, left) :]
 
-    def _hear(self, line: str) -> None:
+    def _hear(self, line: str, _is_cut: bool) -> None:  # noqa: FBT001 - as a reader tells it
         if not line or self._end is not None:
             return
         assert self._child is not None, "it speaks"

@@ -1,4 +1,4 @@
-"""The variables by which a process knows which run it works for, and its idempotency key (E7)."""
+"""The variables of a process: which run it works for, its idempotency key (E7), and its user's."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def run_variables(claimed: ClaimedRun) -> dict[str, str]:
         "DULY_SCHEDULED_FOR": iso_utc(from_microseconds(record.scheduled_for)),
         "DULY_TASK": record.call.task,
     }
+
+
+def user_variables(name: str) -> dict[str, str]:
+    """Return where a user is at home, and how it is called; nothing of one that there is not."""
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return {}  # whoever becomes that user says so
+    return {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.engine.work import Live
+    from duly.domain.live import Live
 
 _RUNNING: ContextVar[Live | None] = ContextVar("duly_running", default=None)
 

@@ -8,6 +8,7 @@ before the attempts are used up; with Retry-After, when the receiver asked for i
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -22,7 +23,7 @@ from duly.domain.schedules import canonical_json
 from duly.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from duly.domain.live import Live
 
 AFTER_MIN_US = SECOND_US
 """A receiver that says "at once" is not called in a circle."""
@@ -47,16 +48,16 @@ class WebhookAnswer:
     """Whether there was more of it than was read."""
 
 
-def judge_answer(answer: WebhookAnswer, now: datetime, conceal: Callable[[str], str]) -> End:
-    """Return how an attempt ended, by its answer; `conceal` leaves secrets out of a text."""
-    excerpt = _excerpt(answer, conceal)
+def judge_answer(answer: WebhookAnswer, now: datetime, live: Live) -> End:
+    """Return how an attempt ended, by its answer; `live` leaves secrets out of what it says."""
+    excerpt = _excerpt(answer, live)
     if 200 <= answer.status <= 299:
         return Succeeded(_result(answer, excerpt))
     said = f"{answer.origin} answered {_status_text(answer.status)}"
     if answer.status == HTTPStatus.GONE:
         return GaveUp(Reason.GONE, _sentence(f"{said}: it wants no more of these", excerpt))
     if 300 <= answer.status <= 399 and answer.location:
-        to = printable(conceal(answer.location)[:LOCATION_LENGTH_MAX])
+        to = printable(live.hide(answer.location)[:LOCATION_LENGTH_MAX])
         said += f" and points to {to}; redirects are not followed, give the address it points to"
     after_us = None if answer.retry_after is None else read_retry_after(answer.retry_after, now)
     if after_us is None:
@@ -102,7 +103,7 @@ def _sentence(said: str, excerpt: str) -> str:
     return f"{said}: {excerpt}" if excerpt else said
 
 
-def _excerpt(answer: WebhookAnswer, conceal: Callable[[str], str]) -> str:
+def _excerpt(answer: WebhookAnswer, live: Live) -> str:
     """Return the beginning of a body, fit for records and terminals."""
     if not answer.body:
         return ""
@@ -111,6 +112,9 @@ def _excerpt(answer: WebhookAnswer, conceal: Callable[[str], str]) -> str:
         # It was asked for without; a kilobyte of it may stand for a gigabyte.
         return f"({more}{len(answer.body):,} bytes, compressed, not unpacked)"
     # Secrets go first: cut in the middle, one would no longer be recognised.
-    text = conceal(answer.body.decode("utf-8", "replace"))
+    decoded = codecs.getincrementaldecoder("utf-8")("replace").decode(
+        answer.body, final=not answer.is_cut
+    )
+    text = live.hide(decoded, is_cut=answer.is_cut)
     text = "".join(one if one.isprintable() else " " for one in text).strip()
     return text if len(text) <= EXCERPT_LENGTH_MAX else f"{text[:EXCERPT_LENGTH_MAX]}…"

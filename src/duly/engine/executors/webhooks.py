@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.domain.concluding import CancelledEnd, End, Failed, Succeeded
-from duly.domain.secrets import Secret, SecretReference, concealed
+from duly.domain.secrets import Secret, SecretReference
 from duly.domain.webhooks import (
     WebhookPlan,
     check_header,
@@ -24,9 +24,9 @@ from duly.domain.webhooks import (
     signing_key,
 )
 from duly.engine.addresses import AddressGuard, Lookup, look_up
-from duly.engine.ends import unfit
+from duly.engine.ends import unprepared
 from duly.engine.executors.webhook_answers import WebhookAnswer, judge_answer
-from duly.errors import UsageError
+from duly.errors import NoSecret, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,13 +148,12 @@ class WebhookExecutor:
 
         plan = work.runnable.plan
         assert isinstance(plan, WebhookPlan), "a webhook has the plan of one"
-        secrets: list[Secret] = []
         try:
             arguments = work.runnable.prepare(work.claimed, work.live)()
             body = compose(work.claimed.record, work.claimed.tries, arguments)
-            headers = self._headers(work, body, secrets)
-        except UsageError as error:
-            return unfit(error)
+            headers = self._headers(work, body)
+        except (NoSecret, UsageError) as error:
+            return unprepared(error, work.runnable.policy, work.live)
         request = WebhookRequest(
             address=plan.address,
             guard=AddressGuard(plan.address, self._settings.allow, self._settings.lookup),
@@ -166,16 +165,14 @@ class WebhookExecutor:
         work.began()
         answer = await send(request)
         if isinstance(answer, WebhookAnswer):
-            end = judge_answer(
-                answer, self._clock.now(), lambda text: concealed(text, tuple(secrets))
-            )
+            end = judge_answer(answer, self._clock.now(), work.live)
             if isinstance(end, Succeeded) and answer.status == 202:
                 work.live.write("info", f"{answer.origin} accepted it and goes on by itself")
             return end
         return answer
 
-    def _headers(self, work: Work, body: bytes, secrets: list[Secret]) -> dict[str, str]:
-        """Return all headers of a request; what was read for them is added to `secrets`."""
+    def _headers(self, work: Work, body: bytes) -> dict[str, str]:
+        """Return all headers of a request; what is read for them is concealed from then on."""
         plan, claimed = work.runnable.plan, work.claimed
         field = f"webhook {work.runnable.name}"
 
@@ -183,15 +180,13 @@ class WebhookExecutor:
             secret = self._settings.read_secret(reference, of)
             for shape in secret.shapes():
                 work.live.conceal(shape)
-            secrets.append(secret)
             return secret
 
         headers: dict[str, str] = {}
         for name, value in plan.headers:
             if isinstance(value, SecretReference):
                 secret = read(value, f"{field} header {name}")
-                check_header(f"{field} header {name}", secret.reveal(), shown=value.secret)
-                headers[name] = secret.reveal()
+                headers[name] = _as_header(secret, value, f"{field} header {name}")
             else:
                 headers[name] = value
         keys = tuple(
@@ -200,3 +195,12 @@ class WebhookExecutor:
         )
         ours = signed_headers(claimed.record, claimed.tries, claimed.claimed_at, (body, keys))
         return {**headers, **ours}
+
+
+def _as_header(secret: Secret, reference: SecretReference, field: str) -> str:
+    """Return a secret as the value of a header, if it can be one: it is the worker's, not ours."""
+    try:
+        check_header(field, secret.reveal(), shown=reference.secret)
+    except UsageError as error:
+        raise NoSecret(field, reference.secret, error.problem, error.remedy) from None
+    return secret.reveal()

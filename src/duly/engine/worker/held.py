@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.domain.concluding import End
-    from duly.engine.work import Live, Runnable
+    from duly.domain.live import Live
+    from duly.engine.work import Runnable
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun
