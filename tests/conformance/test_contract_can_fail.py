@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from duly.domain.concluding import Die
 from duly.domain.literals import Lane, RunState, ScheduleStatus
 from duly.store.dispatch import ArrivalsCursor, Fence, Lease, LeaseKey
 from duly.store.execution import FinishResult
@@ -597,6 +598,57 @@ class PrunesHolders(MemoryStore):
         return pruned
 
 
+class HandsOutWhatIsLacking(MemoryStore):
+    """Gives a worker runs whose code it has not."""
+
+    def claim_runs(self, command):
+        return super().claim_runs(replace(command, without=frozenset()))
+
+
+class ServesEverywhere(MemoryStore):
+    """Takes whoever knows a task for one who serves every queue."""
+
+    def is_served(self, task, queue):
+        return any(super(ServesEverywhere, self).is_served(task, one) for one in ("mail", queue))
+
+
+class EndsTheExpired(MemoryStore):
+    """Takes a worker for dead that nobody has declared dead."""
+
+    def beat(self, command):
+        member = self.tables.members.get(command.worker)
+        if member is not None and member.expires_at <= self.now():
+            self.tables.members[member.id] = replace(member, is_alive=False)
+        return super().beat(command)
+
+
+class BuriesTheCancelled(MemoryStore):
+    """Puts a run among the dead letters that somebody has cancelled."""
+
+    def finish_runs(self, worker, finishes):
+        for one in finishes:
+            claim = self.tables.claims.get(one.hold.run_id)
+            if claim is not None and isinstance(one.conclusion.next, Die):
+                self.tables.claims[one.hold.run_id] = replace(claim, cancel_asked_at=None)
+        return super().finish_runs(worker, finishes)
+
+
+class TellsTwice(MemoryStore):
+    """Stores lines once more whose answer was lost."""
+
+    def report(self, worker, reports):
+        return super().report(worker, [replace(one, lines_before=None) for one in reports])
+
+
+class ForgetsWorkers(MemoryStore):
+    """Knows nothing of a worker that is a member no more."""
+
+    def prune(self, command):
+        pruned = super().prune(command)
+        self.tables.workers.clear()
+        return pruned
+
+
 DEFECTS = [
     (NoFence, "test_an_owner_that_was_taken_over_is_fenced"),
     (FenceWithoutEpoch, "test_another_epoch_is_fenced[-1]"),
@@ -653,6 +705,13 @@ DEFECTS = [
     (LooseCheckpoints, "test_a_checkpoint_of_somebody_else_is_refused"),
     (NoStrays, "test_what_a_worker_holds_and_does_not_name_is_a_stray"),
     (PrunesHolders, "test_a_dead_worker_that_still_holds_a_run_is_kept"),
+    (HandsOutWhatIsLacking, "test_runs_that_a_worker_is_to_do_without_take_no_place[None]"),
+    (ServesEverywhere, "test_a_task_is_served_in_the_queues_of_those_who_know_it"),
+    (EndsTheExpired, "test_a_worker_whose_lease_ran_out_renews_it"),
+    (BuriesTheCancelled, "test_a_run_that_was_to_be_cancelled_is_not_tried_again[fatal]"),
+    (ForgetsTheBudget, "test_retries_that_are_sent_to_one_instant_are_spread"),
+    (TellsTwice, "test_lines_whose_answer_was_lost_are_not_told_twice"),
+    (ForgetsWorkers, "test_who_made_an_attempt_and_breathed_when_stays_readable"),
 ]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import MemberId
     from duly.store.execution import Finish, LostClaim
-    from duly.store.rulings import Lease
+    from duly.store.rulings import WorkerLease
 
 SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""
@@ -98,7 +98,7 @@ def refused_subject(worker: MemberId, finish: Finish, tenant: str) -> Subject:
     return run_subject(finish.hold.run_id, tenant, after=after)
 
 
-def lost_subject(claim: LostClaim, tenant: str, lease: Lease | None) -> Subject:
+def lost_subject(claim: LostClaim, tenant: str, lease: WorkerLease | None) -> Subject:
     """Return what is told of a claim that was taken from its worker, and of that one's lease."""
     after = {
         "worker": claim.worker,

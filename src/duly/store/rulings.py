@@ -368,7 +368,7 @@ def newest(attempts: list[AttemptRecord], limit: int) -> list[AttemptRecord]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class WorkerLease:
     """What is known of a worker's life: who it was, and how long it breathed."""
 
     host: str

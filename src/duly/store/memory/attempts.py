@@ -14,7 +14,7 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
 from duly.store.memory.ownership import is_alive
-from duly.store.rulings import Breath, Lease, last_heartbeat, live_state, new_lines, newest
+from duly.store.rulings import Breath, WorkerLease, last_heartbeat, live_state, new_lines, newest
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Progress
@@ -129,12 +129,12 @@ def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, An
     }
 
 
-def lease_of(journal: Journal, worker: int) -> Lease | None:
+def lease_of(journal: Journal, worker: int) -> WorkerLease | None:
     """Return what is known of a worker's life, also when it is a member no more."""
     member = journal.tables.members.get(worker)
     if member is None:
         return journal.tables.workers.get(worker)
-    return Lease(member.host, member.process, member.renewed_at, member.expires_at)
+    return WorkerLease(member.host, member.process, member.renewed_at, member.expires_at)
 
 
 def _heartbeat(journal: Journal, claim: Claim, ended_at: int) -> int | None:

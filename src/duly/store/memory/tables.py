@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.domain.settling import PlannedRun
     from duly.store.auditing import Subject
     from duly.store.retry_slots import Taken
-    from duly.store.rulings import Lease
+    from duly.store.rulings import WorkerLease
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -169,7 +169,7 @@ class Tables:
     skips: dict[tuple[ScheduleId, int], SkipRecord] = field(default_factory=dict)
     owed: dict[tuple[ScheduleId, int], OwedRecord] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
-    workers: dict[int, Lease] = field(default_factory=dict)
+    workers: dict[int, WorkerLease] = field(default_factory=dict)
     """Workers that are members no more."""
     wake_addresses: dict[int, str] = field(default_factory=dict)
     leases: dict[LeaseKey, LeaseRecord] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from duly.store.postgres.arrays import Int8s
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.leases import END_MEMBERS, IS_CURRENT, held_shards
 from duly.store.postgres.session import one
-from duly.store.rulings import Lease, is_current
+from duly.store.rulings import WorkerLease, is_current
 
 if TYPE_CHECKING:
     from duly.store.execution import Loss, SettleLost
@@ -132,7 +132,7 @@ class _Settling:
         del self._claims[lost.hold.run_id]
         tenant = self._facts[lost.hold.run_id].tenant
         member = self._members.get(lost.worker)
-        lease = None if member is None else Lease(*member[:-1])
+        lease = None if member is None else WorkerLease(*member[:-1])
         self._endings.record("attempt.lost", lost_subject(lost, tenant, lease))
         self._endings.end(claim, loss.conclusion)
         return True

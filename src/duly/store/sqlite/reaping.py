@@ -12,7 +12,7 @@ from duly.domain.attempts import Tries, stored_policy
 from duly.domain.literals import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
 from duly.store.execution import Finish, Hold, LossKind, LostClaim, LostClaims
-from duly.store.rulings import Lease
+from duly.store.rulings import WorkerLease
 from duly.store.sqlite import rows
 from duly.store.sqlite.finishing import TAKE_CLAIM
 from duly.store.sqlite.leases import held_shards, is_alive
@@ -86,7 +86,7 @@ def _settle(work: Work, moving: Moving, command: SettleLost, loss: Loss) -> bool
     key = (None, hold.run_id, hold.fence, worker)
     taken = rows.one(work.connection, TAKE_CLAIM, key)
     row = work.connection.execute(READ_LEASE, (worker,)).fetchone()
-    lease = None if row is None else Lease(*row)
+    lease = None if row is None else WorkerLease(*row)
     subject = lost_subject(loss.claim, tenant_of(work, hold.run_id), lease)
     work.record(SYSTEM, "attempt.lost", subject)
     finish = Finish(hold=hold, started_at=None, conclusion=loss.conclusion)

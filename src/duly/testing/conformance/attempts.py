@@ -125,6 +125,7 @@ class ReadingAttempts:
         """R1, R2: those that ended, and the one that closed the run, with all they reported."""
         work.queue(store)
         worker = work.join(store, ttl_us=HOUR_US)
+        joined_at = clock.now_us()
         ends = (
             GivenBack(Reason.NOT_STARTED, is_started=False),
             Failed("oh", after_us=0),
@@ -154,7 +155,7 @@ class ReadingAttempts:
         assert claimed_at == [one.claimed_at for one in found]
         assert claimed_at == [one.progress_at for one in found]
         assert [at + 1 for at in claimed_at] == [one.ended_at for one in found]
-        assert [None] * 3 == [one.heartbeat_at for one in found]
+        assert [joined_at] * 3 == [one.heartbeat_at for one in found]
         assert [None, "oh", None] == [one.error for one in found]
         assert work.look(store, target).error is None
 
