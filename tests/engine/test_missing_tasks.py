@@ -138,13 +138,11 @@ def test_missing_tasks_never_keep_a_worker_from_beating(rig):
     ours = rig.enqueue("ours", call=Call(task="other", arguments="{}"))
     shop = rig.worker(Known("other"), slots=600)
 
-    class Slow(dict):
-        def pop(self, name, default):
-            if name == "is_served":
-                rig.advance(100_000)
-            return default
+    def take_long(_):
+        rig.advance(100_000)
+        return False
 
-    shop.line.pauses = Slow()
+    shop.line.refuses["is_served"] = take_long
     beaten, longest = rig.now, 0
     for _ in range(400):
         count = shop.line.calls.count("beat")
