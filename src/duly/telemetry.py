@@ -28,6 +28,7 @@ class Joined(Event):
     """A process has become a member, under an id that nobody had before."""
 
     name: ClassVar[str] = "joined"
+    kind: str = "dispatcher"
     host: str
     process: int
     tzdata: str
@@ -38,6 +39,7 @@ class Left(Event):
     """A member has left the fleet and given up what it held."""
 
     name: ClassVar[str] = "left"
+    kind: str = "dispatcher"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class DeclaredDead(Event):
 
     name: ClassVar[str] = "declared-dead"
     level: ClassVar[int] = logging.WARNING
+    kind: str = "dispatcher"
     reason: str
 
 

@@ -94,7 +94,7 @@ def test_it_tells_people_in_sentences_with_the_time_in_utc(place: Workplace):
 
     assert 0 == process.returncode
     assert any("Z dispatching sqlite:///promises.db; Ctrl-C ends it" in line for line in lines)
-    assert any("Z joined as member 1 on " in line for line in lines)
+    assert any("Z joined as dispatcher 1 on " in line for line in lines)
     assert lines[-1].endswith("Z stopped in good order; timers fired: 0, runs made: 0")
 
 

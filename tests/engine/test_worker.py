@@ -19,6 +19,7 @@ from duly.telemetry import (
     AttemptFailed,
     AttemptGivenBack,
     Joined,
+    Left,
     RunDead,
     RunFailed,
     RunStarted,
@@ -456,3 +457,13 @@ def test_no_grace_at_all_is_a_setting_that_works():
     settings = replace(WorkerSettings(), grace_us=0, cancel_grace_us=0)
 
     assert (0, 0) == (settings.grace_us, settings.cancel_grace_us)
+
+
+def test_a_worker_s_events_name_it_as_one(rig):
+    """O1: whoever reads the log of a fleet knows who speaks."""
+    shop = rig.worker()
+    rig.run("1s")
+    shop.worker.stop()
+    told = rig.recorder.of(Joined) + rig.recorder.of(Left)
+
+    assert ["worker", "worker"] == [event.kind for event in told]

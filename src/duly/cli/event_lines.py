@@ -17,9 +17,9 @@ from duly.clock import Clock
 from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
 
 SENTENCES = {
-    "joined": "joined as member {member} on {host}, process {process}, tzdata {tzdata}",
-    "left": "member {member} has left the fleet and given up what it held",
-    "declared-dead": "the store has declared member {member} dead: {reason}; joining anew",
+    "joined": "joined as {kind} {member} on {host}, process {process}, tzdata {tzdata}",
+    "left": "{kind} {member} has left the fleet and given up what it held",
+    "declared-dead": "the store has declared {kind} {member} dead: {reason}; joining anew",
     "leases-acquired": "took {leases}",
     "leases-released": "gave up {leases}",
     "leases-lost": "lost {leases}",

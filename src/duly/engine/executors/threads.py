@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextvars import Context
-from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.engine.executors.calling import called, carried_out
 
 if TYPE_CHECKING:
+    from duly.domain.concluding import End
     from duly.engine.work import Work
 
 IDLE_SECONDS_MAX = 30.0
@@ -80,7 +80,7 @@ class ThreadExecutor:
     def _serve(self) -> None:
         while (work := self._next()) is not None:
             # An empty context: what one task sets there is nothing to the next.
-            end = carried_out(partial(Context().run, called, work))
+            end = Context().run(_end_of, work)
             with self._changed:
                 del self._running[id(work)]
                 is_abandoned = id(work) in self._abandoned
@@ -103,3 +103,7 @@ class ThreadExecutor:
 
     def _has_news(self) -> bool:
         return self._is_closed or bool(self._waiting)
+
+
+def _end_of(work: Work) -> End:
+    return carried_out(lambda: called(work))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from duly.store.dispatch import MemberId
     from duly.store.execution import Beaten
 
+_KIND = str(MemberKind.WORKER)
+
 
 class WorkerMembership:
     """Joins, beats, leaves, and knows until when we may take more."""
@@ -67,7 +69,8 @@ class WorkerMembership:
         self._note(before)
         version = parts.node.zones.version
         host, process = parts.node.host, parts.node.process
-        parts.emit(Joined(member=self.id, host=host, process=process, tzdata=version))
+        joined = Joined(member=self.id, kind=_KIND, host=host, process=process, tzdata=version)
+        parts.emit(joined)
 
     def beat(self, holdings: Holdings) -> Beaten:
         """Stay a member, and hear about what we hold; whoever is not alive has to join anew."""
@@ -98,14 +101,14 @@ class WorkerMembership:
 
     def lose(self, reason: str) -> None:
         """Be no member any more; the next tick joins anew."""
-        self._parts.emit(DeclaredDead(member=self.number(), reason=reason))
+        self._parts.emit(DeclaredDead(member=self.number(), kind=_KIND, reason=reason))
         self.id = None
 
     def leave(self) -> None:
         """End the membership at once."""
         if self.id is not None:
             self._parts.store.leave(self.id)
-            self._parts.emit(Left(member=self.id))
+            self._parts.emit(Left(member=self.id, kind=_KIND))
             self.id = None
 
     def _note(self, before: int) -> None:
