@@ -181,7 +181,7 @@ def test_an_end_that_can_t_be_told_is_an_end(rig):
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
-    shop.end(Failed(None))
+    shop.end(Failed(None))  # type: ignore[arg-type]
 
     assert [("failed", "error")] == rig.ended(run)
 

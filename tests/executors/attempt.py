@@ -112,8 +112,8 @@ class LookedAt(RecordedLive):
 class Unbound:
     """A proxy of something that is not there: whoever looks at it gets an error."""
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         raise RuntimeError("working outside of its context")
 
     def __str__(self) -> str:

@@ -314,7 +314,7 @@ def test_a_result_that_is_nested_without_end_fails(executor):
 def test_a_defect_on_the_way_to_an_end_is_an_end(executor):
     """R6: an end that nobody says would keep a slot for ever."""
     attempt = command("true")
-    attempt.began = fail_to_begin
+    attempt.began = fail_to_begin  # type: ignore[method-assign]
     end = run(executor, attempt)
 
     assert isinstance(end, Failed)

@@ -231,7 +231,7 @@ def test_a_line_that_is_too_long_is_cut_and_no_fault(begin):
     attempt = begin("long_winded")
 
     assert Succeeded('"done"') == attempt.wait_end()
-    assert ["é" * LINE_LENGTH_MAX] == attempt.live.texts("warning")
+    assert [f"{'é' * (LINE_LENGTH_MAX - 1)}…"] == attempt.live.texts("warning")
 
 
 def test_processes_that_a_task_forks_end_by_a_signal(begin):

@@ -210,7 +210,7 @@ def test_a_result_that_can_t_be_looked_at_is_an_end_all_the_same(executor: Threa
 def test_a_defect_on_the_way_to_an_end_is_an_end(executor: ThreadExecutor):
     """R6: an end that nobody says would keep a slot for ever."""
     attempt = attempt_of(lambda: None)
-    attempt.began = fail_to_begin
+    attempt.began = fail_to_begin  # type: ignore[method-assign]
     executor.start(attempt)
     end = attempt.wait_end()
 

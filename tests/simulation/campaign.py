@@ -44,6 +44,7 @@ SOMETIMES = (
     "delayed fires",
     "claims taken over",
     "completions refused",
+    "settlements refused",
     "ends told again",
     "strays",
     "beats refused",

@@ -28,8 +28,6 @@ FENCED = frozenset(
 """Writes that hurt most when they arrive late."""
 HELD = frozenset(("claim_runs", "beat", "finish_runs", "settle_lost"))
 """Calls whose late answers let a process go on with what it no longer holds."""
-ACTED_UPON = frozenset(("find_lost",))
-"""The same, if there is something in the answer."""
 EDGE_REACH_US = 4 * SECOND
 
 
@@ -48,6 +46,8 @@ class Weather:
         self._slow_request = rates.get("slow-request", 0.0)
         self._slow_reply = rates.get("slow-reply", 0.0)
         self._edge = 0.2 if "edge" in rates else 0.0
+        self._acted_late = 0.15 if "slow-reply" in rates else 0.0
+        """How often claims that were found lost are settled when the finder has lost its lease."""
         self._wakeup_loss = 0.2 if "lost-wakeup" in rates else 0.0
         self._usual_us = draws.choice((300, 1000, 5000))
 
@@ -86,7 +86,9 @@ class Weather:
 
     def reply_delay_us(self, call: Call, result: object) -> int:
         """Return how long a reply is on its way."""
-        is_held = call.operation in HELD or (call.operation in ACTED_UPON and bool(result))
+        if not self.is_calm and result and self._draws.random() < self._acted_late:
+            return self._draws.choice(LONG_US[-2:])
+        is_held = call.operation in HELD
         rate = 4 * self._slow_reply if is_held else self._slow_reply
         if not self.is_calm and self._draws.random() < rate:
             return self._draws.choice(LONG_US if is_held else LONG_US[:-1])

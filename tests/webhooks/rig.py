@@ -227,7 +227,8 @@ class Attempt:
     def began(self) -> None:
         self.has_begun.set()
 
-    def ended(self, end: End) -> None:
+    def ended(self, end: End, *, is_gone: bool = True) -> None:
+        assert is_gone, "a request leaves nothing behind"
         self._ends.append(end)
         self._is_over.set()
 

@@ -13,6 +13,7 @@ import pytest
 from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
 from duly.domain.concluding import Attempted, LostEnd, Snoozed, Succeeded, conclude
 from duly.store import postgres
+from duly.domain.identity import RunId
 from duly.store.dispatch import FireRetry, FireTimers, Timer
 from duly.store.execution import (
     Beat,
@@ -256,7 +257,7 @@ def exercise(parts, minute):
 def work_on(store, fence, cost):
     """Do what workers do all day, once: succeed with one batch of runs, and fail with another."""
     worker, _ = store.join(factories.worker(ttl_us=10**15, tasks=("report",)))
-    unknown = Hold(bytes(16), 1)
+    unknown = Hold(RunId(bytes(16)), 1)
 
     def claim(limit, queues=None):
         claimed = store.claim_runs(ClaimRuns(worker=worker, limit=limit, queues=queues))

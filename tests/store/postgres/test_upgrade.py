@@ -15,7 +15,7 @@ from duly.store.postgres import PostgresSettings
 from duly.store.postgres.schema import known_migrations
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.factories import add_runs, new_run
+from duly.testing.factories import add_runs, finish, new_run
 
 FIRST = PostgresSettings(migrations=known_migrations()[:1])
 # As programs of schema 1 write and prune: none of them knows of the columns that came since.
@@ -61,7 +61,7 @@ def test_what_was_promised_before_workers_is_worked_on(database, old, open_store
     worker = work.join(store)
     claimed = work.take_one(store, worker)
     assert (1, 1, 0) == (claimed.tries.fence, claimed.tries.attempt, claimed.tries.charged)
-    result = store.finish_runs(worker, [work.factories.finish(claimed, Succeeded())]).results
+    result = store.finish_runs(worker, [finish(claimed, Succeeded())]).results
     assert (FinishResult.ACCEPTED,) == result
     assert RunState.SUCCEEDED is work.look(store, claimed.record.id).state
     assert 1 == store.status().delayed

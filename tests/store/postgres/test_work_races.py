@@ -12,7 +12,7 @@ from duly.domain.concluding import Failed, GivenBack, Succeeded
 from duly.domain.literals import AttemptState, Lane, RunState
 from duly.domain.timetable.interval import every
 from duly.errors import Conflict, StoreUnavailable
-from duly.store.dispatch import FireResult
+from duly.store.dispatch import FireResult, FireRetry, FireTimers
 from duly.store.execution import WORKER_TTL_US, Beat, FinishResult
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
@@ -292,8 +292,8 @@ def test_a_retry_that_somebody_holds_is_busy_and_the_others_go_on(store, clock, 
     fence = steps.own(store, (Lane.LIVE,))
     timers = {timer.ref: timer for timer in steps.load(store, store.now())}
     with watch.holding(LOCK_WAITING, [held.hex()]):
-        command = work.FireTimers(
-            fence=fence, retries=tuple(work.FireRetry(timers[one]) for one in (held, free))
+        command = FireTimers(
+            fence=fence, retries=tuple(FireRetry(timers[one]) for one in (held, free))
         )
         # Otherwise the statement for all would wait as long as a race may take.
         store._connections.held_up.note([(held, FireResult.BUSY)])  # noqa: SLF001
@@ -307,7 +307,7 @@ def test_an_order_to_retry_and_its_timer_never_both_queue_a_run(store, clock, wa
     clock.advance(8 * SECOND_US)
     fence = steps.own(store, (Lane.LIVE,))
     (timer,) = steps.load(store, store.now())
-    command = work.FireTimers(fence=fence, retries=(work.FireRetry(timer),))
+    command = FireTimers(fence=fence, retries=(FireRetry(timer),))
     watch.put_turnstile("INSERT", "duly.ready_0")
     retrying = watch.start(lambda: store.retry_runs(order_runs(run_id)))
     fired = watch.start(lambda: store.fire_timers(command))
