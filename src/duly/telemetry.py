@@ -356,6 +356,15 @@ class SlotLeaked(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandsLeftOut(Event):
+    """A worker may not run some commands of its application: they are left to others."""
+
+    name: ClassVar[str] = "commands-left-out"
+    level: ClassVar[int] = logging.WARNING
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDraining(Event):
     """A worker takes no more runs, lets those it has finish, and gives the rest back."""
 

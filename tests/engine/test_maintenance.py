@@ -11,6 +11,7 @@ from duly.domain.planning import decide_delete, decide_pause
 from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import every
 from duly.engine.settings import RETENTION_DEFAULT
+from duly.errors import LeaseLost
 from duly.store.reading import AuditFilter
 from duly.telemetry import (
     HistoryPruned,
@@ -70,6 +71,22 @@ def test_what_dead_workers_held_is_settled_and_pauses_end_however_much_is_due(ri
     assert rig.fleet[0].statistics.fired < 600, "there was more to do than time"
     assert "lost" == rig.attempts(run)[0].state
     assert rig.recorder.of(ScheduleResumed)
+
+
+def test_who_loses_the_maintenance_lease_while_settling_prunes_no_more(rig):
+    """INV-5: it is told by the store; the tick goes on with what is still its own."""
+    rig.dispatcher(prune_every_us=SECOND, reap_every_us=SECOND)
+    rig.enqueue()
+    dead = rig.worker()
+    rig.run("2s")
+    rig.kill(dead.worker)
+    line = rig.lines[0]
+    line.breaks["settle_lost"] = lambda _: True
+    line.breaks_with = LeaseLost("memory", "another has it", "go on")
+    rig.run("30s")
+
+    assert "settle_lost" in line.asked
+    assert [] == rig.recorder.of(SetAside)
 
 
 def test_what_falls_due_as_the_pause_ends_is_run(rig):

@@ -108,9 +108,9 @@ class Working(Campaign):
     def faults_of_workers(self) -> dict[Callable[[], None], float]:
         """Return what may be done to workers, and how often, in proportion."""
         return {
-            self.kill_workers: 22,
+            self.kill_workers: 26,
             self.work.kill_supervisor: 3,
-            self.stop_workers: 11,
+            self.stop_workers: 14,
             self.work.terminate_worker: 4,
         }
 

@@ -239,8 +239,11 @@ class Workforce:
         return (busy + idle)[:count]
 
     def _wait_for_some(self) -> None:
+        wait_until("somebody works", self._has_some)
+
+    def _has_some(self) -> bool:
         self.revive()
-        wait_until("somebody works", lambda: len(self.alive().keys() - self._stopped) >= ALIVE_MIN)
+        return len(self.alive().keys() - self._stopped) >= ALIVE_MIN
 
     def revive(self) -> None:
         """Start another where code of a task has ended a worker that nobody supervises."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.app.loading import place_of, search_folder
+from duly.app.permitted import PermittedTasks
 from duly.app.worker_options import WorkerOptions
 from duly.clock import SystemClock
 from duly.domain.literals import TaskKind
@@ -29,7 +30,7 @@ from duly.engine.worker import Worker
 from duly.errors import UsageError
 from duly.store.dispatch import MemberKind
 from duly.store.wakeups import LocalWakeups
-from duly.telemetry import LogTelemetry, NullTelemetry
+from duly.telemetry import CommandsLeftOut, LogTelemetry, NullTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -89,11 +90,15 @@ def make_worker(
     """Return a worker of an application's tasks, not yet started; a Loop runs it."""
     options = options or WorkerOptions()
     address = "" if wakeups is None else wakeups.address
+    tasks = PermittedTasks(app.catalogue(), options.commands())
+    left_out = tasks.left_out()
+    if left_out and telemetry is not None:
+        telemetry.emit(CommandsLeftOut(member=0, tasks=tuple(left_out)))
     node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=address)
     return Worker(
         app.store,
         SystemClock(),
-        app.catalogue(),
+        tasks,
         make_executors(app, options),
         options.settings(),
         telemetry=telemetry,

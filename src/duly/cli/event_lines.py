@@ -51,6 +51,7 @@ SENTENCES = {
     "completion-refused": "{task} {state}, but is no longer ours; refused and kept: {attempt_id}",
     "fenced-off": "{count} attempts are no longer ours, and are asked to stop: {reason}",
     "slot-leaked": "{task} can't be stopped and keeps its slot, {leaked} lost by now: {attempt_id}",
+    "commands-left-out": "may not run commands, leaves {tasks} to others; see --allow-commands",
     "worker-draining": "takes no more runs; {running} go on",
     "worker-recycling": "lost {leaked} slots to code that can't be stopped; ends to be replaced",
     "task-missing": "nobody knows the task {task}: its run {run_id} is dead, paused is {schedule}",

@@ -30,7 +30,7 @@ CHECKPOINT_BYTES_MAX = 256 * 1024
 PARTITION_LENGTH_MAX = 200
 LINE_LENGTH_MAX = 4_000
 LINES_PER_ATTEMPT_MAX = 1_000
-TASK_GONE = "no living worker knows its task"
+TASK_GONE = "no living worker knows its task, or may run it"
 """How the reason begins why a schedule is paused whose task's code is gone (S6)."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from duly.domain.durations import duration_microseconds, duration_text
 from duly.errors import UsageError
@@ -107,7 +107,7 @@ def leaves_of(error: BaseException) -> list[BaseException]:
         one = left.pop()
         # By its type: what a class of the task's own says about itself is not asked.
         if issubclass(type(one), BaseExceptionGroup):
-            left += BaseExceptionGroup.exceptions.__get__(one)
+            left += cast("BaseExceptionGroup[BaseException]", one).exceptions
         else:
             leaves.append(one)
     return leaves

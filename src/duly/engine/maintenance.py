@@ -56,8 +56,8 @@ class Maintenance:
         if monotonic >= self._resume_at:
             self._resume_at = monotonic + settings.resume_every_us
             self._resume()
-        if is_live_due:
-            return
+        if is_live_due or not self._ownership.owns(MAINTENANCE):
+            return  # the store may have told us meanwhile that it is not ours any more
         if self._prune_at is None:
             # Not at once: a fleet that has just come up has better things to do.
             self._prune_at = monotonic + settings.prune_every_us

@@ -12,8 +12,8 @@ import pytest
 
 from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
 from duly.domain.concluding import Attempted, LostEnd, Snoozed, Succeeded, conclude
-from duly.store import postgres
 from duly.domain.identity import RunId
+from duly.store import postgres
 from duly.store.dispatch import FireRetry, FireTimers, Timer
 from duly.store.execution import (
     Beat,

@@ -91,9 +91,9 @@ def _late(row: list[Any]) -> LateWord | None:
 def _live(look: Look, run_id: RunId, row: Row) -> AttemptRecord:
     expires_at, ended_at, policy = row[TOLD:]
     renewed_at = row[TOLD - 1]
-    is_known = renewed_at is not None and ended_at is None
+    is_alive = renewed_at is not None and ended_at is None
     breath = Breath(
-        is_alive=is_known and is_current(renewed_at, expires_at, look.now),
+        is_alive=is_alive and is_current(renewed_at or 0, expires_at, look.now),
         started_at=row[4],
         progress_at=row[9],
         stall_us=stored_policy(policy).stall_us,
