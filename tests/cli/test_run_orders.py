@@ -90,7 +90,7 @@ def test_dead_runs_are_chosen_by_a_filter_and_shown_before_they_are_touched(
     assert (0, True) == (shown.status, "1 of send_reminder, dead: not-retryable" in shown.out)
     assert "Nothing was changed (--dry-run)." in shown.out
     assert (2, "") == (unasked.status, unasked.out)
-    assert "give --yes where nobody can be asked" in unasked.err
+    assert "--yes: 1 run would be touched, and nobody can be asked here" in unasked.err
     assert ("dead", 0, "queued", "dead") == (
         before,
         done.status,

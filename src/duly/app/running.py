@@ -115,6 +115,15 @@ def make_executors(app: App, options: WorkerOptions) -> Mapping[TaskKind, Execut
     return {kind: _executor(kind, app, options) for kind in sorted(kinds)}
 
 
+def _awaited(running: int) -> str:
+    """Say what a worker that is to stop waits for."""
+    if not running:
+        return "nothing runs"
+    if running == 1:
+        return "waiting for 1 run; a second signal gives it back at once"
+    return f"waiting for {running:,} runs; a second signal gives them back at once"
+
+
 def run_worker(
     app: App, options: WorkerOptions, voice: Voice, lifeline: Lifeline | None = None
 ) -> int:
@@ -134,8 +143,7 @@ def run_worker(
         if times == 1:
             given_back = worker.statistics.given_back
             count = worker.running
-            text = f"stopping: waiting for {count:,} runs; a second signal gives them back at once"
-            voice.tell(text, {"event": "stopping", "running": count})
+            voice.tell(f"stopping: {_awaited(count)}", {"event": "stopping", "running": count})
             worker.drain()
         else:
             worker.stop_now()

@@ -13,9 +13,10 @@ TYPED_ABOVE = 100
 def require_answer(count: int) -> None:
     """Refuse to go on where nobody can be asked, before anything is shown."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        remedy = "give --yes where nobody can be asked, or look first with --dry-run"
-        problem = f"is missing; {_runs(count)} would be touched"
-        raise UsageError("yes", None, problem, remedy)
+        remedy = "give it to go on, or look first with --dry-run"
+        runs = "run" if count == 1 else "runs"
+        problem = f"{runs} would be touched, and nobody can be asked here"
+        raise UsageError("--yes", count, problem, remedy)
 
 
 def is_agreed(verb: str, count: int) -> bool:

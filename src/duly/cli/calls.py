@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -42,7 +43,32 @@ def read_call(app: App, task: str, options: ArgumentOptions) -> BoundCall:
     arguments = read_arguments(options)
     if app.tasks.find(task) is None and task not in (known := app.store.list_tasks()):
         raise _unknown_task(task, sorted({*app.tasks.names(), *known}))
-    return app.call(task, arguments)
+    try:
+        return app.call(task, arguments)
+    except UsageError as error:
+        raise _as_text(app, task, (arguments, options), error) from error
+
+
+def _as_text(
+    app: App,
+    task: str,
+    given: tuple[Mapping[str, Any], ArgumentOptions],
+    error: UsageError,
+) -> UsageError:
+    """Show how to give what is JSON by its looks as text, where the task takes text."""
+    arguments, options = given
+    for key, _, text in (one.partition("=") for one in options.argument):
+        if error.field != f"{task}({key})" or isinstance(arguments[key], str):
+            continue
+        try:
+            app.call(task, {**arguments, key: text})
+        except UsageError as other:
+            if other.field == error.field:
+                break
+        quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
+        remedy = f"give it as text: -a {key}={quoted}"
+        return UsageError(error.field, error.value, error.problem, remedy)
+    return error
 
 
 def note_unchecked(app: App, task: str) -> None:

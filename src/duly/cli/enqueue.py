@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -45,10 +47,10 @@ class WhenOptions:
         """Return what an order takes."""
         default_zones().zone(self.tz)
         if self.in_ is not None and self.at is not None:
-            raise UsageError("in", self.in_, "contradicts --at", "give one of the two")
+            raise UsageError("--in", self.in_, "contradicts --at", "give one of the two")
         moment = None
         if self.at is not None:
-            moment = read_moment(self.at, self.tz, SystemClock(), "at")
+            moment = read_moment(self.at, self.tz, SystemClock(), "--at")
         return {"at": moment, "delay": self.in_, "past": "run" if self.past else None}
 
 
@@ -94,18 +96,19 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
     """
     terms = when.terms()
     if timeout is not None and not wait:
-        raise UsageError("timeout", timeout, "has nothing to wait for", "give --wait too")
+        raise UsageError("--timeout", timeout, "has nothing to wait for", "give --wait too")
     patience = Patience(timeout)
     with opened(target) as app:
         call = read_call(app, task, arguments)
-        run = app.enqueue(
-            call,
-            key=order.key,
-            replace=order.replace,
-            queue=order.queue,
-            priority=order.priority,
-            **terms,
-        )
+        with _named_as_options():
+            run = app.enqueue(
+                call,
+                key=order.key,
+                replace=order.replace,
+                queue=order.queue,
+                priority=order.priority,
+                **terms,
+            )
         _tell(app, run, (task, when.tz), target, is_stream=wait)
         return await_runs(app, [run.id], patience, as_json=target.json) if wait else 0
 
@@ -155,10 +158,13 @@ def move(
     """
     terms = when.terms()
     if when.in_ is None and when.at is None:
-        raise UsageError("at", None, "is missing", "say where to: --at tomorrow, or --in 2h")
+        raise UsageError(
+            "--at", key, "is to be moved, but not where to", "give --at tomorrow, or --in 2h"
+        )
     with opened(target, makes_store=False) as app:
         before = find_delayed(app, key)
-        moved = app.move(before.id, reason=reason, **terms)
+        with _named_as_options():
+            moved = app.move(before.id, reason=reason, **terms)
         old = before.due_at.isoformat()
         taking_back = undo_text("move", key, "--at", old)
         if target.json:
@@ -194,6 +200,18 @@ def cancel(key: str, /, *, reason: str, target: Target = TARGET) -> None:
             return
         print_line(f"Cancelled {key}, which was due {zoned_text(before.due_at, 'UTC')}.")
         print_undo(taking_back)
+
+
+@contextmanager
+def _named_as_options() -> Iterator[None]:
+    """Name what is wrong as it was typed: a program's order has other words for it."""
+    try:
+        yield
+    except UsageError as error:
+        option = {"at": "--at", "delay": "--in"}.get(error.field)
+        if option is None:
+            raise
+        raise UsageError(option, error.value, error.problem, error.remedy) from error
 
 
 def _when(instant: datetime, tz: str, now: datetime) -> str:

@@ -47,20 +47,22 @@ SENTENCES = {
     "attempt-failed": "{task} {state} in {took_us} ({reason}), now {then}, {attempt_id}: {error}",
     "attempt-given-back": "{task} was given back ({reason}), now {then}: {attempt_id}",
     "run-dead": "{task} is dead ({reason}); bring it back: duly run retry {run_id}",
-    "attempt-lost": "{task} was taken from worker {worker} ({cause}): {attempt_id}",
+    "attempt-lost": "{task} was taken from worker {worker}, which {cause}: {attempt_id}",
     "completion-refused": "{task} {state}, but is no longer ours; refused and kept: {attempt_id}",
     "fenced-off": "{count} attempts are no longer ours, and are asked to stop: {reason}",
     "slot-leaked": "{task} can't be stopped and keeps its slot, {leaked} lost by now: {attempt_id}",
     "commands-left-out": "may not run commands, leaves {tasks} to others; see --allow-commands",
     "worker-draining": "takes no more runs; {running} go on",
     "worker-recycling": "lost {leaked} slots to code that can't be stopped; ends to be replaced",
-    "task-missing": "nobody knows the task {task}: its run {run_id} is dead, paused is {schedule}",
+    "task-missing": "nobody knows the task {task}: its run {run_id} is dead{schedule}",
     "worker-process-started": "started worker process {process}",
     "worker-process-ended": "worker process {process} has ended: {how}",
     "worker-process-crashed": "worker process {process} crashed: {how}; next in {again_us}",
 }
 """What each event means, with its fields; test_dispatcher.py compares them with telemetry.py."""
 
+_CAUSES = {"worker": "is gone", "overdue": "did not end it in time"}
+"""Why an attempt is taken from a worker, by the code of it."""
 _LEVEL_WORDS = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 
 
@@ -111,7 +113,10 @@ def sentence(event: events.Event) -> str:
     words = SENTENCES.get(event.name)
     if words is None:
         return events.event_line(event)
-    return words.format_map({name: _shown(name, value) for name, value in _facts(event).items()})
+    told = {name: _shown(name, value) for name, value in _facts(event).items()}
+    if isinstance(event, events.TaskMissing):
+        told["schedule"] = f", and schedule {event.schedule} is paused" if event.schedule else ""
+    return words.format_map(told)
 
 
 def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - a field of an event
@@ -122,8 +127,8 @@ def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - a field of an event
         return _span(value)
     if name == "error":
         return value or "no error is told"
-    if name == "schedule" and not value:
-        return "no schedule"
+    if name == "cause":
+        return _CAUSES.get(value, f"lost it ({value})")
     if name in ("before", "after") and not isinstance(value, str):
         return "nothing" if value is None else iso_utc(from_microseconds(value))
     return f"{value:,}" if isinstance(value, int) and name != "process" else str(value)

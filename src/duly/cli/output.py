@@ -123,6 +123,15 @@ def _json_escape(character: str) -> str:
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
+def print_aside(word: str, message: str, *, as_json: bool) -> None:
+    """Print a note or a warning to standard error, so that the answer stays what it is."""
+    if as_json:
+        sys.stderr.write(json_line({word: message}))
+        return
+    line = Text.assemble((f"{word}: ", "bold yellow"), neutral(message))
+    console(error=True).print(line, soft_wrap=not sys.stderr.isatty())
+
+
 def print_error(message: str, *, as_json: bool, **details: str) -> None:
     """Print one error to standard error, as a line or as JSON."""
     if as_json:

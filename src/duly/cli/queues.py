@@ -15,6 +15,8 @@ from duly.cli.waiting import TIMED_OUT, Patience, ticker
 from duly.client.queues import Queue
 
 TARGET = Target()
+DRAINED = "drained"
+"""Why a queue is paused that somebody drains and says no more about."""
 
 app = App(name="queue", help="Look at queues; pause, resume and drain them.")
 
@@ -47,6 +49,7 @@ def pause(name: str, /, *, reason: str, target: Target = TARGET) -> None:
         Why; it is shown wherever its runs are asked about, and recorded.
     """
     with opened(target, makes_store=False) as application:
+        is_unheard_of = _is_unheard_of(application, name)
         paused = application.queues.pause(name, reason=reason)
         taking_back = undo_text("queue", "resume", name)
         if target.json:
@@ -54,6 +57,8 @@ def pause(name: str, /, *, reason: str, target: Target = TARGET) -> None:
             return
         print_line(f"Paused queue {name}. {_waiting(paused)}; {_running(paused)}.")
         print_undo(taking_back)
+        if is_unheard_of:
+            _note_unheard_of(name)
 
 
 @app.command
@@ -84,7 +89,9 @@ def resume(name: str, /, *, reason: str | None = None, target: Target = TARGET) 
 
 
 @app.command
-def drain(name: str, /, *, reason: str, timeout: str | None = None, target: Target = TARGET) -> int:
+def drain(
+    name: str, /, *, reason: str = DRAINED, timeout: str | None = None, target: Target = TARGET
+) -> int:
     """Pause a queue, and wait until nothing of it runs any more; it stays paused.
 
     The exit code is 124 when the time is up before that.
@@ -100,6 +107,7 @@ def drain(name: str, /, *, reason: str, timeout: str | None = None, target: Targ
     """
     patience = Patience(timeout)
     with opened(target, makes_store=False) as application:
+        is_unheard_of = _is_unheard_of(application, name)
         queue: Queue | None = application.queues.pause(name, reason=reason)
         with ticker() as told:
             while queue is not None and queue.running:
@@ -117,11 +125,25 @@ def drain(name: str, /, *, reason: str, timeout: str | None = None, target: Targ
             waiting = "" if queue is None else f" {_waiting(queue)}."
             print_line(f"Queue {name} {end}.{waiting}")
             print_undo(taking_back)
+            if is_unheard_of:
+                _note_unheard_of(name)
         return TIMED_OUT if running else 0
 
 
 def _find(application: Application, name: str) -> Queue | None:
     return next((one for one in application.queues.list() if one.name == name), None)
+
+
+def _is_unheard_of(application: Application, name: str) -> bool:
+    """Say whether no run that is on record was ever in a queue of that name."""
+    return _find(application, name) is None and not application.runs.list(queue=name, limit=1)
+
+
+def _note_unheard_of(name: str) -> None:
+    print_line(
+        ("note: ", "bold yellow"),
+        f"nothing was ever queued under the name {name}; is it spelled right? See duly queue list",
+    )
 
 
 def _waiting(queue: Queue) -> str:

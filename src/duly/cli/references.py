@@ -21,7 +21,7 @@ RunName = Annotated[str, Parameter(help="Its id, the beginning of it, its label 
 BEGINNING_MIN = 6
 """Shorter beginnings of ids are more often typing errors than meant."""
 RUNS_SEARCHED_MAX = 10_000
-_SHOWN_MAX = 4
+_SHOWN_MAX = 3
 _HEXADECIMAL = re.compile(r"[0-9a-f-]+", re.IGNORECASE)
 
 
@@ -51,6 +51,9 @@ def find_run(app: App, text: str) -> Run:
         return _identified_run(app, text)
     if by_key := app.runs.list(key=text, limit=1):
         return by_key[0]
+    if _is_short(text):
+        newest = app.runs.list(limit=RUNS_SEARCHED_MAX)
+        _refuse_short("run", text, [one.id for one in newest if _begins(one.id, text)])
     raise _no_run(text)
 
 
@@ -89,6 +92,9 @@ def find_delayed(app: App, text: str) -> DelayedRun:
             return found[0]
         if found:
             raise _ambiguous("delayed run", text, [str(one.id) for one in found])
+    if _is_short(text):
+        pending = app.delayed.list()
+        _refuse_short("delayed run", text, [one.id for one in pending if _begins(one.id, text)])
     remedy = "see duly delayed list; what has fired is in duly run list"
     raise NotFound("delayed run", text, remedy)
 
@@ -102,13 +108,26 @@ def _is_beginning(text: str) -> bool:
     return len(text) >= BEGINNING_MIN and bool(_HEXADECIMAL.fullmatch(text))
 
 
+def _is_short(text: str) -> bool:
+    return len(text) < BEGINNING_MIN and bool(_HEXADECIMAL.fullmatch(text))
+
+
 def _begins(identity: UUID, text: str) -> bool:
     return identity.hex.startswith(text.replace("-", "").lower())
 
 
+def _refuse_short(what: str, text: str, found: Sequence[UUID]) -> None:
+    """Refuse a beginning that is too short to be relied on; say what it may have meant."""
+    if len(found) > 1:
+        raise _ambiguous(what, text, [str(one) for one in found])
+    if found:
+        remedy = f"give {BEGINNING_MIN} characters of an id or more; did you mean {found[0]}?"
+        raise NotFound(what, text, remedy)
+
+
 def _ambiguous(what: str, text: str, names: Sequence[str]) -> UsageError:
     shown = ", ".join(names[:_SHOWN_MAX]) + (", …" if len(names) > _SHOWN_MAX else "")
-    return UsageError(what, text, f"is the beginning of several: {shown}", "give more of it")
+    return UsageError(what, text, f"is ambiguous: it begins {shown}", "give more of it")
 
 
 def _suggestion(app: App, text: str) -> str:

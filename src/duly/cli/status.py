@@ -73,7 +73,12 @@ def _print_health(health: Health) -> None:
         print_line(("note: ", "bold yellow"), note)
     for problem in health.findings:
         print_line(("degraded: ", "bold red"), problem)
-    if not health.findings:
+    if health.findings:
+        return
+    if health.notes:
+        what = "the note" if len(health.notes) == 1 else f"the {len(health.notes):,} notes"
+        print_line(("Dispatch and work go on", "green"), f"; {what} above should be looked at.")
+    else:
         print_line(("All is well.", "green"))
 
 

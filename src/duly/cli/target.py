@@ -7,16 +7,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.loading import load_app
+from duly.cli.output import print_aside
 from duly.errors import UsageError
 
 APP_VARIABLE = "DULY_APP"
 URL_VARIABLE = "DULY_URL"
 SOURCE = "cli"
+_SQLITE = "sqlite:///"
 
 
 @Parameter(name="*")
@@ -46,13 +49,39 @@ def opened(target: Target, *, makes_store: bool = True) -> Iterator[App]:
     app = load_app(place) if place else App(target.url)
     if place and target.url is not None and app.url != (asked := App(target.url).url):
         problem = f"is not the store of {place}, which names {app.url}"
-        raise UsageError("url", asked, problem, "leave --url out, or let it read $DULY_URL")
+        remedy = "leave --url out, or make the application with duly.App() and no URL"
+        raise UsageError("url", asked, problem, remedy)
+    if place and target.url is None:
+        _warn_if_ignored(os.environ.get(URL_VARIABLE), app, place, as_json=target.json)
     if not place:
         app.declarations.sources.clear()  # no program, so there is no code that declares anything
     if not makes_store:
         app.require_store()
     with app.acting_as(person(), SOURCE) as acting:
         yield acting
+
+
+def _warn_if_ignored(url: str | None, app: App, place: str, *, as_json: bool) -> None:
+    """Say that $DULY_URL is not what is used, if the application names another store itself."""
+    if not url:
+        return
+    try:
+        named = App(url).url
+    except UsageError:
+        named = "no store that is known"
+    if _file(named) != _file(app.url):
+        print_aside(
+            "warning",
+            f"${URL_VARIABLE} names {named}, but {place} names {app.url} itself, which is used;"
+            " to choose by the variable, make the application with duly.App() and no URL",
+            as_json=as_json,
+        )
+
+
+def _file(url: str) -> str:
+    """Return a URL by which two ways of writing the path of one file are the same."""
+    path = url.removeprefix(_SQLITE)
+    return url if path == url else str(Path(path).resolve())
 
 
 def person() -> str:

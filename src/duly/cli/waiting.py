@@ -28,7 +28,7 @@ class Patience:
         self._pause_s = PAUSE_FIRST_S
         self._ends_us = None
         if limit is not None:
-            limit_us = duration_microseconds(limit, "timeout")
+            limit_us = duration_microseconds(limit, "--timeout")
             self._ends_us = self._clock.monotonic_us() + limit_us
 
     def wait(self) -> bool:

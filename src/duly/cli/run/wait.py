@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
 
 from duly.app import App
-from duly.cli.output import print_json_line, print_line
+from duly.cli.health import living
+from duly.cli.output import print_aside, print_block, print_json_line, print_line
 from duly.cli.references import find_promise
 from duly.cli.run.story import progress_text, state_text
 from duly.cli.target import Target, opened
@@ -43,6 +45,7 @@ def await_runs(app: App, wanted: Sequence[UUID], patience: Patience, *, as_json:
     open_runs = list(dict.fromkeys(wanted))
     looked: dict[UUID, Run | None] = {}
     worst = SUCCEEDED
+    is_first = True
     with ticker() as told:
         while open_runs:
             looked = {one: _look(app, one) for one in open_runs}
@@ -52,6 +55,9 @@ def await_runs(app: App, wanted: Sequence[UUID], patience: Patience, *, as_json:
                     _print_end(run, as_json=as_json)
                     worst = _worse(worst, _code(run))
             open_runs = [one for one, run in looked.items() if run is None or not _is_over(run)]
+            if open_runs and is_first:
+                _note_missing(app, [looked[one] for one in open_runs], as_json=as_json)
+            is_first = False
             _tell(told, [looked[one] for one in open_runs])
             if open_runs and not patience.wait():
                 break
@@ -59,6 +65,19 @@ def await_runs(app: App, wanted: Sequence[UUID], patience: Patience, *, as_json:
         _print_open(one, looked[one], as_json=as_json)
         worst = worst or TIMED_OUT
     return worst
+
+
+def _note_missing(app: App, runs: Sequence[Run | None], *, as_json: bool) -> None:
+    """Say at once if nobody is there who could bring an end to the waiting."""
+    found = app.status()
+    is_timed = any(run is None or run.state == "retrying" for run in runs)
+    missing = [
+        f"no {kind} is alive: start duly {kind}"
+        for kind, is_needed in (("dispatcher", is_timed), ("worker", True))
+        if is_needed and not living(found, kind)
+    ]
+    if missing:
+        print_aside("note", f"waiting, but {', and '.join(missing)}", as_json=as_json)
 
 
 def _look(app: App, run: UUID) -> Run | None:
@@ -92,6 +111,9 @@ def _print_end(run: Run, *, as_json: bool) -> None:
         took = f" in {lateness_text(run.finished_at - run.started_at)}"
     style = "green" if run.state == "succeeded" else "bold red"
     print_line(f"{run.label} ", (state_text(run), style), f"{took}. Id: {run.id}")
+    if run.result is not None:
+        print_line(("result", "dim"))
+        print_block(json.dumps(run.result, ensure_ascii=False, indent=2))
 
 
 def _print_open(identity: UUID, run: Run | None, *, as_json: bool) -> None:

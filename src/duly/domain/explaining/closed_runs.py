@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from duly.domain.explaining.facts import Life, RunFacts
 
+SUCCEEDED = "It succeeded."
 LATE_US = 60 * 1_000_000
 """The grace of most schedules: what took longer between two steps is worth an explanation."""
 
@@ -56,12 +57,14 @@ def succeeded(facts: RunFacts) -> Explanation:
     if longest_us <= LATE_US and len(facts.attempts) > 1:
         longest_us, told = next(part for part in parts if part[1] is _tried_often)
     elif longest_us <= LATE_US:
-        sentence = f"It was on time: queued {span_text(fired_after(run))} after it fell due."
+        sentence = (
+            f"{SUCCEEDED} It was on time: queued {span_text(fired_after(run))} after it fell due."
+        )
         return Explanation(cause=Cause.ON_TIME, sentence=sentence, evidence=evidence)
     found = told(facts, longest_us)
     return Explanation(
         cause=found.cause,
-        sentence=found.sentence,
+        sentence=f"{SUCCEEDED} {found.sentence}",
         evidence=(*found.evidence, *evidence),
         remedy=found.remedy,
     )
