@@ -2,13 +2,13 @@
 # pyproject.toml changes. All it asks for is make and Python 3.11 or newer.
 #
 #   make clean test PYTHON=/path/to/python   choose the interpreter
-#   make test WORKERS=4                      run tests in four processes
+#   make test WORKERS=2                      run tests in two processes; most of them wait
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 PYTHON ?=
-WORKERS ?= 2
+WORKERS ?= 4
 SECONDS ?= 60
 SEEDS ?= 1000
 FIRST ?= 0
