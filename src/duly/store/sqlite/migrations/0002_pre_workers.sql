@@ -206,7 +206,9 @@ SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.orig
     coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
         WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
         ELSE 'queued' END) AS state,
-    coalesce(o.reason, x.reason, w.reason) AS state_reason, o.finished_at
+    coalesce(o.reason, x.reason, w.reason) AS state_reason, o.finished_at,
+    coalesce(o.attempt, c.attempt, w.attempt, x.attempt, 0) AS attempt,
+    coalesce(o.started_at, c.started_at) AS started_at, w.due_at AS next_at
 FROM duly_runs r
 LEFT JOIN duly_outcomes o ON o.run_id = r.id
 LEFT JOIN duly_dead x ON x.run_id = r.id
