@@ -28,7 +28,7 @@ demo: .venv/ready-demo    ## a guided tour of what works, in the terminal
 	@$(BIN)/duly demo
 
 test: .venv/ready-test    ## run every test
-	@$(BIN)/python -m pytest -n $(WORKERS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
 	$(BIN)/ruff format --check

@@ -17,7 +17,7 @@ from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-CHUNKS = 25
+CHUNKS = 15
 CHUNK_SEEDS = 10
 
 
