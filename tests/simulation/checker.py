@@ -296,6 +296,8 @@ class Checker:
 
     def _pending(self, item: Item) -> tuple[int, int] | None:
         if isinstance(item, FireSchedule):
+            if item.timer.ref not in self.ledger.schedules:
+                raise Violation("INV-17: a schedule has a timer that nobody was told of")
             note = self.ledger.schedules[item.timer.ref]  # type: ignore[index]
             return None if note.pending is None else (note.version, note.pending.due_at)
         if isinstance(item, FireRetry):

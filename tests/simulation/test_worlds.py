@@ -19,6 +19,8 @@ from tests.simulation.simulation import simulate
 ROOT = Path(__file__).resolve().parents[2]
 CHUNKS = 15
 CHUNK_SEEDS = 10
+DANGERS_SEEDS_MAX = 300
+"""The rarest danger occurs in one world out of a hundred."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -41,11 +43,13 @@ def test_what_went_wrong_once_stays_right(seed):
 
 def test_every_danger_really_occurs():
     """Otherwise the absence of violations proves nothing."""
-    counts: Counter[str] = Counter()
-    for seed in range(CHUNKS * CHUNK_SEEDS, CHUNKS * CHUNK_SEEDS + 40):
-        counts.update(play_seed(seed).counts)
+    missing = set(SOMETIMES)
+    for seed in range(CHUNKS * CHUNK_SEEDS, CHUNKS * CHUNK_SEEDS + DANGERS_SEEDS_MAX):
+        missing -= set(play_seed(seed).counts)
+        if not missing:
+            break
 
-    assert [] == [name for name in SOMETIMES if not counts[name]], summary(counts, 40)
+    assert not missing
 
 
 def test_a_seed_always_tells_the_same_story():
