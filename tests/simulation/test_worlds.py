@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.campaign import SOMETIMES, play_seed, read_command, summary
+from tests.simulation.campaign import SOMETIMES, play_seed, read_command
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.recipe import recipe_of
 from tests.simulation.shrinking import shrink
