@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import MemberId
     from duly.store.execution import Finish, LostClaim
-    from duly.store.rulings import WorkerLease
+    from duly.store.work_rulings import WorkerLease
 
 SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import ScheduleStatus
+from duly.store.run_columns import RUN_REASON, RUN_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
     from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter
 
 Value = str | int | bytes
-RUN_STATE = """CASE WHEN o.state IS NOT NULL THEN o.state WHEN d.run_id IS NOT NULL THEN 'dead'
-    WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
-    ELSE 'queued' END"""
-"""Where a run is, from outcomes `o`, dead letters `d`, waiting `w` and claims `c`."""
-RUN_REASON = "coalesce(o.reason, d.reason, w.reason)"
 
 
 class Where(ABC):
@@ -80,21 +76,15 @@ def schedules_where(where: Where, command: ScheduleFilter) -> Where:
     return where
 
 
-def runs_where(
-    where: Where,
-    command: RunFilter,
-    *,
-    state: str = "coalesce(o.state, 'queued')",
-    reason: str = "o.reason",
-) -> Where:
-    """Take up the conditions of a filter on runs; `state` and `reason` say where those stand."""
+def runs_where(where: Where, command: RunFilter) -> Where:
+    """Take up the conditions of a filter on runs, beside the places that they may be in."""
     where.equal("r.tenant", command.tenant)
     where.equal("r.schedule_id", command.schedule_id)
     where.equal("r.key", command.key)
     where.equal("r.task", command.task)
     where.equal("r.queue", command.queue)
-    where.equal(reason, command.reason)
-    where.one_of(state, command.states)
+    where.equal(RUN_REASON, command.reason)
+    where.one_of(RUN_STATE, command.states)
     where.one_of("r.origin", command.origins)
     if command.since is not None:
         where.add("r.scheduled_for >= ?", command.since)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import Progress, Tries
+from duly.domain.attempts import Progress, Tries, stored_policy
 from duly.domain.audit import Actor, AuditEntry
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
@@ -33,6 +33,11 @@ from duly.store.dispatch import (
     Timer,
     TimerKind,
 )
+from duly.store.execution import Hold, LossKind, LostClaim
+from duly.store.operating import QueueRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 Row = tuple[Any, ...]
 RUN_COLUMNS = 36
@@ -212,3 +217,42 @@ def timer(row: Row) -> Timer:
     # Definitions are numbered from one; a delayed run has none.
     kind: TimerKind = "schedule" if definition_number else "delayed"
     return Timer(kind, ref, shard, due_at, scheduled_for, generation, definition_number)
+
+
+def lost_claim(row: Row, kind: LossKind) -> LostClaim:
+    """Read a claim that somebody else must settle."""
+    run_id, worker, *tries, claimed_at, started_at, task, policy = row
+    return LostClaim(
+        hold=Hold(RunId(run_id), tries[0]),
+        kind=kind,
+        worker=MemberId(worker),
+        tries=Tries(*tries),
+        task=task,
+        policy=stored_policy(policy),
+        claimed_at=claimed_at,
+        started_at=started_at,
+    )
+
+
+def queue_records(
+    queued: Mapping[str, Sequence[Any]],
+    running: Mapping[str, int],
+    paused: Mapping[str, Sequence[Any]],
+) -> list[QueueRecord]:
+    """Read queues by name: how many wait and since when, how many run, and who paused them."""
+    found: list[QueueRecord] = []
+    for name in sorted({*queued, *running, *paused}):
+        count, oldest_at = queued.get(name, (0, None))
+        paused_at, paused_by, reason = paused.get(name, (None, None, None))
+        found.append(
+            QueueRecord(
+                name=name,
+                queued=count,
+                running=running.get(name, 0),
+                oldest_at=oldest_at,
+                paused_at=paused_at,
+                paused_by=paused_by,
+                reason=reason,
+            )
+        )
+    return found

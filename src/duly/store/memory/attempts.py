@@ -14,7 +14,14 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
 from duly.store.memory.ownership import is_alive
-from duly.store.rulings import Breath, WorkerLease, last_heartbeat, live_state, new_lines, newest
+from duly.store.work_rulings import (
+    Breath,
+    WorkerLease,
+    last_heartbeat,
+    live_state,
+    new_lines,
+    newest,
+)
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Progress

@@ -13,7 +13,7 @@ from duly.store.memory.attempts import task_of
 from duly.store.memory.slots import MemorySlots
 from duly.store.memory.tables import Claim, Dead, Ended, Journal, Outcome, Waiting
 from duly.store.retry_slots import take_slot
-from duly.store.rulings import Cancelled, ended_tries, next_place
+from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Tries

@@ -25,7 +25,7 @@ from duly.store.memory.ending import end_claim
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.reading import run_record
 from duly.store.memory.tables import Claim
-from duly.store.rulings import claimed_tries, said_result
+from duly.store.work_rulings import claimed_tries, said_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

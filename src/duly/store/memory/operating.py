@@ -16,7 +16,7 @@ from duly.store.memory.reading import get_run, run_record
 from duly.store.memory.tables import PausedQueue
 from duly.store.operating import Ordered, QueueRecord
 from duly.store.planning import CancelDelayed
-from duly.store.rulings import not_cancellable, not_dead, retried_tries, unknown_run
+from duly.store.work_rulings import not_cancellable, not_dead, retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor

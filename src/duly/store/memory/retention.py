@@ -13,7 +13,7 @@ from duly.store.memory.ownership import held_shards, is_alive
 from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
 from duly.store.planning import NEAR_US
-from duly.store.rulings import workers_kept_us
+from duly.store.work_rulings import workers_kept_us
 
 if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.domain.settling import PlannedRun
     from duly.store.auditing import Subject
     from duly.store.retry_slots import Taken
-    from duly.store.rulings import WorkerLease
+    from duly.store.work_rulings import WorkerLease
 
 K = TypeVar("K")
 V = TypeVar("V")

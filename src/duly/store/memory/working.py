@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import attempts, execution, operating, reaping
 from duly.store.reading import PAGE_MAX
-from duly.store.rulings import lost_lease
+from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from duly.domain.identity import RunId
 from duly.store.execution import Beaten, Hold, Stop, StopKind
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.session import one, uid
-from duly.store.rulings import new_lines
+from duly.store.work_rulings import new_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from duly.store.postgres.rows import RANKED
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
 from duly.store.retry_slots import take_slot
-from duly.store.rulings import Cancelled, ended_tries, next_place
+from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -19,7 +19,7 @@ from duly.store.postgres.beating import NONE, write_lines, write_steps
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.session import one, uid
-from duly.store.rulings import new_lines, said_result
+from duly.store.work_rulings import new_lines, said_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

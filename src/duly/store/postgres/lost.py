@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries, stored_policy
-from duly.domain.identity import RunId
 from duly.domain.literals import Lane
 from duly.store.auditing import declared_dead_subject, lost_subject
-from duly.store.dispatch import MemberId
-from duly.store.execution import Hold, LossKind, LostClaim, LostClaims
+from duly.store.execution import LossKind, LostClaim, LostClaims
 from duly.store.postgres.arrays import Int8s
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.leases import END_MEMBERS, IS_CURRENT, held_shards
 from duly.store.postgres.session import one
-from duly.store.rulings import WorkerLease, is_current
+from duly.store.records import lost_claim
+from duly.store.rulings import is_current
+from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
+    from duly.store.dispatch import MemberId
     from duly.store.execution import Loss, SettleLost
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.session import Session
@@ -70,21 +70,14 @@ def is_served(session: Session, task: str, queue: str) -> bool:
 def find_lost(session: Session, limit: int, overdue_us: int) -> LostClaims:
     """Read claims of dead workers, and those long overdue; the oldest first."""
     found = session.rows(FIND_LOST, (limit, overdue_us))
-    return LostClaims(found[0][0], tuple(_lost(row[1:]) for row in found if row[1] is not None))
+    lost = [row for row in found if row[1] is not None]
+    return LostClaims(found[0][0], tuple(_read(row) for row in lost))
 
 
-def _lost(row: Row) -> LostClaim:
-    run_id, is_alive, worker, *tries, claimed_at, started_at, task, policy = row
-    return LostClaim(
-        hold=Hold(RunId(run_id), tries[0]),
-        kind=LossKind.OVERDUE if is_alive else LossKind.WORKER,
-        worker=MemberId(worker),
-        tries=Tries(*tries),
-        task=task,
-        policy=stored_policy(policy),
-        claimed_at=claimed_at,
-        started_at=started_at,
-    )
+def _read(row: Row) -> LostClaim:
+    _, run_id, is_alive, *rest = row
+    kind = LossKind.OVERDUE if is_alive else LossKind.WORKER
+    return lost_claim((run_id, *rest), kind)
 
 
 def settle_lost(work: Work, command: SettleLost) -> list[bool] | None:

@@ -25,7 +25,7 @@ from duly.store.postgres.ending import closed, queue_again, write_outcomes
 from duly.store.postgres.pending import read_run
 from duly.store.postgres.session import first, uid
 from duly.store.postgres.trail import record_all
-from duly.store.rulings import not_cancellable, not_dead, retried_tries, unknown_run
+from duly.store.work_rulings import not_cancellable, not_dead, retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -247,19 +247,4 @@ def list_queues(session: Session) -> list[QueueRecord]:
     queued = {name: rest for name, *rest in session.rows(LIST_QUEUED)}
     running: dict[str, int] = dict(session.rows(COUNT_CLAIMED))
     paused = {name: rest for name, *rest in session.rows(LIST_PAUSED)}
-    found: list[QueueRecord] = []
-    for name in sorted({*queued, *running, *paused}):
-        count, oldest_at = queued.get(name, (0, None))
-        paused_at, paused_by, reason = paused.get(name, (None, None, None))
-        found.append(
-            QueueRecord(
-                name=name,
-                queued=count,
-                running=running.get(name, 0),
-                oldest_at=oldest_at,
-                paused_at=paused_at,
-                paused_by=paused_by,
-                reason=reason,
-            )
-        )
-    return found
+    return records.queue_records(queued, running, paused)

@@ -101,7 +101,6 @@ CROSS JOIN LATERAL (
 READ_STORE = "SELECT shards, tzdata, incarnation FROM duly.cluster"
 LIST_MEMBERS = f"{rows.MEMBER} WHERE {rows.IS_ALIVE} ORDER BY id"
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
-RUN_REASON = "coalesce(o.reason, x.reason, w.reason)"
 OPEN_PLACES = {
     RunState.QUEUED: "SELECT run_id FROM duly.ready",
     RunState.RUNNING: "SELECT run_id FROM duly.claims",
@@ -169,7 +168,7 @@ class PostgresReading:
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first by id."""
-        where = runs_where(_PostgresWhere(), command, state=rows.RUN_STATE, reason=RUN_REASON)
+        where = runs_where(_PostgresWhere(), command)
         if command.states and command.states <= OPEN_PLACES.keys():
             # Few runs are open among all that there were: look in those places alone.
             places = " UNION ALL ".join(OPEN_PLACES[state] for state in sorted(command.states))

@@ -15,7 +15,8 @@ from duly.store.postgres.arrays import Int8s, Texts, Uuids
 from duly.store.postgres.leases import held_shards
 from duly.store.postgres.rotation import prune_arrivals
 from duly.store.postgres.session import one, uid
-from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX, workers_kept_us
+from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
+from duly.store.work_rulings import workers_kept_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

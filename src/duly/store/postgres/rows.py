@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from duly.store.run_columns import RUN_BECAME
+
 LAG_US = 10_000_000
 """How far `load_at` may lie behind the instant it stands for: `found_in_time` says the same."""
 
@@ -22,25 +24,12 @@ RUN_ITSELF = """uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), s.name, r.d
     uuid_send(r.root), r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at"""
 """What a run is, whatever has become of it."""
 
-RUN_STATE = """coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
-        WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
-        ELSE 'queued' END)"""
-"""A run's state by the place it is in."""
-
 LAST_ERROR = """(SELECT a.error FROM duly.attempts a WHERE a.run_id = r.id
         ORDER BY a.fence DESC LIMIT 1)"""
 
 # Of one that is queued only those are looked for that were claimed before: others have no tries.
 RUN = f"""
-SELECT {RUN_ITSELF}, {RUN_STATE}, coalesce(o.reason, x.reason, w.reason), o.finished_at,
-    coalesce(o.fence, c.fence, w.fence, x.fence, y.fence, 0),
-    coalesce(o.attempt, c.attempt, w.attempt, x.attempt, y.attempt, 0),
-    coalesce(o.charged, c.charged, w.charged, x.charged, y.charged, 0),
-    coalesce(o.begun_at, c.begun_at, w.begun_at, x.begun_at, y.begun_at),
-    coalesce(o.worker, c.worker), coalesce(o.claimed_at, c.claimed_at),
-    coalesce(o.started_at, c.started_at), coalesce(o.progress_done, c.progress_done),
-    coalesce(o.progress_total, c.progress_total), coalesce(o.progress_note, c.progress_note),
-    coalesce(o.cancel_asked_at, c.cancel_asked_at), w.due_at,
+SELECT {RUN_ITSELF}, {RUN_BECAME},
     CASE WHEN o.worker IS NULL THEN {LAST_ERROR} ELSE o.error END, o.result
 FROM duly.runs r
 LEFT JOIN duly.outcomes o ON o.run_id = r.id

@@ -16,7 +16,8 @@ from duly.domain.attempts import (
 from duly.domain.literals import AttemptState
 from duly.store.postgres.session import uid
 from duly.store.records import progress_of
-from duly.store.rulings import Breath, is_current, last_heartbeat, live_state, newest, worker_name
+from duly.store.rulings import is_current
+from duly.store.work_rulings import Breath, last_heartbeat, live_state, newest, worker_name
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.postgres import beating, claiming, finishing, lost, ordering
 from duly.store.postgres.arrays import OptionalInt8s, Texts
-from duly.store.rulings import lost_lease
+from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

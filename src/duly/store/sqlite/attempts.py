@@ -16,9 +16,9 @@ from duly.domain.attempts import (
 from duly.domain.identity import RunId
 from duly.domain.literals import AttemptState
 from duly.store.records import progress_of
-from duly.store.rulings import Breath, last_heartbeat, live_state, newest, worker_name
 from duly.store.sqlite import rows
 from duly.store.sqlite.work import counted
+from duly.store.work_rulings import Breath, last_heartbeat, live_state, newest, worker_name
 
 if TYPE_CHECKING:
     from duly.store.records import Row

@@ -22,10 +22,10 @@ from duly.store.execution import (
     Stop,
     StopKind,
 )
-from duly.store.rulings import claimed_tries
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import seems_alive
 from duly.store.sqlite.work import counted
+from duly.store.work_rulings import claimed_tries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

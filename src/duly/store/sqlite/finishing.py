@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from duly.domain.literals import AttemptState
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.execution import Finish, Finished, FinishResult
-from duly.store.rulings import said_result
 from duly.store.sqlite.places import CLAIM_COLUMNS, Claim, Moving, tenant_of
+from duly.store.work_rulings import said_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,10 @@ from duly.store.auditing import Subject, edited_subject, ordered_subject
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.operating import Ordered, QueueRecord
 from duly.store.planning import CancelDelayed
-from duly.store.rulings import not_cancellable, not_dead, retried_tries, unknown_run
+from duly.store.records import queue_records
 from duly.store.sqlite.delayed import cancel_delayed, read_delayed, read_run
 from duly.store.sqlite.places import Tried, close, queue
+from duly.store.work_rulings import not_cancellable, not_dead, retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
@@ -133,22 +134,7 @@ def list_queues(look: Look) -> list[QueueRecord]:
     queued = {name: (count, oldest) for name, count, oldest in connection.execute(COUNT_QUEUED)}
     running = dict(connection.execute(COUNT_RUNNING))
     paused = {name: row for name, *row in connection.execute(LIST_PAUSED)}
-    found: list[QueueRecord] = []
-    for name in sorted({*queued, *running, *paused}):
-        count, oldest_at = queued.get(name, (0, None))
-        paused_at, paused_by, reason = paused.get(name, (None, None, None))
-        found.append(
-            QueueRecord(
-                name=name,
-                queued=count,
-                running=running.get(name, 0),
-                oldest_at=oldest_at,
-                paused_at=paused_at,
-                paused_by=paused_by,
-                reason=reason,
-            )
-        )
-    return found
+    return queue_records(queued, running, paused)
 
 
 def _read(work: Work, run_id: RunId) -> RunRecord:

@@ -17,11 +17,11 @@ from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.execution import Hold
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.retry_slots import take_slot
-from duly.store.rulings import Cancelled, ended_tries, next_place
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.slots import SqliteSlots
 from duly.store.sqlite.telling import add_lines, add_step
+from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
     from duly.store.execution import Finish

@@ -71,7 +71,6 @@ READ_STORE = "SELECT shards, tzdata, incarnation, judge_after FROM duly_cluster"
 LIST_MEMBERS = f"""{rows.MEMBER}
 WHERE {rows.IS_ALIVE} ORDER BY id"""
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
-RUN_REASON = "coalesce(o.reason, x.reason, w.reason)"
 OPEN_PLACES = {
     RunState.QUEUED: "SELECT run_id FROM duly_ready",
     RunState.RUNNING: "SELECT run_id FROM duly_claims",
@@ -217,7 +216,7 @@ class SqliteReading:
 
 def runs_by(command: RunFilter) -> Where:
     """Return the conditions of a filter on runs."""
-    where = runs_where(_SqliteWhere(), command, state=rows.RUN_STATE, reason=RUN_REASON)
+    where = runs_where(_SqliteWhere(), command)
     if command.states and command.states <= OPEN_PLACES.keys():
         # Few runs are open among all that there were: look in those places alone.
         places = " UNION ALL ".join(OPEN_PLACES[state] for state in sorted(command.states))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries, stored_policy
 from duly.domain.literals import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
-from duly.store.execution import Finish, Hold, LossKind, LostClaim, LostClaims
-from duly.store.rulings import WorkerLease
+from duly.store.execution import Finish, LossKind, LostClaim, LostClaims
+from duly.store.records import lost_claim
 from duly.store.sqlite import rows
 from duly.store.sqlite.finishing import TAKE_CLAIM
 from duly.store.sqlite.leases import held_shards, is_alive
 from duly.store.sqlite.places import Claim, Moving, tenant_of
 from duly.store.sqlite.work import counted
+from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
     from duly.store.dispatch import MemberId
@@ -46,21 +46,12 @@ def find_lost(look: Look, limit: int, overdue_us: int) -> LostClaims:
     (judge_after,) = rows.one(look.connection, READ_JUDGE_AFTER)
     bindings = (look.now, counted(judge_after, look.now), overdue_us, limit)
     found = look.connection.execute(FIND_LOST, bindings)
-    return LostClaims(look.now, tuple(_lost(row) for row in found))
+    return LostClaims(look.now, tuple(_read(row) for row in found))
 
 
-def _lost(row: Row) -> LostClaim:
-    run_id, worker, *tries, claimed_at, started_at, task, policy, is_dead = row
-    return LostClaim(
-        hold=Hold(run_id, tries[0]),
-        kind=LossKind.WORKER if is_dead else LossKind.OVERDUE,
-        worker=worker,
-        tries=Tries(*tries),
-        task=task,
-        policy=stored_policy(policy),
-        claimed_at=claimed_at,
-        started_at=started_at,
-    )
+def _read(row: Row) -> LostClaim:
+    *claim, is_dead = row
+    return lost_claim(tuple(claim), LossKind.WORKER if is_dead else LossKind.OVERDUE)
 
 
 def settle_lost(work: Work, command: SettleLost) -> list[bool] | None:

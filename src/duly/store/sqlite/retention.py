@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
-from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX, workers_kept_us
+from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.rows import one
+from duly.store.work_rulings import workers_kept_us
 
 if TYPE_CHECKING:
     from duly.store.records import Row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
-from duly.store.rulings import new_lines
 from duly.store.sqlite.rows import one
+from duly.store.work_rulings import new_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,10 +32,10 @@ _PUBLIC = {
     "duly_public_runs": {
         "duly_runs": "id tenant schedule_id key task queue priority origin lane scheduled_for"
         " not_before created_at fired_at",
-        "duly_outcomes": "run_id state reason finished_at",
-        "duly_claims": "run_id",
-        "duly_waiting": "run_id reason",
-        "duly_dead": "run_id reason",
+        "duly_outcomes": "run_id state reason finished_at attempt started_at",
+        "duly_claims": "run_id attempt started_at",
+        "duly_waiting": "run_id reason attempt due_at",
+        "duly_dead": "run_id reason attempt",
     },
 }
 """The views that may be read, and what they read for whoever does. A statement can give the name of

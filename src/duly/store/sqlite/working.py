@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.store.rulings import lost_lease
 from duly.store.sqlite import claiming, finishing, operating, reaping, telling
+from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

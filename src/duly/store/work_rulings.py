@@ -1,0 +1,171 @@
+"""Rulings about work: what every store decides alike about claims, attempts and their workers.
+
+Pure, as the rulings about schedules and delayed runs are: a store asks, and writes the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from duly.domain.attempts import Tries
+from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.identity import identity_text
+from duly.domain.literals import AttemptState, RunState
+from duly.errors import Conflict, LeaseLost, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.attempts import AttemptRecord, LogLine
+    from duly.domain.concluding import Conclusion, Next
+    from duly.domain.identity import RunId
+    from duly.store.dispatch import Retention
+    from duly.store.execution import Finish, Report
+
+WORKERS_KEPT_US = 90 * 24 * 3_600 * 1_000_000
+"""How long workers are remembered at least, for the attempts of runs that are still open."""
+CLOSED_BY_WORK = frozenset(
+    (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.DISCARDED)
+)
+"""Outcomes of runs that a worker may have claimed."""
+
+
+def claimed_tries(tries: Tries, now: int) -> Tries:
+    """Return the tries of a run with a new claim counted in."""
+    begun_at = now if tries.begun_at is None else tries.begun_at
+    return Tries(tries.fence + 1, tries.attempt + 1, tries.charged, begun_at)
+
+
+def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
+    """Return the tries of a run after a claim of it has ended: what was not started is free."""
+    return replace(
+        tries,
+        attempt=tries.attempt if conclusion.is_started else tries.attempt - 1,
+        charged=tries.charged + conclusion.is_charged,
+    )
+
+
+def retried_tries(tries: Tries) -> Tries:
+    """Return the tries of a dead run that is queued again: its budget and its time begin anew."""
+    return replace(tries, charged=0, begun_at=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The run is closed as cancelled: somebody had asked for it while an attempt went on."""
+
+
+CANCELLED = Cancelled()
+
+
+def next_place(conclusion: Conclusion, *, is_cancel_asked: bool) -> Next | Cancelled:
+    """Return where a run goes after an attempt.
+
+    One that was to be cancelled is neither tried again nor left among the dead letters, where
+    somebody would have to order anew what was ordered already; what its attempt says is kept.
+    """
+    if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue | Die):
+        return CANCELLED
+    return conclusion.next
+
+
+def said_result(conclusion: Conclusion) -> str | None:
+    """Return the result that an attempt came with."""
+    return conclusion.next.result if isinstance(conclusion.next, Close) else None
+
+
+def new_lines(told: Report | Finish, stored: int) -> Sequence[LogLine]:
+    """Return those lines of a report or an end that are not among the attempt's stored ones."""
+    if told.lines_before is None:
+        return told.lines
+    return told.lines[max(stored - told.lines_before, 0) :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breath:
+    """What a live claim's state follows from."""
+
+    is_alive: bool
+    """Whether its worker's membership holds."""
+    started_at: int | None
+    progress_at: int | None
+    stall_us: int | None
+    """Of its task."""
+
+
+def live_state(breath: Breath, now: int) -> AttemptState:
+    """Return the state of a live claim (R3, R5)."""
+    if not breath.is_alive:
+        return AttemptState.HEARTBEAT_STALE
+    if breath.started_at is None:
+        return AttemptState.CLAIMED
+    advanced_at = breath.started_at if breath.progress_at is None else breath.progress_at
+    if breath.stall_us is not None and now - advanced_at > breath.stall_us:
+        return AttemptState.STALLED
+    return AttemptState.RUNNING
+
+
+def newest(attempts: list[AttemptRecord], limit: int) -> list[AttemptRecord]:
+    """Return the last few of a run's claims."""
+    return attempts[max(len(attempts) - limit, 0) :]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLease:
+    """What is known of a worker's life: who it was, and how long it breathed."""
+
+    host: str
+    process: int
+    renewed_at: int
+    expires_at: int
+
+    @property
+    def name(self) -> str:
+        """Return how people call it."""
+        return worker_name(self.host, self.process)
+
+
+def last_heartbeat(renewed_at: int | None, ended_at: int) -> int | None:
+    """Return the last heartbeat of an attempt that has ended; None when later ones hide it."""
+    return renewed_at if renewed_at is not None and renewed_at <= ended_at else None
+
+
+def workers_kept_us(retention: Retention) -> int | None:
+    """Return how long a worker is remembered after its end: as long as history speaks of it.
+
+    None for ever: some outcome is kept for ever, too.
+    """
+    kept = retention.outcomes_us
+    if not kept.keys() >= CLOSED_BY_WORK:
+        return None
+    return max(WORKERS_KEPT_US, *kept.values())
+
+
+def worker_name(host: str, process: int) -> str:
+    """Return how people call a worker."""
+    return f"{host}:{process}"
+
+
+def unknown_run(run_id: RunId) -> NotFound:
+    """Return the error for a run that is not there."""
+    return NotFound("run", identity_text(run_id), "list the runs to see their ids")
+
+
+def not_cancellable(run_id: RunId, state: RunState) -> Conflict:
+    """Return the error for a run that can't be cancelled any more."""
+    name = identity_text(run_id)
+    if state is RunState.DEAD:
+        return Conflict("run", name, "is dead already", "discard it, or retry it")
+    return Conflict("run", name, f"is over already: {state}", "run it again if need be")
+
+
+def not_dead(run_id: RunId, state: RunState) -> Conflict:
+    """Return the error for an order that only a dead run can follow."""
+    remedy = "edit runs that are dead letters"
+    return Conflict("run", identity_text(run_id), f"is not dead but {state}", remedy)
+
+
+def lost_lease(store: str) -> LeaseLost:
+    """Return the error for whoever settles claims without owning the maintenance lease."""
+    return LeaseLost(store, "the maintenance lease is not ours", "join again and acquire it")
