@@ -322,7 +322,9 @@ def _takeover_of_the_future(_: World) -> Iterator[None]:
 
 MUTANTS = (
     Mutant("no fence on the epoch", patch=patched(firing, "held_shards", _held_at_any_epoch)),
-    Mutant("no fence on the dead", patch=patched(firing, "held_shards", _held_by_the_dead)),
+    Mutant(
+        "no fence on the dead", shows_in=7, patch=patched(firing, "held_shards", _held_by_the_dead)
+    ),
     Mutant(
         "same epoch after a takeover",
         patch=patched(ownership, "acquire_leases", _acquire_at_the_same_epoch),
@@ -334,7 +336,9 @@ MUTANTS = (
     Mutant("the dead renew", patch=patched(ownership, "renew", _renew_whoever_asks)),
     Mutant("no comparison of timers", patch=patched(firing, "_judge", _judge_without_comparing)),
     Mutant(
-        "a moved run's old timer counts", patch=patched(firing, "_judge", _judge_without_generation)
+        "a moved run's old timer counts",
+        shows_in=9,
+        patch=patched(firing, "_judge", _judge_without_generation),
     ),
     Mutant("clean-up by reference alone", patch=patched(firing, "_judge", _judge_and_clean_up)),
     Mutant("no key on runs, no comparison", patch=_no_key_and_no_comparison),
@@ -350,18 +354,23 @@ MUTANTS = (
         "orders without comparison",
         patch=patched(memory_planning, "change_schedule", _change_without_comparing),
     ),
-    Mutant("drained without comparison", patch=patched(firing, "drain_owed", _drain_anyway)),
+    Mutant(
+        "drained without comparison", shows_in=7, patch=patched(firing, "drain_owed", _drain_anyway)
+    ),
     Mutant("drained while paused", patch=patched(firing, "DRAINABLE", frozenset(ScheduleStatus))),
     Mutant(
         "moves reuse a generation",
+        shows_in=19,
         patch=patched(memory_delayed, "move_delayed", _move_without_generation),
     ),
     Mutant(
         "cancelled and still pending",
+        shows_in=4,
         patch=patched(memory_delayed, "cancel_delayed", _cancel_but_keep),
     ),
     Mutant(
         "asking again makes another",
+        shows_in=4,
         patch=patched(memory_planning, "create_schedule", _create_every_time),
     ),
     Mutant(
@@ -378,6 +387,6 @@ MUTANTS = (
     Mutant(
         "skipped within the grace", patch=patched(engine_firing, "plan_late", _skip_within_grace)
     ),
-    Mutant("highest arrival as cursor, no sweep", patch=_cursor_without_open),
+    Mutant("highest arrival as cursor, no sweep", shows_in=4, patch=_cursor_without_open),
     Mutant("takeover of the future, no sweep", patch=_takeover_of_the_future),
 )

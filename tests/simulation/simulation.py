@@ -47,6 +47,7 @@ class Mutant:
 
     name: str
     store: Callable[..., Any] = MemoryStore
+    shows_in: int = 0  # a world that it is known to break: looked at before all others
     patch: Callable[[World], AbstractContextManager[object]] = lambda _: nullcontext()
 
 

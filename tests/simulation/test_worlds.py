@@ -16,6 +16,7 @@ from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(300)
 CHUNKS = 15
 CHUNK_SEEDS = 10
 DANGERS_SEEDS_MAX = 300

@@ -334,9 +334,13 @@ WORK_MUTANTS = (
     Mutant("the dead beat", patch=patched(execution, "beat", _beat_whoever_asks)),
     Mutant("reaped by age", patch=patched(reaping, "_loss_of", _lost_by_age)),
     Mutant("found too soon, reaped without another look", patch=_no_second_look),
-    Mutant("reaped by anybody", patch=patched(reaping, "held_shards", _settled_by_anybody)),
+    Mutant(
+        "reaped by anybody", shows_in=46, patch=patched(reaping, "held_shards", _settled_by_anybody)
+    ),
     Mutant("never reaped", patch=patched(reaping, "_loss_of", _never_lost)),
-    Mutant("a second word is accepted", patch=patched(execution, "_finish", _finish_again)),
+    Mutant(
+        "a second word is accepted", shows_in=9, patch=patched(execution, "_finish", _finish_again)
+    ),
     Mutant(
         "a late word overwrites the outcome",
         patch=patched(execution, "_keep_late_word", _late_word_counts),
@@ -352,8 +356,14 @@ WORK_MUTANTS = (
     Mutant("lost attempts are free", patch=_concluding(_lost_are_free)),
     Mutant("one try beyond the budget", patch=_concluding(_one_more_try)),
     Mutant("the dead are claimed again", patch=_dead_are_claimed),
-    Mutant("a retry's old timer counts", patch=patched(firing, "_judge", _retry_without_comparing)),
-    Mutant("a stop gives nothing back", patch=patched(Worker, "stop", _stop_and_forget)),
+    Mutant(
+        "a retry's old timer counts",
+        shows_in=52,
+        patch=patched(firing, "_judge", _retry_without_comparing),
+    ),
+    Mutant(
+        "a stop gives nothing back", shows_in=88, patch=patched(Worker, "stop", _stop_and_forget)
+    ),
     Mutant("strays are not told", patch=patched(execution, "beat", _no_strays)),
     Mutant(
         "a failure is told as a success",
@@ -368,6 +378,8 @@ WORK_MUTANTS = (
         patch=patched(operating, "cancel_run", _cancel_by_force),
     ),
     Mutant(
-        "a retry takes a run from its worker", patch=patched(operating, "_retry", _retry_anything)
+        "a retry takes a run from its worker",
+        shows_in=20,
+        patch=patched(operating, "_retry", _retry_anything),
     ),
 )
