@@ -78,11 +78,16 @@ class Work(Protocol):
         """
         ...
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         """Say how it ended; from any thread. The first word counts, later ones are dropped.
 
         Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        `is_quiet`: the worker need not hear of it at once, because somebody rings in a moment.
         """
+        ...
+
+    def ring(self) -> None:
+        """Let the worker hear at once of what has ended."""
         ...
 
 

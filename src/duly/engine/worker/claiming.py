@@ -16,7 +16,10 @@ from duly.store.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.engine.work import Runnable
+    from duly.engine.worker.held import Held
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.missing_tasks import MissingTasks
     from duly.engine.worker.parts import WorkerParts
@@ -65,10 +68,11 @@ class Claiming:
         claimed = self._ask(worker, free)
         if not claimed.is_alive:
             return False
-        self._parts.statistics.claimed += len(claimed.runs)
-        taken = [self._start(worker, run) for run in claimed.runs]
-        self._pace(monotonic, sum(taken), free)
-        if taken and not any(taken):
+        count = len(claimed.runs)
+        self._parts.statistics.claimed += count
+        taken = self._start_all(worker, claimed.runs)
+        self._pace(monotonic, taken, free)
+        if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
 
@@ -117,34 +121,53 @@ class Claiming:
         else:
             self._apart_us = 0
 
-    def _start(self, worker: MemberId, claimed: ClaimedRun) -> bool:
-        """Hand a run to its executor; False when we do not know its task."""
-        runnable = self._find(claimed)
-        if runnable is None:
-            self._holdings.unknown.append(claimed)
-            return False
-        held = self._holdings.take_up(worker, claimed, runnable)
+    def _start_all(self, worker: MemberId, runs: Sequence[ClaimedRun]) -> int:
+        """Hand runs to their executors; return how many, but for those whose task is unknown."""
+        if not runs:
+            return 0
+        holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
+        monotonic = self._parts.clock.monotonic_us()
+        found: dict[str, Runnable | None] = {}
+        taken = 0
+        for claimed in runs:
+            task = claimed.task
+            is_first = task not in found
+            if is_first:
+                found[task] = self._parts.runnable(task)
+            runnable = found[task]
+            if runnable is None:
+                holdings.unknown.append(claimed)
+                continue
+            taken += 1
+            held = holdings.take_up(worker, claimed, runnable, monotonic)
+            # Those of one task that are handed over together have their limits together.
+            is_watched = not is_first and runnable.policy.run_timeout_us is None
+            if not is_watched and self._is_late(held):
+                continue
+            if is_heard:
+                self._tell(held)
+            try:
+                self._parts.executors[runnable.kind].start(held)
+            except Exception as error:  # noqa: BLE001 - a defect of an executor is one run's
+                held.ended(Failed(error_text(error)))
+        return taken
+
+    def _is_late(self, held: Held) -> bool:
+        """Say whether a run's own time was up before we got it; if not, watch over its limits."""
         limit = held.limit()
         if limit is not None and limit.at <= held.handed_at:
-            # The run's own time was up before we got it.
             held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit.end())
             self._holdings.settle(held)
             return True
         self._limits.watch(held, held.handed_at)
-        if self._parts.hears(RunStarted):
-            event = RunStarted(
-                member=int(worker),
-                task=runnable.name,
-                run_id=held.run_id,
-                schedule=claimed.record.schedule_name or "",
-                attempt_id=held.attempt_id,
-            )
-            self._parts.emit(event)
-        try:
-            self._parts.executor(runnable).start(held)
-        except Exception as error:  # noqa: BLE001 - a defect of an executor is one run's, not ours
-            held.ended(Failed(error_text(error)))
-        return True
+        return False
 
-    def _find(self, claimed: ClaimedRun) -> Runnable | None:
-        return self._parts.runnable(claimed.task)
+    def _tell(self, held: Held) -> None:
+        event = RunStarted(
+            member=int(held.worker),
+            task=held.runnable.name,
+            run_id=held.run_id,
+            schedule=held.claimed.record.schedule_name or "",
+            attempt_id=held.attempt_id,
+        )
+        self._parts.emit(event)
