@@ -25,7 +25,7 @@ from duly.engine.executors.calling import end_of_fault, prepared
 from duly.engine.executors.task_logging import log_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from duly.domain.concluding import End
     from duly.engine.work import Work
@@ -58,9 +58,14 @@ class EventLoopExecutor:
 
     def start(self, work: Work) -> None:
         """Begin on the loop, which is started when it is first needed."""
-        with self._lock:  # or it might be given to a loop that is just being left
-            self._loops[work] = loop = self._current()
-            loop.waiting.append(work)
+        self.start_all((work,))
+
+    def start_all(self, works: Sequence[Work]) -> None:
+        """Begin all of them, and wake the loop once."""
+        with self._lock:  # or they might be given to a loop that is just being left
+            loop = self._current()
+            self._loops |= dict.fromkeys(works, loop)
+            loop.waiting.extend(works)
             if self._watch is None:
                 self._watch = threading.Thread(
                     target=self._look_on, name="duly-event-loop-watch", daemon=True

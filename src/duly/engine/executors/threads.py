@@ -17,6 +17,8 @@ from duly.engine.ends import error_text
 from duly.engine.executors.calling import called
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.domain.concluding import End
     from duly.engine.work import Work
 
@@ -42,15 +44,19 @@ class ThreadExecutor:
 
     def start(self, work: Work) -> None:
         """Begin in a thread that is idle, or in a new one; wait in line if there are enough."""
+        self.start_all((work,))
+
+    def start_all(self, works: Sequence[Work]) -> None:
+        """Begin all of them: one thread is called, and each that comes calls the next."""
         with self._changed:
-            self._waiting.append(work)
-            if self._is_called:
-                return  # waking one for each would take longer than most of them do
+            self._waiting.extend(works)
             try:
-                self._call_one()
+                if not self._is_called:
+                    self._call_one()
             except RuntimeError:  # the system has no more threads for us
                 if not self._threads:
-                    self._waiting.remove(work)  # or it would begin after it was given up
+                    for _ in works:  # or they would begin after they were given up
+                        self._waiting.pop()
                     raise
 
     def ask(self, work: Work) -> None:
