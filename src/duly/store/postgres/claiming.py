@@ -17,11 +17,9 @@ from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import Int4s, Texts
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
-from duly.store.records import read_definition, run_record
+from duly.store.records import run_record, stored_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duly.domain.runs import RunRecord
     from duly.store.dispatch import MemberId
     from duly.store.postgres.session import Session
@@ -120,10 +118,24 @@ CLAIM_ANY_WITHOUT = f"{_WORKER},{_EVERY},{_CLAIM.format(_IS_KNOWN.format('$6'))}
 def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
     found = session.rows(*_statement(command))
-    now, is_alive = found[0][:2]
+    now, is_alive, first, *_ = found[0]
+    if first is None:
+        return Claimed(now, is_alive, ())
     read = partial(_record, command.worker)
-    runs = tuple(_claimed(row, read) for row in found if row[2] is not None)
-    return Claimed(now, is_alive, runs)
+    runs = [
+        ClaimedRun(
+            row[2],
+            Tries._make(row[21:25]),
+            now,
+            row[8],
+            stored_arguments(row[10]) if row[9] is None else row[9],
+            row[11],
+            row,
+            read,
+        )
+        for row in found
+    ]
+    return Claimed(now, is_alive, tuple(runs))
 
 
 def _statement(command: ClaimRuns) -> tuple[str, tuple[object, ...]]:
@@ -144,12 +156,6 @@ def _statement(command: ClaimRuns) -> tuple[str, tuple[object, ...]]:
 
 def _bounded(limit: int, most: int) -> int:
     return min(max(limit, 0), most)
-
-
-def _claimed(row: Row, read: Callable[[Row, Tries], RunRecord]) -> ClaimedRun:
-    arguments = read_definition(row[10]).call.arguments if row[9] is None else row[9]
-    tries = Tries(row[21], row[22], row[23], row[24])
-    return ClaimedRun(row[2], tries, row[0], row[8], arguments, row[11], row, read)
 
 
 def _record(worker: MemberId, row: Row, tries: Tries) -> RunRecord:
