@@ -51,7 +51,7 @@ _STATES: dict[str | None, RunState] = {one.value: one for one in RunState}
 _STATES[None] = RunState.QUEUED
 
 _JSON = json.JSONDecoder()
-_ARGUMENTS_FIRST = '{"arguments":'
+_ARGUMENTS_FIRST = '{"arguments":{'
 
 
 def definition_text(definition: Definition) -> str:
@@ -72,8 +72,9 @@ def stored_arguments(text: str) -> str:
     long to read. As we write it the arguments come first, and stand there as they are wanted.
     """
     if text.startswith(_ARGUMENTS_FIRST):
-        _, end = _JSON.raw_decode(text, len(_ARGUMENTS_FIRST))
-        return text[len(_ARGUMENTS_FIRST) : end]
+        begin = len(_ARGUMENTS_FIRST) - 1
+        _, end = _JSON.raw_decode(text, begin)
+        return text[begin:end]
     return canonical_json(json.loads(text)["arguments"])
 
 
