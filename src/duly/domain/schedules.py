@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.durations import duration_microseconds, duration_text
 from duly.domain.literals import Missed, Overlap, ScheduleStatus
@@ -96,8 +96,7 @@ def jitter_offset_us(schedule: ScheduleId, jitter_us: int) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(NamedTuple):
     """The one next instant of a schedule: its nominal time, and when it falls due after jitter."""
 
     scheduled_for: int

@@ -8,7 +8,8 @@ read anew, and what is still there has not fired.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.identity import ScheduleId, identity_text
@@ -23,7 +24,6 @@ from duly.store.dispatch import (
     FireRetry,
     FireSchedule,
     FireTimers,
-    LeaseKey,
 )
 from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
 
@@ -87,23 +87,35 @@ class Firing:
         ]
         return min(times, default=None)
 
-    def plan_ahead(self) -> bool:
-        """Work out plans before they are needed, for a short while; say whether some are left."""
-        loader, settings = self._loader, self._around.settings
-        if not loader.unplanned:
+    def plan_ahead(self, *, is_live_due: bool) -> bool:
+        """Do what planning takes before it is needed, for a short while; say whether some is left.
+
+        Of what is due now a few wait for it: a definition that is read when its time has come holds
+        up all that is due with it.
+        """
+        loader, settings, clock = self._loader, self._around.settings, self._around.clock
+        unplanned = loader.unplanned
+        if not unplanned:
             return False
-        slice_ends = self._around.clock.monotonic_us() + settings.plan_slice_us
-        chosen = loader.unplanned[: settings.plans_per_tick]
+        slice_ends = clock.monotonic_us() + settings.plan_slice_us
+        at_most = settings.plans_per_busy_tick if is_live_due else settings.plans_per_tick
+        chosen = [*islice(unplanned, at_most)]
         self._fetch([entry.timer for entry in chosen])
-        done = 0
         for entry in chosen:
-            if self._around.clock.monotonic_us() > slice_ends:
+            unplanned.popleft()
+            if loader.wheel.holds(entry):
+                self._look_ahead(entry)
+            if clock.monotonic_us() > slice_ends:
                 break
-            done += 1
-            if entry.plan is None and loader.wheel.holds(entry):
-                self._plan(entry)  # should it fail, that is said when it is due
-        del loader.unplanned[: max(done, 1)]
-        return bool(loader.unplanned)
+        return bool(unplanned)
+
+    def _look_ahead(self, entry: Entry) -> None:
+        """Work out the next occurrence; should it fail, that is said when this one is due."""
+        template = self._templates.find(_key(entry.timer))
+        if template is not None:
+            with suppress(Exception):
+                following = template.next_after(entry.timer.scheduled_for)
+                entry.following = None if following is None else following.scheduled_for
 
     def _fire_from(self, wheel: Wheel, limit: int) -> int:
         """Take, plan and send one batch; return how many timers were sent."""
@@ -130,15 +142,12 @@ class Firing:
 
     def _planned(self, batch: list[Entry], slice_us: int) -> list[Entry]:
         """Return the entries that have their plan; the others are put back or set aside."""
-        clock, seen_now = self._around.clock, self._loader.seen_now
-        for entry in batch:
-            if entry.late_after is not None and entry.late_after < seen_now:
-                entry.plan = entry.late_after = None
-        self._fetch([entry.timer for entry in batch if entry.plan is None])
+        clock = self._around.clock
+        self._fetch([entry.timer for entry in batch])
         ends = clock.monotonic_us() + slice_us
         ready: list[Entry] = []
         for entry in batch:
-            if entry.timer.kind == "schedule" and entry.plan is None:
+            if entry.timer.kind == "schedule":
                 if ready and clock.monotonic_us() > ends:
                     self._loader.put_back(entry)
                     continue
@@ -151,18 +160,19 @@ class Firing:
 
     def _plan(self, entry: Entry) -> str | None:
         """Work out what firing an entry does; return the problem if that can't be done."""
-        timer = entry.timer
-        template = self._templates.find(_key(timer))
+        _, ref, _, due_at, scheduled_for, _, definition_number = entry.timer
+        template = self._templates.find((ScheduleId(ref), definition_number))
         if template is None:
             return "its definition can't be read"
-        pending = Pending(timer.scheduled_for, timer.due_at)
-        late_after = timer.due_at + template.definition.misfire.grace_us
+        pending = Pending(scheduled_for, due_at)
+        late_after = due_at + template.definition.misfire.grace_us
         seen_now = self._loader.seen_now
         try:
             if late_after < seen_now:
                 entry.plan, entry.late_after = plan_late(template, pending, seen_now), None
             else:
-                entry.plan, entry.late_after = plan_on_time(template, pending), late_after
+                entry.plan = plan_on_time(template, pending, entry.following)
+                entry.late_after = late_after
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
             return f"its timetable can't be computed: {error!r}"
         return None
@@ -172,10 +182,11 @@ class Firing:
 
     def _send(self, batch: list[Entry]) -> None:
         """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
-        batch = [one for one in batch if self._ownership.owns(_live(one.timer.shard))]
+        ours = self._ownership.live
+        batch = [one for one in batch if one.timer.shard in ours]
         if not batch:
             return
-        batch.sort(key=lambda entry: _ORDER[entry.timer.kind])
+        batch.sort(key=_place)
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
@@ -197,18 +208,18 @@ class Firing:
         self._conclude(batch, fired, before)
 
     def _command(self, batch: list[Entry]) -> FireTimers:
-        schedules, delayed, retries = [], [], []
+        schedules: list[FireSchedule] = []
+        delayed: list[FireDelayed] = []
+        retries: list[FireRetry] = []
         for entry in batch:
-            if entry.timer.kind == "delayed":
-                delayed.append(FireDelayed(entry.timer))
-            elif entry.timer.kind == "retry":
-                retries.append(FireRetry(entry.timer))
+            timer = entry.timer
+            if timer.kind == "delayed":
+                delayed.append(FireDelayed(timer))
+            elif timer.kind == "retry":
+                retries.append(FireRetry(timer))
             else:
                 assert entry.plan is not None, "what is sent has been planned"
-                late_after = entry.late_after
-                schedules.append(
-                    FireSchedule(timer=entry.timer, plan=entry.plan, late_after=late_after)
-                )
+                schedules.append(FireSchedule(timer, entry.plan, entry.late_after))
         shards = {entry.timer.shard for entry in batch}
         fence = self._ownership.fence(Lane.LIVE, shards)
         return FireTimers(
@@ -221,20 +232,29 @@ class Firing:
     def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
         """Learn from the answer to each timer."""
         assert len(batch) == len(fired.results), "every timer has its answer"
-        counted, late, fenced, lateness_max = 0, 0, 0, 0
+        late, fenced = 0, 0
         is_early = False
-        for entry, result in zip(batch, fired.results, strict=True):
-            if result is FireResult.FIRED:
-                counted += 1
-                late += entry.plan is not None and entry.late_after is None
-                lateness_max = max(lateness_max, self._after_fire(entry, fired.now))
-            else:
+        lateness: list[int] = []
+        pairs = zip(batch, fired.results, strict=True)
+        counted = fired.results.count(FireResult.FIRED)
+        for entry, result in pairs:
+            if result is not FireResult.FIRED:
                 is_early |= result is FireResult.EARLY
                 fenced += result is FireResult.FENCED
                 self._after_refusal(entry, result, fired.now)
+                continue
+            plan = entry.plan
+            if plan is None or entry.late_after is not None:
+                # What was settled by its misfire policy had no due moment to be measured by.
+                lateness.append(fired.now - entry.timer.due_at)
+            else:
+                late += 1
+            if plan is not None:
+                self._go_on(entry, plan)
         if is_early:
             self._sync.hear(before, fired.now)
-        self._report(fired, counted, lateness_max)
+        self._around.statistics.note_lateness(lateness)
+        self._report(fired, counted, max(lateness, default=0))
         member = self._membership.number()
         if late:
             self._around.statistics.late_planned += late
@@ -244,31 +264,18 @@ class Firing:
             self._around.telemetry.emit(WriteFenced(member=member, count=fenced))
         self._ownership.lose(fired.lost)
 
-    def _after_fire(self, entry: Entry, now: int) -> int:
-        """Put the next instant straight into the wheel; return how late this one was."""
-        timer, plan = entry.timer, entry.plan
-        lateness_us = 0
-        if plan is None or entry.late_after is not None:
-            # What was settled by its misfire policy had no due moment to be measured by.
-            lateness_us = now - timer.due_at
-            self._around.statistics.note_lateness(lateness_us)
-        if plan is not None:
-            self._go_on(timer, plan)
-        return lateness_us
-
-    def _go_on(self, timer: Timer, plan: Plan) -> None:
-        if plan.settlement.owed is not None:
+    def _go_on(self, entry: Entry, plan: Plan) -> None:
+        """Put the next instant straight into the wheel."""
+        settlement, following, end_reason = plan
+        if settlement.owed is not None:
             self.owed_noticed()
-        following = plan.pending
         if following is not None:
-            self._loader.hand_over(
-                replace(timer, due_at=following.due_at, scheduled_for=following.scheduled_for)
-            )
+            self._loader.hand_over(entry, following)
             return
         ended = ScheduleEnded(
             member=self._membership.number(),
-            schedule_id=identity_text(timer.ref),
-            reason=plan.end_reason or "",
+            schedule_id=identity_text(entry.timer.ref),
+            reason=end_reason or "",
         )
         self._around.telemetry.emit(ended)
 
@@ -324,5 +331,5 @@ def _key(timer: Timer) -> TemplateKey:
     return ScheduleId(timer.ref), timer.definition_number
 
 
-def _live(shard: int) -> LeaseKey:
-    return LeaseKey(shard, Lane.LIVE)
+def _place(entry: Entry) -> int:
+    return _ORDER[entry.timer.kind]

@@ -27,12 +27,15 @@ HELD_SPARE = 1000
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A loaded timer, and what firing it will do, once that has been worked out."""
+    """A loaded timer, and what has been worked out of it."""
 
     timer: Timer
     fire_at: int
     """When to ask the store: its due, or a little later when it was busy."""
+    following: int | None = None
+    """The nominal time of the schedule's next occurrence, once that has been worked out."""
     plan: Plan | None = None
+    """What firing it does; only while it is being fired, as plans are large."""
     late_after: int | None = None
 
 

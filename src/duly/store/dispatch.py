@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, NewType, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, NewType, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,16 +102,14 @@ class Renewal:
     """What is ours by the store, in order: an order that we took for lost may have arrived."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LeaseKey:
+class LeaseKey(NamedTuple):
     """What is leased: one lane of one shard."""
 
     shard: int
     lane: Lane
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """Ownership of a lane of a shard, with the fence that every write under it carries."""
 
     key: LeaseKey
@@ -139,8 +137,7 @@ class Fence:
 TimerKind = Literal["schedule", "delayed", "retry"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     """A pending instant as it is loaded: a hint, compared with the store when it fires."""
 
     kind: TimerKind
@@ -194,8 +191,7 @@ class Arrivals:
     now: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FireSchedule:
+class FireSchedule(NamedTuple):
     """Fire a schedule's timer by a plan."""
 
     timer: Timer
@@ -204,15 +200,13 @@ class FireSchedule:
     """The plan holds up to this instant; after it the store answers LATE and fires nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class FireDelayed:
+class FireDelayed(NamedTuple):
     """Fire a delayed run's timer: the pending row becomes a run."""
 
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
-class FireRetry:
+class FireRetry(NamedTuple):
     """Queue a run whose next attempt is due."""
 
     timer: Timer

@@ -195,7 +195,7 @@ def on_time(record: ScheduleRecord, **parts: Any) -> FireSchedule:
         plan=plan_on_time(template_of(record), record.pending),
         late_after=record.pending.due_at + record.definition.misfire.grace_us,
     )
-    return replace(fire, **parts)
+    return fire._replace(**parts)
 
 
 def delayed_fire(record: DelayedRecord, shards: int) -> FireDelayed:
