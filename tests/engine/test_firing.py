@@ -9,14 +9,15 @@ from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus
 from duly.domain.misfire import Misfire
 from duly.domain.planning import decide_delete, decide_edit, decide_pause
 from duly.domain.schedules import Pending, jitter_offset_us
-from duly.domain.settling import NO_FURTHER
+from duly.domain.settling import NO_FURTHER, plan_on_time
+from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
 from duly.engine.wheel import Entry
 from duly.errors import StoreError
 from duly.store.dispatch import FireResult, Timer
 from duly.telemetry import BatchFired, ScheduleEnded, SetAside
-from duly.testing.factories import cancel, definition, move
+from duly.testing.factories import cancel, definition, move, template_of
 from duly.testing.manual_clock import START_US
 from tests.engine.rig import HOUR, MINUTE, SECOND, Rig
 
@@ -213,6 +214,33 @@ def test_plans_are_made_before_they_are_needed(rig):
 
 
 @pytest.mark.parametrize(
+    "parts",
+    [
+        {"timetable": every("10s")},
+        {"timetable": every("10s"), "jitter_us": 7 * SECOND},
+        {"timetable": cron("*/2 * * * *", tz="Europe/Paris")},
+        {"timetable": cron("*/3 * * * *"), "jitter_us": 3 * MINUTE},
+    ],
+    ids=["every", "jitter", "cron", "cron with jitter"],
+)
+def test_what_is_sent_of_a_fire_on_time_is_what_planning_says(rig, parts):
+    """T1: the short way to a plan leads where the long one does."""
+    record = rig.schedule(**parts)
+    template = template_of(record)
+    sent = []
+    rig.dispatcher()
+    rig.lines[0].breaks["fire_timers"] = lambda command: sent.extend(command.schedules)
+    rig.run("9m")
+
+    assert len(sent) > 1
+    for fire in sent:
+        pending = Pending(fire.scheduled_for, fire.due_at)
+        assert plan_on_time(template, pending) == fire.plan
+        assert fire.due_at + record.definition.misfire.grace_us == fire.late_after
+        assert (record.id, record.version) == (fire.timer.ref, fire.timer.generation)
+
+
+@pytest.mark.parametrize(
     "error",
     [
         ValueError("a row that nobody can read"),
@@ -348,7 +376,7 @@ def test_a_dispatcher_that_is_always_busy_does_not_grow(rig):
     for number in range(5000):
         due_at = rig.now + number
         entry = Entry(Timer("schedule", number.to_bytes(16), 0, due_at, due_at, 1, 1), due_at)
-        loader.hand_over(entry, Pending(due_at, due_at))
+        loader.hand_over(entry, due_at, due_at)
         assert [entry] == loader.wheel.take(due_at, 10)
 
     assert not loader.unplanned

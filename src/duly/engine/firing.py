@@ -9,20 +9,22 @@ read anew, and what is still there has not fired.
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import islice
-from typing import TYPE_CHECKING, assert_never
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, assert_never
 
-from duly.domain.identity import ScheduleId, identity_text
+from duly.domain.identity import ScheduleId, identity_text, occurrence_run_id
 from duly.domain.literals import Lane
 from duly.domain.schedules import Pending
 from duly.domain.settling import plan_late, plan_on_time
-from duly.errors import STORE_AWAY, StoreError
+from duly.errors import STORE_AWAY, StoreError, UsageError
 from duly.store.dispatch import (
     Fired,
     FireDelayed,
+    FireOnTime,
+    FirePlanned,
     FireResult,
     FireRetry,
-    FireSchedule,
     FireTimers,
 )
 from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
@@ -30,7 +32,7 @@ from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.settling import Plan
+    from duly.domain.settling import Plan, Template
     from duly.engine.clock_sync import ClockSync
     from duly.engine.loader import Loader
     from duly.engine.membership import Membership
@@ -38,14 +40,14 @@ if TYPE_CHECKING:
     from duly.engine.surroundings import Surroundings
     from duly.engine.templates import TemplateKey, Templates
     from duly.engine.wheel import Entry, Wheel
-    from duly.store.dispatch import Timer
+    from duly.store.dispatch import TimerKind
 
 PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
 PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
 EARLY_RETRY_US = 200
-_ORDER = {"schedule": 0, "delayed": 1, "retry": 2}
+_ORDER: dict[TimerKind, int] = {"schedule": 0, "delayed": 1, "retry": 2}
 """In which order the kinds of timers are sent, and answered."""
 
 
@@ -100,7 +102,7 @@ class Firing:
         slice_ends = clock.monotonic_us() + settings.plan_slice_us
         at_most = settings.plans_per_busy_tick if is_live_due else settings.plans_per_tick
         chosen = [*islice(unplanned, at_most)]
-        self._fetch([entry.timer for entry in chosen])
+        self._fetch(chosen)
         for entry in chosen:
             unplanned.popleft()
             if loader.wheel.holds(entry):
@@ -111,11 +113,10 @@ class Firing:
 
     def _look_ahead(self, entry: Entry) -> None:
         """Work out the next occurrence; should it fail, that is said when this one is due."""
-        template = self._templates.find(_key(entry.timer))
+        template = self._templates.find(_key(entry))
         if template is not None:
             with suppress(Exception):
-                following = template.next_after(entry.timer.scheduled_for)
-                entry.following = None if following is None else following.scheduled_for
+                entry.following = _following(template, entry.scheduled_for)
 
     def _fire_from(self, wheel: Wheel, limit: int) -> int:
         """Take, plan and send one batch; return how many timers were sent."""
@@ -143,11 +144,16 @@ class Firing:
     def _planned(self, batch: list[Entry], slice_us: int) -> list[Entry]:
         """Return the entries that have their plan; the others are put back or set aside."""
         clock = self._around.clock
-        self._fetch([entry.timer for entry in batch])
+        if any(entry.kind == "schedule" for entry in batch):
+            self._fetch(batch)
         ends = clock.monotonic_us() + slice_us
         ready: list[Entry] = []
         for entry in batch:
-            if entry.timer.kind == "schedule":
+            if entry.kind == "delayed":
+                entry.fire = FireDelayed(entry.timer)
+            elif entry.kind == "retry":
+                entry.fire = FireRetry(entry.timer)
+            else:
                 if ready and clock.monotonic_us() > ends:
                     self._loader.put_back(entry)
                     continue
@@ -160,46 +166,64 @@ class Firing:
 
     def _plan(self, entry: Entry) -> str | None:
         """Work out what firing an entry does; return the problem if that can't be done."""
-        _, ref, _, due_at, scheduled_for, _, definition_number = entry.timer
-        template = self._templates.find((ScheduleId(ref), definition_number))
+        template = self._templates.find(_key(entry))
         if template is None:
             return "its definition can't be read"
-        pending = Pending(scheduled_for, due_at)
+        due_at, scheduled_for = entry.due_at, entry.scheduled_for
         late_after = due_at + template.definition.misfire.grace_us
-        seen_now = self._loader.seen_now
         try:
-            if late_after < seen_now:
-                entry.plan, entry.late_after = plan_late(template, pending, seen_now), None
-            else:
-                entry.plan = plan_on_time(template, pending, entry.following)
-                entry.late_after = late_after
+            following = entry.following
+            if late_after < self._loader.seen_now:
+                pending = Pending(scheduled_for, due_at)
+                plan = plan_late(template, pending, self._loader.seen_now)
+                entry.fire = FirePlanned(entry.timer, plan, None)
+                return None
+            if following is None:
+                following = _following(template, scheduled_for)
+            if following is None:
+                plan = plan_on_time(template, Pending(scheduled_for, due_at))
+                entry.fire = FirePlanned(entry.timer, plan, late_after)
+                return None
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
             return f"its timetable can't be computed: {error!r}"
+        entry.fire = FireOnTime(
+            entry.ref,
+            entry.generation,
+            due_at,
+            scheduled_for,
+            entry.shard,
+            late_after,
+            occurrence_run_id(template.schedule_id, scheduled_for),
+            following,
+            following + template.offset_us,
+            entry.definition_number,
+        )
         return None
 
-    def _fetch(self, timers: list[Timer]) -> None:
-        self._templates.fetch(_key(timer) for timer in timers if timer.kind == "schedule")
+    def _fetch(self, entries: list[Entry]) -> None:
+        self._templates.fetch(_key(entry) for entry in entries if entry.kind == "schedule")
 
     def _send(self, batch: list[Entry]) -> None:
         """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
         ours = self._ownership.live
-        batch = [one for one in batch if one.timer.shard in ours]
+        batch = [one for one in batch if one.shard in ours]
         if not batch:
             return
+        # In the order in which the kinds are answered.
         batch.sort(key=_place)
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
         except STORE_AWAY:
             # Whether it happened is not known: look, and never assume.
-            self._loader.reload({entry.timer.shard for entry in batch})
+            self._loader.reload({entry.shard for entry in batch})
             raise
         except Exception as error:  # noqa: BLE001 - one bad row must not stop the others
             if len(batch) == 1:
                 self._set_aside(batch[0], f"it can't be fired: {error!r}")
                 return
             # A part of it may have fired, and has a next instant that nobody handed over.
-            self._loader.reload({entry.timer.shard for entry in batch})
+            self._loader.reload({entry.shard for entry in batch})
             middle = len(batch) // 2
             self._send(batch[:middle])
             self._send(batch[middle:])
@@ -208,25 +232,14 @@ class Firing:
         self._conclude(batch, fired, before)
 
     def _command(self, batch: list[Entry]) -> FireTimers:
-        schedules: list[FireSchedule] = []
-        delayed: list[FireDelayed] = []
-        retries: list[FireRetry] = []
-        for entry in batch:
-            timer = entry.timer
-            if timer.kind == "delayed":
-                delayed.append(FireDelayed(timer))
-            elif timer.kind == "retry":
-                retries.append(FireRetry(timer))
-            else:
-                assert entry.plan is not None, "what is sent has been planned"
-                schedules.append(FireSchedule(timer, entry.plan, entry.late_after))
-        shards = {entry.timer.shard for entry in batch}
-        fence = self._ownership.fence(Lane.LIVE, shards)
+        fires: Any = {"schedule": [], "delayed": [], "retry": []}
+        for kind, chosen in groupby(batch, attrgetter("kind")):
+            fires[kind] = [entry.fire for entry in chosen]
         return FireTimers(
-            fence=fence,
-            schedules=tuple(schedules),
-            delayed=tuple(delayed),
-            retries=tuple(retries),
+            fence=self._ownership.fence(Lane.LIVE, {entry.shard for entry in batch}),
+            schedules=tuple(fires["schedule"]),
+            delayed=tuple(fires["delayed"]),
+            retries=tuple(fires["retry"]),
         )
 
     def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
@@ -235,22 +248,25 @@ class Firing:
         late, fenced = 0, 0
         is_early = False
         lateness: list[int] = []
-        pairs = zip(batch, fired.results, strict=True)
+        hand_over, now = self._loader.hand_over, fired.now
         counted = fired.results.count(FireResult.FIRED)
-        for entry, result in pairs:
+        for entry, result in zip(batch, fired.results, strict=True):
             if result is not FireResult.FIRED:
                 is_early |= result is FireResult.EARLY
                 fenced += result is FireResult.FENCED
-                self._after_refusal(entry, result, fired.now)
+                self._after_refusal(entry, result, now)
                 continue
-            plan = entry.plan
-            if plan is None or entry.late_after is not None:
-                # What was settled by its misfire policy had no due moment to be measured by.
-                lateness.append(fired.now - entry.timer.due_at)
-            else:
-                late += 1
-            if plan is not None:
-                self._go_on(entry, plan)
+            fire = entry.fire
+            if isinstance(fire, FirePlanned):
+                late += fire.late_after is None
+                self._go_on(entry, fire.plan)
+                if fire.late_after is None:
+                    # What was settled by its misfire policy had no due moment to be measured by.
+                    continue
+            lateness.append(now - entry.due_at)
+            if isinstance(fire, FireOnTime):
+                # Its next instant goes straight into the wheel.
+                hand_over(entry, fire.next_for, fire.next_due)
         if is_early:
             self._sync.hear(before, fired.now)
         self._around.statistics.note_lateness(lateness)
@@ -265,16 +281,16 @@ class Firing:
         self._ownership.lose(fired.lost)
 
     def _go_on(self, entry: Entry, plan: Plan) -> None:
-        """Put the next instant straight into the wheel."""
+        """Put the next instant into the wheel, or say that there is none."""
         settlement, following, end_reason = plan
         if settlement.owed is not None:
             self.owed_noticed()
         if following is not None:
-            self._loader.hand_over(entry, following)
+            self._loader.hand_over(entry, *following)
             return
         ended = ScheduleEnded(
             member=self._membership.number(),
-            schedule_id=identity_text(entry.timer.ref),
+            schedule_id=identity_text(entry.ref),
             reason=end_reason or "",
         )
         self._around.telemetry.emit(ended)
@@ -284,11 +300,11 @@ class Firing:
         match result:
             case FireResult.EARLY:
                 statistics.early_answers += 1
-                entry.fire_at = max(entry.timer.due_at, now + EARLY_RETRY_US)
-                entry.plan = entry.late_after = None
+                entry.fire_at = max(entry.due_at, now + EARLY_RETRY_US)
+                entry.fire = None
                 self._loader.put_back(entry)
             case FireResult.LATE:
-                entry.plan = entry.late_after = None
+                entry.fire = None
                 self._loader.put_late(entry)
             case FireResult.BUSY:
                 statistics.busy += 1
@@ -296,10 +312,10 @@ class Firing:
                 self._loader.put_back(entry)
             case FireResult.GONE:
                 statistics.gone += 1
-                if entry.timer.kind == "schedule":
+                if entry.kind == "schedule":
                     # An order of ours that we gave up on may have fired it: its next instant is
                     # announced to nobody, and may be overdue already.
-                    self._loader.look_for_overdue(entry.timer.shard)
+                    self._loader.look_for_overdue(entry.shard)
             case FireResult.FENCED | FireResult.FIRED:
                 pass  # counted by the caller; its shard is dropped with the lease
             case _:
@@ -322,14 +338,22 @@ class Firing:
         """Leave one alone for a while, and say so; it stays pending."""
         self._around.statistics.set_aside += 1
         entry.fire_at = self._loader.seen_now + self._around.settings.set_aside_us
-        entry.plan = entry.late_after = None
+        entry.fire = None
         self._loader.put_back(entry)
-        self._membership.tell_set_aside(entry.timer.kind, entry.timer.ref, problem)
+        self._membership.tell_set_aside(entry.kind, entry.ref, problem)
 
 
-def _key(timer: Timer) -> TemplateKey:
-    return ScheduleId(timer.ref), timer.definition_number
+def _key(entry: Entry) -> TemplateKey:
+    return ScheduleId(entry.ref), entry.definition_number
+
+
+def _following(template: Template, scheduled_for: int) -> int | None:
+    """Return the nominal time of the next occurrence; None when there is none, or no telling."""
+    try:
+        return template.definition.timetable.first_from(scheduled_for + 1)
+    except UsageError:
+        return None
 
 
 def _place(entry: Entry) -> int:
-    return _ORDER[entry.timer.kind]
+    return _ORDER[entry.kind]

@@ -19,7 +19,6 @@ from duly.store.dispatch import ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from duly.domain.schedules import Pending
     from duly.engine.clock_sync import ClockSync
     from duly.engine.surroundings import Surroundings
 
@@ -119,25 +118,21 @@ class Loader:
             return None
         return min(self._feed_at, self._sweep.next_at(monotonic), self._window_at(monotonic))
 
-    def hand_over(self, entry: Entry, following: Pending) -> None:
+    def hand_over(self, entry: Entry, scheduled_for: int, due_at: int) -> None:
         """Take the next instant of what we have just fired, if its window is loaded."""
-        kind, ref, shard, _, _, generation, definition_number = entry.timer
-        scheduled_for, due_at = following
+        shard = entry.shard
         through = self._through.get(shard)
         if through is None or due_at > through:
             return
-        if self._room() <= 0:
+        if len(self.wheel) + len(self.backlog) >= self._around.settings.entries_max:
             self._through[shard] = min(through, due_at - 1)
             return
-        # The same entry goes on: what lives long is dear to whoever collects garbage.
-        entry.timer = Timer(kind, ref, shard, due_at, scheduled_for, generation, definition_number)
-        entry.fire_at, entry.following = due_at, None
-        entry.plan = entry.late_after = None
+        entry.go_on(scheduled_for, due_at)
         self._wheel_for(due_at).insert(entry)
 
     def put_back(self, entry: Entry) -> None:
         """Keep an entry that has not fired; later than its grace it belongs to the backlog."""
-        self._wheel_for(entry.timer.due_at).insert(entry)
+        self._wheel_for(entry.due_at).insert(entry)
 
     def look_for_overdue(self, shard: int) -> None:
         """Look at the past of a shard at the next tick: something in it is not as we believed."""

@@ -29,7 +29,7 @@ from duly.testing.snapshot import snapshot
 
 if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import FireSchedule
+    from duly.store.dispatch import FirePlanned
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
 
@@ -371,7 +371,7 @@ def moved_by(record: ScheduleRecord, distance_us: int) -> object:
     )
 
 
-def with_run_ahead(fire: FireSchedule, not_before: int) -> FireSchedule:
+def with_run_ahead(fire: FirePlanned, not_before: int) -> FirePlanned:
     """Return a fire whose plan also makes a run that may not exist before an instant."""
     (run,) = fire.plan.settlement.runs
     ahead: PlannedRun = run._replace(
