@@ -55,8 +55,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 BEAT = """
 UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
 WHERE id = ? AND ended_at IS NULL RETURNING 1"""
+# Over all claims: there are no more than workers have slots, and an index would cost every run.
 LIST_HELD = """
-SELECT run_id, fence, cancel_asked_at FROM duly_claims WHERE worker = ? ORDER BY run_id"""
+SELECT c.run_id, c.fence, c.cancel_asked_at FROM duly_claims c WHERE c.worker = ?
+ORDER BY c.run_id"""
 REGISTER_POLICY = """
 INSERT INTO duly_tasks (name, policy, timeout_us) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET policy = ?2, timeout_us = ?3

@@ -65,8 +65,9 @@ class Working(ABC):
 
     def finish_runs(self, worker: MemberId, finishes: Sequence[port.Finish]) -> port.Finished:
         """End attempts, and put their runs where it was decided."""
+        ends = finishing.Ends(finishes)
         with self._write() as work:
-            return finishing.finish_runs(work, worker, finishes)
+            return finishing.finish_runs(work, worker, ends)
 
     def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
         """Read claims of the dead, and those that are long overdue."""
