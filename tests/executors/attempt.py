@@ -51,7 +51,7 @@ def claimed_run(task: str, arguments: str = "{}", **parts: Any) -> ClaimedRun:
         "progress": Progress(1, 2, "half"),
         **parts,
     }
-    return ClaimedRun(RunRecord(**record), tries, 6)
+    return ClaimedRun.of(RunRecord(**record), tries, 6)
 
 
 class RecordedLive:

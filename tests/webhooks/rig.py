@@ -260,7 +260,7 @@ def claimed_run(claimed_at: int = START_US, tries: Tries | None = None) -> Claim
         finished_at=None,
     )
     tries = tries or Tries(fence=7, attempt=3, charged=2, begun_at=START_US)
-    return ClaimedRun(record=record, tries=tries, claimed_at=claimed_at)
+    return ClaimedRun.of(record, tries, claimed_at)
 
 
 class Sender:

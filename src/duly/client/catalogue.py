@@ -84,7 +84,7 @@ class RunnableTask:
 
         Of a command or a webhook, calling it gives the checked arguments by name, as JSON values.
         """
-        signature, stored = self._task.signature, claimed.record.call.arguments
+        signature, stored = self._task.signature, claimed.arguments
         arguments = signature.read(stored)
         if self.kind in _ARGUMENTS_ALONE:
             given = signature.defaults() | signature.read_json(stored)

@@ -146,7 +146,7 @@ def conclude(  # noqa: C901, PLR0911 - one case for each end
     """Decide what becomes of a run after one attempt. Total."""
     match end:
         case Succeeded(result=None):
-            return _DONE
+            return DONE
         case Succeeded():
             close = Close(RunState.SUCCEEDED, result=end.result)
             return _conclusion(AttemptState.SUCCEEDED, None, None, close)
@@ -220,5 +220,5 @@ def _free(reason: Reason, after: Next, *, is_started: bool) -> Conclusion:
     )
 
 
-_DONE = _conclusion(AttemptState.SUCCEEDED, None, None, Close(RunState.SUCCEEDED))
+DONE = _conclusion(AttemptState.SUCCEEDED, None, None, Close(RunState.SUCCEEDED))
 """What becomes of most runs; one copy serves all."""

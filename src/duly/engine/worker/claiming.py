@@ -147,4 +147,4 @@ class Claiming:
         return True
 
     def _find(self, claimed: ClaimedRun) -> Runnable | None:
-        return self._parts.runnable(claimed.record.call.task)
+        return self._parts.runnable(claimed.task)

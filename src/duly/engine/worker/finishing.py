@@ -126,7 +126,7 @@ class Finishing:
     def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
         finish, conclusion = ending.finish, ending.finish.conclusion
         run = identity_text(finish.hold.run_id)
-        task, number = claimed.record.call.task, claimed.tries.attempt
+        task, number = claimed.task, claimed.tries.attempt
         member, name, state = (
             int(ending.worker),
             attempt_name(run, number),

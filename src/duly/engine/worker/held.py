@@ -93,7 +93,7 @@ class Held:
         self.claimed = claimed
         self.hold = claimed.hold
         """The claim that every write about it carries."""
-        self.run_id = identity_text(claimed.record.id)
+        self.run_id = identity_text(claimed.run_id)
         self.runnable = runnable
         grounds = Grounds(
             worker=worker,

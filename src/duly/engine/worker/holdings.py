@@ -107,7 +107,7 @@ class Holdings:
     def by_queue(self) -> Counter[str]:
         """Return how many slots runs of each queue have."""
         helds = (*self.running.values(), *self.lingering.values())
-        return Counter(held.claimed.record.call.queue for held in helds)
+        return Counter(held.claimed.queue for held in helds)
 
     def take_up(self, worker: MemberId, claimed: ClaimedRun, runnable: Runnable) -> Held:
         """Give a slot to a claimed run."""
@@ -154,7 +154,7 @@ class Holdings:
     def conclude(self, claimed: ClaimedRun, runnable: Runnable, end: End) -> Conclusion:
         """Decide what becomes of a claimed run."""
         attempted = Attempted(
-            run_id=claimed.record.id,
+            run_id=claimed.run_id,
             policy=runnable.policy,
             tries=claimed.tries,
             now=self._parts.time.now(),

@@ -8,17 +8,22 @@ a row's place is told by its leaf and its position there, not by either alone.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TIMEOUT_DEFAULT_US
+from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import Int4s, Texts
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
-from duly.store.records import run_record
+from duly.store.records import read_definition, run_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.domain.runs import RunRecord
+    from duly.store.dispatch import MemberId
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 
@@ -117,7 +122,8 @@ def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
     found = session.rows(*_statement(command))
     now, is_alive = found[0][:2]
-    runs = tuple(_claimed(command, row) for row in found if row[2] is not None)
+    read = partial(_record, command.worker)
+    runs = tuple(_claimed(row, read) for row in found if row[2] is not None)
     return Claimed(now, is_alive, runs)
 
 
@@ -141,10 +147,14 @@ def _bounded(limit: int, most: int) -> int:
     return min(max(limit, 0), most)
 
 
-def _claimed(command: ClaimRuns, row: Row) -> ClaimedRun:
+def _claimed(row: Row, read: Callable[[Row, Tries], RunRecord]) -> ClaimedRun:
+    arguments = read_definition(row[10]).call.arguments if row[9] is None else row[9]
+    tries = Tries(row[21], row[22], row[23], row[24])
+    return ClaimedRun(row[2], tries, row[0], row[8], arguments, row[11], row, read)
+
+
+def _record(worker: MemberId, row: Row, tries: Tries) -> RunRecord:
     now, _, *rest = row
-    *tries, error = rest[ITSELF:]
     nothing_yet = (None,) * 6
-    claim = (*tries, command.worker, now, *nothing_yet, error, None)
-    record = run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))
-    return ClaimedRun(record, record.tries, now)
+    claim = (*tries, worker, now, *nothing_yet, rest[-1], None)
+    return run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.domain.attempts import TaskPolicy
+    from duly.domain.runs import RunRecord
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
@@ -159,10 +160,16 @@ def _claim(work: Work, command: ClaimRuns, queue: str, found: list[Row]) -> list
         claims.append((run[0], worker, *counted_in, now, deadline_at))
         held = (worker, now, None, None, None, None, None, None, error, None)
         row = (*run, RunState.RUNNING, None, None, *counted_in, *held)
-        claimed.append(ClaimedRun(records.run_record(row), tries, now))
+        arguments = records.read_definition(run[8]).call.arguments if run[7] is None else run[7]
+        called = (run[6], arguments, run[9])
+        claimed.append(ClaimedRun(run[0], tries, now, *called, row, _record))
     work.connection.executemany(TAKE_FROM_QUEUE, taken)
     work.connection.executemany(INSERT_CLAIM, claims)
     return claimed
+
+
+def _record(row: Row, _tries: Tries) -> RunRecord:
+    return records.run_record(row)
 
 
 def beat(work: Work, command: Beat) -> Beaten:
