@@ -46,7 +46,8 @@ class Working(ABC):
     def claim_runs(self, command: port.ClaimRuns) -> port.Claimed:
         """Take queued runs for a worker that is alive."""
         with self._write() as work:
-            return claiming.claim_runs(work, command)
+            found = claiming.claim_runs(work, command)
+        return claiming.read_claimed(work.now, command.worker, found)
 
     def beat(self, command: port.Beat) -> port.Beaten:
         """Renew a worker that nobody has declared dead; say what must stop."""
