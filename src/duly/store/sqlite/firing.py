@@ -21,6 +21,7 @@ from duly.store.dispatch import (
     FireTimers,
 )
 from duly.store.gathering import LANE_OFFSETS, Ground
+from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
@@ -73,9 +74,9 @@ def _fire_schedules(
 ) -> tuple[list[FireResult], int]:
     """Fire together what is on time, and one by one what is then left."""
     together = {
-        place: fire
-        for place, fire in enumerate(fires)
-        if isinstance(fire, FireOnTime) and fire.shard in held
+        place: plain
+        for place, plain in enumerate(map(as_plain, fires))
+        if plain is not None and plain.shard in held
     }
     if len({_ref(fire) for fire in fires}) < len(fires):
         together = {}  # two that speak of one schedule are compared with the same state of it
