@@ -1,4 +1,4 @@
-"""Statements over many rows at once, which are bound a few dozen at a time.
+"""Statements over many rows at once, which are bound dozens at a time.
 
 Running a statement once for each row costs several times as much: it is looked up in the cache for
 every row and pushes others out of it, and other threads of the program get a word in each time.
@@ -6,6 +6,7 @@ every row and pushes others out of it, and other threads of the program get a wo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
     from duly.store.records import Row
 
-ROWS_MAX = 32
+ROWS_MAX = 128
 """How many rows are bound together: more at a time is no faster."""
-_SIZES = (1, 8, ROWS_MAX)
+_SIZES = (1, 8, 32, ROWS_MAX)
 """What a statement is prepared for; rows of nothing fill it up."""
 
 
 class Chunk(NamedTuple):
-    """A few dozen rows, bound for every statement that asks for their columns."""
+    """Some dozens of rows, bound for every statement that asks for their columns."""
 
     filled: int
     fit: int
@@ -31,12 +32,12 @@ class Chunk(NamedTuple):
     bindings: list[Any]
 
 
-def chunks(rows: Sequence[Row], also: Row = ()) -> Iterator[Chunk]:
+def chunks(rows: Sequence[Row], also: Row = (), most: int = ROWS_MAX) -> Iterator[Chunk]:
     """Bind rows, behind what else there is to bind."""
-    for first in range(0, len(rows), ROWS_MAX):
-        chosen = rows[first : first + ROWS_MAX]
+    for first in range(0, len(rows), most):
+        chosen = rows[first : first + most]
         count = len(chosen)
-        fit = 0 if count == 1 else 1 if count <= _SIZES[1] else 2
+        fit = bisect_left(_SIZES, count)
         bindings = [*also, *chain.from_iterable(chosen)]
         # A row of nothing joins nothing.
         bindings += [None] * ((_SIZES[fit] - count) * len(chosen[0]))

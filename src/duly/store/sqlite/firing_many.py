@@ -100,6 +100,8 @@ DELETE_DELAYED = Batch(
 )
 
 ON_TIME = (MAKE_RUNS, QUEUE_RUNS, ADVANCE_TIMERS)
+TOGETHER = 32
+"""So many are looked at one by one when one of them is not as believed."""
 DELAYED = (MAKE_DELAYED_RUNS, QUEUE_DELAYED_RUNS, DELETE_TIMERS, DELETE_DELAYED)
 
 
@@ -120,7 +122,7 @@ def _fire(
 ) -> list[bool]:
     """Fire those of a chunk, if all of it is as believed and due."""
     are_fired: list[bool] = []
-    for chunk in chunks(asked, (work.now,)):
+    for chunk in chunks(asked, (work.now,), TOGETHER):
         found = count_believed.run(work.connection, chunk).fetchone()
         is_so = found == (chunk.filled,)
         if is_so:
