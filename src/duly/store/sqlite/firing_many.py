@@ -46,8 +46,10 @@ FROM asked a CROSS JOIN duly_schedule_state t WHERE t.schedule_id = a.ref""",  #
 )
 QUEUE_RUNS = Batch(
     f"""
-INSERT OR ROLLBACK INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before)
-SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, a.due_at, a.run_id, ?1, a.due_at
+INSERT OR ROLLBACK INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before,
+    schedule_name, arguments)
+SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, a.due_at, a.run_id, ?1, a.due_at,
+    t.name, t.arguments
 FROM asked a CROSS JOIN duly_schedule_state t WHERE t.schedule_id = a.ref""",  # noqa: S608 - ours
     *_ON_TIME,
     also=1,
