@@ -136,6 +136,8 @@ def _fire_each(
     work: Work, fires: Sequence[FireSchedule], held: set[int]
 ) -> tuple[list[FireResult], int]:
     """Fire what does more than make a run, or is not as believed."""
+    if not fires:
+        return [], 0
     results, bindings = _believed([fire.timer for fire in fires], held)
     settlements = Settlements(work)
     fired: list[tuple[FireSchedule, Ground]] = []

@@ -37,11 +37,13 @@ class Folding:
     def look(self, _connection: apsw.Connection, _file: str, pages: int) -> int:
         """Begin to fold, if the log is long and nobody does; asked after every commit."""
         if pages >= self._fold_at and self._lock.acquire(blocking=False):
-            self._thread = threading.Thread(target=self._fold, args=(pages,), daemon=True)
+            thread = threading.Thread(target=self._fold, args=(pages,), daemon=True)
             try:
-                self._thread.start()
+                thread.start()
             except RuntimeError:  # the program ends, and what is committed is so all the same
                 self._lock.release()
+            else:
+                self._thread = thread
         return apsw.SQLITE_OK
 
     def wait(self) -> None:
