@@ -27,6 +27,7 @@ from duly.engine.loop import Loop
 from duly.engine.supervisor import RECYCLE_STATUS, Supervisor, SupervisorSettings
 from duly.engine.surroundings import Node
 from duly.engine.worker import Worker
+from duly.engine.worker.courier import ThreadCourier
 from duly.errors import UsageError
 from duly.store.dispatch import MemberKind
 from duly.store.wakeups import LocalWakeups
@@ -104,6 +105,8 @@ def make_worker(
         telemetry=telemetry,
         node=node,
         wakeups=wakeups,
+        # Of two that write to a file, one would only wait for the other.
+        courier=ThreadCourier() if app.url.startswith("postgres") else None,
     )
 
 

@@ -33,6 +33,8 @@ class Ending:
     """None for a claim whose answer was lost: nothing but its hold is known."""
     not_before: int = 0
     """Not to be sent before this, on the monotonic clock."""
+    is_under_way: bool = False
+    """Whether it is being told to the store."""
     is_bare: bool = False
     """Whether all that could keep the store from taking it has been left out."""
 
@@ -86,7 +88,7 @@ class Holdings:
 
     def endings_due(self, monotonic: int) -> bool:
         """Say whether an end is to be sent before anything new is taken."""
-        return any(one.not_before <= monotonic for one in self.endings)
+        return any(one.not_before <= monotonic and not one.is_under_way for one in self.endings)
 
     def give_back(self, worker: MemberId, hold: Hold) -> None:
         """Give back a claim that we have without having heard of it; it was never started."""
