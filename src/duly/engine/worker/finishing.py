@@ -74,14 +74,19 @@ class Finishing:
             yield
             return
         batch = batches[-1]
-        for one in batch:
-            one.is_under_way = True
+        self._leave_out(batch)
+        self._holdings.under_way = batch
         answer = self._parts.courier.send(self._order(batch))
         try:
             yield
         except Exception:
-            self._hear(batch, answer)
+            self._take_back(batch, answer)
             raise
+        self._take_back(batch, answer)
+
+    def _take_back(self, batch: list[Ending], answer: Order) -> None:
+        holdings = self._holdings
+        holdings.endings, holdings.under_way = [*batch, *holdings.endings], []
         self._hear(batch, answer)
 
     def _batches(self) -> list[list[Ending]]:
@@ -119,9 +124,6 @@ class Finishing:
             for one in batch:
                 self._send([one])
             return
-        finally:
-            for one in batch:
-                one.is_under_way = False
         self._parts.statistics.batches += 1
         self._leave_out(batch)
         hears_success = self._parts.hears(RunSucceeded)

@@ -33,8 +33,6 @@ class Ending:
     """None for a claim whose answer was lost: nothing but its hold is known."""
     not_before: int = 0
     """Not to be sent before this, on the monotonic clock."""
-    is_under_way: bool = False
-    """Whether it is being told to the store."""
     is_bare: bool = False
     """Whether all that could keep the store from taking it has been left out."""
 
@@ -54,6 +52,8 @@ class Holdings:
         self.lingering: dict[Hold, Held] = {}
         """Settled by their own word, and about to be gone; they keep their slots until then."""
         self.endings: list[Ending] = []
+        self.under_way: list[Ending] = []
+        """Those that are being told to the store."""
         self.unknown: list[ClaimedRun] = []
         """Claimed, and of tasks that we do not know."""
 
@@ -66,7 +66,8 @@ class Holdings:
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs, nothing tidies up, and nothing is to be told."""
-        return not (self.running or self.lingering or self.endings or self.unknown)
+        told = self.endings or self.under_way
+        return not (self.running or self.lingering or told or self.unknown)
 
     def has_news(self) -> bool:
         """Say whether an executor has told something that was not collected yet."""
@@ -80,7 +81,7 @@ class Holdings:
         for held in self.running.values():
             if held.worker == worker:
                 yield held.hold
-        for ending in self.endings:
+        for ending in (*self.under_way, *self.endings):
             if ending.worker == worker:
                 yield ending.finish.hold
         for claimed in self.unknown:
@@ -88,7 +89,7 @@ class Holdings:
 
     def endings_due(self, monotonic: int) -> bool:
         """Say whether an end is to be sent before anything new is taken."""
-        return any(one.not_before <= monotonic and not one.is_under_way for one in self.endings)
+        return any(one.not_before <= monotonic for one in self.endings)
 
     def give_back(self, worker: MemberId, hold: Hold) -> None:
         """Give back a claim that we have without having heard of it; it was never started."""
