@@ -6,6 +6,7 @@ a task's code does to its process is nothing to the dispatcher (R10).
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from duly.telemetry import Telemetry
 
 FAILED_STATUS = GAVE_BACK_STATUS = 1
+GARBAGE_MAX = 50_000
+"""How many objects a worker's process makes before it looks for garbage: some ten megabytes."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LOG_FORMAT = "%(asctime)s %(message)s"
 
@@ -154,7 +157,7 @@ def run_worker(
     lifeline.say_working()
     status = FAILED_STATUS
     try:
-        with task_logging(), _signalled(stop, 2):
+        with task_logging(), _seldom_tidied(), _signalled(stop, 2):
             loop.run()
         wakeups.close()
         gave_back = worker.statistics.given_back > given_back
@@ -164,6 +167,24 @@ def run_worker(
     finally:
         lifeline.say_over(status)
     return status
+
+
+@contextmanager
+def _seldom_tidied() -> Iterator[None]:
+    """Leave what is loaded alone, and look for rings of garbage less often.
+
+    What belongs to a run is gone by itself when the run is: looking through those that are held,
+    again and again, took a sixth of a worker's time.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_MAX, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def run_supervisor(crew: Crew, voice: Voice) -> int:
