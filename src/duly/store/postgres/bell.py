@@ -16,7 +16,8 @@ import psycopg
 from duly.errors import StoreError
 from duly.store.dispatch import MemberKind
 from duly.store.postgres.arrays import Texts
-from duly.store.wakeups import SECOND_US, LocalWakeups, UdpWakeups
+from duly.store.postgres.errands import CLOSE_WITHIN_S, LOOK_UP_US, Errand
+from duly.store.wakeups import SECOND_US, UdpWakeups
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
@@ -26,8 +27,6 @@ CHANNELS = {MemberKind.DISPATCHER: "duly", MemberKind.WORKER: "duly_work"}
 RING = "SELECT pg_notify(channel, '') FROM pg_catalog.unnest($1::text[]) channel"
 APART_US = SECOND_US // 100
 LISTEN_AGAIN_US = SECOND_US
-LOOK_UP_US = SECOND_US
-CLOSE_WITHIN_S = 2.0
 
 
 class Bell:
@@ -35,20 +34,15 @@ class Bell:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._calls = LocalWakeups()
+        # In between others write, so that one ring is for all of them.
+        self._errand = Errand("duly bell", self._send, APART_US)
         self._called: set[MemberKind] = set()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
 
     def ring(self, kind: MemberKind = MemberKind.DISPATCHER) -> None:
         """Have members of a kind woken soon; returns at once and never fails."""
-        if self._is_closed:
-            return
-        self._called.add(kind)
-        if self._thread is None or not self._thread.is_alive():
-            self._start()
-        self._calls.wake()
+        if not self._errand.is_closed:
+            self._called.add(kind)
+            self._errand.call()
 
     def ring_all(self) -> None:
         """Have everybody woken soon."""
@@ -57,27 +51,7 @@ class Bell:
 
     def close(self) -> None:
         """Ring for what is still to be rung for, and let go."""
-        self._is_closed = True
-        self._calls.wake()
-        if self._thread is not None:
-            self._thread.join(CLOSE_WITHIN_S)
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None or not self._thread.is_alive():
-                # A thread does not survive a fork: the child's first ring starts its own.
-                self._thread = threading.Thread(target=self._run, name="duly bell", daemon=True)
-                self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            is_called = self._calls.wait(LOOK_UP_US)
-            if is_called:
-                self._send()
-            if self._is_closed:
-                return
-            if is_called:
-                self._pause()
+        self._errand.close()
 
     def _send(self) -> None:
         # Whoever is called while this goes on is called again.
@@ -86,10 +60,6 @@ class Bell:
         channels = Texts([CHANNELS[kind] for kind in called])
         with suppress(StoreError), self._connections.statement() as session:
             session.rows(RING, (channels,))
-
-    def _pause(self) -> None:
-        """Let others write for a moment, so that one ring is for all of them."""
-        threading.Event().wait(APART_US / SECOND_US)
 
 
 class PostgresWakeups:

@@ -24,6 +24,7 @@ from duly.store import migrating
 from duly.store.dispatch import MemberKind
 from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
+from duly.store.postgres.broom import Broom
 from duly.store.postgres.failures import failure
 from duly.store.postgres.held_up import HeldUp
 from duly.store.postgres.prepared import PreparedSession
@@ -140,6 +141,7 @@ class Connections:
     def _begin(self) -> None:
         """Make what belongs to one process: threads, locks, and an empty stock."""
         self.bell = Bell(self)
+        self.broom = Broom(self)
         self.side_by_side = SideBySide(self.settings.fire_connections)
         most = self.settings.connections_max
         # A program's threads may use up theirs, and a dispatcher in it goes on all the same.
@@ -157,6 +159,7 @@ class Connections:
     def close(self) -> None:
         """Close every connection; whatever was committed stays."""
         self.bell.close()
+        self.broom.close()
         self.side_by_side.close()
         self._is_closed = True
         for stock in self._idle.values():
