@@ -19,7 +19,7 @@ def eager(monkeypatch):
     """A broom that takes little for much."""
     monkeypatch.setattr(broom, "LOOK_AFTER", 1)
     monkeypatch.setattr(broom, "DEAD_MAX", 5)
-    monkeypatch.setattr(broom, "APART_US", 10_000)
+    monkeypatch.setattr(broom, "APART_US", (10_000, 10_000))
 
 
 def claim_some(store, worker, line):

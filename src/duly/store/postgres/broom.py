@@ -27,7 +27,7 @@ LOOK_AFTER = 2000
 """Having claimed so many, we look."""
 DEAD_MAX = 10_000
 """So many may lie about in a table."""
-APART_US = SECOND_US
+APART_US = (SECOND_US, SECOND_US)
 SHARE = 20
 """Sweeping takes at most one part in so many of the time: it may be in vain, and long."""
 COUNT_DEAD = """
@@ -43,7 +43,7 @@ class Broom:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._errand = Errand("duly broom", self._sweep, APART_US)
+        self._errand = Errand("duly broom", self._sweep, connections.clock, APART_US)
         self._taken = 0
         self._due_at: int | None = None
         """By the monotonic clock."""

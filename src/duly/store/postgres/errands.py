@@ -10,6 +10,8 @@ from duly.store.wakeups import SECOND_US, LocalWakeups
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.clock import Clock
+
 LOOK_UP_US = SECOND_US
 CLOSE_WITHIN_S = 2.0
 
@@ -17,11 +19,14 @@ CLOSE_WITHIN_S = 2.0
 class Errand:
     """Something that is done soon after it is called for; once for all calls until it begins."""
 
-    def __init__(self, name: str, do: Callable[[], None], apart_us: int) -> None:
+    def __init__(
+        self, name: str, do: Callable[[], None], clock: Clock, apart_us: tuple[int, int]
+    ) -> None:
         self._name = name
         self._do = do
-        self._apart_us = apart_us
-        """How long it rests after it was done."""
+        self._clock = clock
+        self._least_us, self._most_us = apart_us
+        """It rests for twice as long as it took, between these two: seldom when all are busy."""
         self._calls = LocalWakeups()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -29,6 +34,8 @@ class Errand:
 
     def call(self) -> None:
         """Have it done soon; returns at once and never fails."""
+        if self.is_closed:
+            return
         if self._thread is None or not self._thread.is_alive():
             self._start()
         self._calls.wake()
@@ -36,8 +43,8 @@ class Errand:
     def close(self) -> None:
         """Have done what was called for, and let go."""
         self.is_closed = True
-        self._calls.wake()
         if self._thread is not None:
+            self._calls.wake()
             self._thread.join(CLOSE_WITHIN_S)
 
     def _start(self) -> None:
@@ -50,9 +57,12 @@ class Errand:
     def _run(self) -> None:
         while True:
             is_called = self._calls.wait(LOOK_UP_US)
+            began_at = self._clock.monotonic_us()
             if is_called:
                 self._do()
             if self.is_closed:
                 return
             if is_called:
-                threading.Event().wait(self._apart_us / SECOND_US)
+                took_us = self._clock.monotonic_us() - began_at
+                rest_us = min(max(2 * took_us, self._least_us), self._most_us)
+                threading.Event().wait(rest_us / SECOND_US)
