@@ -227,10 +227,13 @@ class Attempt:
     def began(self) -> None:
         self.has_begun.set()
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         assert is_gone, "a request leaves nothing behind"
+        assert not is_quiet, "nobody rings for it later"
         self._ends.append(end)
         self._is_over.set()
+
+    def ring(self) -> None: ...
 
     @property
     def end(self) -> End:

@@ -155,7 +155,7 @@ class Changing(ABC):
         ground.under(owed.definition_number, self._known_definition(owed).call)
         self.run(self.statements.delete_owed, (owed.schedule_id, owed.first_for))
         settlements = self.settlements()
-        settlements.add(ground, replace(settlement, owed=None))
+        settlements.add(ground, settlement._replace(owed=None))
         if settlements.write():
             self.run(self.statements.note_runs, noted_row(ground))
         rest = settlement.owed

@@ -124,8 +124,11 @@ class _ChildWork:
         """Tell the worker that the code begins."""
         self.say({"say": "began"})
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         """Leave it to `serve`, which says it."""
+
+    def ring(self) -> None:
+        """Ring for nobody: there is no worker here."""
 
 
 class ChildLive:
