@@ -30,10 +30,15 @@ DEAD_MAX = 10_000
 APART_US = (SECOND_US, SECOND_US)
 SHARE = 20
 """Sweeping takes at most one part in so many of the time: it may be in vain, and long."""
+# Who may not is not to fill the server's log with refusals.
 COUNT_DEAD = """
-SELECT format('%I.%I', schemaname, relname) FROM pg_stat_all_tables
-WHERE schemaname = 'duly' AND (relname ~ '^ready_\\d+$' OR relname = 'claims')
-    AND n_dead_tup > $1::int8"""
+SELECT pg_catalog.format('%I.%I', s.schemaname, s.relname)
+FROM pg_catalog.pg_stat_all_tables s JOIN pg_catalog.pg_class c ON c.oid = s.relid
+WHERE s.schemaname = 'duly' AND (s.relname ~ '^ready_[0-9]+$' OR s.relname = 'claims')
+    AND s.n_dead_tup > $1::int8
+    AND CASE WHEN pg_catalog.current_setting('server_version_num')::int4 >= 170000
+        THEN pg_catalog.has_table_privilege(c.oid, 'MAINTAIN')
+        ELSE pg_catalog.pg_has_role(c.relowner, 'USAGE') END"""
 # Whoever wants the table for himself is not to wait, nor is anybody who reads: the space stays.
 SWEEP = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP on, TRUNCATE off, PARALLEL 0) {}"
 
