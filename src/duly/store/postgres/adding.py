@@ -77,7 +77,8 @@ FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text
 CLAIM = "SELECT duly.claim_ids($1::uuid[])"
 ARE_PENDING = "SELECT duly.are_pending($1::uuid[])"
 
-# The last column is looked at when all is written; a division by zero is how it undoes that.
+# The last column is looked at when all is written; a division by zero is how it undoes that. Ids
+# that were drawn for this very order nobody else can have used: there is nothing to be looked at.
 ADD_PLAIN = f"""
 WITH clock AS MATERIALIZED (SELECT duly.now_us() AS now),
 asked AS MATERIALIZED (
@@ -97,7 +98,7 @@ verdict AS MATERIALIZED (
                 WHERE d.tenant = a.tenant AND d.key = a.key OFFSET 0) p
             WHERE a.key IS NOT NULL)
         AS is_plain),
-wanted AS MATERIALIZED (SELECT * FROM asked WHERE (SELECT is_plain FROM verdict)),
+wanted AS NOT MATERIALIZED (SELECT * FROM asked WHERE (SELECT is_plain FROM verdict)),
 made AS (
     INSERT INTO duly.runs (id, tenant, key, task, arguments, queue, priority, origin, lane,
         scheduled_for, not_before, created_at, fired_at)
@@ -121,6 +122,7 @@ counted AS (
     INSERT INTO duly.tally_changes (name, change)
     SELECT 'delayed', count(*) FROM wanted WHERE due_at IS NOT NULL HAVING count(*) > 0)
 SELECT c.now, v.is_plain, CASE
+    WHEN $14::int8 = 1 THEN 1
     WHEN EXISTS (SELECT 1 FROM kept) AND NOT duly.claim_ids(ARRAY(SELECT id FROM kept)) THEN 0
     WHEN EXISTS (SELECT 1 FROM made)
     THEN 1 / (CASE WHEN duly.are_pending(ARRAY(SELECT id FROM made)) THEN 0 ELSE 1 END) END
@@ -146,7 +148,10 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     """
     if not _is_plain(command):
         return None
-    asked = sorted(command.runs, key=_place)
+    are_drawn = all(new.is_drawn for new in command.runs)
+    has_keys = any(new.key is not None for new in command.runs)
+    # In a fixed order wherever somebody might have to wait for somebody.
+    asked = sorted(command.runs, key=_place) if has_keys or not are_drawn else command.runs
     calls = [new.call for new in asked]
     values = (
         Uuids([new.id for new in asked]),
@@ -162,6 +167,7 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
         Texts([new.fingerprint for new in asked]),
         OptionalInt8s([new.due_at for new in asked]),
         OptionalInt8s([new.delay_us for new in asked]),
+        int(are_drawn),
     )
     try:
         now, is_plain, _ = one(session, ADD_PLAIN, values)
