@@ -105,11 +105,12 @@ def test_ids_that_were_drawn_for_the_order_are_claimed_nowhere(store, clock, wat
 @pytest.mark.parametrize(
     ("delay_us", "is_told"), [(1, True), (NEAR_US, True), (NEAR_US + 1, False), (None, False)]
 )
-def test_what_is_near_is_announced_and_said_so(store, delay_us, is_told):
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_what_is_near_is_announced_and_said_so(store, delay_us, is_told, is_drawn):
     """F6: a dispatcher may have loaded its window already."""
     cursor = store.start_of_arrivals()
 
-    plain = plainly(store, new_run(None, delay_us=delay_us))
+    plain = plainly(store, new_run(None, delay_us=delay_us, is_drawn=is_drawn))
 
     told = store.read_arrivals(cursor, range(store.status().shards)).timers
     assert (is_told, is_told) == (plain.has_arrivals, bool(told))
