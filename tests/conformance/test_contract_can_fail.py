@@ -474,7 +474,7 @@ class TakesAnyWord(MemoryStore):
             claim = self.tables.claims.get(one.hold.run_id)
             if claim is not None:
                 worker = claim.worker
-                one = replace(one, hold=replace(one.hold, fence=claim.tries.fence))  # noqa: PLW2901
+                one = replace(one, hold=one.hold._replace(fence=claim.tries.fence))  # noqa: PLW2901
             given.append(one)
         return super().finish_runs(worker, given)
 

@@ -62,15 +62,17 @@ fired AS (
         AND (s.last_for IS NULL OR s.last_for < u.scheduled_for)
         AND NOT EXISTS (SELECT 1 FROM duly.runs e WHERE e.id = u.run_id OFFSET 0)
     RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue,
-        s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
+        s.name, s.arguments, s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, window_from, created_at, fired_at,
         schedule_id, definition_number, priority, tenant, task, queue, origin, lane)
     SELECT run_id, scheduled_for, due, before_last, now, now, schedule_id, definition_number,
         priority, tenant, task, queue, 'schedule', 'live' FROM fired),
 queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
-    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, schedule_name,
+        arguments)
+    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue,
+        name, arguments
     FROM fired)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
