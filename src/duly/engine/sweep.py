@@ -40,6 +40,10 @@ class Taking(Protocol):
         """Say whether what was found before has been dealt with."""
         ...
 
+    def first_at(self) -> int | None:
+        """Return when the first of what is known is to be fired; None when nothing is."""
+        ...
+
 
 class Sweep:
     """What is overdue: of late, and since any time."""
@@ -117,8 +121,16 @@ class Sweep:
         """
         settings = self._around.settings
         if not self._round:
-            self._round = self._shards
-            self._round_until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
+            self._recent_at = monotonic + settings.sweep_every_us
+            self._has_more_recent = False
+            until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
+            first_at = self._taking.first_at()
+            if first_at is not None:
+                # While we are behind, most of what is overdue is what we know and have not fired.
+                until = min(until, max(first_at - 1, until - settings.sweep_waits_us))
+            if until <= self._through:
+                return
+            self._round, self._round_until = self._shards, until
             self._slice_after = self._through
         # Said before it is asked: what fails is not asked again at once.
         self._recent_at = monotonic + settings.sweep_every_us
