@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import psycopg
 
 from bench.contenders import environment
-from bench.engine_files import SqliteFile
-from bench.fleet_database import SETTINGS, Database, boot
+from bench.stores.database import SETTINGS, Database, boot
+from bench.stores.file import SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.contenders import Contender
-    from bench.places import Place
+    from bench.stores.places import Place
     from tests.postgres.server import Server
 
 VALKEY_SETTINGS = {"appendonly": "yes", "appendfsync": "always", "save": ""}

@@ -65,7 +65,11 @@ class Huey:
         return int(self._huey.result_count())
 
     def _task(self, body: Callable[[int], None]):
-        return self._huey.task(name="ping")(body)
+        # Defined here in both processes, because a task is found by its module and name.
+        def ping(number: int) -> None:
+            body(number)
+
+        return self._huey.task()(ping)
 
 
 if __name__ == "__main__":

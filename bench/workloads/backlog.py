@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.harness import START_SECONDS, Crowd, Figures, Kept, Turn, in_time, keep
-from bench.places import far_away
 from bench.running import told
+from bench.stores.places import far_away
 from bench.workloads.burst import summary
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from bench.fleet_database import Database
 from bench.harness import (
     SECOND_US,
     START_SECONDS,
@@ -29,6 +28,7 @@ from bench.harness import (
 )
 from bench.peers.protocol import read_journal
 from bench.running import Team, started, told
+from bench.stores.database import Database
 from bench.workloads.burst import summary
 from bench.workloads.punctuality import Offered, fill, judged
 

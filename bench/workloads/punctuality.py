@@ -12,7 +12,6 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.driving import evenly
 from bench.harness import (
     SECOND_US,
     SETTLED_US,
@@ -26,16 +25,17 @@ from bench.harness import (
     sleep_until,
     usage,
 )
+from bench.parts.driving import evenly
 from bench.peers.protocol import now_us, read_journal
-from bench.places import Promise, number
 from bench.running import started, told
+from bench.stores.places import Promise, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bench.contenders import Contender
     from bench.grounds import Grounds, Site
-    from bench.places import Place
+    from bench.stores.places import Place
 
 NAME = "W2 punctuality"
 AFTERWARDS_SECONDS = 5

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-from bench.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
+from bench.stores.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
 from duly.domain.identity import ordered_run_id, schedule_id, shard_of
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from bench.places import CLOCK, QUARTER_US, Rows, make_templates
+from bench.stores.places import CLOCK, QUARTER_US, Rows, make_templates
 from tests.postgres.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bench.places import Promise
+    from bench.stores.places import Promise
 
 SETTINGS = {
     "shared_buffers": "1GB",

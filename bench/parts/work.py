@@ -1,8 +1,8 @@
 """How work goes from due to done: one dispatcher process and one worker process, end to end.
 
     make bench                                      print the tables
-    .venv/bin/python -m bench.work --write          and put them into BENCHMARKS.md
-    .venv/bin/python -m bench.work --quick          small sizes, in about three minutes
+    .venv/bin/python -m bench.parts.work --write          and put them into BENCHMARKS.md
+    .venv/bin/python -m bench.parts.work --quick          small sizes, in about three minutes
 
 Tasks do nothing, so that what is measured is ours. Whatever is compared takes turns in the same
 run, on stores that are durable. Give --only to run some parts: crowds, streams, cost; and --stores
@@ -26,19 +26,19 @@ import apsw
 import psycopg
 
 from bench import tables
-from bench.engine_files import SqliteFile
-from bench.fleet_database import SETTINGS, Database, boot
+from bench.parts.work_bare import bare_postgres, bare_sqlite, stored
+from bench.parts.work_cost import cost
+from bench.parts.work_processes import Cpu, Crew, Offered, crowd, fired_alone, stream
+from bench.stores.database import SETTINGS, Database, boot
+from bench.stores.file import SqliteFile
 from bench.tables import header, milliseconds, record, row, spread
-from bench.work_bare import bare_postgres, bare_sqlite, stored
-from bench.work_cost import cost
-from bench.work_processes import Cpu, Crew, Offered, crowd, fired_alone, stream
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator
 
-    from bench.places import Place
-    from bench.work_processes import Crowd
+    from bench.parts.work_processes import Crowd
+    from bench.stores.places import Place
     from tests.postgres.server import Server
 
 

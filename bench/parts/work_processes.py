@@ -14,15 +14,15 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.driving import AFTERWARDS_US, evenly
-from bench.places import CLOCK, SECOND_US, Promise, number
-from bench.processes import ROOT, dispatcher
+from bench.parts.driving import AFTERWARDS_US, evenly
+from bench.parts.processes import ROOT, dispatcher
+from bench.stores.places import CLOCK, SECOND_US, Promise, number
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator
 
-    from bench.places import Place
+    from bench.stores.places import Place
 
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAD_US = 10 * SECOND_US
@@ -87,7 +87,7 @@ def worker(url: str, crew: Crew) -> Iterator[subprocess.Popen[str]]:
     """Run `duly worker` on a store, from when it has joined."""
     command = (
         *(sys.executable, "-m", "duly", "worker", "--no-supervisor", "--json"),
-        *(f"--url={url}", f"--app=bench.work_tasks:{crew.tasks}", f"--slots={crew.slots}"),
+        *(f"--url={url}", f"--app=bench.parts.work_tasks:{crew.tasks}", f"--slots={crew.slots}"),
     )
     with subprocess.Popen(  # noqa: S603 - our own command
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT

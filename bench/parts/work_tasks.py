@@ -8,7 +8,7 @@ each run was started.
 from __future__ import annotations
 
 import duly
-from bench.places import CLOCK
+from bench.stores.places import CLOCK
 
 coroutines = duly.App(name="bench")
 functions = duly.App(name="bench")
