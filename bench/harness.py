@@ -126,20 +126,20 @@ def keep(contender: Contender, site: Site, crowd: Crowd, lead: float) -> Kept:
     ways = (f"--count={crowd.size}", f"--due={due_at}", f"--step={crowd.step_us}")
     told(contender, site.journal, "promise", site.url, *ways)
     last_at = due_at + crowd.size * crowd.step_us
-    with started(contender, site.url, site.journal, crowd.team) as processes:
-        watcher = Running(
-            contender.command("watch", site.url, *ways[:2], f"--limit={crowd.limit}"), site.journal
-        )
-        try:
-            watcher.wait_ready()
+    look = contender.command("watch", site.url, *ways[:2], f"--limit={crowd.limit}")
+    # It looks for the first time before anybody works, so that what begins early counts, too.
+    watcher = Running(look, site.journal)
+    try:
+        watcher.wait_ready()
+        with started(contender, site.url, site.journal, crowd.team) as processes:
             sleep_until(due_at - SETTLED_US)
             with _counting(site) as counted:
                 before = usage(contender, site, processes)
                 watcher.wait((last_at - now_us()) / SECOND_US + crowd.limit + 30)
                 after = usage(contender, site, processes)
                 counts = {name: one / crowd.size for name, one in counted().items()}
-        finally:
-            watcher.stop()
+    finally:
+        watcher.stop()
     spent = {name: after[name] - before[name] for name in before}
     (answer,) = watcher.answers
     starts = read_journal(site.journal)

@@ -43,6 +43,7 @@ class Celery:
             worker_prefetch_multiplier=0,
             worker_eta_task_limit=None,
             worker_send_task_events=False,
+            worker_redirect_stdouts=False,
             worker_enable_remote_control=False,
             broker_transport_options={"visibility_timeout": VISIBLE_SECONDS},
             broker_connection_retry_on_startup=True,

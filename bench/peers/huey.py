@@ -43,7 +43,8 @@ class Huey:
     def promise(self, promises: Promises) -> None:
         task = self._task(_do_nothing)
         for number in promises.numbers:
-            at = datetime.fromtimestamp(promises.due(number) / 1e6, UTC).replace(tzinfo=None)
+            # With its zone: of a naive one Huey drops the fraction of the second, and is early.
+            at = datetime.fromtimestamp(promises.due(number) / 1e6, UTC)
             task.schedule((number,), eta=at)
 
     def work(self) -> None:
