@@ -1,10 +1,11 @@
 """Celery on Valkey (or Redis), as its guide "Optimizing" says is fastest, made durable.
 
-Chosen: one process with the solo pool, as tasks that do nothing gain nothing from a hop to a pool;
-prefetch without limit, as the guide says for many short tasks; results ignored, events and gossip
-off. Durable: the server has `appendonly yes` and `appendfsync always`, and tasks are acknowledged
-late, so that complete is when the acknowledged message is gone from the broker, on disk. Runs are
-made by `apply_async` with an ETA over one connection; there is no call for many.
+Chosen: one process with a pool of twenty threads (500 at one instant, on a busy machine: 185 a
+second; prefork with one process 95, solo 18); prefetch without limit, as the guide says for many
+short tasks; results ignored, events and gossip off. Durable: the server has `appendonly yes` and
+`appendfsync always`, and tasks are acknowledged late, so that complete is when the acknowledged
+message is gone from the broker, on disk. Runs are made by `apply_async` with an ETA over one
+connection; there is no call for many.
 """
 
 from __future__ import annotations
@@ -63,7 +64,13 @@ class Celery:
         logging.disable(logging.WARNING)
         self._task(note_starts())
         worker_ready.connect(lambda **_: say_ready(), weak=False)
-        ways = ("--pool=solo", "--without-gossip", "--without-mingle", "--without-heartbeat")
+        ways = (
+            "--pool=threads",
+            "--concurrency=20",
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+        )
         sys.argv = ["celery"]
         self._app.worker_main(["worker", "--loglevel=ERROR", *ways])
 
