@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    import pytest
 
 pytest_plugins = ["tests.postgres.fixtures"]
 
@@ -14,3 +20,18 @@ pytest_plugins = ["tests.postgres.fixtures"]
 explore = bool(os.environ.get("DULY_EXPLORE"))
 settings.register_profile("duly", deadline=None, print_blob=True, derandomize=not explore)
 settings.load_profile("duly")
+
+ROOT = Path(__file__).resolve().parent
+KEEP_TIME = (ROOT / "system", ROOT / "failover")
+"""Tests of real processes that must renew their leases in time."""
+MAKES_WAY = 10
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have whatever only calculates make way for tests that keep time, on a machine of few cores.
+
+    Who may not take his priority back keeps the lower one; then all tests have it soon.
+    """
+    wanted = 0 if any(one in item.path.parents for one in KEEP_TIME) else MAKES_WAY
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, wanted)

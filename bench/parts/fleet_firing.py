@@ -24,7 +24,7 @@ from duly.domain.settling import Plan, PlannedRun, Settlement
 from duly.store.dispatch import (
     Fence,
     FireDelayed,
-    FireSchedule,
+    FirePlanned,
     FireTimers,
     Join,
     LeaseKey,
@@ -187,13 +187,13 @@ def long_ago(count: int) -> Iterator[Promise]:
         yield Promise(due_at=due_at)
 
 
-def _planned(one: Pinned, period_us: int) -> FireSchedule:
+def _planned(one: Pinned, period_us: int) -> FirePlanned:
     due_at, one.due_at = one.due_at, one.due_at + period_us
     run_id = occurrence_run_id(ScheduleId(one.ref), due_at)
     run = PlannedRun(run_id, due_at, due_at, Origin.SCHEDULE, Lane.LIVE)
     plan = Plan(Settlement((run,)), Pending(one.due_at, one.due_at))
     timer = Timer("schedule", one.ref, one.shard, due_at, due_at, 1, 1)
-    return FireSchedule(timer=timer, plan=plan, late_after=NEVER_LATE)
+    return FirePlanned(timer=timer, plan=plan, late_after=NEVER_LATE)
 
 
 def _bare_values(chosen: Sequence[Pinned], period_us: int) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ import pytest
 
 from duly.domain.concluding import Die
 from duly.domain.literals import Lane, RunState, ScheduleStatus
+from duly.domain.schedules import Pending
 from duly.store.dispatch import ArrivalsCursor, Fence, Lease, LeaseKey
 from duly.store.execution import FinishResult
 from duly.store.memory import MemoryStore
@@ -78,7 +79,7 @@ class LateByOne(MemoryStore):
 
     def fire_timers(self, command):
         schedules = tuple(
-            replace(one, late_after=one.late_after and one.late_after - 1)
+            one._replace(late_after=one.late_after and one.late_after - 1)
             for one in command.schedules
         )
         return super().fire_timers(replace(command, schedules=schedules))
@@ -88,7 +89,7 @@ class NeverLate(MemoryStore):
     """Fires by a plan that no longer holds."""
 
     def fire_timers(self, command):
-        schedules = tuple(replace(one, late_after=None) for one in command.schedules)
+        schedules = tuple(one._replace(late_after=None) for one in command.schedules)
         return super().fire_timers(replace(command, schedules=schedules))
 
 
@@ -99,11 +100,7 @@ class SecondFire(MemoryStore):
         for one in command.schedules:
             record = self.tables.schedules.get(one.timer.ref)
             if record is not None:
-                pending = replace(
-                    record.pending or one.plan.pending,
-                    scheduled_for=one.timer.scheduled_for,
-                    due_at=one.timer.due_at,
-                )
+                pending = Pending(one.timer.scheduled_for, one.timer.due_at)
                 self.tables.schedules[record.id] = replace(
                     record, pending=pending, version=one.timer.generation
                 )
@@ -115,7 +112,7 @@ class StaleVersion(MemoryStore):
 
     def fire_timers(self, command):
         schedules = tuple(
-            replace(one, timer=replace(one.timer, generation=record.version))
+            one._replace(timer=one.timer._replace(generation=record.version))
             if (record := self.tables.schedules.get(one.timer.ref))
             else one
             for one in command.schedules
@@ -142,7 +139,7 @@ class ForgetsNextInstant(MemoryStore):
 
     def fire_timers(self, command):
         schedules = tuple(
-            replace(one, plan=replace(one.plan, pending=None, end_reason="forgotten"))
+            one._replace(plan=one.plan._replace(pending=None, end_reason="forgotten"))
             for one in command.schedules
         )
         return super().fire_timers(replace(command, schedules=schedules))
@@ -153,10 +150,7 @@ class SilentSkips(MemoryStore):
 
     def fire_timers(self, command):
         schedules = tuple(
-            replace(
-                one,
-                plan=replace(one.plan, settlement=replace(one.plan.settlement, skips=())),
-            )
+            one._replace(plan=one.plan._replace(settlement=one.plan.settlement._replace(skips=())))
             for one in command.schedules
         )
         return super().fire_timers(replace(command, schedules=schedules))
@@ -292,7 +286,7 @@ class DrainsTwice(MemoryStore):
     """Takes a range for drained only when it is empty: it stays where it began."""
 
     def drain_owed(self, command):
-        settlement = replace(command.settlement, owed=command.owed)
+        settlement = command.settlement._replace(owed=command.owed)
         return super().drain_owed(replace(command, settlement=settlement))
 
 
@@ -480,7 +474,7 @@ class TakesAnyWord(MemoryStore):
             claim = self.tables.claims.get(one.hold.run_id)
             if claim is not None:
                 worker = claim.worker
-                one = replace(one, hold=replace(one.hold, fence=claim.tries.fence))  # noqa: PLW2901
+                one = replace(one, hold=one.hold._replace(fence=claim.tries.fence))  # noqa: PLW2901
             given.append(one)
         return super().finish_runs(worker, given)
 

@@ -8,14 +8,16 @@ from duly.domain.instants import from_microseconds
 from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus
 from duly.domain.misfire import Misfire
 from duly.domain.planning import decide_delete, decide_edit, decide_pause
-from duly.domain.schedules import jitter_offset_us
-from duly.domain.settling import NO_FURTHER
+from duly.domain.schedules import Pending, jitter_offset_us
+from duly.domain.settling import NO_FURTHER, plan_on_time
+from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
+from duly.engine.wheel import Entry
 from duly.errors import StoreError
 from duly.store.dispatch import FireResult, Timer
 from duly.telemetry import BatchFired, ScheduleEnded, SetAside
-from duly.testing.factories import cancel, definition, move
+from duly.testing.factories import cancel, definition, move, template_of
 from duly.testing.manual_clock import START_US
 from tests.engine.rig import HOUR, MINUTE, SECOND, Rig
 
@@ -208,7 +210,34 @@ def test_plans_are_made_before_they_are_needed(rig):
     entries = dispatcher._loader.wheel.take(rig.at("1m"), 1000)  # noqa: SLF001
 
     assert 500 == len(entries)
-    assert all(entry.plan is not None for entry in entries)
+    assert all(entry.following == entry.timer.due_at + 20 * SECOND for entry in entries)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"timetable": every("10s")},
+        {"timetable": every("10s"), "jitter_us": 7 * SECOND},
+        {"timetable": cron("*/2 * * * *", tz="Europe/Paris")},
+        {"timetable": cron("*/3 * * * *"), "jitter_us": 3 * MINUTE},
+    ],
+    ids=["every", "jitter", "cron", "cron with jitter"],
+)
+def test_what_is_sent_of_a_fire_on_time_is_what_planning_says(rig, parts):
+    """T1: the short way to a plan leads where the long one does."""
+    record = rig.schedule(**parts)
+    template = template_of(record)
+    sent = []
+    rig.dispatcher()
+    rig.lines[0].breaks["fire_timers"] = lambda command: sent.extend(command.schedules)
+    rig.run("9m")
+
+    assert len(sent) > 1
+    for fire in sent:
+        pending = Pending(fire.scheduled_for, fire.due_at)
+        assert plan_on_time(template, pending) == fire.plan
+        assert fire.due_at + record.definition.misfire.grace_us == fire.late_after
+        assert (record.id, record.version) == (fire.timer.ref, fire.timer.generation)
 
 
 @pytest.mark.parametrize(
@@ -340,14 +369,14 @@ def test_hours_fire_like_seconds(rig):
 
 
 def test_a_dispatcher_that_is_always_busy_does_not_grow(rig):
-    """P3: what was to be planned ahead, and has been taken to be fired since, is forgotten."""
+    """P3: what it has fired is planned when it is due again, and not kept in a list until then."""
     dispatcher = rig.dispatcher()
     rig.run("1s")
     loader = dispatcher._loader  # noqa: SLF001 - memory has no other sign
     for number in range(5000):
         due_at = rig.now + number
-        ref = number.to_bytes(16)
-        loader.hand_over(Timer("schedule", ref, 0, due_at, due_at, 1, 1))
-        assert loader.wheel.take(due_at, 10)
+        entry = Entry(Timer("schedule", number.to_bytes(16), 0, due_at, due_at, 1, 1), due_at)
+        loader.hand_over(entry, due_at, due_at)
+        assert [entry] == loader.wheel.take(due_at, 10)
 
-    assert len(loader.unplanned) <= 1001
+    assert not loader.unplanned

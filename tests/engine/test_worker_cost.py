@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from duly.domain.attempts import TaskPolicy
 from duly.domain.concluding import Failed, Succeeded
 from duly.domain.literals import RunState
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import RunFailed, RunStarted, RunSucceeded
-from tests.engine.rig import Known, Recorder, Rig, Scripted, Tasks
+from tests.engine.rig import SECOND, Known, Recorder, Rig, Scripted, Tasks
 
 
 class Bell(LocalWakeups):
@@ -39,13 +40,12 @@ def rig():
     return Rig()
 
 
-def worker_of(rig, **parts):
-    executor = Scripted()
-    kind = Known("remind").kind
+def worker_of(rig, executor=None, policy=None, **parts):
+    executor = executor or Scripted()
+    known = Known("remind", policy or TaskPolicy())
     settings = WorkerSettings(slots=10)
-    made = Worker(
-        rig.store, rig.store_clock, Tasks(Known("remind")), {kind: executor}, settings, **parts
-    )
+    tasks, executors = Tasks(known), {known.kind: executor}
+    made = Worker(rig.store, rig.store_clock, tasks, executors, settings, **parts)
     return made, executor
 
 
@@ -101,3 +101,55 @@ def test_who_does_not_say_what_it_listens_to_is_told_everything(rig):
     assert 1 == len(recorder.of(RunStarted))
     assert [] == recorder.of(RunFailed), "it is dead, and can be brought back"
     assert {"run-started", "attempt-failed", "run-dead"} <= {one.name for one in recorder.events}
+
+
+class Crowded(Scripted):
+    """An executor that starts many in one go."""
+
+    def __init__(self):
+        super().__init__()
+        self.crowds = []
+
+    def start_all(self, works):
+        self.crowds.append(len(works))
+        for work in works:
+            self.start(work)
+
+
+class Broken(Scripted):
+    """One that starts none."""
+
+    def start_all(self, works):
+        raise RuntimeError("can't start new thread")
+
+
+def test_runs_that_are_claimed_together_are_handed_over_together(rig):
+    for number in range(5):
+        rig.enqueue(f"r{number}")
+    executor = Crowded()
+    worker, _ = worker_of(rig, executor)
+    worker.tick()
+
+    assert [5] == executor.crowds
+
+
+def test_those_that_an_executor_could_not_start_have_failed(rig):
+    runs = [rig.enqueue(f"r{number}") for number in range(3)]
+    worker, _ = worker_of(rig, Broken())
+    worker.tick()
+    worker.tick()
+
+    assert {RunState.RETRYING} == {rig.look(run).state for run in runs}
+
+
+def test_limits_are_kept_of_each_of_those_that_are_handed_over_together(rig):
+    """R6: whoever comes first in a crowd is not the only one whose time runs out."""
+    runs = [rig.enqueue(f"r{number}") for number in range(3)]
+    worker, executor = worker_of(rig, policy=TaskPolicy(timeout_us=SECOND))
+    worker.tick()
+    executor.works[0].ended(Succeeded())
+    rig.store_clock.advance(2 * SECOND)
+    worker.tick()
+
+    ended = {executor.works[0].claimed.run_id}
+    assert set(runs) - ended == {work.claimed.run_id for work in executor.asked}

@@ -51,7 +51,7 @@ def claimed_run(task: str, arguments: str = "{}", **parts: Any) -> ClaimedRun:
         "progress": Progress(1, 2, "half"),
         **parts,
     }
-    return ClaimedRun(RunRecord(**record), tries, 6)
+    return ClaimedRun.of(RunRecord(**record), tries, 6)
 
 
 class RecordedLive:
@@ -144,16 +144,22 @@ class Attempt:
     begun: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     gone: threading.Event = field(default_factory=threading.Event)
+    rung: threading.Event = field(default_factory=threading.Event)
     ends: list[End] = field(default_factory=list)
 
     def began(self) -> None:
         self.begun.set()
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         self.ends.append(end)
         self.over.set()
         if is_gone:
             self.gone.set()
+        if not is_quiet:
+            self.rung.set()
+
+    def ring(self) -> None:
+        self.rung.set()
 
     def wait_begun(self) -> None:
         assert self.begun.wait(LIMIT_SECONDS), f"it has not begun; {self.ends}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -393,3 +394,93 @@ def test_what_was_asked_to_stop_before_it_moved_is_cancelled(executor: EventLoop
 
     assert isinstance(end, CancelledEnd)
     stuck.wait_end()
+
+
+def together(executor: EventLoopExecutor, *attempts: Attempt) -> list[Any]:
+    """Hand attempts over while the loop is held, so that they are begun in one go."""
+    gate = threading.Event()
+
+    async def hold() -> None:
+        gate.wait(LIMIT_SECONDS)
+
+    holder = attempt_of(hold)
+    executor.start(holder)
+    holder.wait_begun()
+    for attempt in attempts:
+        executor.start(attempt)
+    gate.set()
+    return [attempt.wait_end() for attempt in attempts]
+
+
+def test_context_of_one_coroutine_is_nothing_to_the_next(executor: EventLoopExecutor):
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+
+    async def first() -> None:
+        who.set("first")
+
+    async def second() -> str:
+        return who.get()
+
+    ends = together(executor, attempt_of(first), attempt_of(second))
+
+    assert [Succeeded(None), Succeeded('"nobody"')] == ends
+
+
+def test_a_coroutine_that_cancels_itself_cancels_no_other(executor: EventLoopExecutor):
+    async def first() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async def second() -> int:
+        await asyncio.create_task(quick())
+        return 2
+
+    ends = together(executor, attempt_of(first), attempt_of(second))
+
+    assert Succeeded("2") == ends[1]
+
+
+def test_a_coroutine_that_waits_is_alone_in_its_task(executor: EventLoopExecutor):
+    """R6: whoever is asked to stop is, and nobody else."""
+    tasks: list[object] = []
+
+    async def waiting() -> None:
+        tasks.append(asyncio.current_task())
+        await forever()
+
+    stopped, other = attempt_of(waiting), attempt_of(waiting)
+    together(executor, attempt_of(quick), attempt_of(quick))
+    for attempt in (stopped, other):
+        executor.start(attempt)
+        attempt.wait_begun()
+    stopped.live.is_cancelled = True
+    executor.ask(stopped)
+
+    assert isinstance(stopped.wait_end(), CancelledEnd)
+    assert not other.over.is_set()
+    assert 2 == len(set(tasks))
+
+
+def test_a_limit_of_time_inside_a_coroutine_is_its_own(executor: EventLoopExecutor):
+    async def quickly() -> int:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await quick()
+            return 1
+
+    async def late() -> None:
+        async with asyncio.timeout(0):
+            await forever()
+
+    ends = together(executor, attempt_of(quickly), attempt_of(late), attempt_of(quickly))
+
+    assert [Succeeded("1")] * 2 == [ends[0], ends[2]]
+    assert "TimeoutError" in ends[1].error
+
+
+def test_those_that_end_in_one_go_ring_together(executor: EventLoopExecutor):
+    attempts = [attempt_of(quick) for _ in range(9)]
+    together(executor, *attempts)
+
+    assert attempts[-1].rung.wait(LIMIT_SECONDS)
+    assert not any(attempt.rung.is_set() for attempt in attempts[:-1])

@@ -239,3 +239,34 @@ def test_what_no_thread_could_be_started_for_is_never_begun(
 
     assert Succeeded("2") == later.wait_end()
     assert not refused.begun.is_set()
+
+
+def test_functions_that_wait_for_each_other_are_all_begun():
+    """R7: each that comes calls the next, whether threads are new or idle."""
+    executor = ThreadExecutor(slots=8)
+    for _ in range(2):
+        gate = threading.Barrier(8)
+        attempts = [attempt_of(lambda gate=gate: gate.wait(LIMIT_SECONDS)) for _ in range(8)]
+        executor.start_all(attempts)
+
+        assert all(isinstance(attempt.wait_end(), Succeeded) for attempt in attempts)
+    executor.close()
+
+
+def test_of_several_that_no_thread_could_be_started_for_none_is_begun(
+    executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    """R2: the worker has given them up by then."""
+    refused, later = [attempt_of(lambda: 1) for _ in range(3)], attempt_of(lambda: 2)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            executor.start_all(refused)
+    executor.start(later)
+
+    assert Succeeded("2") == later.wait_end()
+    assert not any(attempt.begun.is_set() for attempt in refused)

@@ -60,7 +60,7 @@ def _acquire_at_the_same_epoch(journal, member, wanted):
     taken = ORIGINAL_ACQUIRE(journal, member, wanted)
     for lease in taken:
         leases[lease.key] = replace(leases[lease.key], epoch=max(1, before[lease.key]))
-    return [replace(lease, epoch=max(1, before[lease.key])) for lease in taken]
+    return [lease._replace(epoch=max(1, before[lease.key])) for lease in taken]
 
 
 def _acquire_from_the_living(journal, member, wanted):
@@ -118,12 +118,12 @@ def _judge_and_clean_up(journal, timer, held):
 
 def _late_at_the_grace(journal, item, held):
     if item.late_after is not None:
-        item = replace(item, late_after=item.late_after - 1)
+        item = item._replace(late_after=item.late_after - 1)
     return ORIGINAL_FIRE_SCHEDULE(journal, item, held)
 
 
 def _never_late(journal, item, held):
-    return ORIGINAL_FIRE_SCHEDULE(journal, replace(item, late_after=None), held)
+    return ORIGINAL_FIRE_SCHEDULE(journal, item._replace(late_after=None), held)
 
 
 ORIGINAL_JUDGE = firing._judge  # noqa: SLF001 - a mutant is made inside
@@ -259,7 +259,7 @@ def _resume_and_forget(record, now, missed, reason):
 
 def _late_without_span(template, pending, now):
     plan = ORIGINAL_LATE(template, pending, now)
-    return replace(plan, settlement=replace(plan.settlement, owed=None, skips=()))
+    return plan._replace(settlement=plan.settlement._replace(owed=None, skips=()))
 
 
 def _late_without_jump(template, pending, now):

@@ -17,7 +17,7 @@ from tests.simulation.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(300)
-CHUNKS = 15
+CHUNKS = 10
 CHUNK_SEEDS = 10
 DANGERS_SEEDS_MAX = 300
 """The rarest danger occurs in one world out of a hundred."""

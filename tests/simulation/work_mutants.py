@@ -19,7 +19,7 @@ from duly.engine.worker import held as worker_held
 from duly.engine.worker import holdings
 from duly.engine.worker.service import Worker
 from duly.store.dispatch import FireResult
-from duly.store.execution import FinishResult, LossKind
+from duly.store.execution import ClaimedRun, FinishResult, LossKind
 from duly.store.memory import ending, execution, firing, operating, reaping
 from duly.store.memory.tables import Outcome
 from tests.simulation.mutants import patched
@@ -67,10 +67,10 @@ def _fence_reused(_: World) -> Iterator[None]:
     def claim(journal, run_id, worker):
         claimed = ORIGINAL_CLAIM(journal, run_id, worker)
         fence = max(1, claimed.tries.fence - 1)
-        tries = replace(claimed.tries, fence=fence)
+        tries = claimed.tries._replace(fence=fence)
         row = journal.tables.claims[run_id]
         journal.put(journal.tables.claims, run_id, replace(row, tries=tries))
-        return replace(claimed, tries=tries)
+        return ClaimedRun.of(claimed.record, tries, claimed.claimed_at)
 
     with mock.patch.object(execution, "_claim", claim):
         yield
@@ -176,7 +176,7 @@ def _number_counts_down(journal, run_id, claim, conclusion):
     ORIGINAL_END(journal, run_id, claim, conclusion)
     ready = journal.tables.ready.get(run_id)
     if ready is not None and ready.tries.attempt > 0:
-        tries = replace(ready.tries, attempt=ready.tries.attempt - 1)
+        tries = ready.tries._replace(attempt=ready.tries.attempt - 1)
         journal.put(journal.tables.ready, run_id, replace(ready, tries=tries))
 
 

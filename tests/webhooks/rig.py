@@ -227,10 +227,13 @@ class Attempt:
     def began(self) -> None:
         self.has_begun.set()
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         assert is_gone, "a request leaves nothing behind"
+        assert not is_quiet, "nobody rings for it later"
         self._ends.append(end)
         self._is_over.set()
+
+    def ring(self) -> None: ...
 
     @property
     def end(self) -> End:
@@ -260,7 +263,7 @@ def claimed_run(claimed_at: int = START_US, tries: Tries | None = None) -> Claim
         finished_at=None,
     )
     tries = tries or Tries(fence=7, attempt=3, charged=2, begun_at=START_US)
-    return ClaimedRun(record=record, tries=tries, claimed_at=claimed_at)
+    return ClaimedRun.of(record, tries, claimed_at)
 
 
 class Sender:

@@ -63,6 +63,7 @@ class Signature:
             remedy = "put @app.task above a function of your own"
             raise UsageError(f"task {task}", function, "says not what it takes", remedy) from error
         self._types: dict[str, Any] | None = None
+        self._required: list[str] | None = None
         self._runs: frozenset[str] = frozenset()
         for parameter in self._signature.parameters.values():
             _refuse_shape(task, parameter)
@@ -83,14 +84,20 @@ class Signature:
     @property
     def run_names(self) -> frozenset[str]:
         """The names of the parameters that receive the run."""
-        _ = self.types  # read late, as above
+        if self._types is None:
+            _ = self.types  # read late, as above
         return self._runs
 
     @property
     def required(self) -> list[str]:
         """The names of parameters that must be given."""
+        if self._required is not None:
+            return self._required
         parameters = self._signature.parameters
-        return [name for name in self.types if parameters[name].default is inspect.Parameter.empty]
+        empty = inspect.Parameter.empty
+        required = [name for name in self.types if parameters[name].default is empty]
+        self._required = required if self._types is not None else None
+        return required
 
     def bind(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its parameter's name; refuse one too many, twice, or too few."""

@@ -41,11 +41,16 @@ class Catalogue:
     def __init__(self, tasks: Tasks, backing: Backing) -> None:
         self._tasks = tasks
         self._backing = backing
+        self._found: dict[str, RunnableTask] = {}
 
     def find(self, name: str) -> RunnableTask | None:
         """Return a task by its name."""
-        task = self._tasks.find(name)
-        return None if task is None else RunnableTask(task, self._backing)
+        found = self._found.get(name)
+        if found is None:
+            task = self._tasks.find(name)
+            if task is not None:
+                self._found[name] = found = RunnableTask(task, self._backing)
+        return found
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
@@ -58,35 +63,21 @@ class RunnableTask:
     def __init__(self, task: AnyTask, backing: Backing) -> None:
         self._task = task
         self._backing = backing
-
-    @property
-    def name(self) -> str:
-        """By which runs call it."""
-        return self._task.name
-
-    @property
-    def kind(self) -> TaskKind:
-        """How it is run."""
-        return self._task.kind
-
-    @property
-    def policy(self) -> TaskPolicy:
-        """What its code says about its runs."""
-        return self._task.policy
-
-    @property
-    def plan(self) -> Any:  # noqa: ANN401 - what its own kind of executor reads
-        """What an executor of its kind needs besides; None for functions."""
-        return self._task.terms.plan
+        # Looked at for every run, and never changed.
+        self.name: str = task.name
+        self.kind: TaskKind = task.kind
+        self.policy: TaskPolicy = task.policy
+        self.plan: Any = task.terms.plan
+        self._takes_arguments_alone = task.kind in _ARGUMENTS_ALONE
 
     def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
         """Check the arguments again and return what to call; UsageError when they do not fit.
 
         Of a command or a webhook, calling it gives the checked arguments by name, as JSON values.
         """
-        signature, stored = self._task.signature, claimed.record.call.arguments
+        signature, stored = self._task.signature, claimed.arguments
         arguments = signature.read(stored)
-        if self.kind in _ARGUMENTS_ALONE:
+        if self._takes_arguments_alone:
             given = signature.defaults() | signature.read_json(stored)
             return lambda: given
         for name, value in arguments.items():
@@ -96,7 +87,7 @@ class RunnableTask:
         if names:
             run = self._run(claimed, live)
             arguments |= dict.fromkeys(names, run)
-        return partial(self._task, **arguments)
+        return partial(self._task, **arguments) if arguments else self._task
 
     def _secret(self, name: str, reference: SecretReference, live: Live) -> Secret:
         secret = self._backing.read_secret(reference, f"{self.name}({name})")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.durations import duration_microseconds, duration_text
 from duly.domain.literals import AttemptState, Effects
@@ -72,8 +72,7 @@ class Reason(StrEnum):
     """A person ordered it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tries:
+class Tries(NamedTuple):
     """How often a run was claimed, started and charged so far; carried from place to place."""
 
     fence: int = 0

@@ -24,6 +24,10 @@ class Succeeded:
     """What it returned, as JSON text; None when that can't be kept."""
 
 
+SUCCEEDED = Succeeded()
+"""How most attempts end; one copy serves all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The code raised, or its process ended badly, or the other side said no."""
@@ -145,11 +149,8 @@ def conclude(  # noqa: C901, PLR0911 - one case for each end
 ) -> Conclusion:
     """Decide what becomes of a run after one attempt. Total."""
     match end:
-        case Succeeded(result=None):
-            return _DONE
         case Succeeded():
-            close = Close(RunState.SUCCEEDED, result=end.result)
-            return _conclusion(AttemptState.SUCCEEDED, None, None, close)
+            return success(end.result)
         case Snoozed():
             return _free(Reason.SNOOZED, _waiting(attempted, end.after_us), is_started=True)
         case GivenBack():
@@ -177,6 +178,14 @@ def conclude(  # noqa: C901, PLR0911 - one case for each end
             return _conclusion(AttemptState.LOST, Reason.LOST, None, _again(attempted, None))
         case _:
             assert_never(end)
+
+
+def success(result: str | None) -> Conclusion:
+    """Return what becomes of a run that has succeeded, whatever was tried before."""
+    if result is None:
+        return DONE
+    close = Close(RunState.SUCCEEDED, result=result)
+    return _conclusion(AttemptState.SUCCEEDED, None, None, close)
 
 
 def _again(attempted: Attempted, after_us: int | None) -> Next:
@@ -220,5 +229,5 @@ def _free(reason: Reason, after: Next, *, is_started: bool) -> Conclusion:
     )
 
 
-_DONE = _conclusion(AttemptState.SUCCEEDED, None, None, Close(RunState.SUCCEEDED))
+DONE = _conclusion(AttemptState.SUCCEEDED, None, None, Close(RunState.SUCCEEDED))
 """What becomes of most runs; one copy serves all."""

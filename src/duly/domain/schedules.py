@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.durations import duration_microseconds, duration_text
 from duly.domain.literals import Missed, Overlap, ScheduleStatus
@@ -66,20 +67,34 @@ class Definition:
 
 def definition_from_json(stored: dict[str, Any]) -> Definition:
     """Read a definition from what `to_json` returned."""
-    call = Call(
-        task=stored["task"],
-        arguments=canonical_json(stored["arguments"]),
-        queue=stored["queue"],
-        priority=stored["priority"],
-    )
     overlap = stored.get("overlap")
+    arguments = canonical_json(stored["arguments"])
     return Definition(
-        call=call,
+        call=_call(stored["task"], arguments, stored["queue"], stored["priority"]),
         timetable=timetable_from_json(stored["timetable"]),
-        misfire=read_misfire(stored["misfire"]),
-        jitter_us=duration_microseconds(stored["jitter"], "jitter"),
+        misfire=_misfire(**stored["misfire"]),
+        jitter_us=_jitter_us(stored["jitter"]),
         overlap=None if overlap is None else Overlap(overlap),
     )
+
+
+# Most schedules of a program say the same about all but when and with what they are run: one value
+# serves all of them, and is read once.
+
+
+@lru_cache(maxsize=1024)
+def _call(task: str, arguments: str, queue: str, priority: int) -> Call:
+    return Call(task=task, arguments=arguments, queue=queue, priority=priority)
+
+
+@lru_cache(maxsize=1024)
+def _misfire(**stored: Any) -> Misfire:  # noqa: ANN401 - JSON values
+    return read_misfire(stored)
+
+
+@lru_cache(maxsize=1024)
+def _jitter_us(stored: str) -> int:
+    return duration_microseconds(stored, "jitter")
 
 
 def canonical_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
@@ -96,8 +111,7 @@ def jitter_offset_us(schedule: ScheduleId, jitter_us: int) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(NamedTuple):
     """The one next instant of a schedule: its nominal time, and when it falls due after jitter."""
 
     scheduled_for: int

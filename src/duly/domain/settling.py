@@ -6,8 +6,8 @@ one whose age equals `not_older` is still run. A run is never planned before it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import Lane, MisfirePolicy, Origin, SkipReason
@@ -30,11 +30,13 @@ class Template:
     schedule_id: ScheduleId
     definition_number: int
     definition: Definition
+    offset_us: int = field(init=False)
+    """How much later than its nominal time an occurrence falls due."""
 
-    @property
-    def offset_us(self) -> int:
-        """Return how much later than its nominal time an occurrence falls due."""
-        return jitter_offset_us(self.schedule_id, self.definition.jitter_us)
+    def __post_init__(self) -> None:
+        """Work out the jitter, which is always the same."""
+        offset_us = jitter_offset_us(self.schedule_id, self.definition.jitter_us)
+        object.__setattr__(self, "offset_us", offset_us)
 
     def pending(self, scheduled_for: int) -> Pending:
         """Return an occurrence with the instant at which it falls due."""
@@ -46,8 +48,7 @@ class Template:
         return None if found is None else self.pending(found)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedRun(NamedTuple):
     """A run to be made, and the instant before which it may not exist."""
 
     run_id: RunId
@@ -70,8 +71,7 @@ class Skip:
     """The run that stands for them, when they were coalesced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What becomes of a span of occurrences: each is in exactly one of the three."""
 
     runs: tuple[PlannedRun, ...] = ()
@@ -82,8 +82,7 @@ class Settlement:
 NOTHING = Settlement()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What firing a timer does: settle what is due, and put the timer to its next instant."""
 
     settlement: Settlement
@@ -92,9 +91,18 @@ class Plan:
     """Why there is no next instant, when there is none."""
 
 
-def plan_on_time(template: Template, pending: Pending) -> Plan:
-    """Plan the fire of an occurrence that is no later than its grace. Can be made ahead of time."""
-    return _with_next(template, Settlement((_run(template, pending),)), pending.scheduled_for)
+def plan_on_time(template: Template, pending: Pending, following: int | None = None) -> Plan:
+    """Plan the fire of an occurrence that is no later than its grace. Can be made ahead of time.
+
+    The nominal time of the next occurrence may be given by whoever has worked it out already.
+    """
+    scheduled_for, due_at = pending
+    run_id = occurrence_run_id(template.schedule_id, scheduled_for)
+    run = PlannedRun(run_id, scheduled_for, due_at, Origin.SCHEDULE, Lane.LIVE)
+    settlement = Settlement((run,))
+    if following is None:
+        return _with_next(template, settlement, scheduled_for)
+    return Plan(settlement, Pending(following, following + template.offset_us))
 
 
 def plan_late(template: Template, pending: Pending, now: int) -> Plan:
@@ -223,9 +231,9 @@ def _newest(template: Template, first: int, last: int, at_most: int) -> int:
     return max(newest, first)
 
 
-def _run(template: Template, pending: Pending, now: int | None = None) -> PlannedRun:
+def _run(template: Template, pending: Pending, now: int) -> PlannedRun:
     grace_us = template.definition.misfire.grace_us
-    is_missed = now is not None and now - pending.due_at > grace_us
+    is_missed = now - pending.due_at > grace_us
     return PlannedRun(
         run_id=occurrence_run_id(template.schedule_id, pending.scheduled_for),
         scheduled_for=pending.scheduled_for,

@@ -163,9 +163,8 @@ class Dispatcher:
         if self._lost_at is not None:
             self._maintenance.doubt(self._around.clock.monotonic_us() - self._lost_at)
         self._maintenance.tend(is_live_due=is_live_due)
-        is_planning = False
+        is_planning = self._firing.plan_ahead(is_live_due=is_live_due)
         if not is_live_due:
-            is_planning = self._firing.plan_ahead()
             self._retiming.go_on()
         return self._wake_at(is_more=is_live_due or is_planning)
 

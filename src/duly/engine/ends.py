@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.answers import AFTER_MAX_US, AFTER_MIN_US, GiveUp, Snooze, TryAgain
 from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, RESULT_BYTES_MAX, Reason
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
+from duly.domain.concluding import (
+    SUCCEEDED,
+    CancelledEnd,
+    Failed,
+    GaveUp,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
 from duly.domain.retrying import leaves_of
 from duly.errors import Cancelled, NoSecret, UsageError
 
@@ -29,10 +37,16 @@ _SAID_LENGTH_MAX = 500
 _SECOND_US = 1_000_000
 _LEFT_OUT = "\n… {count:,} characters are left out …\n"
 _MARK = "�"
+# Made once: json.dumps makes one for each call that wants anything but its own defaults.
+_RESULTS = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+)
 
 
 def end_of_value(value: object, live: Live) -> End:
     """Return how an attempt ended whose code returned a value."""
+    if value is None:
+        return SUCCEEDED
     # By its type alone: what a proxy says about its class is code of the task's, which may raise.
     answer = value if issubclass(type(value), (Snooze, TryAgain, GiveUp)) else None
     match answer:
@@ -82,8 +96,7 @@ def fitted(end: End) -> End:
     """Return an end that every store can hold, whoever has told it; secrets are left out before."""
     match end:
         case Succeeded(result=str(result)):
-            is_fit = len(result.encode("utf-8", "replace")) <= RESULT_BYTES_MAX
-            return Succeeded(storable(result) if is_fit else None)
+            return end if _is_fit(result) else Succeeded(_fitted_result(result))
         case Failed():
             error, after_us = bounded(storable(end.error)), end.after_us
             waits = None if after_us is None else fitted_wait(after_us)
@@ -96,6 +109,16 @@ def fitted(end: End) -> End:
             return replace(end, error=bounded(storable(error)))
         case _:
             return end
+
+
+def _is_fit(result: str) -> bool:
+    """Say at a glance whether a result can be held, as most can."""
+    return result.isascii() and len(result) <= RESULT_BYTES_MAX and "\x00" not in result
+
+
+def _fitted_result(result: str) -> str | None:
+    is_fit = len(result.encode("utf-8", "replace")) <= RESULT_BYTES_MAX
+    return storable(result) if is_fit else None
 
 
 def fitted_wait(after_us: int) -> int:
@@ -157,10 +180,7 @@ def _result_of(value: object, live: Live) -> str | None:
 
 
 def _canonical(value: Any) -> str:  # noqa: ANN401 - whatever a task returns
-    text = json.dumps(
-        value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
-    )
-    return storable(text)
+    return storable(_RESULTS.encode(value))
 
 
 def _retry_after_us(error: BaseException) -> int | None:

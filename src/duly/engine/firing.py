@@ -8,29 +8,31 @@ read anew, and what is still there has not fired.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from contextlib import suppress
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, assert_never
 
-from duly.domain.identity import ScheduleId, identity_text
+from duly.domain.identity import ScheduleId, identity_text, occurrence_run_id
 from duly.domain.literals import Lane
 from duly.domain.schedules import Pending
 from duly.domain.settling import plan_late, plan_on_time
-from duly.errors import STORE_AWAY, StoreError
+from duly.errors import STORE_AWAY, StoreError, UsageError
 from duly.store.dispatch import (
     Fired,
     FireDelayed,
+    FireOnTime,
+    FirePlanned,
     FireResult,
     FireRetry,
-    FireSchedule,
     FireTimers,
-    LeaseKey,
 )
 from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.settling import Plan
+    from duly.domain.settling import Plan, Template
     from duly.engine.clock_sync import ClockSync
     from duly.engine.loader import Loader
     from duly.engine.membership import Membership
@@ -38,14 +40,14 @@ if TYPE_CHECKING:
     from duly.engine.surroundings import Surroundings
     from duly.engine.templates import TemplateKey, Templates
     from duly.engine.wheel import Entry, Wheel
-    from duly.store.dispatch import Timer
+    from duly.store.dispatch import TimerKind
 
 PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
 PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
 EARLY_RETRY_US = 200
-_ORDER = {"schedule": 0, "delayed": 1, "retry": 2}
+_ORDER: dict[TimerKind, int] = {"schedule": 0, "delayed": 1, "retry": 2}
 """In which order the kinds of timers are sent, and answered."""
 
 
@@ -87,23 +89,34 @@ class Firing:
         ]
         return min(times, default=None)
 
-    def plan_ahead(self) -> bool:
-        """Work out plans before they are needed, for a short while; say whether some are left."""
-        loader, settings = self._loader, self._around.settings
-        if not loader.unplanned:
+    def plan_ahead(self, *, is_live_due: bool) -> bool:
+        """Do what planning takes before it is needed, for a short while; say whether some is left.
+
+        Of what is due now a few wait for it: a definition that is read when its time has come holds
+        up all that is due with it.
+        """
+        loader, settings, clock = self._loader, self._around.settings, self._around.clock
+        unplanned = loader.unplanned
+        if not unplanned:
             return False
-        slice_ends = self._around.clock.monotonic_us() + settings.plan_slice_us
-        chosen = loader.unplanned[: settings.plans_per_tick]
-        self._fetch([entry.timer for entry in chosen])
-        done = 0
+        slice_ends = clock.monotonic_us() + settings.plan_slice_us
+        at_most = settings.plans_per_busy_tick if is_live_due else settings.plans_per_tick
+        chosen = [*islice(unplanned, at_most)]
+        self._fetch(chosen)
         for entry in chosen:
-            if self._around.clock.monotonic_us() > slice_ends:
+            unplanned.popleft()
+            if loader.wheel.holds(entry):
+                self._look_ahead(entry)
+            if clock.monotonic_us() > slice_ends:
                 break
-            done += 1
-            if entry.plan is None and loader.wheel.holds(entry):
-                self._plan(entry)  # should it fail, that is said when it is due
-        del loader.unplanned[: max(done, 1)]
-        return bool(loader.unplanned)
+        return bool(unplanned)
+
+    def _look_ahead(self, entry: Entry) -> None:
+        """Work out the next occurrence; should it fail, that is said when this one is due."""
+        template = self._templates.find(_key(entry))
+        if template is not None:
+            with suppress(Exception):
+                entry.following = _following(template, entry.scheduled_for)
 
     def _fire_from(self, wheel: Wheel, limit: int) -> int:
         """Take, plan and send one batch; return how many timers were sent."""
@@ -130,15 +143,17 @@ class Firing:
 
     def _planned(self, batch: list[Entry], slice_us: int) -> list[Entry]:
         """Return the entries that have their plan; the others are put back or set aside."""
-        clock, seen_now = self._around.clock, self._loader.seen_now
-        for entry in batch:
-            if entry.late_after is not None and entry.late_after < seen_now:
-                entry.plan = entry.late_after = None
-        self._fetch([entry.timer for entry in batch if entry.plan is None])
+        clock = self._around.clock
+        if any(entry.kind == "schedule" for entry in batch):
+            self._fetch(batch)
         ends = clock.monotonic_us() + slice_us
         ready: list[Entry] = []
         for entry in batch:
-            if entry.timer.kind == "schedule" and entry.plan is None:
+            if entry.kind == "delayed":
+                entry.fire = FireDelayed(entry.timer)
+            elif entry.kind == "retry":
+                entry.fire = FireRetry(entry.timer)
+            else:
                 if ready and clock.monotonic_us() > ends:
                     self._loader.put_back(entry)
                     continue
@@ -151,44 +166,64 @@ class Firing:
 
     def _plan(self, entry: Entry) -> str | None:
         """Work out what firing an entry does; return the problem if that can't be done."""
-        timer = entry.timer
-        template = self._templates.find(_key(timer))
+        template = self._templates.find(_key(entry))
         if template is None:
             return "its definition can't be read"
-        pending = Pending(timer.scheduled_for, timer.due_at)
-        late_after = timer.due_at + template.definition.misfire.grace_us
-        seen_now = self._loader.seen_now
+        due_at, scheduled_for = entry.due_at, entry.scheduled_for
+        late_after = due_at + template.definition.misfire.grace_us
         try:
-            if late_after < seen_now:
-                entry.plan, entry.late_after = plan_late(template, pending, seen_now), None
-            else:
-                entry.plan, entry.late_after = plan_on_time(template, pending), late_after
+            following = entry.following
+            if late_after < self._loader.seen_now:
+                pending = Pending(scheduled_for, due_at)
+                plan = plan_late(template, pending, self._loader.seen_now)
+                entry.fire = FirePlanned(entry.timer, plan, None)
+                return None
+            if following is None:
+                following = _following(template, scheduled_for)
+            if following is None:
+                plan = plan_on_time(template, Pending(scheduled_for, due_at))
+                entry.fire = FirePlanned(entry.timer, plan, late_after)
+                return None
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
             return f"its timetable can't be computed: {error!r}"
+        entry.fire = FireOnTime(
+            entry.ref,
+            entry.generation,
+            due_at,
+            scheduled_for,
+            entry.shard,
+            late_after,
+            occurrence_run_id(template.schedule_id, scheduled_for),
+            following,
+            following + template.offset_us,
+            entry.definition_number,
+        )
         return None
 
-    def _fetch(self, timers: list[Timer]) -> None:
-        self._templates.fetch(_key(timer) for timer in timers if timer.kind == "schedule")
+    def _fetch(self, entries: list[Entry]) -> None:
+        self._templates.fetch(_key(entry) for entry in entries if entry.kind == "schedule")
 
     def _send(self, batch: list[Entry]) -> None:
         """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
-        batch = [one for one in batch if self._ownership.owns(_live(one.timer.shard))]
+        ours = self._ownership.live
+        batch = [one for one in batch if one.shard in ours]
         if not batch:
             return
-        batch.sort(key=lambda entry: _ORDER[entry.timer.kind])
+        # In the order in which the kinds are answered.
+        batch.sort(key=_place)
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
         except STORE_AWAY:
             # Whether it happened is not known: look, and never assume.
-            self._loader.reload({entry.timer.shard for entry in batch})
+            self._loader.reload({entry.shard for entry in batch})
             raise
         except Exception as error:  # noqa: BLE001 - one bad row must not stop the others
             if len(batch) == 1:
                 self._set_aside(batch[0], f"it can't be fired: {error!r}")
                 return
             # A part of it may have fired, and has a next instant that nobody handed over.
-            self._loader.reload({entry.timer.shard for entry in batch})
+            self._loader.reload({entry.shard for entry in batch})
             middle = len(batch) // 2
             self._send(batch[:middle])
             self._send(batch[middle:])
@@ -197,44 +232,45 @@ class Firing:
         self._conclude(batch, fired, before)
 
     def _command(self, batch: list[Entry]) -> FireTimers:
-        schedules, delayed, retries = [], [], []
-        for entry in batch:
-            if entry.timer.kind == "delayed":
-                delayed.append(FireDelayed(entry.timer))
-            elif entry.timer.kind == "retry":
-                retries.append(FireRetry(entry.timer))
-            else:
-                assert entry.plan is not None, "what is sent has been planned"
-                late_after = entry.late_after
-                schedules.append(
-                    FireSchedule(timer=entry.timer, plan=entry.plan, late_after=late_after)
-                )
-        shards = {entry.timer.shard for entry in batch}
-        fence = self._ownership.fence(Lane.LIVE, shards)
+        fires: Any = {"schedule": [], "delayed": [], "retry": []}
+        for kind, chosen in groupby(batch, attrgetter("kind")):
+            fires[kind] = [entry.fire for entry in chosen]
         return FireTimers(
-            fence=fence,
-            schedules=tuple(schedules),
-            delayed=tuple(delayed),
-            retries=tuple(retries),
+            fence=self._ownership.fence(Lane.LIVE, {entry.shard for entry in batch}),
+            schedules=tuple(fires["schedule"]),
+            delayed=tuple(fires["delayed"]),
+            retries=tuple(fires["retry"]),
         )
 
     def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
         """Learn from the answer to each timer."""
         assert len(batch) == len(fired.results), "every timer has its answer"
-        counted, late, fenced, lateness_max = 0, 0, 0, 0
+        late, fenced = 0, 0
         is_early = False
+        lateness: list[int] = []
+        hand_over, now = self._loader.hand_over, fired.now
+        counted = fired.results.count(FireResult.FIRED)
         for entry, result in zip(batch, fired.results, strict=True):
-            if result is FireResult.FIRED:
-                counted += 1
-                late += entry.plan is not None and entry.late_after is None
-                lateness_max = max(lateness_max, self._after_fire(entry, fired.now))
-            else:
+            if result is not FireResult.FIRED:
                 is_early |= result is FireResult.EARLY
                 fenced += result is FireResult.FENCED
-                self._after_refusal(entry, result, fired.now)
+                self._after_refusal(entry, result, now)
+                continue
+            fire = entry.fire
+            if isinstance(fire, FirePlanned):
+                late += fire.late_after is None
+                self._go_on(entry, fire.plan)
+                if fire.late_after is None:
+                    # What was settled by its misfire policy had no due moment to be measured by.
+                    continue
+            lateness.append(now - entry.due_at)
+            if isinstance(fire, FireOnTime):
+                # Its next instant goes straight into the wheel.
+                hand_over(entry, fire.next_for, fire.next_due)
         if is_early:
             self._sync.hear(before, fired.now)
-        self._report(fired, counted, lateness_max)
+        self._around.statistics.note_lateness(lateness)
+        self._report(fired, counted, max(lateness, default=0))
         member = self._membership.number()
         if late:
             self._around.statistics.late_planned += late
@@ -244,31 +280,18 @@ class Firing:
             self._around.telemetry.emit(WriteFenced(member=member, count=fenced))
         self._ownership.lose(fired.lost)
 
-    def _after_fire(self, entry: Entry, now: int) -> int:
-        """Put the next instant straight into the wheel; return how late this one was."""
-        timer, plan = entry.timer, entry.plan
-        lateness_us = 0
-        if plan is None or entry.late_after is not None:
-            # What was settled by its misfire policy had no due moment to be measured by.
-            lateness_us = now - timer.due_at
-            self._around.statistics.note_lateness(lateness_us)
-        if plan is not None:
-            self._go_on(timer, plan)
-        return lateness_us
-
-    def _go_on(self, timer: Timer, plan: Plan) -> None:
-        if plan.settlement.owed is not None:
+    def _go_on(self, entry: Entry, plan: Plan) -> None:
+        """Put the next instant into the wheel, or say that there is none."""
+        settlement, following, end_reason = plan
+        if settlement.owed is not None:
             self.owed_noticed()
-        following = plan.pending
         if following is not None:
-            self._loader.hand_over(
-                replace(timer, due_at=following.due_at, scheduled_for=following.scheduled_for)
-            )
+            self._loader.hand_over(entry, *following)
             return
         ended = ScheduleEnded(
             member=self._membership.number(),
-            schedule_id=identity_text(timer.ref),
-            reason=plan.end_reason or "",
+            schedule_id=identity_text(entry.ref),
+            reason=end_reason or "",
         )
         self._around.telemetry.emit(ended)
 
@@ -277,11 +300,11 @@ class Firing:
         match result:
             case FireResult.EARLY:
                 statistics.early_answers += 1
-                entry.fire_at = max(entry.timer.due_at, now + EARLY_RETRY_US)
-                entry.plan = entry.late_after = None
+                entry.fire_at = max(entry.due_at, now + EARLY_RETRY_US)
+                entry.fire = None
                 self._loader.put_back(entry)
             case FireResult.LATE:
-                entry.plan = entry.late_after = None
+                entry.fire = None
                 self._loader.put_late(entry)
             case FireResult.BUSY:
                 statistics.busy += 1
@@ -289,10 +312,10 @@ class Firing:
                 self._loader.put_back(entry)
             case FireResult.GONE:
                 statistics.gone += 1
-                if entry.timer.kind == "schedule":
+                if entry.kind == "schedule":
                     # An order of ours that we gave up on may have fired it: its next instant is
                     # announced to nobody, and may be overdue already.
-                    self._loader.look_for_overdue(entry.timer.shard)
+                    self._loader.look_for_overdue(entry.shard)
             case FireResult.FENCED | FireResult.FIRED:
                 pass  # counted by the caller; its shard is dropped with the lease
             case _:
@@ -315,14 +338,22 @@ class Firing:
         """Leave one alone for a while, and say so; it stays pending."""
         self._around.statistics.set_aside += 1
         entry.fire_at = self._loader.seen_now + self._around.settings.set_aside_us
-        entry.plan = entry.late_after = None
+        entry.fire = None
         self._loader.put_back(entry)
-        self._membership.tell_set_aside(entry.timer.kind, entry.timer.ref, problem)
+        self._membership.tell_set_aside(entry.kind, entry.ref, problem)
 
 
-def _key(timer: Timer) -> TemplateKey:
-    return ScheduleId(timer.ref), timer.definition_number
+def _key(entry: Entry) -> TemplateKey:
+    return ScheduleId(entry.ref), entry.definition_number
 
 
-def _live(shard: int) -> LeaseKey:
-    return LeaseKey(shard, Lane.LIVE)
+def _following(template: Template, scheduled_for: int) -> int | None:
+    """Return the nominal time of the next occurrence; None when there is none, or no telling."""
+    try:
+        return template.definition.timetable.first_from(scheduled_for + 1)
+    except UsageError:
+        return None
+
+
+def _place(entry: Entry) -> int:
+    return _ORDER[entry.kind]

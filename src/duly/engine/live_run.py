@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.clock import Clock
+    from duly.domain.concluding import End
     from duly.store.dispatch import MemberId
     from duly.store.execution import Hold
     from duly.store.protocol import Store
@@ -39,10 +40,9 @@ MORE_LINES = f"more lines are left out: an attempt may write {LINES_PER_ATTEMPT_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """What a live run stands on: its claim, the store, and what time it is."""
+    """What the live runs of a worker stand on: who it is, the store, and what time it is."""
 
     worker: MemberId
-    hold: Hold
     store: Store
     clock: Clock
     store_now: Callable[[], int]
@@ -52,25 +52,38 @@ class Grounds:
 class LiveRun:
     """One attempt's buffers, and whether it should stop."""
 
-    def __init__(self, grounds: Grounds) -> None:
+    # Most attempts end without a word: what they begin with is here once, and not in each of them.
+    _is_cancelled = False
+    _is_fenced = False
+    _has_looked = False
+    _last: Progress | None = None
+    _is_unsent = False
+    _lines: tuple[LogLine, ...] | list[LogLine] = ()
+    _written = 0
+    _told = 0
+    _is_in_doubt = False
+    _checkpoints: dict[str, str] | None = None
+    _own_checkpoint_lock: threading.Lock | None = None
+    _concealer: Concealer | None = None
+    advanced_at = 0
+    """When it last came any further, on the monotonic clock; 0 when it never said so."""
+
+    def __init__(self, hold: Hold, grounds: Grounds, lock: threading.Lock) -> None:
+        self._hold = hold
         self._grounds = grounds
-        self._lock = threading.Lock()
-        self._is_cancelled = False
-        self._is_fenced = False
-        self._has_looked = False
-        self._last: Progress | None = None
-        self._is_unsent = False
-        self._lines: list[LogLine] = []
-        self._written = 0
-        self._told = 0
-        self._is_in_doubt = False
-        self._checkpoints: dict[str, str] | None = None
-        # Held while the store is asked: what is remembered is what was stored last, whichever
-        # thread of the attempt came first. The other lock is never held that long.
-        self._checkpoint_lock = threading.Lock()
-        self.concealer = Concealer()
-        self.advanced_at = grounds.clock.monotonic_us()
-        """When it last came any further, on the monotonic clock."""
+        self._lock = lock
+        """Held for moments only, so that others may hold it, too."""
+
+    @property
+    def _checkpoint_lock(self) -> threading.Lock:
+        """Held while the store is asked: what is remembered is what was stored last.
+
+        Whichever thread of the attempt came first. The other lock is never held that long.
+        """
+        with self._lock:
+            if self._own_checkpoint_lock is None:
+                self._own_checkpoint_lock = threading.Lock()
+            return self._own_checkpoint_lock
 
     @property
     def is_cancelled(self) -> bool:
@@ -103,7 +116,7 @@ class LiveRun:
         note = progress.note
         if note is not None:
             require_text("note", note, LINE_LENGTH_MAX)
-            note = self.concealer.hide(note)[:NOTE_LENGTH_MAX]
+            note = self.hide(note)[:NOTE_LENGTH_MAX]
         _require_count("done", progress.done)
         if progress.total is not None:
             _require_count("total", progress.total)
@@ -123,7 +136,7 @@ class LiveRun:
             raise UsageError("state", state, "is too long", remedy)
         grounds = self._grounds
         order = SaveCheckpoint(
-            worker=grounds.worker, hold=grounds.hold, partition=partition, state=state
+            worker=grounds.worker, hold=self._hold, partition=partition, state=state
         )
         with self._checkpoint_lock:
             if self._is_fenced or not grounds.store.save_checkpoint(order):
@@ -139,29 +152,40 @@ class LiveRun:
         """Return the last checkpoint of the run, by whichever attempt."""
         with self._checkpoint_lock:
             if self._checkpoints is None:
-                run_id = self._grounds.hold.run_id
+                run_id = self._hold.run_id
                 self._checkpoints = dict(self._grounds.store.get_checkpoints(run_id))
             return self._checkpoints.get(partition)
 
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
         at = self._grounds.store_now()
-        shown = bounded_line(storable(self.concealer.hide(str(text))))
+        shown = bounded_line(storable(self.hide(str(text))))
         with self._lock:
             if self._written >= LINES_PER_ATTEMPT_MAX:
                 return
             self._written += 1
             if self._written == LINES_PER_ATTEMPT_MAX:
                 level, shown = "warning", MORE_LINES
-            self._lines.append(LogLine(at, storable(str(level))[:LEVEL_LENGTH_MAX], shown))
+            line = LogLine(at, storable(str(level))[:LEVEL_LENGTH_MAX], shown)
+            if isinstance(self._lines, list):
+                self._lines.append(line)
+            else:
+                self._lines = [line]
 
     def conceal(self, text: str) -> None:
         """Never let this text (a secret's value) appear in lines, errors or results."""
-        self.concealer.add(text)
+        with self._lock:
+            if self._concealer is None:
+                self._concealer = Concealer()
+            self._concealer.add(text)
 
     def hide(self, text: str, *, is_cut: bool = False) -> str:
         """Return a text with secrets left out, so that it may be cut."""
-        return self.concealer.hide(text, is_cut=is_cut)
+        return text if self._concealer is None else self._concealer.hide(text, is_cut=is_cut)
+
+    def hide_in_end(self, end: End) -> End:
+        """Return an end whose error and result hold no secrets."""
+        return end if self._concealer is None else self._concealer.hide_in_end(end)
 
     @property
     def has_lines(self) -> bool:
@@ -176,9 +200,9 @@ class LiveRun:
     def take_lines(self) -> tuple[LogLine, ...]:
         """Remove and return the lines that wait to be stored."""
         with self._lock:
-            taken, self._lines = self._lines, []
+            taken, self._lines = self._lines, ()
         # Once more: what is a secret may have become known after a line was written.
-        return tuple(replace(line, text=self.concealer.hide(line.text)) for line in taken)
+        return tuple(replace(line, text=self.hide(line.text)) for line in taken)
 
     def take_progress(self) -> Progress | None:
         """Return the last progress, if nobody has taken it yet."""
@@ -199,7 +223,7 @@ class LiveRun:
         """Keep what was taken and sent in vain, or not: the answer alone may have been lost."""
         with self._lock:
             self._is_in_doubt = True
-            self._lines[:0] = lines
+            self._lines = [*lines, *self._lines]
             self._is_unsent = self._is_unsent or progress is not None
 
 

@@ -9,6 +9,7 @@ shard is nothing but loading it.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from duly.engine.sweep import Sweep
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 FEED_APART_US = 5000
 """However often somebody rings, the feed is not read more often than this."""
 
-UNPLANNED_SPARE = 1000
-
 
 class Loader:
     """The wheel of fresh timers, the backlog of overdue ones, and what fills both."""
@@ -35,8 +34,8 @@ class Loader:
         self._sync = sync
         self.wheel = Wheel()
         self.backlog = Wheel()
-        self.unplanned: list[Entry] = []
-        """Fresh entries whose plan is still to be made, in the order they came."""
+        self.unplanned: deque[Entry] = deque()
+        """Fresh entries that are still to be planned ahead, in the order they came."""
         self.seen_now = 0
         """The store's clock in its last answer."""
         self._through: dict[int, int] = {}
@@ -44,7 +43,9 @@ class Loader:
         self._cursor: ArrivalsCursor | None = None
         self._is_doubtful = False
         self._is_crowded = False
-        """Whether an instant holds more than is read at once."""
+        """Whether an instant of one shard holds more than is read at once."""
+        self._width = 0
+        """How many shards are loaded in one go; 0 for all."""
         self._feed_at = 0
         self._fed_at = -FEED_APART_US
         self._sweep = Sweep(around, sync, self)
@@ -73,7 +74,7 @@ class Loader:
         self.wheel.drop_shards(shards)
         self.backlog.drop_shards(shards)
         self._sweep.own(self._through)
-        self.unplanned = [entry for entry in self.unplanned if self.wheel.holds(entry)]
+        self.unplanned = deque(entry for entry in self.unplanned if self.wheel.holds(entry))
 
     def reload(self, shards: Collection[int]) -> None:
         """Believe nothing about shards and read them anew: the near future first, then the rest."""
@@ -117,13 +118,21 @@ class Loader:
             return None
         return min(self._feed_at, self._sweep.next_at(monotonic), self._window_at(monotonic))
 
-    def hand_over(self, timer: Timer) -> None:
+    def hand_over(self, entry: Entry, scheduled_for: int, due_at: int) -> None:
         """Take the next instant of what we have just fired, if its window is loaded."""
-        self._offer_near(timer)
+        shard = entry.shard
+        through = self._through.get(shard)
+        if through is None or due_at > through:
+            return
+        if len(self.wheel) + len(self.backlog) >= self._around.settings.entries_max:
+            self._through[shard] = min(through, due_at - 1)
+            return
+        entry.go_on(scheduled_for, due_at)
+        self._wheel_for(due_at).insert(entry)
 
     def put_back(self, entry: Entry) -> None:
         """Keep an entry that has not fired; later than its grace it belongs to the backlog."""
-        self._wheel_for(entry.timer.due_at).insert(entry)
+        self._wheel_for(entry.due_at).insert(entry)
 
     def look_for_overdue(self, shard: int) -> None:
         """Look at the past of a shard at the next tick: something in it is not as we believed."""
@@ -160,19 +169,33 @@ class Loader:
     def _load_window(self, monotonic: int) -> None:
         settings = self._around.settings
         after = min(self._through.values())
-        shards = tuple(sorted(one for one, through in self._through.items() if through == after))
-        limit = min(settings.load_page, self._room())
+        behind = sorted(one for one, through in self._through.items() if through == after)
+        shards = tuple(behind[: self._width or len(behind)])
+        limit = max(min(settings.load_page, self._room()), 1)
         until = self._sync.floor_now(monotonic) + settings.horizon_us
+        # A crowd at one instant is read shard by shard: so much at once would hold up what is due.
+        crowd_max = max(self._room(), 1) if len(shards) == 1 else limit
         order = LoadTimers(
-            shards=shards, after=after, until=until, limit=limit, crowd_max=settings.entries_max
+            shards=shards, after=after, until=until, limit=limit, crowd_max=crowd_max
         )
         loaded = self.load(order)
-        self._is_crowded = bool(loaded.timers) and loaded.through < loaded.timers[-1].due_at
+        is_part = bool(loaded.timers) and loaded.through < loaded.timers[-1].due_at
+        self._is_crowded = is_part and len(shards) == 1
         for timer in loaded.timers:
             # A crowd at one instant is taken as a whole: half of it would have to be read again.
             self.offer(timer, has_room=True)
         for shard in shards:
-            self._through[shard] = loaded.through
+            self._through[shard] = max(after, loaded.through)
+        self._fit_width(len(shards), len(loaded.timers), is_part=is_part)
+
+    def _fit_width(self, width: int, count: int, *, is_part: bool) -> None:
+        """Load fewer shards in one go where much falls due, and more where little does."""
+        page = self._around.settings.load_page
+        if is_part:
+            self._width = max(width // 8, 1)
+        elif self._width and count < page // 2:
+            wider = 2 * self._width
+            self._width = wider if wider < len(self._through) else 0
 
     def _read_feed(self, monotonic: int) -> None:
         settings = self._around.settings
@@ -221,10 +244,6 @@ class Loader:
             return False
         if timer.kind == "schedule" and wheel is self.wheel:
             self.unplanned.append(entry)
-            if len(self.unplanned) > 2 * len(self.wheel) + UNPLANNED_SPARE:
-                # Who is always busy never plans ahead: what has been fired meanwhile goes.
-                held = [one for one in self.unplanned if self.wheel.holds(one)]
-                self.unplanned = [one for one in held if one.plan is None]
         return True
 
     def _room(self) -> int:

@@ -68,6 +68,9 @@ class Ownership:
         self._dropped = dropped
         """Told which live shards are not ours any more."""
         self.leases: dict[LeaseKey, Lease] = {}
+        self.live: frozenset[int] = frozenset()
+        """The shards whose live lane is ours."""
+        self._shards: dict[Lane, tuple[int, ...]] = {}
         self._wanted: set[LeaseKey] = set()
         self._assigned_for: tuple[tuple[MemberId, ...], int] | None = None
         self._compared: Renewal | None = None
@@ -77,7 +80,7 @@ class Ownership:
 
     def shards(self, lane: Lane) -> tuple[int, ...]:
         """Return the shards whose lane we own."""
-        return tuple(sorted(key.shard for key in self.leases if key.lane is lane))
+        return self._shards.get(lane, ())
 
     def fence(self, lane: Lane, shards: Iterable[int]) -> Fence:
         """Return the fence for writing to shards of a lane that we own."""
@@ -155,6 +158,7 @@ class Ownership:
         new = {lease.key: lease for lease in acquired}
         self.leases |= new
         if new:
+            self._note_shards()
             names = tuple(_name(key) for key in _by_lane(new))
             member = self._membership.number()
             self._around.telemetry.emit(LeasesAcquired(member=member, leases=names))
@@ -193,8 +197,17 @@ class Ownership:
             del self.leases[key]
             if key.lane is Lane.LIVE:
                 shards.add(key.shard)
+        self._note_shards()
         if shards:
             self._dropped(shards)
+
+    def _note_shards(self) -> None:
+        """Remember what is asked for at every tick and every batch."""
+        self._shards = {
+            lane: tuple(sorted(key.shard for key in self.leases if key.lane is lane))
+            for lane in Lane
+        }
+        self.live = frozenset(self._shards[Lane.LIVE])
 
 
 def _by_lane(keys: Iterable[LeaseKey]) -> list[LeaseKey]:

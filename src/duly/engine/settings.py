@@ -55,9 +55,10 @@ class DispatcherSettings:
 
     horizon_us: int = 30 * SECOND_US
     """How far ahead timers are loaded; recurrence arithmetic is done in that time."""
-    entries_max: int = 50_000
-    """How many timers are held in memory, about 15 MB."""
-    load_page: int = 5000
+    entries_max: int = 100_000
+    """How many timers are held in memory, about 30 MB."""
+    load_page: int = 1000
+    """How many are read at once: fresh work that falls due meanwhile waits for it."""
     feed_busy_us: int = 250 * _MILLISECOND_US
     feed_idle_us: int = 1 * SECOND_US
     busy_for_us: int = 2 * SECOND_US
@@ -83,9 +84,12 @@ class DispatcherSettings:
     set_aside_us: int = 60 * SECOND_US
     """When to try again what failed for a reason of its own."""
     plans_per_tick: int = 200
+    plans_per_busy_tick: int = 40
+    """How many schedules are read and computed ahead while others are due: a few milliseconds."""
     plan_slice_us: int = 5 * _MILLISECOND_US
     """How long a tick may do recurrence arithmetic ahead of time."""
-    definitions_max: int = 50_000
+    definitions_max: int = 100_000
+    """As many as timers: who fires more schedules than this in turn reads each of them anew."""
     definitions_page: int = 500
 
     skew_max_us: int = 100 * _MILLISECOND_US

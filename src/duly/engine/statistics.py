@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _BUCKETS = 48
 """Powers of two of a microsecond; the last holds more than four years."""
@@ -36,12 +41,16 @@ class Statistics:
     lateness_total_us: int = 0
     lateness_counts: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
 
-    def note_lateness(self, lateness_us: int) -> None:
-        """Count how long after its due a timer fired."""
-        assert lateness_us >= 0, "never early"
-        self.lateness_counts[min(lateness_us.bit_length(), _BUCKETS - 1)] += 1
-        self.lateness_total_us += lateness_us
-        self.lateness_max_us = max(self.lateness_max_us, lateness_us)
+    def note_lateness(self, lateness_us: Sequence[int]) -> None:
+        """Count how long after their due some timers fired."""
+        if not lateness_us:
+            return
+        assert min(lateness_us) >= 0, "never early"
+        counts, last = self.lateness_counts, _BUCKETS - 1
+        for bits, count in Counter(map(int.bit_length, lateness_us)).items():
+            counts[min(bits, last)] += count
+        self.lateness_total_us += sum(lateness_us)
+        self.lateness_max_us = max(self.lateness_max_us, *lateness_us)
 
     def lateness_us(self, share: float) -> int:
         """Return a lateness that this share of fires did not exceed; a power of two."""

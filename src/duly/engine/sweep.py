@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from duly.engine.surroundings import Surroundings
 
 QUICK_US = SECOND_US // 4
+SLICE_US = 4000
+"""A slice of the recent past that takes longer is made smaller: fresh work waits for it."""
 
 
 class Taking(Protocol):
@@ -51,6 +53,12 @@ class Sweep:
         """All that fell due by then is looked for as past."""
         self._recent_at = 0
         self._has_more_recent = False
+        self._round: tuple[int, ...] = ()
+        """Shards that are still to be looked at before all have been seen up to `_round_until`."""
+        self._round_until = 0
+        self._slice_after = 0
+        self._slice_width = 0
+        """How many shards are looked at in one go; 0 for all."""
         self._past_at = 0
         self._has_more_past = False
         self._unchecked: set[int] = set()
@@ -66,6 +74,7 @@ class Sweep:
         """Look at these shards, and at no others."""
         self._shards = tuple(sorted(shards))
         self._unchecked &= set(shards)
+        self._round = ()
         self._leave_group()
 
     def begin(self, shards: Collection[int], through: int) -> None:
@@ -74,6 +83,7 @@ class Sweep:
         self._unchecked |= set(shards)
         self._through = min(self._through, through) if self._through else through
         self._recent_at = self._past_at = monotonic
+        self._round = ()
         self._leave_group()
 
     def doubt(self, shard: int) -> None:
@@ -101,14 +111,37 @@ class Sweep:
         return min(self._recent_at, self._past_at)
 
     def read_recent(self, monotonic: int) -> None:
-        """Read a page of what fell due since the last look."""
+        """Read a page of what fell due since the last look, of as many shards as are soon read.
+
+        Whatever is due meanwhile waits for it: so a large store is looked at slice by slice.
+        """
         settings = self._around.settings
+        if not self._round:
+            self._round = self._shards
+            self._round_until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
+            self._slice_after = self._through
         # Said before it is asked: what fails is not asked again at once.
         self._recent_at = monotonic + settings.sweep_every_us
-        until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
-        loaded, found = self._take(self._shards, self._through, until)
-        self._has_more_recent = loaded.through < until and found > 0
-        self._through = max(self._through, min(loaded.through, until))
+        group = self._round[: self._slice_width or len(self._round)]
+        loaded, found = self._take(group, self._slice_after, self._round_until)
+        self._fit_slice(len(group), self._around.clock.monotonic_us() - monotonic)
+        if loaded.through < self._round_until:
+            self._has_more_recent = found > 0
+            self._slice_after = max(self._slice_after, loaded.through)
+            return
+        self._round = self._round[len(group) :]
+        self._slice_after = self._through
+        self._has_more_recent = bool(self._round)
+        if not self._round:
+            self._through = max(self._through, self._round_until)
+
+    def _fit_slice(self, width: int, took_us: int) -> None:
+        """Look at fewer shards in one go when it takes long, and at more when it does not."""
+        if took_us > SLICE_US:
+            self._slice_width = max(width // 2, 1)
+        elif self._slice_width and took_us < SLICE_US // 4:
+            wider = 2 * self._slice_width
+            self._slice_width = wider if wider < len(self._shards) else 0
 
     def read_past(self, monotonic: int) -> None:
         """Read a page of what was due before that: of shards that are new, or of the next one."""

@@ -29,14 +29,15 @@ class Templates:
 
     def find(self, key: TemplateKey) -> Template | None:
         """Return a template that was read before."""
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-        return found
+        return self._known.get(key)
 
     def fetch(self, keys: Iterable[TemplateKey]) -> None:
         """Read those that are not known yet; what can't be read stays unknown."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        known = self._known
+        missing = [key for key in keys if key not in known]
+        if not missing:
+            return
+        missing = [*dict.fromkeys(missing)]
         page = self._around.settings.definitions_page
         for first in range(0, len(missing), page):
             chosen = missing[first : first + page]

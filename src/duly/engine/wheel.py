@@ -6,46 +6,102 @@ ever be removed; only the last that was heard of a promise is handed out.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
+
+from duly.store.dispatch import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from duly.domain.settling import Plan
-    from duly.store.dispatch import Timer
+    from duly.store.dispatch import FireDelayed, FireRetry, FireSchedule, TimerKind
+
+    Fire = FireSchedule | FireDelayed | FireRetry
 
 SLOT_US = 1000
 """Fine enough that a slot seldom holds anything that is not yet due."""
 CROWD = 64
-"""Of a slot with more entries than this the exact first is not looked for each time."""
+"""Of a slot with more entries than this the first is not looked for each time."""
 HELD_SPARE = 1000
 """So many outdated entries may stay, and as many as there are true ones; then they are dropped."""
 
 
-@dataclass(slots=True, eq=False)
 class Entry:
-    """A loaded timer, and what firing it will do, once that has been worked out."""
+    """A loaded timer, and what has been worked out of it.
 
-    timer: Timer
+    There may be a hundred thousand of them, for as long as the process lives: each is one object,
+    and is used again for the next instant of its schedule, so that there is nothing to collect.
+    """
+
+    __slots__ = (
+        "definition_number",
+        "due_at",
+        "fire",
+        "fire_at",
+        "following",
+        "generation",
+        "kind",
+        "ref",
+        "scheduled_for",
+        "shard",
+    )
+    kind: TimerKind
+    ref: bytes
+    shard: int
+    due_at: int
+    scheduled_for: int
+    generation: int
+    definition_number: int
     fire_at: int
     """When to ask the store: its due, or a little later when it was busy."""
-    plan: Plan | None = None
-    late_after: int | None = None
+    following: int | None
+    """The nominal time of the schedule's next occurrence, once that has been worked out."""
+    fire: Fire | None
+    """How it is fired; only while that is done."""
+
+    def __init__(self, timer: Timer, fire_at: int) -> None:
+        (
+            self.kind,
+            self.ref,
+            self.shard,
+            self.due_at,
+            self.scheduled_for,
+            self.generation,
+            self.definition_number,
+        ) = timer
+        self.fire_at = fire_at
+        self.following = self.fire = None
+
+    @property
+    def timer(self) -> Timer:
+        """Return what is believed of it, as the store compares it."""
+        return Timer(
+            self.kind,
+            self.ref,
+            self.shard,
+            self.due_at,
+            self.scheduled_for,
+            self.generation,
+            self.definition_number,
+        )
+
+    def go_on(self, scheduled_for: int, due_at: int) -> None:
+        """Stand for the next instant of the same schedule."""
+        self.scheduled_for = scheduled_for
+        self.due_at = self.fire_at = due_at
+        self.following = self.fire = None
 
 
 class Wheel:
     """Entries by slot, and a heap of the slots that hold any."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, deque[Entry]] = {}
-        self._first: dict[int, int] = {}
-        """The first instant of each slot; of entries that are no longer true, too."""
+        self._slots: dict[int, list[Entry]] = {}
         self._heap: list[int] = []
         self._newest: dict[bytes, Entry] = {}
         self._held = 0
+        self._crowd = (0, 0, 0)
+        """The slot of a crowd, how many it had when its first instant was looked for, and that."""
 
     def __len__(self) -> int:
         """Return how many promises are loaded."""
@@ -53,29 +109,27 @@ class Wheel:
 
     def insert(self, entry: Entry) -> bool:
         """Put an entry in; False if the same timer is there already."""
-        timer = entry.timer
-        before = self._newest.get(timer.ref)
-        if before is not None and _is_same(before.timer, timer):
+        newest, ref = self._newest, entry.ref
+        before = newest.get(ref)
+        if before is not None and _is_same(before, entry):
             return False
-        self._newest[timer.ref] = entry
+        newest[ref] = entry
         self._held += 1
-        if self._held > 2 * len(self._newest) + HELD_SPARE:
+        if self._held > 2 * len(newest) + HELD_SPARE:
             self.drop_shards(())
             return True
         slot = entry.fire_at // SLOT_US
         entries = self._slots.get(slot)
         if entries is None:
-            self._slots[slot] = deque((entry,))
-            self._first[slot] = entry.fire_at
+            self._slots[slot] = [entry]
             heappush(self._heap, slot)
         else:
             entries.append(entry)
-            self._first[slot] = min(self._first[slot], entry.fire_at)
         return True
 
     def holds(self, entry: Entry) -> bool:
         """Say whether an entry is still the last that was heard of its promise."""
-        return self._newest.get(entry.timer.ref) is entry
+        return self._newest.get(entry.ref) is entry
 
     def take(self, now: int, limit: int) -> list[Entry]:
         """Remove and return what is to be fired by `now`, in order, at most `limit`."""
@@ -88,25 +142,26 @@ class Wheel:
 
     def _take_slot(self, slot: int, now: int, limit: int, taken: list[Entry]) -> bool:
         """Take what is due of a slot; say whether that was all of it."""
-        entries = self._slots.pop(slot)
-        later: deque[Entry] = deque()
+        entries, newest = self._slots.pop(slot), self._newest
+        later: list[Entry] = []
+        seen = 0
         # A crowd is taken from its front, batch by batch, without looking at the rest of it.
-        while entries and len(taken) < limit:
-            entry = entries.popleft()
-            if not self.holds(entry):
+        for entry in entries:
+            if len(taken) >= limit:
+                break
+            seen += 1
+            if newest.get(entry.ref) is not entry:
                 self._held -= 1
             elif entry.fire_at > now:
                 later.append(entry)
             else:
                 self._held -= 1
-                del self._newest[entry.timer.ref]
+                del newest[entry.ref]
                 taken.append(entry)
-        later += entries
+        later += entries[seen:]
         if not later:
-            del self._first[slot]
             return True
         self._slots[slot] = later
-        self._first[slot] = slot * SLOT_US
         heappush(self._heap, slot)
         return False
 
@@ -116,17 +171,23 @@ class Wheel:
             slot = self._heap[0]
             entries = self._slots[slot]
             if len(entries) > CROWD:
-                return self._first[slot]
+                return self._first_of_crowd(slot, entries)
             found = [entry.fire_at for entry in entries if self.holds(entry)]
             if found:
                 return min(found)
             self._held -= len(self._slots.pop(heappop(self._heap)))
-            del self._first[slot]
         return None
+
+    def _first_of_crowd(self, slot: int, entries: list[Entry]) -> int:
+        """Return the first instant of a slot; of entries that are no longer true, too."""
+        if self._crowd[:2] != (slot, len(entries)):
+            first = min(entry.fire_at for entry in entries)
+            self._crowd = (slot, len(entries), first)
+        return self._crowd[2]
 
     def drop_shards(self, shards: Collection[int]) -> None:
         """Forget everything of shards that are no longer ours."""
-        kept = [entry for entry in self._newest.values() if entry.timer.shard not in shards]
+        kept = [entry for entry in self._newest.values() if entry.shard not in shards]
         self.clear()
         for entry in kept:
             self.insert(entry)
@@ -134,11 +195,10 @@ class Wheel:
     def clear(self) -> None:
         """Forget everything."""
         self._slots.clear()
-        self._first.clear()
         self._heap.clear()
         self._newest.clear()
         self._held = 0
 
 
-def _is_same(one: Timer, other: Timer) -> bool:
+def _is_same(one: Entry, other: Entry) -> bool:
     return one.due_at == other.due_at and one.generation == other.generation

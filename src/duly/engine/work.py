@@ -7,10 +7,10 @@ few things that it may do while it lasts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.concluding import End
@@ -78,11 +78,16 @@ class Work(Protocol):
         """
         ...
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         """Say how it ended; from any thread. The first word counts, later ones are dropped.
 
         Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        `is_quiet`: the worker need not hear of it at once, because somebody rings in a moment.
         """
+        ...
+
+    def ring(self) -> None:
+        """Let the worker hear at once of what has ended."""
         ...
 
 
@@ -110,4 +115,13 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Let go of everything; processes that were started are gone when this returns."""
+        ...
+
+
+@runtime_checkable
+class CrowdExecutor(Executor, Protocol):
+    """An executor that begins many at the price of one: waking a thread takes longer than most."""
+
+    def start_all(self, works: Sequence[Work]) -> None:
+        """Begin all of them, in this order; an error says that none of them has begun."""
         ...

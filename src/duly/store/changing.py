@@ -155,7 +155,7 @@ class Changing(ABC):
         ground.under(owed.definition_number, self._known_definition(owed).call)
         self.run(self.statements.delete_owed, (owed.schedule_id, owed.first_for))
         settlements = self.settlements()
-        settlements.add(ground, replace(settlement, owed=None))
+        settlements.add(ground, settlement._replace(owed=None))
         if settlements.write():
             self.run(self.statements.note_runs, noted_row(ground))
         rest = settlement.owed
@@ -177,9 +177,9 @@ class Changing(ABC):
         self.run(self.statements.insert_schedule, (command.id, *names, now, now, made_by))
         instants = (pending.scheduled_for, pending.due_at)
         copied = (command.tenant, call.task, call.queue, call.priority)
-        self.run(self.statements.insert_state, (command.id, shard, *instants, *copied))
         text = definition_text(command.definition)
         self.run(self.statements.insert_definition, (command.id, 1, text, now, made_by))
+        self.run(self.statements.insert_state, (command.id, shard, *instants, *copied))
         self._work.count_on(ScheduleStatus.ACTIVE, 1)
         self._work.announce("schedule", command.id, pending.due_at, shard)
         record = self.read(command.id)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, NewType, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, NewType, Protocol, TypeAlias
+
+from duly.domain.literals import Lane, Origin
+from duly.domain.schedules import Pending
+from duly.domain.settling import Plan, PlannedRun, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.domain.identity import ScheduleId
-    from duly.domain.literals import Lane
+    from duly.domain.identity import RunId, ScheduleId
     from duly.domain.schedules import Definition, Owed
-    from duly.domain.settling import Plan, Settlement
 
 MemberId = NewType("MemberId", int)
 """Never reused: a process that is declared dead comes back under a new one."""
@@ -102,16 +104,14 @@ class Renewal:
     """What is ours by the store, in order: an order that we took for lost may have arrived."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LeaseKey:
+class LeaseKey(NamedTuple):
     """What is leased: one lane of one shard."""
 
     shard: int
     lane: Lane
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """Ownership of a lane of a shard, with the fence that every write under it carries."""
 
     key: LeaseKey
@@ -139,8 +139,7 @@ class Fence:
 TimerKind = Literal["schedule", "delayed", "retry"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     """A pending instant as it is loaded: a hint, compared with the store when it fires."""
 
     kind: TimerKind
@@ -194,8 +193,7 @@ class Arrivals:
     now: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FireSchedule:
+class FirePlanned(NamedTuple):
     """Fire a schedule's timer by a plan."""
 
     timer: Timer
@@ -204,15 +202,53 @@ class FireSchedule:
     """The plan holds up to this instant; after it the store answers LATE and fires nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class FireDelayed:
+class FireOnTime(NamedTuple):
+    """Fire a schedule's timer as nearly always: one run, on time, and a next instant.
+
+    The same as `FirePlanned` with such a plan, but flat: it is made for every fire.
+    """
+
+    ref: bytes
+    generation: int
+    due_at: int
+    scheduled_for: int
+    shard: int
+    late_after: int | None
+    run_id: RunId
+    next_for: int
+    next_due: int
+    definition_number: int
+
+    @property
+    def timer(self) -> Timer:
+        """Return the timer."""
+        return Timer(
+            "schedule",
+            self.ref,
+            self.shard,
+            self.due_at,
+            self.scheduled_for,
+            self.generation,
+            self.definition_number,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that it stands for."""
+        run = PlannedRun(self.run_id, self.scheduled_for, self.due_at, Origin.SCHEDULE, Lane.LIVE)
+        return Plan(Settlement((run,)), Pending(self.next_for, self.next_due))
+
+
+FireSchedule: TypeAlias = FirePlanned | FireOnTime
+
+
+class FireDelayed(NamedTuple):
     """Fire a delayed run's timer: the pending row becomes a run."""
 
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
-class FireRetry:
+class FireRetry(NamedTuple):
     """Queue a run whose next attempt is due."""
 
     timer: Timer

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
     from duly.domain.concluding import Conclusion
@@ -25,8 +25,7 @@ WORKER_TTL_US = 15 * 1_000_000
 QUEUES_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """A claim as its worker knows it: which run, under which fence."""
 
     run_id: RunId
@@ -50,19 +49,57 @@ class ClaimRuns:
     """Tasks whose runs are passed over: the worker lacks their code, and others serve them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ClaimedRun:
-    """A run that is ours now. `record.state` is running; its call is what is to be run."""
+    """A run that is ours now: what is needed to begin it, and the rest when somebody asks for it.
 
-    record: RunRecord
+    So many are made that it is not frozen, which would take three times as long.
+    """
+
+    run_id: RunId
     tries: Tries
     """With this claim counted in: its fence, its attempt number, charges before it."""
     claimed_at: int
+    task: str
+    arguments: str
+    """By name, as JSON text."""
+    queue: str
+    row: tuple[Any, ...]
+    """What the store has read, for `read` alone."""
+    read: Callable[[tuple[Any, ...], Tries], RunRecord]
+    _record: RunRecord | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, record: RunRecord, tries: Tries, claimed_at: int) -> ClaimedRun:
+        """Return a claimed run whose record is at hand."""
+        call = record.call
+        known = (call.task, call.arguments, call.queue)
+        return cls(record.id, tries, claimed_at, *known, (record,), _at_hand)
+
+    @property
+    def record(self) -> RunRecord:
+        """All that is known of it; `state` is running. Most tasks never ask."""
+        if self._record is None:
+            self._record = self.read(self.row, self.tries)
+        return self._record
 
     @property
     def hold(self) -> Hold:
         """Return the claim that every write about it carries."""
-        return Hold(self.record.id, self.tries.fence)
+        return Hold(self.run_id, self.tries.fence)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClaimedRun):
+            return NotImplemented
+        mine = (self.record, self.tries, self.claimed_at)
+        return mine == (other.record, other.tries, other.claimed_at)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _at_hand(row: tuple[Any, ...], _tries: Tries) -> RunRecord:
+    record: RunRecord = row[0]
+    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +178,9 @@ class SaveCheckpoint:
     """As JSON text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Finish:
-    """How one attempt ended, and what was decided about its run."""
+    """How one attempt ended, and what was decided about its run; not frozen, as claimed runs."""
 
     hold: Hold
     started_at: int | None

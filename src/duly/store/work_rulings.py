@@ -5,7 +5,7 @@ Pure, as the rulings about schedules and delayed runs are: a store asks, and wri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Tries
@@ -39,8 +39,7 @@ def claimed_tries(tries: Tries, now: int) -> Tries:
 
 def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
     """Return the tries of a run after a claim of it has ended: what was not started is free."""
-    return replace(
-        tries,
+    return tries._replace(
         attempt=tries.attempt if conclusion.is_started else tries.attempt - 1,
         charged=tries.charged + conclusion.is_charged,
     )
@@ -48,7 +47,7 @@ def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
 
 def retried_tries(tries: Tries) -> Tries:
     """Return the tries of a dead run that is queued again: its budget and its time begin anew."""
-    return replace(tries, charged=0, begun_at=None)
+    return tries._replace(charged=0, begun_at=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from duly.domain.planning import Change, first_pending
 from duly.domain.schedules import TENANT_DEFAULT, Call, Definition
 from duly.domain.settling import Template, plan_on_time
 from duly.domain.timetable.interval import every
-from duly.store.dispatch import FireDelayed, FireSchedule, Join, MemberKind, Timer
+from duly.store.dispatch import FireDelayed, FirePlanned, Join, MemberKind, Timer
 from duly.store.execution import WORKER_TTL_US, Finish
 from duly.store.operating import CancelRun, EditRun, OrderRuns
 from duly.store.planning import (
@@ -187,15 +187,15 @@ def template_of(record: ScheduleRecord) -> Template:
     return Template(record.id, record.definition_number, record.definition)
 
 
-def on_time(record: ScheduleRecord, **parts: Any) -> FireSchedule:
+def on_time(record: ScheduleRecord, **parts: Any) -> FirePlanned:
     """Return the fire of a schedule's pending occurrence, as planned ahead of time."""
     assert record.pending is not None, "only a pending occurrence can be fired"
-    fire = FireSchedule(
+    fire = FirePlanned(
         timer=timer_of(record),
         plan=plan_on_time(template_of(record), record.pending),
         late_after=record.pending.due_at + record.definition.misfire.grace_us,
     )
-    return replace(fire, **parts)
+    return fire._replace(**parts)
 
 
 def delayed_fire(record: DelayedRecord, shards: int) -> FireDelayed:

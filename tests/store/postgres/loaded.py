@@ -10,7 +10,7 @@ from duly.domain.identity import ScheduleId
 from duly.domain.literals import Lane
 from duly.domain.schedules import Pending
 from duly.domain.settling import Template, plan_on_time
-from duly.store.dispatch import FireDelayed, FireSchedule, FireTimers, LoadTimers
+from duly.store.dispatch import FireDelayed, FirePlanned, FireTimers, LoadTimers
 from duly.store.records import definition_text
 from duly.testing.conformance import steps
 from duly.testing.factories import MINUTE_US, definition
@@ -174,13 +174,13 @@ def due_timers(store: PostgresStore, fence: Fence, kind: str) -> list[Timer]:
 def fire_all(store: PostgresStore, fence: Fence, timers: list[Timer]) -> Fired:
     """Fire timers, as many as there are, on time."""
     template = definition()
-    schedules: list[FireSchedule] = []
+    schedules: list[FirePlanned] = []
     for timer in timers:
         if timer.kind == "schedule":
             pending = Pending(timer.scheduled_for, timer.due_at)
             plan = plan_on_time(Template(ScheduleId(timer.ref), 1, template), pending)
             late_after = timer.due_at + 60 * MINUTE_US
-            schedules.append(FireSchedule(timer=timer, plan=plan, late_after=late_after))
+            schedules.append(FirePlanned(timer=timer, plan=plan, late_after=late_after))
     delayed = tuple(FireDelayed(timer) for timer in timers if timer.kind == "delayed")
     command = FireTimers(fence=fence, schedules=tuple(schedules), delayed=delayed)
     return store.fire_timers(command)

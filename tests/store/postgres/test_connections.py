@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from duly.domain.literals import Lane
-from duly.errors import SchemaMismatch, StoreUnavailable, UsageError
-from duly.store.dispatch import Join, LeaseKey, MemberKind
-from duly.store.execution import Beat, SaveCheckpoint
+from duly.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
+from duly.store.dispatch import Join, LeaseKey, MemberId, MemberKind
+from duly.store.execution import Beat, ClaimRuns, SaveCheckpoint
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.connection import PLANS_KEPT_US
 from duly.store.postgres.urls import read_url, safe_name
@@ -178,6 +178,23 @@ def test_plans_do_not_get_old(url, open_store):
 
     with store._connections.borrowed() as connection:  # noqa: SLF001 - the plan is not seen else
         assert clock.monotonic_us() == connection.planned_at
+
+
+def test_what_the_server_was_told_to_forget_is_prepared_again(url, open_store):
+    """The driver does so after a rollback."""
+    store = open_store(url)
+    worker = work.join(store)
+    for _ in range(2):
+        assert () == store.claim_runs(ClaimRuns(worker=worker, limit=1)).runs
+        with store._connections.statement(for_dispatch=True) as session:  # noqa: SLF001
+            session.connection.execute("DEALLOCATE ALL")
+
+
+def test_a_number_that_is_too_large_is_an_error_of_the_store(url, open_store):
+    """It is left to the driver, whose errors are known."""
+    store = open_store(url)
+    with pytest.raises(StoreError):
+        store.beat(Beat(worker=MemberId(1 << 70)))
 
 
 def test_a_pooler_is_noticed_and_nothing_is_prepared(url, pgbouncer_url, open_store):

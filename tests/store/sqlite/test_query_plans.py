@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import apsw
 import pytest
 
@@ -13,6 +15,7 @@ from duly.store.sqlite import (
     delayed,
     finishing,
     firing,
+    firing_many,
     leases,
     loading,
     operating,
@@ -37,11 +40,17 @@ HOT = {
     "arrivals of retries": loading.READ_RETRY_ARRIVALS,
     "definitions": loading.READ_DEFINITIONS,
     "believed": firing.READ_BELIEVED,
-    "believed delayed": firing.READ_BELIEVED_DELAYED,
+    "is believed delayed": firing.IS_BELIEVED_DELAYED,
     "advance": firing.ADVANCE,
-    "run of delayed": firing.INSERT_RUN_OF_DELAYED,
-    "delete timer": firing.DELETE_FIRED_TIMER,
-    "delete delayed": firing.DELETE_FIRED_DELAYED,
+    "count believed": firing_many.COUNT_BELIEVED.text,
+    "make runs": firing_many.MAKE_RUNS.text,
+    "queue runs": firing_many.QUEUE_RUNS.text,
+    "advance timers": firing_many.ADVANCE_TIMERS.text,
+    "count believed delayed": firing_many.COUNT_BELIEVED_DELAYED.text,
+    "make delayed runs": firing_many.MAKE_DELAYED_RUNS.text,
+    "queue delayed runs": firing_many.QUEUE_DELAYED_RUNS.text,
+    "delete timers": firing_many.DELETE_TIMERS.text,
+    "delete delayed": firing_many.DELETE_DELAYED.text,
     "insert run": settlements.INSERT_RUN,
     "last run before": settlements.LAST_RUN_BEFORE,
     "owed": owed.LOAD_OWED,
@@ -72,8 +81,10 @@ HOT = {
     "next queue": claiming.NEXT_QUEUE,
     "queued": claiming.READ_QUEUED,
     "queued without": claiming.READ_QUEUED_WITHOUT,
+    "claim queued": claiming.CLAIM_QUEUED,
+    "claim queued without": claiming.CLAIM_QUEUED_WITHOUT,
     "take from queue": claiming.TAKE_FROM_QUEUE,
-    "held": claiming.LIST_HELD,
+    "take claimed from queue": claiming.TAKE_CLAIMED_FROM_QUEUE,
     "served": claiming.HAS_WORKER,
     "beat": claiming.BEAT,
     "claim": telling.READ_CLAIM,
@@ -83,6 +94,8 @@ HOT = {
     "last line": telling.LAST_LINE,
     "checkpoint": telling.SAVE_CHECKPOINT,
     "checkpoints": telling.LIST_CHECKPOINTS,
+    "close claimed": finishing.CLOSE_CLAIMED.text,
+    "drop closed": finishing.DROP_CLOSED.text,
     "take claim": finishing.TAKE_CLAIM,
     "ended attempt": finishing.READ_ENDED_ATTEMPT,
     "closing attempt": finishing.READ_CLOSING_ATTEMPT,
@@ -109,9 +122,12 @@ WALKED = (
     "SCAN value",
     "SCAN json_each",
     "SCAN (subquery",
+    "SCAN a",
+    "SCAN 32 CONSTANT ROWS",
     "SCAN duly_runs USING INDEX duly_runs_early",
 )
-"""Lists of shards, what an inner search has found, and the empty index of early fires."""
+"""Lists of shards, what an inner search has found, the rows of a batch (`asked`), and the empty
+index of early fires."""
 SORTED_FEW = frozenset(
     ("arrivals of schedules", "arrivals of delayed runs", "arrivals of retries", "overdue")
 )
@@ -126,8 +142,8 @@ def plan_of(store, statement, bindings=None):
 
 
 def _nothing(statement):
-    numbered = [number for number in range(1, 10) if f"?{number}" in statement]
-    return (None,) * (len(numbered) or statement.count("?"))
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    return (None,) * (max(numbered, default=0) or statement.count("?"))
 
 
 @pytest.mark.parametrize("name", HOT)
@@ -151,7 +167,9 @@ def test_early_fires_are_counted_in_an_index_that_is_empty(store):
     assert "duly_runs_early" in line
 
 
-@pytest.mark.parametrize("statement", [reaping.FIND_LOST, operating.COUNT_RUNNING])
+@pytest.mark.parametrize(
+    "statement", [claiming.LIST_HELD, reaping.FIND_LOST, operating.COUNT_RUNNING]
+)
 def test_claims_are_walked_and_not_runs(store, statement):
     """R5: over as many rows as workers have slots."""
     scans = [line for line in plan_of(store, statement) if line.startswith("SCAN")]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.concluding import Failed
 from duly.engine.ends import end_of_error, end_of_value, error_text, unprepared
-from duly.engine.executors.task_logging import logged_by
+from duly.engine.executors.task_logging import log_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,16 +28,16 @@ def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:
 
     `finish` makes a result of what the call returned, where that is only a beginning.
     """
-    with logged_by(work.live):
-        call = prepared(work)
-        if not callable(call):
-            return call
-        try:
-            work.began()
-            value = call() if finish is None else finish(call())
-        except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
-            return end_of_fault(error, work)
-        return end_of_value(value, work.live)
+    log_for(work.live)
+    call = prepared(work)
+    if not callable(call):
+        return call
+    try:
+        work.began()
+        value = call() if finish is None else finish(call())
+    except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
+        return end_of_fault(error, work)
+    return end_of_value(value, work.live)
 
 
 def carried_out(carry_out: Callable[[], End]) -> End:

@@ -3,6 +3,10 @@
 A coroutine is asked to stop by cancelling it. One that goes on all the same can't be made to; it is
 abandoned. One that blocks the loop blocks all others on it: what has not begun when that is noticed
 moves to a new loop, and so does all that comes after.
+
+Of a crowd, most coroutines end without ever waiting for anything, and a task for each of them would
+take longer than all the rest. So a host, which is a task, runs one after the other. One that waits
+has the host for itself from then on, as its own task, and the next host goes on with the others.
 """
 
 from __future__ import annotations
@@ -12,17 +16,16 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import Context
-from dataclasses import dataclass
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING
 
-from duly.domain.concluding import CancelledEnd, Failed
+from duly.domain.concluding import Failed
 from duly.engine.ends import end_of_error, end_of_value, error_text
-from duly.engine.executors.calling import carried_out, end_of_fault, prepared
-from duly.engine.executors.task_logging import logged_by
+from duly.engine.executors.calling import end_of_fault, prepared
+from duly.engine.executors.task_logging import log_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from duly.domain.concluding import End
     from duly.engine.work import Work
@@ -33,6 +36,9 @@ LOOK_SECONDS = 2.0
 """A loop that does not come round to a call from one look to the next is blocked."""
 CALLS_MAX = 128
 """How many calls of `asyncio.to_thread` go on at a time, of all coroutines together."""
+TURN_MAX = 256
+TURN_SECONDS = 0.002
+"""How many are begun, and for how long, before the loop looks after those that wait."""
 
 
 class EventLoopExecutor:
@@ -40,44 +46,52 @@ class EventLoopExecutor:
 
     def __init__(self) -> None:
         self._loop: _LoopThread | None = None
-        self._places: dict[int, _Place] = {}
+        self._loops: dict[Work, _LoopThread] = {}
+        """Of all that has not ended: where it runs, or waits to be begun."""
+        self._hosts: dict[Work, _Host] = {}
+        """Of all that has begun: the task that it runs in."""
+        self._asked: dict[Work, bool] = {}
+        """Of all that was asked to stop: whether its loop has come round to that."""
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
         self._closed = threading.Event()
 
     def start(self, work: Work) -> None:
         """Begin on the loop, which is started when it is first needed."""
-        with self._lock:
-            place = _Place(work, self._current())
-            self._places[id(work)] = place
+        self.start_all((work,))
+
+    def start_all(self, works: Sequence[Work]) -> None:
+        """Begin all of them, and wake the loop once."""
+        with self._lock:  # or they might be given to a loop that is just being left
+            loop = self._current()
+            self._loops |= dict.fromkeys(works, loop)
+            loop.waiting.extend(works)
             if self._watch is None:
                 self._watch = threading.Thread(
                     target=self._look_on, name="duly-event-loop-watch", daemon=True
                 )
                 self._watch.start()
-        place.loop.call(self._begin, place)
+        loop.ring()
 
     def _current(self) -> _LoopThread:
         if self._loop is None or self._loop.is_dead:
-            self._loop = _LoopThread(self._bury)
+            self._loop = _LoopThread(self)
         return self._loop
 
     def ask(self, work: Work) -> None:
         """Cancel the coroutine."""
-        with self._lock:
-            place = self._places.get(id(work))
-        if place is not None:
-            place.is_asked = True
-            place.loop.call(_cancel, place)
+        loop = self._loops.get(work)
+        if loop is not None:
+            self._asked.setdefault(work, False)
+            loop.call(self._cancel, work)
 
     def insist(self, work: Work) -> bool:
         """Cancel it once more; False if it has not ended since it was asked."""
-        with self._lock:
-            place = self._places.get(id(work))
-        if place is None:
+        loop = self._loops.get(work)
+        if loop is None:
             return True
-        if place.is_asked and not place.is_heard and place.loop is self._loop:
-            self._loop = None  # something blocks it: what is started from now on gets another
+        if self._asked.get(work) is False:
+            self._move_from(loop)  # something blocks it
         self.ask(work)
         return False
 
@@ -85,52 +99,56 @@ class EventLoopExecutor:
         """Cancel what still runs, and end the loop; what ignores that goes with the process."""
         self._closed.set()
         with self._lock:
-            loops = {id(place.loop): place.loop for place in self._places.values()}
-        if self._loop is not None:
-            loops[id(self._loop)] = self._loop
-        self._loop = None
-        for one in loops.values():
+            loops = {*self._loops.values(), *filter(None, (self._loop,))}
+            self._loop = None
+        for one in loops:
             one.close()
 
-    def _begin(self, place: _Place) -> None:
-        if not place.is_here():
-            return  # it has moved on
-        # Not by the loop, which may have been told to make its tasks in another way.
-        place.task = asyncio.Task(self._carry_out(place), context=Context())
-        place.task.add_done_callback(lambda task: self._settle(place, task))
+    def begin(self, work: Work, host: _Host) -> bool:
+        """Note that a host takes something up; False if it is to stop before it has begun."""
+        self._hosts[work] = host
+        return not self._asked or work not in self._asked
 
-    async def _carry_out(self, place: _Place) -> End:
-        with self._lock:
-            is_here = place.is_here()
-            place.has_begun = place.has_begun or is_here
-        return await _awaited(place.work) if is_here else CancelledEnd()
-
-    def _settle(self, place: _Place, task: asyncio.Task[End]) -> None:
-        if place.task is not task:
-            return  # it has moved on, and this was nothing
-        work = place.work
-        if task.cancelled():  # before its first step: nobody has seen that error yet
-            end = end_of_error(asyncio.CancelledError(), work.runnable.policy, work.live)
-        else:
-            end = carried_out(task.result)
-        self._end(work, end)
-
-    def _end(self, work: Work, end: End) -> None:
-        with self._lock:
-            place = self._places.pop(id(work), None)
-            loop = None if place is None else place.loop
-            is_left = loop is not self._loop
-            is_left = is_left and not any(one.loop is loop for one in self._places.values())
-        work.ended(end)
-        if loop is not None and is_left:
+    def end(self, work: Work, end: End, *, is_quiet: bool = False) -> None:
+        """Tell how something ended; quietly, if somebody rings in a moment."""
+        loop = self._loops.pop(work, None)
+        self._hosts.pop(work, None)
+        if self._asked:
+            self._asked.pop(work, None)
+        work.ended(end, is_quiet=is_quiet)
+        if loop is not None and loop is not self._loop and loop not in self._in_use():
             loop.leave()  # another has taken its place, and nothing is left to do on it
+
+    def bury(self, loop: _LoopThread, error: BaseException) -> None:
+        """End all that ran on a loop which is no more; what is started next gets another."""
+        with self._lock:
+            loop.is_dead = True
+            lost = [work for work, one in self._loops.items() if one is loop]
+        end = Failed(f"its event loop has broken down\n{error_text(error)}")
+        for work in lost:
+            self.end(work, end)
+
+    def _in_use(self) -> set[_LoopThread]:
+        with self._lock:
+            return set(self._loops.values())
+
+    def _cancel(self, work: Work) -> None:
+        loop = self._loops.get(work)
+        if loop is None:
+            self._asked.pop(work, None)
+        elif loop.is_current():
+            self._asked[work] = True
+            host = self._hosts.get(work)
+            if host is not None and host.task.cancel():
+                # It learns of it inside, so it knows: what it returns now, it returns stopped.
+                bool(work.live.is_cancelled)
 
     def _look_on(self) -> None:
         """Look now and then whether the loop still comes round to what it is given."""
         seen: tuple[_LoopThread | None, int] = (None, 0)
         while not self._closed.wait(LOOK_SECONDS):
             loop = self._loop
-            if loop is None or not self._places:
+            if loop is None or not self._loops:
                 continue
             # Told once more at each look, or one that blocks after it was told all went unnoticed.
             if loop.is_waited_for and seen == (loop, loop.rings):
@@ -143,77 +161,95 @@ class EventLoopExecutor:
         with self._lock:
             if self._loop is loop:
                 self._loop = None
-            places = [one for one in self._places.values() if one.loop is loop]
-            moving = [place for place in places if not place.has_begun]
-            for place in moving:
-                place.loop, place.task = self._current(), None
-        for place in moving:
-            place.loop.call(self._begin, place)
-            if place.is_asked:
-                place.loop.call(_cancel, place)
-
-    def _bury(self, loop: _LoopThread, error: BaseException) -> None:
-        """End all that ran on a loop which is no more; what is started next gets another."""
-        with self._lock:
-            loop.is_dead = True
-            lost = [place.work for place in self._places.values() if place.loop is loop]
-        end = Failed(f"its event loop has broken down\n{error_text(error)}")
-        for work in lost:
-            self._end(work, end)
+            moving: list[Work] = []
+            with suppress(IndexError):
+                while True:  # its own loop may come round, and take some, at any moment
+                    moving.append(loop.waiting.popleft())
+            if not moving:
+                return
+            other = self._current()
+            self._loops |= dict.fromkeys(moving, other)
+            other.waiting.extend(moving)
+        other.ring()
 
 
-@dataclass(slots=True, eq=False)
-class _Place:
-    """Where one attempt runs."""
+class _Host:
+    """A task that runs one coroutine after the other, until one of them has to wait."""
 
-    work: Work
-    loop: _LoopThread
-    task: asyncio.Task[End] | None = None
-    has_begun: bool = False
-    is_asked: bool = False
-    is_heard: bool = False
-    """Whether the loop has come round to cancelling it."""
+    def __init__(self, executor: EventLoopExecutor, waiting: deque[Work]) -> None:
+        self._executor = executor
+        self._waiting = waiting
+        self.is_kept = False
+        """Whether the one that it runs has waited for something: then it takes up no other."""
+        self.last: Work | None = None
+        """The last that it has run to its end, and not rung for."""
+        # Not by the loop, which may have been told to make its tasks in another way.
+        self.task = asyncio.Task(self._run(), context=Context())
 
-    def is_here(self) -> bool:
-        """Say whether the loop that asks is the one on which it runs."""
-        return self.loop.is_current()
+    async def _run(self) -> None:
+        executor, waiting = self._executor, self._waiting
+        seconds = asyncio.get_running_loop().time
+        until = seconds() + TURN_SECONDS
+        for _ in range(TURN_MAX):
+            if not waiting:
+                return
+            try:
+                work = waiting.popleft()
+            except IndexError:  # it has just moved on
+                return
+            try:
+                if executor.begin(work, self):
+                    end = await _awaited(work)
+                else:
+                    cancelled = asyncio.CancelledError()
+                    end = end_of_error(cancelled, work.runnable.policy, work.live)
+            except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end
+                end = Failed(error_text(error))
+            executor.end(work, end, is_quiet=not self.is_kept)
+            if self.is_kept:
+                return
+            self.last = work
+            if self._is_marked() or seconds() > until:
+                return
 
+    def _is_marked(self) -> bool:
+        """Say whether anything is left of the last one that the next must not see.
 
-def _cancel(place: _Place) -> None:
-    if not place.is_here():
-        return
-    place.is_heard = True
-    if place.task is not None and place.task.cancel():
-        # It learns of it inside, so it knows: what it returns now, it returns having been stopped.
-        bool(place.work.live.is_cancelled)
+        It may have asked for its own cancellation, or set variables of the context: one is ours.
+        """
+        return self.task.cancelling() > 0 or len(copy_context()) > 1
 
 
 async def _awaited(work: Work) -> End:
     """Run a coroutine to its end. Nothing that it raises goes further, not even sys.exit."""
-    with logged_by(work.live):
-        try:
-            call = prepared(work)
-            if not callable(call):
-                return call
-            work.began()
-            value = await call()
-        except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
-            return end_of_fault(error, work)
-        return end_of_value(value, work.live)
+    log_for(work.live)
+    call = prepared(work)
+    if not callable(call):
+        return call
+    try:
+        work.began()
+        value = await call()
+    except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
+        return end_of_fault(error, work)
+    return end_of_value(value, work.live)
 
 
 class _LoopThread:
     """An event loop in a daemon thread, which outlives whatever is done to it by what it runs."""
 
-    def __init__(self, bury: Callable[[_LoopThread, BaseException], None]) -> None:
+    def __init__(self, executor: EventLoopExecutor) -> None:
         self._loop = asyncio.new_event_loop()
         # Calls that hang keep their threads; a few of them must not stop those of all others.
         self._loop.set_default_executor(ThreadPoolExecutor(CALLS_MAX, "duly-to-thread"))
-        self._bury = bury
+        self._executor = executor
         self.is_dead = False
         """Whether it has ended though nobody has closed it."""
         self._is_closed = False
-        self._calls: deque[tuple[Callable[[_Place], None], _Place]] = deque()
+        self.waiting: deque[Work] = deque()
+        """What is to be begun: whoever takes something out begins it, or brings it elsewhere."""
+        self._calls: deque[tuple[Callable[[Work], None], Work]] = deque()
+        self._host: _Host | None = None
+        """The last one, while another is about to follow it."""
         self.is_waited_for = False
         """Whether the loop was told of calls, and has not come round to them."""
         self.rings = 0
@@ -221,9 +257,9 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._run, name="duly-event-loop", daemon=True)
         self._thread.start()
 
-    def call(self, function: Callable[[_Place], None], place: _Place) -> None:
+    def call(self, function: Callable[[Work], None], work: Work) -> None:
         """Have the loop call a function soon; one that has ended has nothing left to call."""
-        self._calls.append((function, place))
+        self._calls.append((function, work))
         self.ring()
 
     def ring(self) -> None:
@@ -233,7 +269,7 @@ class _LoopThread:
             self.rings += 1
             self.is_waited_for = True
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._make_calls)
+                self._loop.call_soon_threadsafe(self._come_round)
 
     def is_current(self) -> bool:
         """Say whether this is the loop that the caller runs on."""
@@ -250,18 +286,31 @@ class _LoopThread:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _make_calls(self) -> None:
+    def _come_round(self) -> None:
         self.is_waited_for = False  # before the first is taken: whoever calls later rings again
         while self._calls:
-            function, place = self._calls.popleft()
-            self._loop.call_soon(function, place)
+            function, work = self._calls.popleft()
+            self._loop.call_soon(function, work)
+        if self._host is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin what waits: a host does some of it, and is followed by another for the rest."""
+        host, self._host = self._host, None
+        if host is not None:
+            host.is_kept = True  # it was not done in one go, unless it is over
+            if host.last is not None:
+                host.last.ring()
+        if self.waiting and not self._is_closed:
+            self._host = _Host(self._executor, self.waiting)
+            self._loop.call_soon(self._begin)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._run_until(lambda: self._is_closed)
         except BaseException as error:  # noqa: BLE001 - whoever waits for it must hear of it
-            self._bury(self, error)
+            self._executor.bury(self, error)
         with suppress(Exception):  # one that has broken down may not even be able to end
             ending = asyncio.Task(_end_all(self._loop), loop=self._loop)
             ending.add_done_callback(lambda _: self._loop.stop())

@@ -82,11 +82,11 @@ def _let_go(live: ChildLive) -> None:
 def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: ChildLive) -> End:
     claimed = claimed_from_json(order["run"])
     try:
-        runnable = load(order["app"]).find(claimed.record.call.task)
+        runnable = load(order["app"]).find(claimed.task)
     except BaseException as error:  # noqa: BLE001 - importing runs anybody's code
         return Failed(f"the application can't be loaded in its process: {error_text(error)}")
     if runnable is None:
-        problem = f"{order['app']} has no task {claimed.record.call.task!r}"
+        problem = f"{order['app']} has no task {claimed.task!r}"
         return Failed(problem, Reason.UNKNOWN_TASK)
     limit_memory(order["memory_bytes"])
     with task_logging():
@@ -124,8 +124,11 @@ class _ChildWork:
         """Tell the worker that the code begins."""
         self.say({"say": "began"})
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         """Leave it to `serve`, which says it."""
+
+    def ring(self) -> None:
+        """Ring for nobody: there is no worker here."""
 
 
 class ChildLive:

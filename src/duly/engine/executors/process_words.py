@@ -77,9 +77,9 @@ def claimed_to_json(claimed: ClaimedRun) -> dict[str, Any]:
     plain["root"] = record.root.hex()
     plain["schedule_id"] = None if record.schedule_id is None else record.schedule_id.hex()
     plain["call"] = _parts(record.call)
-    plain["tries"] = _parts(record.tries)
+    plain["tries"] = record.tries._asdict()
     plain["progress"] = None if record.progress is None else _parts(record.progress)
-    return {"record": plain, "tries": _parts(claimed.tries), "claimed_at": claimed.claimed_at}
+    return {"record": plain, "tries": claimed.tries._asdict(), "claimed_at": claimed.claimed_at}
 
 
 def claimed_from_json(said: dict[str, Any]) -> ClaimedRun:
@@ -95,8 +95,8 @@ def claimed_from_json(said: dict[str, Any]) -> ClaimedRun:
     plain["state"] = RunState(plain["state"])
     plain["tries"] = Tries(**plain["tries"])
     plain["progress"] = None if plain["progress"] is None else Progress(**plain["progress"])
-    return ClaimedRun(RunRecord(**plain), Tries(**said["tries"]), said["claimed_at"])
+    return ClaimedRun.of(RunRecord(**plain), Tries(**said["tries"]), said["claimed_at"])
 
 
-def _parts(value: Call | Tries | Progress) -> dict[str, Any]:
+def _parts(value: Call | Progress) -> dict[str, Any]:
     return {one.name: getattr(value, one.name) for one in fields(value)}

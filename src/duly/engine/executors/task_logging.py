@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 _RUNNING: ContextVar[Live | None] = ContextVar("duly_running", default=None)
 
 
-@contextmanager
-def logged_by(live: Live) -> Iterator[None]:
-    """Let whatever is logged in this context, and in what it starts, be a line of this run."""
-    before = _RUNNING.set(live)
-    try:
-        yield
-    finally:
-        _RUNNING.reset(before)
+def log_for(live: Live) -> None:
+    """Let whatever is logged in this context, and in what it starts, be a line of this run.
+
+    Until somebody else says so in it: whoever runs tasks gives each a context, or says it anew.
+    """
+    _RUNNING.set(live)
 
 
 class TaskLogHandler(logging.Handler):

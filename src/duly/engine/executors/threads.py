@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING
 
-from duly.engine.executors.calling import called, carried_out
+from duly.domain.concluding import Failed
+from duly.engine.ends import error_text
+from duly.engine.executors.calling import called
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.domain.concluding import End
     from duly.engine.work import Work
 
@@ -26,24 +31,32 @@ class ThreadExecutor:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
         self._waiting: deque[Work] = deque()
-        self._running: dict[int, Work] = {}
-        self._abandoned: set[int] = set()
+        self._running: set[Work] = set()
+        self._abandoned: set[Work] = set()
         self._threads = 0
         """Those that are not abandoned."""
         self._idle = 0
+        self._is_called = False
+        """Whether a thread is on its way to what waits; when it has come, it calls the next."""
         self._is_closed = False
 
     def start(self, work: Work) -> None:
         """Begin in a thread that is idle, or in a new one; wait in line if there are enough."""
+        self.start_all((work,))
+
+    def start_all(self, works: Sequence[Work]) -> None:
+        """Begin all of them: one thread is called, and each that comes calls the next."""
         with self._changed:
-            self._waiting.append(work)
+            self._waiting.extend(works)
             try:
-                self._serve_waiting()
+                if not self._is_called:
+                    self._call_one()
             except RuntimeError:  # the system has no more threads for us
                 if not self._threads:
-                    self._waiting.remove(work)  # or it would begin after it was given up
+                    for _ in works:  # or they would begin after they were given up
+                        self._waiting.pop()
                     raise
 
     def ask(self, work: Work) -> None:
@@ -54,10 +67,10 @@ class ThreadExecutor:
         with self._changed:
             if work in self._waiting:
                 self._waiting.remove(work)
-            if id(work) not in self._running:
+            if work not in self._running:
                 return True
-            if id(work) not in self._abandoned:
-                self._abandoned.add(id(work))
+            if work not in self._abandoned:
+                self._abandoned.add(work)
                 self._threads -= 1
                 self._serve_waiting()
         return False
@@ -70,40 +83,57 @@ class ThreadExecutor:
             self._changed.notify_all()
 
     def _serve_waiting(self) -> None:
-        """See to it that whoever waits is served: by an idle thread, else by a new one."""
-        if self._idle >= len(self._waiting):
+        """See to it that somebody comes for what waits, if anybody can."""
+        if self._waiting and not self._is_called:
+            with suppress(RuntimeError):  # those that are there will come to it
+                self._call_one()
+
+    def _call_one(self) -> None:
+        """Call a thread: an idle one, else a new one, unless there are enough."""
+        if self._idle:
             self._changed.notify()
+            self._is_called = True
         elif self._threads < self._slots:
             threading.Thread(target=self._serve, name="duly-task", daemon=True).start()
             self._threads += 1  # only now: it may have been refused
+            self._is_called = True
 
     def _serve(self) -> None:
+        with self._changed:
+            self._is_called = False
         while (work := self._next()) is not None:
             # An empty context: what one task sets there is nothing to the next.
             end = Context().run(_end_of, work)
             with self._changed:
-                del self._running[id(work)]
-                is_abandoned = id(work) in self._abandoned
-                self._abandoned.discard(id(work))
+                self._running.remove(work)
+                is_abandoned = work in self._abandoned
+                self._abandoned.discard(work)
             work.ended(end)
             if is_abandoned:
                 return  # another thread has taken its place
 
     def _next(self) -> Work | None:
         with self._changed:
-            self._idle += 1
-            self._changed.wait_for(self._has_news, IDLE_SECONDS_MAX)
-            self._idle -= 1
-            if self._is_closed or not self._waiting:
-                self._threads -= 1
-                return None
+            while not self._waiting or self._is_closed:
+                if self._is_closed or not self._wait():
+                    self._threads -= 1
+                    return None
             work = self._waiting.popleft()
-            self._running[id(work)] = work
+            self._running.add(work)
+            self._serve_waiting()
             return work
 
-    def _has_news(self) -> bool:
-        return self._is_closed or bool(self._waiting)
+    def _wait(self) -> bool:
+        """Wait to be called; False if nobody has called for long, and nothing waits."""
+        self._idle += 1
+        is_called = self._changed.wait(IDLE_SECONDS_MAX)
+        self._idle -= 1
+        self._is_called = False
+        return is_called or bool(self._waiting)
 
 
 def _end_of(work: Work) -> End:
-    return carried_out(lambda: called(work))
+    try:
+        return called(work)
+    except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end
+        return Failed(error_text(error))

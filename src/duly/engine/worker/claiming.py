@@ -7,16 +7,23 @@ of all queues) answers less and less eagerly.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.concluding import Failed
 from duly.engine.ends import error_text
+from duly.engine.work import CrowdExecutor
 from duly.engine.worker.held import Cause, Stopping
 from duly.store.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
 if TYPE_CHECKING:
-    from duly.engine.work import Runnable
+    from collections.abc import Callable, Sequence
+
+    from duly.domain.literals import TaskKind
+    from duly.engine.work import Executor, Runnable, Work
+    from duly.engine.worker.held import Held
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.missing_tasks import MissingTasks
     from duly.engine.worker.parts import WorkerParts
@@ -26,6 +33,18 @@ if TYPE_CHECKING:
 
 _DRAW_BYTES = 2
 _DRAWN = 1 << 8 * _DRAW_BYTES
+
+
+@dataclass(slots=True)
+class _Way:
+    """How runs of one task that were claimed together are started."""
+
+    runnable: Runnable
+    crowd: list[Work]
+    """Those that its executor is to start, whichever of its tasks they are of."""
+    has_own_limits: bool
+    """Whether the limits of each depend on when its run was first begun."""
+    is_watched: bool = False
 
 
 class Claiming:
@@ -38,6 +57,7 @@ class Claiming:
         self._holdings = holdings
         self._limits = limits
         self._missing = missing
+        self._starts = {kind: _start_of(one) for kind, one in parts.executors.items()}
         self._rotation = 0
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
@@ -65,10 +85,11 @@ class Claiming:
         claimed = self._ask(worker, free)
         if not claimed.is_alive:
             return False
-        self._parts.statistics.claimed += len(claimed.runs)
-        taken = [self._start(worker, run) for run in claimed.runs]
-        self._pace(monotonic, sum(taken), free)
-        if taken and not any(taken):
+        count = len(claimed.runs)
+        self._parts.statistics.claimed += count
+        taken = self._start_all(worker, claimed.runs)
+        self._pace(monotonic, taken, free)
+        if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
 
@@ -117,34 +138,81 @@ class Claiming:
         else:
             self._apart_us = 0
 
-    def _start(self, worker: MemberId, claimed: ClaimedRun) -> bool:
-        """Hand a run to its executor; False when we do not know its task."""
-        runnable = self._find(claimed)
+    def _start_all(self, worker: MemberId, runs: Sequence[ClaimedRun]) -> int:
+        """Hand runs to their executors; return how many, but for those whose task is unknown."""
+        if not runs:
+            return 0
+        holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
+        monotonic = self._parts.clock.monotonic_us()
+        ways: dict[str, _Way | None] = {}
+        crowds: dict[TaskKind, list[Work]] = {}
+        taken = 0
+        for claimed in runs:
+            task = claimed.task
+            way = ways[task] if task in ways else ways.setdefault(task, self._way(task, crowds))
+            if way is None:
+                holdings.unknown.append(claimed)
+                continue
+            taken += 1
+            held = holdings.take_up(worker, claimed, way.runnable, monotonic)
+            if not way.is_watched and self._is_late(held):
+                continue
+            # Those of one task that are handed over together have their limits together.
+            way.is_watched = not way.has_own_limits
+            if is_heard:
+                self._tell(held)
+            way.crowd.append(held)
+        for kind, crowd in crowds.items():
+            self._starts[kind](crowd)
+        return taken
+
+    def _way(self, task: str, crowds: dict[TaskKind, list[Work]]) -> _Way | None:
+        """Return how runs of a task are started; None when we do not know it."""
+        runnable = self._parts.runnable(task)
         if runnable is None:
-            self._holdings.unknown.append(claimed)
-            return False
-        held = self._holdings.take_up(worker, claimed, runnable)
+            return None
+        has_own_limits = runnable.policy.run_timeout_us is not None
+        return _Way(runnable, crowds.setdefault(runnable.kind, []), has_own_limits)
+
+    def _is_late(self, held: Held) -> bool:
+        """Say whether a run's own time was up before we got it; if not, watch over its limits."""
         limit = held.limit()
         if limit is not None and limit.at <= held.handed_at:
-            # The run's own time was up before we got it.
             held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit.end())
             self._holdings.settle(held)
             return True
         self._limits.watch(held, held.handed_at)
-        if self._parts.hears(RunStarted):
-            event = RunStarted(
-                member=int(worker),
-                task=runnable.name,
-                run_id=held.run_id,
-                schedule=claimed.record.schedule_name or "",
-                attempt_id=held.attempt_id,
-            )
-            self._parts.emit(event)
-        try:
-            self._parts.executor(runnable).start(held)
-        except Exception as error:  # noqa: BLE001 - a defect of an executor is one run's, not ours
-            held.ended(Failed(error_text(error)))
-        return True
+        return False
 
-    def _find(self, claimed: ClaimedRun) -> Runnable | None:
-        return self._parts.runnable(claimed.record.call.task)
+    def _tell(self, held: Held) -> None:
+        event = RunStarted(
+            member=int(held.worker),
+            task=held.runnable.name,
+            run_id=held.run_id,
+            schedule=held.claimed.record.schedule_name or "",
+            attempt_id=held.attempt_id,
+        )
+        self._parts.emit(event)
+
+
+def _start_of(executor: Executor) -> Callable[[list[Work]], None]:
+    """Return how an executor begins works: in one go, if it can."""
+    if isinstance(executor, CrowdExecutor):
+        return partial(_start_together, executor)
+    return partial(_start_each, executor)
+
+
+def _start_together(executor: CrowdExecutor, works: list[Work]) -> None:
+    try:
+        executor.start_all(works)
+    except Exception as error:  # noqa: BLE001 - a defect of an executor is its runs', not ours
+        for work in works:
+            work.ended(Failed(error_text(error)))
+
+
+def _start_each(executor: Executor, works: list[Work]) -> None:
+    for work in works:
+        try:
+            executor.start(work)
+        except Exception as error:  # noqa: BLE001 - as above, of this one alone
+            work.ended(Failed(error_text(error)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.attempts import attempt_name
-from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.concluding import DONE, Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
 from duly.errors import STORE_AWAY
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from duly.engine.worker.holdings import Ending, Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
+    from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun
     from duly.telemetry import RunEvent
 
@@ -55,15 +56,16 @@ class Finishing:
 
     def send(self) -> None:
         """Send every end that waits; what is not answered stays."""
-        monotonic = self._parts.clock.monotonic_us()
-        waiting = [one for one in self._holdings.endings if one.not_before <= monotonic]
-        while waiting:
-            worker = waiting[0].worker
-            batch = [one for one in waiting if one.worker == worker]
-            batch = batch[: self._parts.settings.finish_max]
-            self._send(batch)
-            sent = {id(one) for one in batch}
-            waiting = [one for one in waiting if id(one) not in sent]
+        if not self._holdings.endings:
+            return
+        monotonic, most = self._parts.clock.monotonic_us(), self._parts.settings.finish_max
+        by_worker: dict[MemberId, list[Ending]] = {}
+        for one in self._holdings.endings:
+            if one.not_before <= monotonic:
+                by_worker.setdefault(one.worker, []).append(one)
+        for waiting in by_worker.values():
+            for first in range(0, len(waiting), most):
+                self._send(waiting[first : first + most])
 
     def _send(self, batch: list[Ending]) -> None:
         """Send a batch of one member; one that fails for a reason of its own is sent alone."""
@@ -80,11 +82,22 @@ class Finishing:
                 self._send([one])
             return
         self._parts.statistics.batches += 1
-        sent = {id(one) for one in batch}
-        endings = self._holdings.endings
-        self._holdings.endings = [one for one in endings if id(one) not in sent]
+        self._leave_out(batch)
+        hears_success = self._parts.hears(RunSucceeded)
         for one, result in zip(batch, finished.results, strict=True):
-            self._tell(one, result, finished.now)
+            is_plain = one.finish.conclusion is DONE and result is FinishResult.ACCEPTED
+            if is_plain and not hears_success:
+                self._parts.statistics.succeeded += one.claimed is not None
+            else:
+                self._tell(one, result, finished.now)
+
+    def _leave_out(self, batch: list[Ending]) -> None:
+        endings = self._holdings.endings
+        if len(batch) == len(endings):
+            self._holdings.endings = []
+            return
+        sent = {id(one) for one in batch}
+        self._holdings.endings = [one for one in endings if id(one) not in sent]
 
     def _strip(self, ending: Ending, error: Exception) -> None:
         """Leave out what the store may choke on; if that does not help, try again later."""
@@ -126,7 +139,7 @@ class Finishing:
     def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
         finish, conclusion = ending.finish, ending.finish.conclusion
         run = identity_text(finish.hold.run_id)
-        task, number = claimed.record.call.task, claimed.tries.attempt
+        task, number = claimed.task, claimed.tries.attempt
         member, name, state = (
             int(ending.worker),
             attempt_name(run, number),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.attempts import Reason, attempt_name
 from duly.domain.concluding import (
+    SUCCEEDED,
     CancelledEnd,
     Failed,
     GaveUp,
@@ -28,6 +29,7 @@ from duly.engine.live_run import Grounds, LiveRun
 from duly.errors import Cancelled
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
     from duly.domain.concluding import End
@@ -61,6 +63,17 @@ class Limit(NamedTuple):
         return TimedOut(self.reason, _sentence(self.reason, self.length_us))
 
 
+class Workshop(NamedTuple):
+    """What all attempts of one member share."""
+
+    parts: WorkerParts
+    grounds: Grounds
+    told: deque[Held]
+    """Those of which there is news; to be added to from any thread."""
+    ring: Callable[[], None]
+    """Says that there is some."""
+
+
 @dataclass(slots=True)
 class Stopping:
     """An attempt that was asked to stop: why, and when we insist."""
@@ -77,45 +90,41 @@ class Held:
 
     live: Live
 
-    def __init__(  # noqa: PLR0913 - what an attempt is made of
-        self,
-        parts: WorkerParts,
-        worker: MemberId,
-        claimed: ClaimedRun,
-        *,
-        runnable: Runnable,
-        told: Callable[[Held], None],
+    # As all attempts begin; so many are made that each keeps only what is its own.
+    started_at: int | None = None
+    """When its code began, by the store's clock."""
+    _begun_at: int | None = None
+    said: End | None = None
+    """How it ended, by its executor's word."""
+    is_gone = False
+    """Whether nothing of it is left where it ran."""
+    stopping: Stopping | None = None
+    _is_settled = False
+    is_start_told = False
+    progress_told_at: int | None = None
+
+    def __init__(
+        self, workshop: Workshop, claimed: ClaimedRun, runnable: Runnable, handed_at: int
     ) -> None:
-        self._parts = parts
-        self._told = told
-        self._lock = threading.Lock()
-        self.worker = worker
+        self._workshop = workshop
+        self._lock = lock = threading.Lock()
         self.claimed = claimed
-        self.hold = claimed.hold
+        self.hold = hold = claimed.hold
         """The claim that every write about it carries."""
-        self.run_id = identity_text(claimed.record.id)
         self.runnable = runnable
-        grounds = Grounds(
-            worker=worker,
-            hold=self.hold,
-            store=parts.store,
-            clock=parts.clock,
-            store_now=parts.time.now,
-        )
-        self.live = self.buffers = LiveRun(grounds)
-        self.handed_at = parts.clock.monotonic_us()
+        self.live = self.buffers = LiveRun(hold, workshop.grounds, lock)
+        self.handed_at = handed_at
         """When it was given to its executor, on the monotonic clock."""
-        self.started_at: int | None = None
-        """When its code began, by the store's clock."""
-        self._begun_at: int | None = None
-        self.said: End | None = None
-        """How it ended, by its executor's word."""
-        self.is_gone = False
-        """Whether nothing of it is left where it ran."""
-        self.stopping: Stopping | None = None
-        self._is_settled = False
-        self.is_start_told = False
-        self.progress_told_at = self.handed_at
+
+    @property
+    def worker(self) -> MemberId:
+        """The member of ours that has claimed it."""
+        return self._workshop.grounds.worker
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, as people see it."""
+        return identity_text(self.claimed.run_id)
 
     @property
     def attempt_id(self) -> str:
@@ -136,14 +145,16 @@ class Held:
             if self._begun_at is None:
                 if self._is_settled or self.buffers.is_stopped:
                     raise Cancelled(self.run_id)
-                self._begun_at = self._parts.clock.monotonic_us()
+                parts = self._workshop.parts
+                self._begun_at = monotonic = parts.clock.monotonic_us()
                 # Our estimate of the store's clock may be a little behind what it has told.
-                self.started_at = max(self._parts.time.now(), self.claimed.claimed_at)
+                self.started_at = max(parts.time.at(monotonic), self.claimed.claimed_at)
 
-    def ended(self, end: End, *, is_gone: bool = True) -> None:
+    def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         """Say how it ended; from any thread. The first word counts, later ones are dropped.
 
         Not `is_gone`: what it ran in is still there, and keeps its slot until that is said, too.
+        `is_quiet`: the worker need not hear of it at once, because somebody rings in a moment.
         """
         with self._lock:
             has_news = self.said is None or is_gone > self.is_gone
@@ -151,11 +162,19 @@ class Held:
                 self.said = self._storable(end)
             self.is_gone = self.is_gone or is_gone
         if has_news:
-            self._told(self)
+            self._workshop.told.append(self)
+            if not is_quiet:
+                self._workshop.ring()
+
+    def ring(self) -> None:
+        """Let the worker hear at once of what has ended."""
+        self._workshop.ring()
 
     def _storable(self, end: End) -> End:
+        if end is SUCCEEDED:
+            return end
         try:
-            return fitted(self.buffers.concealer.hide_in_end(end))
+            return fitted(self.buffers.hide_in_end(end))
         except Exception as error:  # noqa: BLE001 - an end never told would cost the slot for good
             return Failed(f"how it ended can't be told: {type(error).__name__}")
 
@@ -164,7 +183,7 @@ class Held:
         policy, claimed = self.runnable.policy, self.claimed
         limits: list[Limit] = []
         if self._begun_at is None:
-            within_us = self._parts.settings.begin_within_us
+            within_us = self._workshop.parts.settings.begin_within_us
             limits.append(Limit(self.handed_at + within_us, Reason.NOT_STARTED, within_us))
         else:
             if policy.timeout_us is not None:

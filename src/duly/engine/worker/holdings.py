@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason, TaskPolicy, Tries
-from duly.domain.concluding import Attempted, GivenBack, conclude
-from duly.engine.worker.held import Held
+from duly.domain.concluding import Attempted, GivenBack, Succeeded, conclude, success
+from duly.engine.live_run import Grounds
+from duly.engine.worker.held import Held, Workshop
 from duly.store.execution import Finish
 from duly.telemetry import SlotLeaked
 
@@ -42,7 +42,8 @@ class Holdings:
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
-        self._told: SimpleQueue[Held] = SimpleQueue()
+        self._told: deque[Held] = deque()
+        self._workshop: Workshop | None = None
         self._has_rung = False
         """Whether our loop was rung for what was told since it last collected."""
         self.running: dict[Hold, Held] = {}
@@ -67,7 +68,7 @@ class Holdings:
 
     def has_news(self) -> bool:
         """Say whether an executor has told something that was not collected yet."""
-        return not self._told.empty()
+        return bool(self._told)
 
     def holds(self, worker: MemberId) -> tuple[Hold, ...]:
         """Return all claims that a member of ours has, so far as we know."""
@@ -107,23 +108,31 @@ class Holdings:
     def by_queue(self) -> Counter[str]:
         """Return how many slots runs of each queue have."""
         helds = (*self.running.values(), *self.lingering.values())
-        return Counter(held.claimed.record.call.queue for held in helds)
+        return Counter(held.claimed.queue for held in helds)
 
-    def take_up(self, worker: MemberId, claimed: ClaimedRun, runnable: Runnable) -> Held:
-        """Give a slot to a claimed run."""
-        held = Held(self._parts, worker, claimed, runnable=runnable, told=self._tell)
+    def take_up(self, worker: MemberId, claimed: ClaimedRun, runnable: Runnable, at: int) -> Held:
+        """Give a slot to a claimed run, at an instant of the monotonic clock."""
+        shared = self._workshop
+        if shared is None or shared.grounds.worker != worker:
+            self._workshop = shared = self._workshop_of(worker)
+        held = Held(shared, claimed, runnable, at)
         self.running[held.hold] = held
         return held
+
+    def _workshop_of(self, worker: MemberId) -> Workshop:
+        parts = self._parts
+        grounds = Grounds(
+            worker=worker, store=parts.store, clock=parts.clock, store_now=parts.time.now
+        )
+        return Workshop(parts, grounds, self._told, self._ring)
 
     def collect(self) -> None:
         """Take what executors have told since the last time."""
         self._has_rung = False  # before the first is taken: whoever tells later rings again
-        while True:
-            try:
-                held = self._told.get_nowait()
-            except Empty:
-                return
-            if self.running.get(held.hold) is held:
+        told, running = self._told, self.running
+        while told:
+            held = told.popleft()
+            if running.get(held.hold) is held:
                 self.settle(held)
                 if not held.is_gone:
                     self.lingering[held.hold] = held
@@ -153,8 +162,10 @@ class Holdings:
 
     def conclude(self, claimed: ClaimedRun, runnable: Runnable, end: End) -> Conclusion:
         """Decide what becomes of a claimed run."""
+        if isinstance(end, Succeeded):
+            return success(end.result)
         attempted = Attempted(
-            run_id=claimed.record.id,
+            run_id=claimed.run_id,
             policy=runnable.policy,
             tries=claimed.tries,
             now=self._parts.time.now(),
@@ -162,18 +173,18 @@ class Holdings:
         return conclude(end, attempted)
 
     def _ending(self, held: Held, end: End) -> Ending:
+        buffers = held.buffers
         finish = Finish(
-            hold=held.hold,
-            started_at=held.started_at,
-            conclusion=self.conclude(held.claimed, held.runnable, end),
-            progress=held.buffers.take_progress() if held.buffers.has_progress else None,
-            lines=held.buffers.take_lines() if held.buffers.has_lines else (),
-            lines_before=held.buffers.lines_before,
+            held.hold,
+            held.started_at,
+            self.conclude(held.claimed, held.runnable, end),
+            buffers.take_progress() if buffers.has_progress else None,
+            buffers.take_lines() if buffers.has_lines else (),
+            buffers.lines_before,
         )
         return Ending(held.worker, finish, held.claimed)
 
-    def _tell(self, held: Held) -> None:
-        self._told.put(held)
+    def _ring(self) -> None:
         # Once for all that is told before it is collected: ringing takes longer than telling.
         if not self._has_rung:
             self._has_rung = True

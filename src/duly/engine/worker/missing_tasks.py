@@ -101,8 +101,7 @@ class MissingTasks:
         return self._looks < self._parts.settings.unknown_looks_max and not is_beat_due
 
     def _finish(self, claimed: ClaimedRun, worker: MemberId) -> Finish:
-        call = claimed.record.call
-        place = Place(call.task, call.queue)
+        place = Place(claimed.task, claimed.queue)
         # How often it was put off is in its numbers: a claim without a start leaves the attempt's.
         before = claimed.tries.fence - claimed.tries.attempt
         is_served = self._is_served(place)
@@ -122,12 +121,12 @@ class MissingTasks:
         return _unstarted(claimed, self._conclude(claimed, back))
 
     def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Finish:
-        task = claimed.record.call.task
+        task = claimed.task
         schedule = self._pause_schedule(claimed)
         event = TaskMissing(
             member=int(worker),
             task=task,
-            run_id=identity_text(claimed.record.id),
+            run_id=identity_text(claimed.run_id),
             schedule=schedule or "",
         )
         self._parts.emit(event)
@@ -178,7 +177,7 @@ class MissingTasks:
 
     def _conclude(self, claimed: ClaimedRun, end: End) -> Conclusion:
         attempted = Attempted(
-            run_id=claimed.record.id,
+            run_id=claimed.run_id,
             policy=TaskPolicy(),
             tries=claimed.tries,
             now=self._parts.time.now(),

@@ -55,7 +55,8 @@ class Reporting:
             return None
         buffers = held.buffers
         step_us = max(settings.report_every_us, age_us // settings.report_share)
-        is_due = monotonic - held.progress_told_at >= min(step_us, settings.report_max_us)
+        told_at = held.handed_at if held.progress_told_at is None else held.progress_told_at
+        is_due = monotonic - told_at >= min(step_us, settings.report_max_us)
         started_at = None if held.is_start_told else held.started_at
         has_progress = is_due and buffers.has_progress
         if started_at is None and not has_progress and not buffers.has_lines:

@@ -37,4 +37,8 @@ class StoreTime:
 
     def now(self) -> int:
         """Return the store's clock; before anything was heard, our own."""
-        return self._clock.monotonic_us() + self._sample[0]
+        return self.at(self._clock.monotonic_us())
+
+    def at(self, monotonic: int) -> int:
+        """Return what the store's clock showed at an instant of our monotonic clock."""
+        return monotonic + self._sample[0]

@@ -44,6 +44,7 @@ def place_of(journal: Journal, run_id: RunId) -> dict[str, Any]:
     if run_id in tables.outcomes:
         return _closed(journal, run_id, tables.outcomes[run_id])
     open_parts = {"finished_at": None, "error": last_error(journal, run_id)}
+    place: dict[str, Any]
     if run_id in tables.dead:
         dead = tables.dead[run_id]
         place = {"state": RunState.DEAD, "state_reason": dead.reason, "tries": dead.tries}

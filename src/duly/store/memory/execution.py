@@ -99,7 +99,7 @@ def _claim(journal: Journal, run_id: RunId, worker: MemberId) -> ClaimedRun:
     )
     journal.remove(tables.ready, run_id)
     journal.insert(tables.claims, run_id, claim)
-    return ClaimedRun(run_record(journal, tables.runs[run_id]), tries, now)
+    return ClaimedRun.of(run_record(journal, tables.runs[run_id]), tries, now)
 
 
 def held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:

@@ -212,7 +212,7 @@ def drain_owed(journal: Journal, command: DrainOwed) -> FireResult:
     journal.remove(tables.owed, (owed.schedule_id, owed.first_for))
     rest = command.settlement.owed
     changed = write_settlement(
-        journal, record, replace(command.settlement, owed=None), owed.definition_number
+        journal, record, command.settlement._replace(owed=None), owed.definition_number
     )
     if rest is not None:
         journal.insert(tables.owed, (rest.schedule_id, rest.first_for), replace(row, owed=rest))

@@ -33,6 +33,8 @@ class Encoded:
     """An array that is ready to be sent."""
 
     __slots__ = ("data",)
+    oid: int
+    """Of the array's type."""
     data: bytes
 
 
@@ -40,6 +42,7 @@ class Int4s(Encoded):
     """Numbers that fit into four bytes."""
 
     __slots__ = ()
+    oid = _OID_INT4_ARRAY
 
     def __init__(self, values: Sequence[int]) -> None:
         parts = map(_PACK_INT4, values)
@@ -50,6 +53,7 @@ class Int8s(Encoded):
     """Instants, durations and epochs."""
 
     __slots__ = ()
+    oid = _OID_INT8_ARRAY
 
     def __init__(self, values: Sequence[int]) -> None:
         parts = map(_PACK_INT8, values)
@@ -60,6 +64,7 @@ class OptionalInt8s(Encoded):
     """The same, where some may be missing."""
 
     __slots__ = ()
+    oid = _OID_INT8_ARRAY
 
     def __init__(self, values: Sequence[int | None]) -> None:
         parts = (_NULL if one is None else _LENGTH_8 + _PACK_INT8(one) for one in values)
@@ -70,6 +75,7 @@ class OptionalInt4s(Encoded):
     """Small numbers, where some may be missing."""
 
     __slots__ = ()
+    oid = _OID_INT4_ARRAY
 
     def __init__(self, values: Sequence[int | None]) -> None:
         parts = (_NULL if one is None else _LENGTH_4 + _PACK_INT4(one) for one in values)
@@ -80,6 +86,7 @@ class Uuids(Encoded):
     """Ids of 16 bytes."""
 
     __slots__ = ()
+    oid = _OID_UUID_ARRAY
 
     def __init__(self, values: Sequence[bytes]) -> None:
         self.data = _header(_OID_UUID, len(values)) + _LENGTH_16.join((b"", *values))
@@ -89,6 +96,7 @@ class OptionalUuids(Encoded):
     """Ids, where some may be missing."""
 
     __slots__ = ()
+    oid = _OID_UUID_ARRAY
 
     def __init__(self, values: Sequence[bytes | None]) -> None:
         parts = (_NULL if one is None else _LENGTH_16 + one for one in values)
@@ -99,6 +107,7 @@ class Texts(Encoded):
     """Texts, where some may be missing."""
 
     __slots__ = ()
+    oid = _OID_TEXT_ARRAY
 
     def __init__(self, values: Sequence[str | None]) -> None:
         self.data = _header(_OID_TEXT, len(values), has_nulls=True) + b"".join(_texts(values))

@@ -8,17 +8,20 @@ a row's place is told by its leaf and its position there, not by either alone.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TIMEOUT_DEFAULT_US
+from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import Int4s, Texts
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
-from duly.store.records import run_record
+from duly.store.records import run_record, stored_arguments
 
 if TYPE_CHECKING:
+    from duly.domain.runs import RunRecord
+    from duly.store.dispatch import MemberId
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 
@@ -72,35 +75,34 @@ gone_{era} AS (
 _CLAIM = f"""
 picked AS MATERIALIZED (
     SELECT p.* FROM q CROSS JOIN LATERAL (
-        SELECT r.ctid AS tid, r.era, r.run_id, r.fence, r.attempt, r.charged, r.begun_at
+        SELECT r.ctid AS tid, r.era, r.run_id, r.fence, r.attempt, r.charged, r.begun_at,
+            r.schedule_name, r.arguments AS carried
         FROM duly.ready r WHERE r.queue = q.name{{}}
         ORDER BY r.priority, r.rank, r.run_id LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
     LIMIT $4::int4),{_TAKE_FROM_LEAVES},
 made AS MATERIALIZED (
     SELECT n.now, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
-        coalesce(p.begun_at, n.now) AS begun_at, r.*, s.name AS schedule_name, d.definition,
-        CASE WHEN p.fence > 0 THEN {LAST_ERROR} END AS error,
+        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, p.carried, r.*,
         n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END AS deadline_at
     FROM n CROSS JOIN picked p
     CROSS JOIN LATERAL (SELECT r.* FROM duly.runs r WHERE r.id = p.run_id OFFSET 0) r
     LEFT JOIN LATERAL (
         SELECT k.timeout_us, k.policy IS NOT NULL AS is_told FROM duly.tasks k
-        WHERE k.name = r.task OFFSET 0) k ON true
-    LEFT JOIN LATERAL (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id OFFSET 0) s
-        ON true
-    LEFT JOIN LATERAL (
-        SELECT d.definition FROM duly.schedule_definitions d
-        WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number
-            AND r.arguments IS NULL OFFSET 0) d ON true),
+        WHERE k.name = r.task OFFSET 0) k ON true),
 claimed AS (
     INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
         charged)
     SELECT id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
-    uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), r.schedule_name, r.definition_number,
-    r.key, r.task, r.arguments, r.definition, r.queue, r.priority, r.origin, r.lane,
+    uuid_send(r.id), r.tenant, uuid_send(r.schedule_id),
+    coalesce(r.schedule_name, (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id)),
+    r.definition_number, r.key, r.task, coalesce(r.arguments, r.carried),
+    CASE WHEN coalesce(r.arguments, r.carried) IS NULL THEN (
+        SELECT d.definition FROM duly.schedule_definitions d
+        WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number) END,
+    r.queue, r.priority, r.origin, r.lane,
     uuid_send(r.root), r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at,
-    r.fence, r.attempt, r.charged, r.begun_at, r.error
+    r.fence, r.attempt, r.charged, r.begun_at, CASE WHEN r.fence > 1 THEN {LAST_ERROR} END
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""  # noqa: S608 - parts of ours
 
 # Runs of tasks that the worker is to do without are passed over before they are locked.
@@ -116,9 +118,24 @@ CLAIM_ANY_WITHOUT = f"{_WORKER},{_EVERY},{_CLAIM.format(_IS_KNOWN.format('$6'))}
 def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
     found = session.rows(*_statement(command))
-    now, is_alive = found[0][:2]
-    runs = tuple(_claimed(command, row) for row in found if row[2] is not None)
-    return Claimed(now, is_alive, runs)
+    now, is_alive, first, *_ = found[0]
+    if first is None:
+        return Claimed(now, is_alive, ())
+    read = partial(_record, command.worker)
+    runs = [
+        ClaimedRun(
+            row[2],
+            Tries._make(row[21:25]),
+            now,
+            row[8],
+            stored_arguments(row[10]) if row[9] is None else row[9],
+            row[11],
+            row,
+            read,
+        )
+        for row in found
+    ]
+    return Claimed(now, is_alive, tuple(runs))
 
 
 def _statement(command: ClaimRuns) -> tuple[str, tuple[object, ...]]:
@@ -141,10 +158,8 @@ def _bounded(limit: int, most: int) -> int:
     return min(max(limit, 0), most)
 
 
-def _claimed(command: ClaimRuns, row: Row) -> ClaimedRun:
+def _record(worker: MemberId, row: Row, tries: Tries) -> RunRecord:
     now, _, *rest = row
-    *tries, error = rest[ITSELF:]
     nothing_yet = (None,) * 6
-    claim = (*tries, command.worker, now, *nothing_yet, error, None)
-    record = run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))
-    return ClaimedRun(record, record.tries, now)
+    claim = (*tries, worker, now, *nothing_yet, rest[-1], None)
+    return run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))

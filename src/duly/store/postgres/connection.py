@@ -26,6 +26,7 @@ from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.failures import failure
 from duly.store.postgres.held_up import HeldUp
+from duly.store.postgres.prepared import PreparedSession
 from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, first, one
 from duly.store.postgres.side_by_side import SideBySide
 from duly.store.postgres.urls import read_url, safe_name
@@ -175,7 +176,10 @@ class Connections:
         """Lend a session for statements that each are a transaction of their own."""
         with self.borrowed(for_dispatch=for_dispatch) as connection:
             self._get_ready(connection)
-            yield ConnectionSession(connection, is_ours=True)
+            if connection.is_pooled:
+                yield ConnectionSession(connection, is_ours=True)
+            else:
+                yield PreparedSession(connection)
 
     @contextmanager
     def write(self, limit_us: int | None = None, *, for_dispatch: bool = False) -> Iterator[Work]:
@@ -274,6 +278,7 @@ class Connections:
         conninfo_text = conninfo.make_conninfo(**self._parameters)
         connection = BoundedConnection.connect(conninfo_text, autocommit=True)
         connection.limit_s = limit_s
+        connection.prepared = {}
         connection.add_notice_handler(connection.hear)
         try:
             arrays.register(connection)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.concluding import Close
+from duly.domain.concluding import DONE, Close
 from duly.domain.literals import AttemptState, RunState
 from duly.store.auditing import refused_subject
 from duly.store.execution import Finished, FinishResult
@@ -90,36 +90,44 @@ def finish_runs(connections: Connections, worker: MemberId, finishes: Sequence[F
     now = 0
     if plain:
         with connections.statement(for_dispatch=True) as session:
-            values = plain_values(worker, [finishes[place] for place in plain])
+            values = plain_values(worker, [finish for _, finish in plain])
             now, count, places = one(session, FINISH_PLAIN, values)
-        # Nothing is listed when all of them were ours, which is nearly always.
-        done = range(1, len(plain) + 1) if places is None and count else places or ()
-        for number in done:
-            results[plain[number - 1]] = FinishResult.ACCEPTED
+        if count == len(finishes):
+            # Nearly always.
+            return Finished(now, (FinishResult.ACCEPTED,) * count)
+        # Nothing is listed when all of them were ours.
+        done = plain if count == len(plain) else [plain[number - 1] for number in places or ()]
+        for place, _ in done:
+            results[place] = FinishResult.ACCEPTED
     left = [place for place, result in enumerate(results) if result is None]
-    if left or not finishes:
-        with connections.write(for_dispatch=True) as work:
-            rest = _finish_others(work, worker, [finishes[place] for place in left])
-            now = work.now
-        for place, result in zip(left, rest, strict=True):
-            results[place] = result
+    with connections.write(for_dispatch=True) as work:
+        rest = _finish_others(work, worker, [finishes[place] for place in left])
+        now = work.now
+    for place, result in zip(left, rest, strict=True):
+        results[place] = result
     return Finished(now, tuple(one for one in results if one is not None))
 
 
-def _plain(finishes: Sequence[Finish]) -> list[int]:
-    """Return the places of those that one statement can end, in the order of their runs."""
-    chosen = [(one.hold.run_id, place) for place, one in enumerate(finishes) if is_plain(one)]
-    chosen.sort()
-    runs = [one.hold.run_id for one in finishes]
-    if len(set(runs)) < len(runs):
+def _plain(finishes: Sequence[Finish]) -> list[tuple[int, Finish]]:
+    """Return those that one statement can end, with their places, in the order of their runs."""
+    if len({finish.hold.run_id for finish in finishes}) < len(finishes):
         # Told twice in one batch: in order, then.
         return []
-    return [place for _, place in chosen]
+    plain = [(place, finish) for place, finish in enumerate(finishes) if is_plain(finish)]
+    plain.sort(key=_by_run)
+    return plain
+
+
+def _by_run(placed: tuple[int, Finish]) -> Hold:
+    return placed[1].hold
 
 
 def is_plain(finish: Finish) -> bool:
     """Say whether an end is a success that tells nothing but its result."""
-    conclusion, after = finish.conclusion, finish.conclusion.next
+    conclusion = finish.conclusion
+    if conclusion is DONE:
+        return finish.progress is None and not finish.lines
+    after = conclusion.next
     return (
         isinstance(after, Close)
         and (after.state, after.reason) == (RunState.SUCCEEDED, None)
@@ -134,14 +142,17 @@ def is_plain(finish: Finish) -> bool:
 
 def plain_values(worker: MemberId, finishes: Sequence[Finish]) -> tuple[object, ...]:
     """Return the values of FINISH_PLAIN for successes in the order of their runs."""
-    results = [said_result(one.conclusion) for one in finishes]
-    started = [NONE if one.started_at is None else one.started_at for one in finishes]
+    holds = [finish.hold for finish in finishes]
+    results = [
+        None if finish.conclusion is DONE else said_result(finish.conclusion) for finish in finishes
+    ]
+    starts = [finish.started_at for finish in finishes]
     return (
         worker,
-        Uuids([one.hold.run_id for one in finishes]),
-        Int4s([one.hold.fence for one in finishes]),
-        Int8s(started),
-        Texts(results) if any(one is not None for one in results) else NO_RESULTS,
+        Uuids([run_id for run_id, _ in holds]),
+        Int4s([fence for _, fence in holds]),
+        Int8s([NONE if start is None else start for start in starts]),
+        Texts(results) if any(result is not None for result in results) else NO_RESULTS,
     )
 
 

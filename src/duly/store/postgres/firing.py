@@ -11,14 +11,14 @@ nobody holds and says BUSY for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from psycopg import errors
 from psycopg.types.numeric import Int8
 
 from duly.domain.literals import Lane, Origin
-from duly.store.dispatch import Fired, FireResult, FireTimers, MemberKind
+from duly.store.dispatch import Fired, FireOnTime, FireResult, FireTimers, MemberKind
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
 from duly.store.postgres.rows import LAG_US, RANKED
@@ -62,15 +62,17 @@ fired AS (
         AND (s.last_for IS NULL OR s.last_for < u.scheduled_for)
         AND NOT EXISTS (SELECT 1 FROM duly.runs e WHERE e.id = u.run_id OFFSET 0)
     RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue,
-        s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
+        s.name, s.arguments, s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, window_from, created_at, fired_at,
         schedule_id, definition_number, priority, tenant, task, queue, origin, lane)
     SELECT run_id, scheduled_for, due, before_last, now, now, schedule_id, definition_number,
         priority, tenant, task, queue, 'schedule', 'live' FROM fired),
 queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
-    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, schedule_name,
+        arguments)
+    SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue,
+        name, arguments
     FROM fired)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
@@ -147,26 +149,37 @@ class Batch:
 
     def __init__(self, command: FireTimers) -> None:
         self.command = command
-        self.timers = [fire.timer for fire in command.schedules]
-        self.timers += [fire.timer for fire in command.delayed]
-        self.timers += [fire.timer for fire in command.retries]
-        self.results: list[FireResult | None] = [None] * len(self.timers)
+        self.results: list[FireResult | None] = [None] * _count(command)
         self.now = 0
         self.runs_made = 0
         self.has_queued = False
         """Whether workers have something to claim."""
         self.lost: dict[LeaseKey, None] = {}
-        # Told twice in one batch, a timer is gone the second time.
-        told = [(timer.ref, timer.generation, timer.due_at) for timer in self.timers]
-        first = {one: place for place, one in reversed([*enumerate(told)])}
-        self._firsts = frozenset(first.values())
+        self._seconds: frozenset[int] = frozenset()
+        """The places of timers that were told before in the same batch: those are gone."""
+        if len(_refs(command)) != len(self.results):
+            told = [(timer.ref, timer.generation, timer.due_at) for timer in self.timers]
+            first = {one: place for place, one in reversed([*enumerate(told)])}
+            self._seconds = frozenset(range(len(told))).difference(first.values())
+
+    @cached_property
+    def timers(self) -> list[Timer]:
+        """The timers of all, in order; seldom looked at."""
+        command = self.command
+        fires = [*command.schedules, *command.delayed, *command.retries]
+        return [fire.timer for fire in fires]
+
+    def is_all_fired(self) -> bool:
+        """Say whether nothing is left to be looked at."""
+        return self.results.count(FireResult.FIRED) == len(self.results)
 
     def open_schedules(self) -> list[tuple[int, FireSchedule]]:
         """Return the schedules that have no result yet, with their places."""
+        results, seconds = self.results, self._seconds
         return [
             (place, fire)
             for place, fire in enumerate(self.command.schedules)
-            if self.results[place] is None and place in self._firsts
+            if results[place] is None and place not in seconds
         ]
 
     def open_delayed(self) -> list[tuple[int, Timer]]:
@@ -183,7 +196,7 @@ class Batch:
         return [
             (place, timer)
             for place, timer in enumerate(timers, before)
-            if self.results[place] is None and place in self._firsts
+            if self.results[place] is None and place not in self._seconds
         ]
 
     def hear(self, now: int, have: Sequence[int] | None) -> None:
@@ -205,7 +218,7 @@ class Batch:
 
     def fired(self) -> Fired:
         """Return the answer."""
-        results = tuple(FireResult.GONE if one is None else one for one in self.results)
+        results = tuple([one or FireResult.GONE for one in self.results])
         return Fired(self.now, results, self.runs_made, tuple(self.lost))
 
 
@@ -215,50 +228,81 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
     _fire_plain_schedules(connections, batch)
     for kind in (DELAYED, RETRIES):
         _fire_runs(connections, batch, kind)
-    is_left = batch.open_schedules() or batch.open_delayed() or batch.open_retries()
-    if is_left or not batch.results:
+    if not batch.is_all_fired():
+        is_left = batch.open_schedules() or batch.open_delayed() or batch.open_retries()
+        if is_left:
+            firing_others.fire(connections, batch)
+    elif not batch.results:
         firing_others.fire(connections, batch)
     if batch.has_queued or batch.runs_made:
         connections.bell.ring(MemberKind.WORKER)
     if batch.lost:
         _record_refused(connections, batch)
     fired = batch.fired()
-    refs = (timer.ref for timer in batch.timers)
-    connections.held_up.note(zip(refs, fired.results, strict=True))
+    if connections.held_up or not batch.is_all_fired():
+        refs = (timer.ref for timer in batch.timers)
+        connections.held_up.note(zip(refs, fired.results, strict=True))
     return fired
 
 
-def is_plain(fire: FireSchedule) -> bool:
-    """Say whether a fire makes one run, on time, and goes on to a next instant."""
-    plan, timer = fire.plan, fire.timer
-    settlement = plan.settlement
-    if plan.pending is None or fire.late_after is None or len(settlement.runs) != 1:
-        return False
-    run = settlement.runs[0]
-    return (
+def _count(command: FireTimers) -> int:
+    return len(command.schedules) + len(command.delayed) + len(command.retries)
+
+
+def _refs(command: FireTimers) -> set[bytes]:
+    refs = {
+        fire.ref if isinstance(fire, FireOnTime) else fire.timer.ref for fire in command.schedules
+    }
+    refs.update([fire.timer.ref for fire in command.delayed])
+    refs.update([fire.timer.ref for fire in command.retries])
+    return refs
+
+
+def as_plain(fire: FireSchedule) -> FireOnTime | None:
+    """Return a fire that makes one run, on time, and goes on to a next instant; None if not so."""
+    if isinstance(fire, FireOnTime):
+        return None if fire.late_after is None else fire
+    timer, (settlement, following, _), late_after = fire
+    if late_after is None or following is None or len(settlement.runs) != 1:
+        return None
+    (run,) = settlement.runs
+    is_plain = (
         not settlement.skips
         and settlement.owed is None
         and (run.scheduled_for, run.not_before) == (timer.scheduled_for, timer.due_at)
         and (run.origin, run.lane) == (Origin.SCHEDULE, Lane.LIVE)
     )
+    if not is_plain:
+        return None
+    return FireOnTime(
+        timer.ref,
+        timer.generation,
+        timer.due_at,
+        timer.scheduled_for,
+        timer.shard,
+        late_after,
+        run.run_id,
+        *following,
+        timer.definition_number,
+    )
 
 
-def schedule_values(command: FireTimers, fires: Sequence[FireSchedule]) -> tuple[object, ...]:
+def schedule_values(command: FireTimers, fires: Sequence[FireOnTime]) -> tuple[object, ...]:
     """Return the values of FIRE_SCHEDULES."""
-    timers = [fire.timer for fire in fires]
-    runs = [fire.plan.settlement.runs[0] for fire in fires]
-    following = [fire.plan.pending for fire in fires]
+    refs, versions, dues, nominal, shards, lates, runs, next_for, next_due, _ = zip(
+        *fires, strict=True
+    )
     return (
         *_fence_values(command),
-        Uuids([timer.ref for timer in timers]),
-        Int4s([timer.generation for timer in timers]),
-        Int8s([timer.due_at for timer in timers]),
-        Int8s([timer.scheduled_for for timer in timers]),
-        Int4s([timer.shard for timer in timers]),
-        Int8s([fire.late_after or 0 for fire in fires]),
-        Uuids([run.run_id for run in runs]),
-        Int8s([one.scheduled_for for one in following if one is not None]),
-        Int8s([one.due_at for one in following if one is not None]),
+        Uuids(refs),
+        Int4s(versions),
+        Int8s(dues),
+        Int8s(nominal),
+        Int4s(shards),
+        Int8s(lates),
+        Uuids(runs),
+        Int8s(next_for),
+        Int8s(next_due),
     )
 
 
@@ -280,17 +324,21 @@ def _fence_values(command: FireTimers) -> tuple[object, ...]:
 
 def _fire_plain_schedules(connections: Connections, batch: Batch) -> None:
     held_up = connections.held_up
-    chosen = [
-        (place, fire)
-        for place, fire in batch.open_schedules()
-        if is_plain(fire) and fire.timer.ref not in held_up
-    ]
-    for part, answer in _ask_each(connections, batch.command, chosen):
+    chosen = [(place, as_plain(fire)) for place, fire in batch.open_schedules()]
+    plain = [(place, fire) for place, fire in chosen if fire is not None]
+    if held_up:
+        plain = [(place, fire) for place, fire in plain if fire.ref not in held_up]
+    for part, answer in _ask_each(connections, batch.command, plain):
         if answer is None:
             continue
         now, have, count, numbers = answer
-        batch.hear(now, have)
+        batch.now = now
         batch.runs_made += count
+        if count == len(part) and len(have) == len(batch.command.fence.leases):
+            for place, _ in part:
+                batch.results[place] = FireResult.FIRED
+            continue
+        batch.hear(now, have)
         # Nothing is listed when all have fired, which is nearly always.
         fired = range(1, len(part) + 1) if numbers is None and count else numbers or ()
         for number in fired:
@@ -299,7 +347,7 @@ def _fire_plain_schedules(connections: Connections, batch: Batch) -> None:
         _look_again(connections, batch, left, firing_others.STILL_BELIEVED)
 
 
-Chosen = list[tuple[int, "FireSchedule"]]
+Chosen = list[tuple[int, FireOnTime]]
 
 
 def _ask_each(
@@ -311,8 +359,7 @@ def _ask_each(
         parts = [chosen] if chosen else []
     else:
         parts = [
-            [one for one in chosen if one[1].timer.shard % at_once == number]
-            for number in range(at_once)
+            [one for one in chosen if one[1].shard % at_once == number] for number in range(at_once)
         ]
         parts = [part for part in parts if part]
     values = [schedule_values(command, [fire for _, fire in part]) for part in parts]
@@ -344,7 +391,7 @@ def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     held_up = connections.held_up
     # Of two timers of one run, the second is looked at by itself.
     by_ref = {timer.ref: (place, timer) for place, timer in reversed(kind.open(batch))}
-    chosen = [by_ref[ref] for ref in sorted(by_ref) if ref not in held_up]
+    chosen = [by_ref[ref] for ref in sorted(by_ref) if not held_up or ref not in held_up]
     if not chosen:
         return
     timers = [timer for _, timer in chosen]
@@ -352,9 +399,14 @@ def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     if answer is None:
         return
     now, have, count, refs = answer
-    batch.hear(now, have)
+    batch.now = now
     batch.has_queued = batch.has_queued or count > 0
     batch.runs_made += count if kind.makes_runs else 0
+    if count == len(chosen) and len(have) == len(batch.command.fence.leases):
+        for place, _ in chosen:
+            batch.results[place] = FireResult.FIRED
+        return
+    batch.hear(now, have)
     fired = {timer.ref for timer in timers} if refs is None and count else set(refs or ())
     for place, timer in chosen:
         if timer.ref in fired:

@@ -27,6 +27,10 @@ class HeldUp:
         self._clock = clock
         self._until: dict[bytes, int] = {}
 
+    def __bool__(self) -> bool:
+        """Say whether there may be any."""
+        return bool(self._until)
+
     def __contains__(self, ref: object) -> bool:
         until = self._until.get(ref) if isinstance(ref, bytes) else None
         return until is not None and self._clock.monotonic_us() < until

@@ -6,19 +6,22 @@ window is read by the index from that much earlier, and what is due after it is 
 
 from __future__ import annotations
 
+from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 from duly.store.postgres.arrays import Int4s, Uuids
 from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.session import one
-from duly.store.records import read_definition, timer
+from duly.store.records import read_definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from duly.domain.identity import ScheduleId
     from duly.domain.schedules import Definition
+    from duly.store.dispatch import TimerKind
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 
@@ -91,8 +94,8 @@ FROM unnest($1::uuid[], $2::int4[]) u(id, number) CROSS JOIN LATERAL (
 
 def load_timers(session: Session, command: LoadTimers) -> LoadedTimers:
     """Read timers in order of due."""
-    # Ids are spread evenly: a few times its share is more than a shard is likely to have.
-    share = 4 * command.limit // max(len(command.shards), 1) + 32
+    # Ids are spread evenly: a little over its share is more than a shard is likely to have.
+    share = 3 * command.limit // max(2 * len(command.shards), 1) + 32
     rows: list[Row] = []
     for at_most in (min(share, command.limit + 1), command.limit + 1):
         now, rows, complete = _load(session, command, command.until, at_most)
@@ -101,6 +104,9 @@ def load_timers(session: Session, command: LoadTimers) -> LoadedTimers:
         loaded = _cut_between(command, now, rows, complete)
         if loaded is not None:
             return loaded
+        if command.crowd_max <= command.limit:
+            part = [row for row in rows if row[0] == rows[0][0]]
+            return LoadedTimers(_timers(part[: command.crowd_max]), part[0][0] - 1, now)
     # One instant alone, in one shard, is more than the limit; half of it would be of no use.
     instant = min(row[0] for row in rows)
     at_most = 2 * command.crowd_max // len(command.shards) + 32
@@ -118,15 +124,19 @@ def _load(
     earliest = max(after - LAG_US, BEFORE_ALL_TIME)
     values = (Int4s(command.shards), earliest, after, until, at_most)
     clock, rows = _without_clock(session.rows(LOAD, values))
-    counts: dict[tuple[int, int], int] = {}
+    streams = Counter(map(_stream, rows))
+    full = {stream for stream, count in streams.items() if count >= at_most}
     reached: dict[tuple[int, int], int] = {}
-    for row in rows:
-        stream = row[2], row[7]
-        counts[stream] = counts.get(stream, 0) + 1
-        reached[stream] = max(row[6], reached.get(stream, row[6]))
-    cut = [reached[stream] - 1 for stream, count in counts.items() if count >= at_most]
-    rows.sort(key=lambda row: row[:2])
-    return clock[0], rows, min(cut, default=until)
+    for row in rows if full else ():
+        stream = _stream(row)
+        if stream in full:
+            reached[stream] = max(row[6], reached.get(stream, row[6]))
+    rows.sort()
+    return clock[0], rows, min((one - 1 for one in reached.values()), default=until)
+
+
+_stream = itemgetter(2, 7)
+"""The shard and the kind that a row is of."""
 
 
 def _without_clock(rows: list[Row]) -> tuple[Row, list[Row]]:
@@ -162,14 +172,15 @@ def _cut_between(
 
 
 def _timers(rows: Iterable[Row]) -> tuple[Timer, ...]:
-    return tuple(_timer(row[:6]) for row in rows)
+    return tuple(map(_timer, rows))
 
 
 def _timer(row: Row) -> Timer:
-    if row[5] >= 0:
-        return timer(row)
-    due_at, ref, shard, scheduled_for, fence, _ = row
-    return Timer("retry", ref, shard, due_at, scheduled_for, fence, 0)
+    due_at, ref, shard, scheduled_for, generation, number = row[:6]
+    if number > 0:
+        return Timer("schedule", ref, shard, due_at, scheduled_for, generation, number)
+    kind: TimerKind = "retry" if number < 0 else "delayed"
+    return Timer(kind, ref, shard, due_at, scheduled_for, generation, 0)
 
 
 def start_of_arrivals(session: Session) -> ArrivalsCursor:

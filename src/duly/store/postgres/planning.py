@@ -36,8 +36,11 @@ INSERT INTO duly.schedules (id, tenant, name, owner, declared_by, status, create
 VALUES ($1::uuid, $2, $3, $4, $5, 'active', $6::int8, $7::int8, $8)"""
 INSERT_STATE = """
 INSERT INTO duly.schedule_state (schedule_id, version, definition_number, shard, next_for, next_due,
-    load_at, fires, tenant, task, queue, priority)
-VALUES ($1::uuid, 1, 1, $2::int4, $3::int8, $4::int8, $4::int8, 0, $5, $6, $7, $8::int4)"""
+    load_at, fires, tenant, task, queue, priority, name, arguments)
+SELECT s.id, 1, 1, $2::int4, $3::int8, $4::int8, $4::int8, 0, $5, $6, $7, $8::int4, s.name,
+    duly.short_arguments(d.definition)
+FROM duly.schedules s JOIN duly.schedule_definitions d ON d.schedule_id = s.id AND d.number = 1
+WHERE s.id = $1::uuid"""
 INSERT_DEFINITION = """
 INSERT INTO duly.schedule_definitions (schedule_id, number, definition, made_at, made_by)
 VALUES ($1::uuid, $2::int4, $3, $4::int8, $5)"""
@@ -53,7 +56,11 @@ UPDATE_STATE = """
 UPDATE duly.schedule_state
 SET version = $1::int4, definition_number = $2::int4, next_for = $3::int8, next_due = $4::int8,
     load_at = $4::int8, held_for = $5::int8, last_for = $6::int8, last_run = $7::uuid,
-    last_fired_at = $8::int8, fires = $9::int8, task = $10, queue = $11, priority = $12::int4
+    last_fired_at = $8::int8, fires = $9::int8, task = $10, queue = $11, priority = $12::int4,
+    (name, arguments) = (
+        SELECT s.name, duly.short_arguments(d.definition)
+        FROM duly.schedules s JOIN duly.schedule_definitions d ON d.schedule_id = s.id
+        WHERE s.id = $13::uuid AND d.number = $2::int4)
 WHERE schedule_id = $13::uuid"""
 NOTE_RUNS = """
 UPDATE duly.schedule_state

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
     from psycopg.errors import Diagnostic
 
+    from duly.store.postgres.prepared import Prepared
     from duly.store.records import Row
 
 
@@ -52,6 +53,10 @@ class BoundedConnection(Connection[Any]):
     """Where names are looked for by default: for callers to whom it is lent."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
+    prepared: dict[str, Prepared]
+    """What `PreparedSession` has prepared on it,"""
+    prepared_count: int = 0
+    """and how many so far: no name is used twice."""
 
     def hear(self, notice: Diagnostic) -> None:
         """Notice when somebody has told the server to wait no longer for a standby.

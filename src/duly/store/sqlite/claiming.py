@@ -7,6 +7,7 @@ order of the queue's own index, and nothing behind them is read.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
@@ -31,32 +32,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.domain.attempts import TaskPolicy
+    from duly.domain.runs import RunRecord
+    from duly.store.dispatch import MemberId
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
 LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
 NEXT_QUEUE = "SELECT min(queue) FROM duly_ready WHERE queue > ?"
 _READ_QUEUED = f"""
-SELECT y.priority, y.rank, y.fence, y.attempt, y.charged, y.begun_at, k.policy IS NOT NULL,
-    k.timeout_us, CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, {rows.RUN_ITSELF}
-FROM duly_ready y JOIN duly_runs r ON r.id = y.run_id
-LEFT JOIN duly_tasks k ON k.name = r.task{rows.RUN_TEMPLATE}
+SELECT {rows.RUN_ITSELF}, y.fence, y.attempt, y.charged, y.begun_at,
+    CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, y.priority, y.rank
+FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id{rows.RUN_TEMPLATE}
 WHERE y.queue = ?1{{}} ORDER BY y.priority, y.rank, y.run_id LIMIT ?2"""  # noqa: S608 - ours
+_WITHOUT = "AND r.task NOT IN (SELECT value FROM json_each(?{}))"
 READ_QUEUED = _READ_QUEUED.format("")
 # Of those that are passed over nothing is read but the task.
-READ_QUEUED_WITHOUT = _READ_QUEUED.format("""
-    AND r.task NOT IN (SELECT value FROM json_each(?3))""")
+READ_QUEUED_WITHOUT = _READ_QUEUED.format(f" {_WITHOUT.format(3)}")
+# What was read is the front of the queue, up to the last of it: no row is named.
+_CLAIM_QUEUED = f"""
+INSERT OR ROLLBACK INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at,
+    deadline_at)
+SELECT y.run_id, ?5, y.fence + 1, y.attempt + 1, y.charged, coalesce(y.begun_at, ?6), ?6,
+    ?6 + CASE WHEN k.policy IS NULL THEN {TIMEOUT_DEFAULT_US:d} ELSE k.timeout_us END
+FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
+LEFT JOIN duly_tasks k ON k.name = r.task
+WHERE y.queue = ?1 AND (y.priority, y.rank, y.run_id) <= (?2, ?3, ?4){{}}"""  # noqa: S608 - ours
+CLAIM_QUEUED = _CLAIM_QUEUED.format("")
+CLAIM_QUEUED_WITHOUT = _CLAIM_QUEUED.format(f" {_WITHOUT.format(7)}")
 TAKE_FROM_QUEUE = """
-DELETE FROM duly_ready WHERE queue = ? AND priority = ? AND rank = ? AND run_id = ?"""
-INSERT_CLAIM = """
-INSERT INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at, deadline_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+DELETE FROM duly_ready WHERE queue = ?1 AND (priority, rank, run_id) <= (?2, ?3, ?4)"""
+TAKE_CLAIMED_FROM_QUEUE = f"""{TAKE_FROM_QUEUE}
+    AND EXISTS (SELECT 1 FROM duly_claims c WHERE c.run_id = duly_ready.run_id)"""  # noqa: S608
 # One whose lease has run out has lost nothing until somebody declares it dead.
 BEAT = """
 UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
 WHERE id = ? AND ended_at IS NULL RETURNING 1"""
+# Over all claims: there are no more than workers have slots, and an index would cost every run.
 LIST_HELD = """
-SELECT run_id, fence, cancel_asked_at FROM duly_claims WHERE worker = ? ORDER BY run_id"""
+SELECT c.run_id, c.fence, c.cancel_asked_at FROM duly_claims c WHERE c.worker = ?
+ORDER BY c.run_id"""
 REGISTER_POLICY = """
 INSERT INTO duly_tasks (name, policy, timeout_us) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET policy = ?2, timeout_us = ?3
@@ -67,6 +81,11 @@ WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
     AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) WHERE value = ?4))
 LIMIT 1"""  # noqa: S608 - a condition of ours
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
+
+_TRIES = slice(19, 23)
+_ERROR = 23
+_RANK = slice(24, 26)
+"""Where READ_QUEUED has them, behind the run itself."""
 
 
 def register_policies(work: Work, policies: Mapping[str, TaskPolicy]) -> None:
@@ -85,27 +104,56 @@ def is_served(look: Look, task: str, queue: str) -> bool:
     return look.connection.execute(HAS_WORKER, bindings).fetchone() is not None
 
 
-def claim_runs(work: Work, command: ClaimRuns) -> Claimed:
-    """Take queued runs for a worker that is alive."""
+def claim_runs(work: Work, command: ClaimRuns) -> list[Row] | None:
+    """Take queued runs; None for a worker that is not alive. What they are is read afterwards."""
     if not seems_alive(work, command.worker):
-        return Claimed(work.now, is_alive=False, runs=())
-    claimed: list[ClaimedRun] = []
+        return None
+    claimed: list[Row] = []
     for queue in _open_queues(work, command):
         room = command.limit - len(claimed)
         if room <= 0:
             break
         most = min(room, command.queue_limits.get(queue, room))
         if most > 0:
-            claimed += _claim(work, command, queue, _queued(work, command, queue, most))
-    return Claimed(work.now, is_alive=True, runs=tuple(claimed))
+            claimed += _claim(work, command, queue, most)
+    return claimed
 
 
-def _queued(work: Work, command: ClaimRuns, queue: str, most: int) -> list[Row]:
-    """Read the front of a queue, but for tasks that the worker is to do without."""
-    if not command.without:
-        return work.connection.execute(READ_QUEUED, (queue, most)).fetchall()
-    without = json.dumps(sorted(command.without))
-    return work.connection.execute(READ_QUEUED_WITHOUT, (queue, most, without)).fetchall()
+def _claim(work: Work, command: ClaimRuns, queue: str, most: int) -> list[Row]:
+    """Move the front of a queue to a worker, but for tasks that it is to do without."""
+    connection = work.connection
+    read, claim, take = READ_QUEUED, CLAIM_QUEUED, TAKE_FROM_QUEUE
+    without: Row = ()
+    if command.without:
+        read, claim, take = READ_QUEUED_WITHOUT, CLAIM_QUEUED_WITHOUT, TAKE_CLAIMED_FROM_QUEUE
+        without = (json.dumps(sorted(command.without)),)
+    found: list[Row] = connection.execute(read, (queue, most, *without)).fetchall()
+    if found:
+        last = found[-1]
+        front = (queue, *last[_RANK], last[0])
+        connection.execute(claim, (*front, command.worker, work.now, *without))
+        assert connection.changes() == len(found), "nobody else writes meanwhile"
+        connection.execute(take, front)
+    return found
+
+
+def read_claimed(now: int, worker: MemberId, found: list[Row] | None) -> Claimed:
+    """Return what a worker got."""
+    if found is None:
+        return Claimed(now, is_alive=False, runs=())
+    read = partial(_read_record, worker, now)
+    runs: list[ClaimedRun] = []
+    for row in found:
+        tries = claimed_tries(Tries(*row[_TRIES]), now)
+        arguments = records.stored_arguments(row[8]) if row[7] is None else row[7]
+        runs.append(ClaimedRun(row[0], tries, now, row[6], arguments, row[9], row, read))
+    return Claimed(now, is_alive=True, runs=tuple(runs))
+
+
+def _read_record(worker: MemberId, now: int, row: Row, tries: Tries) -> RunRecord:
+    held = (worker, now, None, None, None, None, None, None, row[_ERROR], None)
+    became = (RunState.RUNNING, None, None, *tries, *held)
+    return records.run_record((*row[: _TRIES.start], *became))
 
 
 def _open_queues(work: Work, command: ClaimRuns) -> Sequence[str]:
@@ -129,38 +177,6 @@ def _every_queue(work: Work) -> Sequence[str]:
         found.append(queue)
         (queue,) = rows.one(work.connection, NEXT_QUEUE, (queue,))
     return found
-
-
-def _claim(work: Work, command: ClaimRuns, queue: str, found: list[Row]) -> list[ClaimedRun]:
-    """Move runs from a queue to a worker."""
-    now, worker = work.now, command.worker
-    taken: list[Row] = []
-    claims: list[Row] = []
-    claimed: list[ClaimedRun] = []
-    for (
-        priority,
-        rank,
-        fence,
-        attempt,
-        charged,
-        begun_at,
-        has_policy,
-        limit_us,
-        error,
-        *run,
-    ) in found:
-        tries = claimed_tries(Tries(fence, attempt, charged, begun_at), now)
-        timeout_us = limit_us if has_policy else TIMEOUT_DEFAULT_US
-        deadline_at = None if timeout_us is None else now + timeout_us
-        counted_in = (tries.fence, tries.attempt, tries.charged, tries.begun_at)
-        taken.append((queue, priority, rank, run[0]))
-        claims.append((run[0], worker, *counted_in, now, deadline_at))
-        held = (worker, now, None, None, None, None, None, None, error, None)
-        row = (*run, RunState.RUNNING, None, None, *counted_in, *held)
-        claimed.append(ClaimedRun(records.run_record(row), tries, now))
-    work.connection.executemany(TAKE_FROM_QUEUE, taken)
-    work.connection.executemany(INSERT_CLAIM, claims)
-    return claimed
 
 
 def beat(work: Work, command: Beat) -> Beaten:

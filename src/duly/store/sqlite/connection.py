@@ -17,6 +17,7 @@ import apsw
 
 from duly.errors import StoreUnavailable, UsageError
 from duly.store.sqlite.failures import failure, refuse_old_sqlite
+from duly.store.sqlite.patience import patience
 from duly.store.sqlite.schema import create_if_empty, known_migrations, require_usable
 from duly.store.sqlite.work import Look, Work, begin_work, end_work
 from duly.store.wakeups import SECOND_US, wake_all
@@ -219,7 +220,7 @@ class Connections:
             raise StoreUnavailable(self.name, "has been closed", "open it again")
         connection = apsw.Connection(str(self.path))
         try:
-            connection.set_busy_timeout(self.settings.busy_timeout_us // 1000)
+            connection.set_busy_handler(patience(self.settings.busy_timeout_us))
             mode = connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
             connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)

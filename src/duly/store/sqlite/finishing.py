@@ -1,24 +1,41 @@
 """Ends of attempts as their workers tell them: accepted once, and refused from who is too late.
 
-A claim is deleted in the statement that reads it, under its fence: whoever comes second finds none.
+A claim is deleted under its fence in the transaction that writes what became of its run: whoever
+comes second finds none. Nearly all ends just close their run: those are moved from table to table
+together, and nothing of them is read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.concluding import Close
 from duly.domain.literals import AttemptState
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.execution import Finish, Finished, FinishResult
-from duly.store.sqlite.places import CLAIM_COLUMNS, Claim, Moving, tenant_of
+from duly.store.sqlite.batches import Batch
+from duly.store.sqlite.places import CLAIM_COLUMNS, OUTCOME_COLUMNS, Claim, Moving, tenant_of
 from duly.store.work_rulings import said_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.store.dispatch import MemberId
+    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
+CLOSE_CLAIMED = Batch(
+    f"""
+INSERT OR ROLLBACK INTO duly_outcomes ({OUTCOME_COLUMNS})
+SELECT c.run_id, a.state, a.reason, ?1, c.fence, c.attempt, c.charged + a.charge, c.begun_at,
+    c.worker, c.claimed_at, coalesce(c.started_at, a.started_at), c.cancel_asked_at,
+    c.progress_done, c.progress_total, c.progress_note, c.progress_at, a.error, a.result
+FROM asked a CROSS JOIN duly_claims c
+WHERE c.run_id = a.run_id AND c.fence = a.fence AND c.worker = ?2""",  # noqa: S608 - ours
+    *("run_id", "fence", "started_at", "state", "reason", "charge", "error", "result"),
+    also=2,
+)
+DROP_CLOSED = Batch("DELETE FROM duly_claims WHERE run_id IN (SELECT run_id FROM asked)", "run_id")
 # The first column is the place in the batch: what is missing from the answer is not ours.
 TAKE_CLAIM = f"""
 DELETE FROM duly_claims WHERE run_id = ?2 AND fence = ?3 AND worker = ?4
@@ -35,8 +52,61 @@ UPDATE duly_outcomes SET late_state = ?, late_at = ?, late_error = ?, late_resul
 WHERE run_id = ? AND fence = ?"""
 
 
-def finish_runs(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+class Ends:
+    """Ends as they are told, made ready before anybody waits for the lock."""
+
+    def __init__(self, finishes: Sequence[Finish]) -> None:
+        self.finishes = finishes
+        self.closing: list[Row] = []
+        """Of those that only close their run, what CLOSE_CLAIMED asks for."""
+        self.others: list[int] = []
+        """Where the others stand."""
+        for place, finish in enumerate(finishes):
+            conclusion, hold = finish.conclusion, finish.hold
+            after = conclusion.next
+            if isinstance(after, Close) and finish.progress is None and not finish.lines:
+                said = (conclusion.is_charged, conclusion.error, after.result)
+                row = (hold.run_id, hold.fence, finish.started_at, after.state, after.reason)
+                self.closing.append((*row, *said))
+            else:
+                self.others.append(place)
+        if len({row[0] for row in self.closing}) < len(self.closing):
+            # One that is told twice is looked at in turn.
+            self.closing, self.others = [], list(range(len(finishes)))
+
+
+def finish_runs(work: Work, worker: MemberId, ends: Ends) -> Finished:
     """End attempts of a worker's; each has its own result."""
+    results = [FinishResult.ACCEPTED] * len(ends.finishes)
+    others = ends.others
+    refused = _close(work, worker, ends.closing)
+    if refused:
+        others = [
+            place
+            for place, finish in enumerate(ends.finishes)
+            if place in others or finish.hold.run_id in refused
+        ]
+    if others:
+        told = [ends.finishes[place] for place in others]
+        for place, result in zip(others, _finish_each(work, worker, told), strict=True):
+            results[place] = result
+    return Finished(work.now, tuple(results))
+
+
+def _close(work: Work, worker: MemberId, closing: list[Row]) -> set[bytes]:
+    """Close the runs of claims; return those that are not the worker's to close."""
+    connection = work.connection
+    if CLOSE_CLAIMED.change(connection, closing, (work.now, worker)) == len(closing):
+        DROP_CLOSED.change(connection, [row[:1] for row in closing])
+        return set()
+    holds = [(None, *row[:2], worker) for row in closing]
+    dropped = {row[1] for row in connection.executemany(TAKE_CLAIM, holds)}
+    return {row[0] for row in closing} - dropped
+
+
+def _finish_each(
+    work: Work, worker: MemberId, finishes: Sequence[Finish]
+) -> Sequence[FinishResult]:
     asked = [(place, one.hold.run_id, one.hold.fence, worker) for place, one in enumerate(finishes)]
     taken = {row[0]: row[1:] for row in work.connection.executemany(TAKE_CLAIM, asked)}
     moving = Moving(work)
@@ -51,7 +121,7 @@ def finish_runs(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> Fin
             moving.write()
             results.append(_answer(work, worker, finish))
     moving.write()
-    return Finished(work.now, tuple(results))
+    return results
 
 
 def _answer(work: Work, worker: MemberId, finish: Finish) -> FinishResult:

@@ -20,9 +20,10 @@ from duly.store.dispatch import (
     FireTimers,
 )
 from duly.store.gathering import LANE_OFFSETS, Ground
+from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
-from duly.store.sqlite.settlements import INSERT_READY, INSERT_READY_AGAIN, Settlements
+from duly.store.sqlite.settlements import INSERT_READY_AGAIN, Settlements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +38,8 @@ SELECT ?1, schedule_id, tenant, shard, definition_number, task, queue, priority,
     last_fired_at, fires
 FROM duly_schedule_state
 WHERE schedule_id = ?2 AND version = ?3 AND next_due = ?4 AND shard = ?5"""
-READ_BELIEVED_DELAYED = """
-SELECT ?1, queue, priority, lane FROM duly_delayed
-WHERE id = ?2 AND generation = ?3 AND due_at = ?4 AND shard = ?5"""
+IS_BELIEVED_DELAYED = """
+SELECT 1 FROM duly_delayed WHERE id = ? AND generation = ? AND due_at = ? AND shard = ?"""
 ADVANCE = """
 UPDATE duly_schedule_state
 SET next_for = ?, next_due = ?, last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
@@ -48,21 +48,14 @@ END_STATE = "UPDATE duly_schedule_state SET version = version + 1 WHERE schedule
 END_SCHEDULE = """
 UPDATE duly_schedules SET status = 'ended', reason = ?, updated_at = ?, updated_by = ?
 WHERE id = ?"""
-INSERT_RUN_OF_DELAYED = """
-INSERT INTO duly_runs (id, tenant, schedule_id, definition_number, key, task, arguments, queue,
-    priority, origin, lane, scheduled_for, not_before, created_at, fired_at)
-SELECT id, tenant, schedule_id, definition_number, key, task, arguments, queue, priority, origin,
-    lane, due_at, due_at, created_at, ?2
-FROM duly_delayed WHERE id = ?1"""
-# Deleted with its generation: a timer of a newer one is never touched.
-DELETE_FIRED_TIMER = """
-DELETE FROM duly_timers WHERE shard = ? AND due_at = ? AND ref = ? AND generation = ?"""
-DELETE_FIRED_DELAYED = "DELETE FROM duly_delayed WHERE id = ?"
 READ_BELIEVED_RETRY = """
 SELECT ?1, r.queue, r.priority, r.lane, w.fence, w.attempt, w.charged, w.begun_at
 FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id
 WHERE w.run_id = ?2 AND w.fence = ?3 AND w.due_at = ?4 AND w.shard = ?5"""
 DELETE_FIRED_RETRY = "DELETE FROM duly_waiting WHERE run_id = ?"
+
+Believed = tuple[int, bytes, int, int, int]
+"""A timer's place in the batch, and what is to be compared: id, generation, due, shard."""
 
 
 def fire_timers(work: Work, command: FireTimers) -> Fired:
@@ -74,12 +67,10 @@ def fire_timers(work: Work, command: FireTimers) -> Fired:
     return Fired(work.now, (*results, *more, *again), made + made_later, tuple(lost))
 
 
-def _believed(
-    timers: Sequence[Timer], held: set[int]
-) -> tuple[list[FireResult], list[tuple[int, bytes, int, int, int]]]:
+def _believed(timers: Sequence[Timer], held: set[int]) -> tuple[list[FireResult], list[Believed]]:
     """Return the results to begin with, and what is to be compared with the store."""
     results = [FireResult.GONE] * len(timers)
-    bindings: list[tuple[int, bytes, int, int, int]] = []
+    bindings: list[Believed] = []
     seen: set[tuple[bytes, int, int]] = set()
     for place, timer in enumerate(timers):
         if timer.shard not in held:
@@ -95,6 +86,39 @@ def _fire_schedules(
     work: Work, fires: Sequence[FireSchedule], held: set[int]
 ) -> tuple[list[FireResult], int]:
     results, bindings = _believed([fire.timer for fire in fires], held)
+    plain = [row[0] for row in bindings if _is_plain(fires[row[0]], work.now)]
+    if len({fires[place].timer.ref for place in plain}) < len(plain):
+        plain = []  # two that speak of one schedule are compared with the same state of it
+    are_fired = fire_on_time(work, [fires[place] for place in plain])
+    made = sum(are_fired)
+    for place, is_fired in zip(plain, are_fired, strict=True):
+        if is_fired:
+            results[place] = FireResult.FIRED
+    others = [row for row in bindings if results[row[0]] is not FireResult.FIRED]
+    if others:
+        made += _fire_others(work, fires, others, results)
+    return results, made
+
+
+def _is_plain(fire: FireSchedule, now: int) -> bool:
+    """Say whether firing makes one run and no more, and the schedule goes on."""
+    settlement = fire.plan.settlement
+    return (
+        len(settlement.runs) == 1
+        and not settlement.skips
+        and settlement.owed is None
+        and fire.plan.pending is not None
+        and _judge(fire, now) is FireResult.FIRED
+    )
+
+
+def _fire_others(
+    work: Work,
+    fires: Sequence[FireSchedule],
+    bindings: list[Believed],
+    results: list[FireResult],
+) -> int:
+    """Fire one by one what is not plain, or not as believed; return how many runs were made."""
     settlements = Settlements(work)
     fired: list[tuple[FireSchedule, Ground]] = []
     for place, *state in work.connection.executemany(READ_BELIEVED, bindings):
@@ -110,7 +134,7 @@ def _fire_schedules(
     work.connection.executemany(ADVANCE, [_advanced(fire, ground) for fire, ground in fired])
     for fire, record in zip(ending, before, strict=True):
         _end(work, fire, record)
-    return results, made
+    return made
 
 
 def _judge(fire: FireSchedule, now: int) -> FireResult:
@@ -158,28 +182,25 @@ def _fire_delayed(
 ) -> tuple[list[FireResult], int]:
     timers = [fire.timer for fire in fires]
     results, bindings = _believed(timers, held)
-    connection, now = work.connection, work.now
-    ready: list[tuple[object, ...]] = []
-    fired: list[Timer] = []
-    for place, queue, priority, lane in connection.executemany(READ_BELIEVED_DELAYED, bindings):
-        timer = timers[place]
-        if timer.due_at > now:
-            results[place] = FireResult.EARLY
-            continue
-        results[place] = FireResult.FIRED
-        fired.append(timer)
-        rank = priority + LANE_OFFSETS[Lane(lane)]
-        ready.append((queue, rank, timer.due_at, timer.ref, now, timer.due_at))
-    if fired:
-        connection.executemany(INSERT_RUN_OF_DELAYED, [(timer.ref, now) for timer in fired])
-        connection.executemany(INSERT_READY, ready)
-        connection.executemany(
-            DELETE_FIRED_TIMER, [(one.shard, one.due_at, one.ref, one.generation) for one in fired]
-        )
-        connection.executemany(DELETE_FIRED_DELAYED, [(timer.ref,) for timer in fired])
-        work.count_on("delayed", -len(fired))
-        work.has_orders = True
-    return results, len(fired)
+    due = [row[0] for row in bindings if timers[row[0]].due_at <= work.now]
+    if len({timers[place].ref for place in due}) == len(due):
+        are_fired = fire_delayed(work, [timers[place] for place in due])
+        for place, is_fired in zip(due, are_fired, strict=True):
+            if is_fired:
+                results[place] = FireResult.FIRED
+    for place, *believed in bindings:
+        if results[place] is not FireResult.FIRED:
+            results[place] = _fire_one_delayed(work, timers[place], believed)
+    return results, results.count(FireResult.FIRED)
+
+
+def _fire_one_delayed(work: Work, timer: Timer, believed: list[object]) -> FireResult:
+    if work.connection.execute(IS_BELIEVED_DELAYED, believed).fetchone() is None:
+        return FireResult.GONE
+    if timer.due_at > work.now:
+        return FireResult.EARLY
+    fire_delayed(work, [timer])
+    return FireResult.FIRED
 
 
 def _fire_retries(work: Work, fires: Sequence[FireRetry], held: set[int]) -> list[FireResult]:

@@ -72,8 +72,10 @@ def load_timers(look: Look, command: LoadTimers) -> LoadedTimers:
         else:
             # One instant alone is more than the limit; half of it would be of no use.
             through = cut
-            timers += takewhile(lambda row: row[0] == cut, found)
-            if len(timers) > max(command.crowd_max, command.limit):
+            most = max(command.crowd_max, command.limit)
+            crowd = takewhile(lambda row: row[0] == cut, found)
+            timers += islice(crowd, most + 1 - len(timers))
+            if len(timers) > most:
                 through = cut - 1
                 del timers[command.crowd_max :]
     return LoadedTimers(tuple(map(_timer, timers)), through, look.now)

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 CLAIM_COLUMNS = """run_id, worker, fence, attempt, charged, begun_at, claimed_at, started_at,
     cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines"""
-INSERT_OUTCOME = """
-INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
-    worker, claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
-    progress_at, error, result)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+OUTCOME_COLUMNS = """run_id, state, reason, finished_at, fence, attempt, charged, begun_at, worker,
+    claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
+    progress_at, error, result"""
+INSERT_OUTCOME = f"""
+INSERT INTO duly_outcomes ({OUTCOME_COLUMNS})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
 # Of a run that no claim has closed.
 INSERT_ORDERED_OUTCOME = """
 INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at)

@@ -46,7 +46,8 @@ class Working(ABC):
     def claim_runs(self, command: port.ClaimRuns) -> port.Claimed:
         """Take queued runs for a worker that is alive."""
         with self._write() as work:
-            return claiming.claim_runs(work, command)
+            found = claiming.claim_runs(work, command)
+        return claiming.read_claimed(work.now, command.worker, found)
 
     def beat(self, command: port.Beat) -> port.Beaten:
         """Renew a worker that nobody has declared dead; say what must stop."""
@@ -65,8 +66,9 @@ class Working(ABC):
 
     def finish_runs(self, worker: MemberId, finishes: Sequence[port.Finish]) -> port.Finished:
         """End attempts, and put their runs where it was decided."""
+        ends = finishing.Ends(finishes)
         with self._write() as work:
-            return finishing.finish_runs(work, worker, finishes)
+            return finishing.finish_runs(work, worker, ends)
 
     def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
         """Read claims of the dead, and those that are long overdue."""

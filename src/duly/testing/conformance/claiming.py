@@ -13,7 +13,7 @@ from duly.store.dispatch import MemberId
 from duly.store.execution import WORKER_TTL_US, ClaimRuns
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.factories import ADA, HOUR_US, SECOND_US, finish
+from duly.testing.factories import ADA, HOUR_US, SECOND_US, definition, finish
 from duly.testing.snapshot import snapshot
 
 if TYPE_CHECKING:
@@ -49,6 +49,32 @@ class Claiming:
         )
         assert record.started_at is None
         assert 0 == steps.queued(store)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            "{}",
+            '{"to":"ada"}',
+            '{"to":"ad\u00e4"}',
+            '{"zero":"\\u0000"}',
+            f'{{"text":"{"long " * 500}"}}',
+        ],
+        ids=["none", "some", "not English", "the character 0", "long"],
+    )
+    def test_a_run_of_a_schedule_comes_with_its_arguments(
+        self, store: Store, clock: ManualClock, arguments: str
+    ) -> None:
+        """T1: those of the definition under which it fired, whatever has become of that since."""
+        record = steps.create(store, arguments='{"to":"nobody"}')
+        edited = steps.edit(store, record, definition(arguments=arguments))
+        fired = steps.fire_due(store, clock, edited)
+        steps.edit(store, fired, definition(arguments='{"to":"somebody"}'))
+
+        claimed = work.take_one(store, work.join(store))
+
+        assert arguments == claimed.arguments == claimed.record.call.arguments
+        assert "nightly" == claimed.record.schedule_name
+        assert claimed.record == work.look(store, claimed.run_id)
 
     def test_no_run_is_given_to_two_workers(self, store: Store) -> None:
         """R4, INV-4."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +29,7 @@ from duly.testing.snapshot import snapshot
 
 if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import FireSchedule
+    from duly.store.dispatch import FirePlanned
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
 
@@ -266,8 +265,8 @@ class NoLongerAsBelieved:
         steps.fall_due(clock, record)
         fence = steps.own(store)
         shards = store.status().shards
-        unknown = replace(
-            timer_of(record), ref=id_in_shard(clock.now_us(), "unknown", record.shard, shards)
+        unknown = timer_of(record)._replace(
+            ref=id_in_shard(clock.now_us(), "unknown", record.shard, shards)
         )
 
         fired = steps.fire(store, fence, on_time(record, timer=unknown))
@@ -281,7 +280,7 @@ class NoLongerAsBelieved:
         record = steps.create(store)
         steps.fall_due(clock, record)
         fence = steps.own(store)
-        believed = replace(timer_of(record), due_at=timer_of(record).due_at - 1)
+        believed = timer_of(record)._replace(due_at=timer_of(record).due_at - 1)
 
         fired = steps.fire(store, fence, on_time(record, timer=believed))
 
@@ -366,18 +365,17 @@ class MixedBatches:
 def moved_by(record: ScheduleRecord, distance_us: int) -> object:
     """Return a schedule's pending occurrence, elsewhere in time."""
     assert record.pending is not None
-    return replace(
-        record.pending,
+    return record.pending._replace(
         scheduled_for=record.pending.scheduled_for + distance_us,
         due_at=record.pending.due_at + distance_us,
     )
 
 
-def with_run_ahead(fire: FireSchedule, not_before: int) -> FireSchedule:
+def with_run_ahead(fire: FirePlanned, not_before: int) -> FirePlanned:
     """Return a fire whose plan also makes a run that may not exist before an instant."""
     (run,) = fire.plan.settlement.runs
-    ahead: PlannedRun = replace(
-        run, run_id=RunId(run.run_id[:-1] + b"\0"), scheduled_for=not_before, not_before=not_before
+    ahead: PlannedRun = run._replace(
+        run_id=RunId(run.run_id[:-1] + b"\0"), scheduled_for=not_before, not_before=not_before
     )
     settlement = Settlement((run, ahead), fire.plan.settlement.skips)
-    return replace(fire, plan=replace(fire.plan, settlement=settlement))
+    return fire._replace(plan=fire.plan._replace(settlement=settlement))

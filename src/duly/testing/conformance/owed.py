@@ -259,7 +259,7 @@ class DrainingOwed:
         record = owing(store, clock)
         steps.fall_due(clock, record)
         fence = steps.own(store)
-        plan = replace(steps.on_time_plan(record), pending=None, end_reason="over")
+        plan = steps.on_time_plan(record)._replace(pending=None, end_reason="over")
         steps.fire(store, fence, on_time(record, plan=plan))
         ended = steps.look(store, record)
 
@@ -274,7 +274,7 @@ class DrainingOwed:
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
         fence = steps.own(store, CATCH_UP)
-        same = replace(NOTHING, owed=owed)
+        same = NOTHING._replace(owed=owed)
         command = DrainOwed(fence=fence, shard=record.shard, owed=owed, settlement=same)
 
         assert FireResult.FIRED == store.drain_owed(command)

@@ -139,7 +139,7 @@ class RetryTimers:
             claimed = work.take_one(store, worker)
             work.end(store, worker, claimed, Failed("again", after_us=0))
         elif change == "another due":
-            believed = FireRetry(replace(believed.timer, due_at=believed.timer.due_at - 1))
+            believed = FireRetry(believed.timer._replace(due_at=believed.timer.due_at - 1))
         else:
             store.retry_runs(order_runs(run_id))
         clock.advance(MINUTE_US)
@@ -177,7 +177,7 @@ class RetryTimers:
         """F2: each with its own result."""
         run_id = work.make_waiting(store, after_us=2 * SECOND_US)
         gone = retry_of(store, run_id)
-        gone = FireRetry(replace(gone.timer, generation=9))
+        gone = FireRetry(gone.timer._replace(generation=9))
         delayed = steps.delay(store, clock.now_us() + SECOND_US)
         clock.advance(2 * SECOND_US)
         command = FireTimers(

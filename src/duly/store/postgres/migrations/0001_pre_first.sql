@@ -72,6 +72,13 @@ CREATE TABLE duly.schedule_definitions (
     PRIMARY KEY (schedule_id, number)
 );
 
+-- The arguments of a definition, if they are short. What no text can hold is left to who reads JSON.
+CREATE FUNCTION duly.short_arguments(definition text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN pg_catalog.length(found.arguments) <= 200 THEN found.arguments END
+    FROM (SELECT CASE WHEN pg_catalog.strpos(definition, '\u0000') = 0 THEN
+        pg_catalog.json_extract_path(definition::pg_catalog.json, 'arguments')::text END
+        AS arguments) found $$;
+
 -- The one row that a fire changes, with all that a fire copies into the run and the queue. Half of
 -- each page is left free, so that a fire that moves no indexed column stays within its page.
 CREATE TABLE duly.schedule_state (
@@ -96,6 +103,10 @@ CREATE TABLE duly.schedule_state (
     tenant text NOT NULL,
     task text NOT NULL,
     queue text NOT NULL,
+    -- As in the schedule and in its definition, for whoever claims the run: he would look them up
+    -- one by one. NULL: he has to, because they are long.
+    name text,
+    arguments text,
     CONSTRAINT one_instant CHECK ((next_for IS NULL) = (next_due IS NULL) AND next_for <= next_due),
     CONSTRAINT found_in_time CHECK
         ((load_at IS NULL) = (next_due IS NULL) AND next_due - load_at BETWEEN 0 AND 10000000)

@@ -7,7 +7,10 @@ ALTER TABLE duly.ready
     ADD COLUMN begun_at int8,
     ADD COLUMN fence int4 NOT NULL DEFAULT 0,
     ADD COLUMN attempt int4 NOT NULL DEFAULT 0,
-    ADD COLUMN charged int4 NOT NULL DEFAULT 0;
+    ADD COLUMN charged int4 NOT NULL DEFAULT 0,
+    -- As in the schedule's state, so that a claim need not look them up; NULL: it does.
+    ADD COLUMN schedule_name text,
+    ADD COLUMN arguments text;
 -- To find one that was claimed before; any other is found by what its run says. A run that is
 -- claimed once and done never touches it.
 CREATE INDEX ready_again ON duly.ready (run_id) WHERE fence > 0;

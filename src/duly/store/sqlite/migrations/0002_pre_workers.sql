@@ -33,8 +33,6 @@ CREATE TABLE duly_claims (
     -- How many lines the attempt has written.
     lines INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
--- Every beat of a worker compares what it holds.
-CREATE INDEX duly_claims_worker ON duly_claims (worker, run_id);
 
 CREATE TABLE duly_waiting (
     run_id BLOB PRIMARY KEY,

@@ -1,0 +1,117 @@
+"""Statements that are sent all the time, by the shortest way there is.
+
+A cursor of the driver's finds out for each statement what it has found out before: which types its
+values have, whether it is prepared, how to read each column. For batches of a few rows that is most
+of what we spend. Here a statement is prepared when it is first sent, and all that is kept with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from psycopg import errors, generators
+from psycopg.adapt import Transformer
+from psycopg.pq import ExecStatus, Format
+from psycopg.types.numeric import Int8
+
+from duly.store.postgres.arrays import Encoded
+from duly.store.postgres.session import ConnectionSession
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from psycopg import abc
+    from psycopg.pq.abc import PGresult
+
+    from duly.store.postgres.session import BoundedConnection
+    from duly.store.records import Row
+
+_PACK_INT8 = struct.Struct(">q").pack
+_OID_INT8 = 20
+
+
+class Prepared(NamedTuple):
+    """A statement that the server knows by a name."""
+
+    name: bytes
+    formats: list[Format]
+    columns: abc.Transformer
+
+
+class PreparedSession(ConnectionSession):
+    """Statements on a connection of ours, each of them a transaction of its own."""
+
+    connection: BoundedConnection
+
+    def __init__(self, connection: BoundedConnection) -> None:
+        super().__init__(connection, is_ours=True)
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        """Run a statement; return what it returns."""
+        sent = encoded(values)
+        if sent is None:
+            return super().rows(statement, values)
+        prepared, result = self._ask(statement, values, sent)
+        columns = prepared.columns
+        columns.set_pgresult(result, set_loaders=columns.pgresult is None)
+        return columns.load_rows(0, result.ntuples, tuple)
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> int:
+        """Run a statement; return how many rows it touched."""
+        sent = encoded(values)
+        if sent is None:
+            return super().run(statement, values)
+        _, result = self._ask(statement, values, sent)
+        return result.command_tuples or 0
+
+    def _ask(
+        self, statement: str, values: Sequence[object], sent: list[bytes]
+    ) -> tuple[Prepared, PGresult]:
+        known = self.connection.prepared
+        for is_last in (False, True):
+            prepared = known.get(statement) or self._prepare(statement, values)
+            connection = self.connection.pgconn
+            connection.send_query_prepared(prepared.name, sent, prepared.formats, Format.BINARY)
+            try:
+                return prepared, self._answer()
+            except errors.InvalidSqlStatementName:
+                # After a rollback the driver has the server forget all that was prepared.
+                known.clear()
+                if is_last:
+                    raise
+        raise AssertionError("it has returned or raised")
+
+    def _prepare(self, statement: str, values: Sequence[object]) -> Prepared:
+        known = self.connection.prepared
+        self.connection.prepared_count += 1
+        name = f"duly_{self.connection.prepared_count}".encode()
+        kinds = [value.oid if isinstance(value, Encoded) else _OID_INT8 for value in values]
+        self.connection.pgconn.send_prepare(name, statement.encode(), kinds)
+        self._answer()
+        formats = [Format.BINARY] * len(kinds)
+        known[statement] = Prepared(name, formats, Transformer(self.connection))
+        return known[statement]
+
+    def _answer(self) -> PGresult:
+        results: list[PGresult] = self.connection.wait(generators.execute(self.connection.pgconn))
+        (result,) = results
+        if result.status not in {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}:
+            raise errors.error_from_result(result)
+        return result
+
+
+def encoded(values: Sequence[object]) -> list[bytes] | None:
+    """Return values as they are sent; None if there is one that the driver knows better."""
+    sent: list[bytes] = []
+    for value in values:
+        if isinstance(value, Encoded):
+            sent.append(value.data)
+        elif type(value) is int or type(value) is Int8:
+            try:
+                sent.append(_PACK_INT8(value))
+            except struct.error:
+                return None
+        else:
+            return None
+    return sent

@@ -1,0 +1,131 @@
+"""Starts commands by forking a process that has loaded what they need, as loading takes longest.
+
+Each command is still a process of its own, with its own folder, environment, output and end. What an
+interpreter reads from its environment as it starts (see READ_AT_START) a fork would not: whoever sets
+that has a fresh interpreter started.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time  # noqa: TID251 - to have the zone read again, not the clock
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
+PRELOADED = ("cyclopts", "rich.console", "rich.table", "msgspec", "duly.app", "duly.store.sqlite")
+_server: CommandServer | None = None
+
+
+class Ended(NamedTuple):
+    """What a command printed, and how it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(arguments: tuple[str, ...], folder: Path, changed: dict[str, str], seconds: float) -> Ended:
+    """Run a command to its end; raises TimeoutError if that takes longer than so many seconds."""
+    global _server  # noqa: PLW0603 - one for each process of tests
+    if _server is None or not _server.is_running:
+        _server = CommandServer()
+        atexit.register(_server.close)
+    return _server.run(arguments, folder, changed, seconds)
+
+
+def is_forkable(changed: dict[str, str]) -> bool:
+    """Say whether a fork meets the same environment as a fresh interpreter would."""
+    return not any(
+        name.startswith(READ_AT_START) and os.environ.get(name) != value
+        for name, value in changed.items()
+    )
+
+
+class CommandServer:
+    """The process that forks, and the pipes to it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def run(
+        self, arguments: tuple[str, ...], folder: Path, changed: dict[str, str], seconds: float
+    ) -> Ended:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with tempfile.TemporaryDirectory() as place:
+            out, err = Path(place, "out"), Path(place, "err")
+            environment = {**os.environ, **changed}
+            order = [arguments, str(folder), environment, str(out), str(err)]
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+            readable, _, _ = select.select([self._process.stdout], [], [], seconds)
+            if not readable:
+                self.close()
+                raise TimeoutError(f"{arguments} has not ended in {seconds} s")
+            status = int(self._process.stdout.readline())
+            return Ended(status, out.read_text("utf-8"), err.read_text("utf-8"))
+
+    def close(self) -> None:
+        """End it, and a command that it has started and that goes on."""
+        if self.is_running:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def serve() -> None:
+    """Fork for every order that is read, until there are no more."""
+    for name in PRELOADED:
+        __import__(name)
+    gc.freeze()
+    for line in sys.stdin.buffer:
+        arguments, folder, environment, out, err = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _become(folder, environment, out, err)
+            sys.argv = ["duly", *arguments]
+            runpy.run_module("duly", run_name="__main__", alter_sys=True)
+            return
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        sys.stdout.write(f"{status}\n")
+        sys.stdout.flush()
+
+
+def _become(folder: str, environment: dict[str, str], out: str, err: str) -> None:
+    """Stand where the command is to stand."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for path, number in ((out, 1), (err, 2)):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.close(nothing)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    sys.path[0] = folder
+
+
+if __name__ == "__main__":
+    serve()
