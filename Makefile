@@ -19,10 +19,10 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench chaos fuzz simulate format clean
+.PHONY: help demo test check corpora bench bench-full chaos fuzz simulate format clean
 
 help:     ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: .venv/ready-demo    ## a guided tour of what works, in the terminal
 	@$(BIN)/duly demo
@@ -41,11 +41,15 @@ check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
 corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' answers, read from $DULY_CORPORA
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/corpora
 
-bench: .venv/ready-test   ## measure; prints the tables of BENCHMARKS.md (QUICK=1: small sizes)
-	@$(BIN)/python -m bench.timetables
-	@$(BIN)/python -m bench.engine $(if $(QUICK),--quick)
-	@$(BIN)/python -m bench.fleet $(if $(QUICK),--quick)
-	@$(BIN)/python -m bench.work $(if $(QUICK),--quick)
+bench: .venv/ready-test   ## measure Duly and its best peers, into BENCHMARKS.md; about ten minutes
+	@$(BIN)/python -m bench $(if $(QUICK),--small --results .bench/small)
+
+bench-full: .venv/ready-test   ## measure everything and everybody; hours (QUICK=1: small sizes)
+	@$(BIN)/python -m bench --full $(if $(QUICK),--small --results .bench/small)
+	@$(BIN)/python -m bench.parts.timetables
+	@$(BIN)/python -m bench.parts.engine $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench.parts.fleet $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench.parts.work $(if $(QUICK),--quick)
 
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)
@@ -66,7 +70,7 @@ format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff format
 
 clean:    ## remove what the other targets made
-	rm -rf .venv .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: corpora-folder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-from bench.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
+from bench.stores.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
 from duly.domain.identity import ordered_run_id, schedule_id, shard_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class _Loader:
     def add_schedules(self, promises: Iterable[Promise]) -> int:
         definition = json.loads(self._templates["duly_schedule_definitions"]["definition"])
         definition["timetable"] |= {"period": "PERIOD", "anchor": "ANCHOR"}
-        text = json.dumps(definition)
+        definition["arguments"] = {"number": "NUMBER"}
+        text = json.dumps(definition, separators=(",", ":"))  # as Duly writes it
         rows: dict[str, list[dict[str, Any]]] = {}
         count = 0
         for count, promise in enumerate(promises, 1):
@@ -120,7 +121,7 @@ class _Loader:
             identity = schedule_id(made_at, self._draw.randbytes(10))
             anchor = EPOCH + timedelta(microseconds=promise.due_at % promise.period_us)
             said = text.replace("PERIOD", f"{promise.period_us}us")
-            said = said.replace("ANCHOR", anchor.isoformat())
+            said = said.replace("ANCHOR", anchor.isoformat()).replace('"NUMBER"', str(count))
             rows.setdefault("duly_schedules", []).append({"id": identity, "name": f"s{count}"})
             rows.setdefault("duly_schedule_definitions", []).append(
                 {"schedule_id": identity, "definition": said}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from bench.engine_files import SqliteFile
-from bench.places import CLOCK, DAY_US, SECOND_US, Promise
+from bench.stores.file import SqliteFile
+from bench.stores.places import CLOCK, DAY_US, SECOND_US, Promise
 from duly.domain.identity import occurrence_run_id
 
 if TYPE_CHECKING:

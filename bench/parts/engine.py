@@ -1,8 +1,8 @@
 """How the engine does on SQLite: fires a second, lateness, takeovers, memory, and cost by count.
 
     make bench                                        print the tables
-    .venv/bin/python -m bench.engine --write          and put them into BENCHMARKS.md
-    .venv/bin/python -m bench.engine --quick          small sizes, in about two minutes
+    .venv/bin/python -m bench.parts.engine --write          and put them into BENCHMARKS.md
+    .venv/bin/python -m bench.parts.engine --quick          small sizes, in about two minutes
 
 Whatever is compared takes turns in the same run. Files have synchronous=FULL: a fire counts once it
 is on disk. Give --only to run some parts: crowds, streams, lateness, takeover, footprint, cost.
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from bench import driving, processes, tables
-from bench.engine_files import SqliteFile
-from bench.engine_firing import bare
-from bench.engine_processes import footprint as footprint_of
-from bench.places import SECOND_US
+from bench import tables
+from bench.parts import driving, processes
+from bench.parts.engine_firing import bare
+from bench.parts.engine_processes import footprint as footprint_of
+from bench.stores.file import SqliteFile
+from bench.stores.places import SECOND_US
 from bench.tables import header, record, row
 from duly.store.dispatch import MEMBER_TTL_US
 

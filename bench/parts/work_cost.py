@@ -10,8 +10,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.places import CLOCK, SECOND_US, Promise, new_app, number
-from bench.processes import wait
+from bench.parts.processes import wait
+from bench.stores.places import CLOCK, SECOND_US, Promise, new_app, number
 from duly.app.worker_options import WorkerOptions
 from duly.engine.loop import Loop
 from duly.store.dispatch import MemberKind
@@ -19,7 +19,7 @@ from duly.store.dispatch import MemberKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.places import Place
+    from bench.stores.places import Place
 
 LEAD_US = 6 * SECOND_US
 FINISHED = "SELECT count(*) FROM duly.outcomes"

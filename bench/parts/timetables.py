@@ -1,7 +1,7 @@
 """How fast timetables answer, beside cronsim, croniter and python-dateutil in the same run.
 
     make bench                                        print the tables
-    .venv/bin/python -m bench.timetables --write      and put them into BENCHMARKS.md
+    .venv/bin/python -m bench.parts.timetables --write      and put them into BENCHMARKS.md
 
 Every figure is a median over interleaved rounds: in each round every contender runs the same batch,
 so that whatever else the machine does hits all of them. Ratios are taken within a round.

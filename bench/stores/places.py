@@ -79,7 +79,7 @@ def new_app(url: str) -> duly.App:
     app = duly.App(url, name="bench")
 
     @app.task
-    def ping() -> None:
+    def ping(number: int = 0) -> None:
         """Do nothing."""
 
     return app

@@ -7,14 +7,14 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.driving import idle_counts
-from bench.places import far_away
-from bench.processes import dispatcher
+from bench.parts.driving import idle_counts
+from bench.parts.processes import dispatcher
+from bench.stores.places import far_away
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from bench.engine_files import SqliteFile
+    from bench.stores.file import SqliteFile
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from bench import processes
-from bench.driving import evenly, judged
-from bench.fleet_database import Database, execute
-from bench.fleet_firing import LONG_AGO_US, Rates, path, rates
-from bench.places import CLOCK, DAY_US, SECOND_US, YEAR_US, Promise
+from bench.parts import processes
+from bench.parts.driving import evenly, judged
+from bench.parts.fleet_firing import LONG_AGO_US, Rates, path, rates
+from bench.stores.database import Database, execute
+from bench.stores.places import CLOCK, DAY_US, SECOND_US, YEAR_US, Promise
 from bench.tables import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.driving import Sustained
+    from bench.parts.driving import Sustained
     from tests.postgres.server import Server
 
 PERIOD_US = 5 * SECOND_US

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import apsw
 import psycopg
 
-from bench.places import CLOCK, DAY_US, SECOND_US, new_app
+from bench.stores.places import CLOCK, DAY_US, SECOND_US, new_app
 from duly.domain.attempts import TaskPolicy
 from duly.domain.concluding import Attempted, Succeeded, conclude
 from duly.store.dispatch import Join, MemberKind

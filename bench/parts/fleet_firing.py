@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import RawCursor
 
-from bench.fleet_database import execute
-from bench.places import CLOCK, DAY_US, SECOND_US, Promise
+from bench.stores.database import execute
+from bench.stores.places import CLOCK, DAY_US, SECOND_US, Promise
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import Lane, Origin
 from duly.domain.schedules import Pending
@@ -38,7 +38,7 @@ from duly.store.postgres.session import BoundedConnection
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bench.fleet_database import Database
+    from bench.stores.database import Database
 
 BATCH = 1000
 NEVER_LATE = 1 << 62

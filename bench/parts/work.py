@@ -1,11 +1,11 @@
 """How work goes from due to done: one dispatcher process and one worker process, end to end.
 
     make bench                                      print the tables
-    .venv/bin/python -m bench.work --write          and put them into BENCHMARKS.md
-    .venv/bin/python -m bench.work --quick          small sizes, in about three minutes
+    .venv/bin/python -m bench.parts.work --write          and put them into BENCHMARKS.md
+    .venv/bin/python -m bench.parts.work --quick          small sizes, in about three minutes
 
 Tasks do nothing, so that what is measured is ours. Whatever is compared takes turns in the same
-run, on stores that are durable. Give --only to run some parts: crowds, streams, cost; and --stores
+run, on stores that are durable. Give --only to run some parts: crowds, cost; and --stores
 for one store alone.
 """
 
@@ -26,23 +26,20 @@ import apsw
 import psycopg
 
 from bench import tables
-from bench.engine_files import SqliteFile
-from bench.fleet_database import SETTINGS, Database, boot
-from bench.tables import header, milliseconds, record, row, spread
-from bench.work_bare import bare_postgres, bare_sqlite, stored
-from bench.work_cost import cost
-from bench.work_processes import Cpu, Crew, Offered, crowd, fired_alone, stream
+from bench.parts.work_bare import bare_postgres, bare_sqlite, stored
+from bench.parts.work_cost import cost
+from bench.parts.work_processes import Cpu, Crew, crowd, fired_alone
+from bench.stores.database import SETTINGS, Database, boot
+from bench.stores.file import SqliteFile
+from bench.tables import header, record, row, spread
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator
 
-    from bench.places import Place
-    from bench.work_processes import Crowd
+    from bench.parts.work_processes import Crowd
+    from bench.stores.places import Place
     from tests.postgres.server import Server
-
-
-STREAMS = (Offered(1, 60), Offered(100, 15), Offered(1000, 15), Offered(5000, 15))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +48,6 @@ class Sizes:
 
     rounds: int = 5
     crowd: int = 10_000
-    streams: tuple[Offered, ...] = STREAMS
     coroutine_slots: int = 500
     thread_slots: int = 50
     cost_runs: int = 10_000
@@ -60,7 +56,6 @@ class Sizes:
 QUICK = Sizes(
     rounds=1,
     crowd=2000,
-    streams=(Offered(1, 5), Offered(100, 5), Offered(1000, 5)),
     cost_runs=2000,
 )
 
@@ -155,35 +150,6 @@ def _cpu_table(found: dict[tuple[str, str], list[Crowd]]) -> list[str]:
     return [*rows, "", " ".join(about.split())]
 
 
-def streams(sites: list[Site], sizes: Sizes) -> list[str]:
-    """Steady streams of schedules, and how late their tasks were started."""
-    rows = header(
-        "store",
-        *("runs a second", "seconds", "expected", "finished", "missed", "doubled"),
-        *("due to start p50 ms", "p99 ms", "max ms"),
-        "cores: dispatcher + worker + server",
-    )
-    crew = Crew("telling_coroutines", sizes.coroutine_slots)
-    for offered in sizes.streams:
-        for site in sites:
-            one = stream(site.make(), offered, crew, site.server)
-            missed = one.offered - one.finished + one.doubled
-            counts = (one.offered, one.finished, missed, one.doubled)
-            told = (f"{one.rate:,}", one.seconds, *(f"{count:,}" for count in counts))
-            cores = " + ".join(f"{share:.2f}" for share in one.cpu)
-            rows.append(row(site.name, *told, milliseconds(one.started_us), cores))
-            late = one.started_us[:: max(1, len(one.started_us) // 1000)]
-            record(
-                "stream",
-                store=site.name,
-                **one._asdict() | {"started_us": late, "cpu": one.cpu._asdict()},
-            )
-    about = """Schedules with a period of five seconds, spread evenly over it; async tasks. The
-        start is what the task itself reads from the machine's clock as it begins. Missed: not
-        finished half a second after the end. Cores: processor time per second of the stream."""
-    return [*rows, "", " ".join(about.split())]
-
-
 def by_count(sites: list[Site], sizes: Sizes) -> list[str]:
     """What a run costs by count, from its schedule to its outcome."""
     rows = header("per 1,000 runs", "statements", "log bytes", "pages looked at")
@@ -201,7 +167,6 @@ def by_count(sites: list[Site], sizes: Sizes) -> list[str]:
 
 PARTS: dict[str, tuple[str, Callable[[list[Site], Sizes], list[str]]]] = {
     "crowds": ("A crowd at one instant, to its end", crowds),
-    "streams": ("Due to start, in a steady stream", streams),
     "cost": ("Cost of a run, by count", by_count),
 }
 

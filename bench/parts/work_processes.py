@@ -1,4 +1,4 @@
-"""One dispatcher process and one worker process over a place: crowds and streams, end to end.
+"""One dispatcher process and one worker process over a place: crowds, end to end.
 
 Nothing of theirs happens in this process, which only looks at the store from time to time.
 """
@@ -14,15 +14,14 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.driving import AFTERWARDS_US, evenly
-from bench.places import CLOCK, SECOND_US, Promise, number
-from bench.processes import ROOT, dispatcher
+from bench.parts.processes import ROOT, dispatcher
+from bench.stores.places import CLOCK, SECOND_US, Promise, number
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator
 
-    from bench.places import Place
+    from bench.stores.places import Place
 
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAD_US = 10 * SECOND_US
@@ -60,34 +59,12 @@ class Crowd(NamedTuple):
     """Per run, as far as the place can count what other processes do."""
 
 
-class Offered(NamedTuple):
-    """How much falls due: so many a second, for so many seconds."""
-
-    rate: int
-    seconds: int
-
-
-class Stream(NamedTuple):
-    """A steady stream: what was offered, and what became of it."""
-
-    rate: int
-    seconds: int
-    offered: int
-    finished: int
-    """Until half a second after the end."""
-    doubled: int
-    started_us: list[int]
-    """From due to the start that the task saw, sorted."""
-    cpu: Cpu
-    """Per second of the stream, in seconds."""
-
-
 @contextmanager
 def worker(url: str, crew: Crew) -> Iterator[subprocess.Popen[str]]:
     """Run `duly worker` on a store, from when it has joined."""
     command = (
         *(sys.executable, "-m", "duly", "worker", "--no-supervisor", "--json"),
-        *(f"--url={url}", f"--app=bench.work_tasks:{crew.tasks}", f"--slots={crew.slots}"),
+        *(f"--url={url}", f"--app=bench.parts.work_tasks:{crew.tasks}", f"--slots={crew.slots}"),
     )
     with subprocess.Popen(  # noqa: S603 - our own command
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -131,31 +108,6 @@ def fired_alone(place: Place, count: int) -> float:
     return count / (ended - due_at) * SECOND_US
 
 
-def stream(place: Place, offered: Offered, crew: Crew, server: int | None) -> Stream:
-    """Run schedules that are spread evenly over their period, for some seconds."""
-    rate, seconds = offered
-    period_us = 5 * SECOND_US
-    start_at = CLOCK.now_us() // period_us * period_us
-    place.fill(evenly(rate * 5, period_us, start_at))
-    periods = (CLOCK.now_us() + LEAD_US - start_at) // period_us + 1
-    place.shift(periods * period_us)
-    start_at += periods * period_us
-    end_at = start_at + seconds * SECOND_US
-    with dispatcher(place.url) as one, worker(place.url, crew) as other:
-        cpu = _Processes(one.pid, other.pid, server)
-        _sleep_until(start_at)
-        before = cpu.read()
-        _sleep_until(end_at)
-        used = _per_run(before, cpu.read(), seconds * SECOND_US)
-        _sleep_until(end_at + AFTERWARDS_US)
-        limit_at = CLOCK.now_us()
-    found = _started(place, start_at, end_at, limit_at)
-    doubled = len(found) - len({row[:2] for row in found})
-    place.remove()
-    started = sorted(row[2] for row in found)
-    return Stream(rate, seconds, rate * seconds, len(found), doubled, started, used)
-
-
 def _promise(place: Place, count: int) -> int:
     """Promise a crowd; return when it is due."""
     first = CLOCK.now_us()
@@ -175,15 +127,6 @@ def _sleep_until(instant: int) -> None:
     wait_us = instant - CLOCK.now_us()
     assert wait_us > 0, "everybody is there in time"
     sleep(wait_us / SECOND_US)
-
-
-def _started(place: Place, start_at: int, end_at: int, limit_at: int) -> list[tuple[int, ...]]:
-    """Return schedule, instant and lateness of every run that was finished by then."""
-    return place.rows(f"""
-        SELECT r.schedule_id, r.scheduled_for, CAST(o.result AS bigint) - r.not_before
-        FROM duly.runs r JOIN duly.outcomes o ON o.run_id = r.id
-        WHERE r.scheduled_for >= {start_at:d} AND r.scheduled_for < {end_at:d}
-            AND o.finished_at <= {limit_at:d}""")  # noqa: S608
 
 
 def _wait(condition: Callable[[], bool]) -> None:

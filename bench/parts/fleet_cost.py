@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench import driving
-from bench.fleet_database import Database
-from bench.fleet_firing import long_ago, path
-from bench.processes import wait
+from bench.parts import driving
+from bench.parts.fleet_firing import long_ago, path
+from bench.parts.processes import wait
+from bench.stores.database import Database
 
 if TYPE_CHECKING:
     from tests.postgres.server import Server

@@ -14,15 +14,15 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from bench.places import CLOCK, EPOCH, SECOND_US, Promise, new_app, number
+from bench.stores.places import CLOCK, EPOCH, SECOND_US, Promise, new_app, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import duly
-    from bench.places import Place
+    from bench.stores.places import Place
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_US = 60 * SECOND_US
 SETTLING_SECONDS = 2
 
@@ -163,7 +163,7 @@ def _last_fire(place: Place, shards: list[int]) -> int:
 
 def _floor(instants: list[int]) -> list[int]:
     """Wait for instants in a process of its own, as barely as Python can."""
-    command = [sys.executable, "-m", "bench.processes"]
+    command = [sys.executable, "-m", "bench.parts.processes"]
     given = json.dumps(instants)
     ended = subprocess.run(  # noqa: S603 - our own command
         command, input=given, capture_output=True, text=True, check=True, cwd=ROOT

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.places import CLOCK, DAY_US, SECOND_US, Promise, far_away, new_app
+from bench.stores.places import CLOCK, DAY_US, SECOND_US, Promise, far_away, new_app
 from bench.tables import header, milliseconds, record, row
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Sequence
 
-    from bench.places import Place
+    from bench.stores.places import Place
     from duly.engine.dispatcher import Dispatcher
     from duly.store.dispatch import Wakeups
 

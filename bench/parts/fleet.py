@@ -1,8 +1,8 @@
 """How a fleet does on PostgreSQL: fires a second, lateness, takeovers, cost by count, and in need.
 
     make bench                                        print the tables
-    .venv/bin/python -m bench.fleet --write           and put them into BENCHMARKS.md
-    .venv/bin/python -m bench.fleet --quick           small sizes, in about two minutes
+    .venv/bin/python -m bench.parts.fleet --write           and put them into BENCHMARKS.md
+    .venv/bin/python -m bench.parts.fleet --quick           small sizes, in about two minutes
 
 Whatever is compared takes turns in the same run, on a server of its own that is durable: a fire
 counts once it is on disk. Give --only to run some parts: path, crowds, streams, lateness, takeover,
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bench import driving, processes, tables
-from bench.fleet_cost import AGAIN, cost, in_place
-from bench.fleet_database import SETTINGS, Database, boot
-from bench.fleet_firing import BATCH, long_ago, path, rates
-from bench.fleet_held import HeldSizes, held, slowdown
-from bench.places import SECOND_US
+from bench import tables
+from bench.parts import driving, processes
+from bench.parts.fleet_cost import AGAIN, cost, in_place
+from bench.parts.fleet_firing import BATCH, long_ago, path, rates
+from bench.parts.fleet_held import HeldSizes, held, slowdown
+from bench.stores.database import SETTINGS, Database, boot
+from bench.stores.places import SECOND_US
 from bench.tables import header, milliseconds, record, row, share, spread
 from duly.store.dispatch import MEMBER_TTL_US
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import duly
-    from bench.fleet_firing import Rates
-    from bench.fleet_held import Minute
+    from bench.parts.fleet_firing import Rates
+    from bench.parts.fleet_held import Minute
     from tests.postgres.server import Server
 
 WATCHED = driving.CostSizes(seconds=12, lead=15)

@@ -1,0 +1,184 @@
+"""Measure Duly and its peers: one harness, one definition of each workload.
+
+    make bench                                  Duly and the best peer of each workload
+    make bench-full                             everybody, everything, and the parts of Duly alone
+    .venv/bin/python -m bench --only W1 W3 --contenders Duly PgQueuer --rounds 3
+    .venv/bin/python -m bench --small           small sizes: does everything work?
+    .venv/bin/python -m bench --report          BENCHMARKS.md out of what was measured before
+
+Every turn leaves a line of JSON in bench/results (--results), and BENCHMARKS.md is made of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.contenders import CONTENDERS, ROOT
+from bench.grounds import Grounds
+from bench.harness import take_turns
+from bench.report import RESULTS, read, text_of, write_report
+from bench.workloads import backlog, burst, creation, footprint, growth, punctuality, timers
+from bench.workloads.punctuality import Offered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.contenders import Contender
+    from bench.harness import Turn
+
+BEST = {
+    "W1": ("PgQueuer on PostgreSQL", "Huey on SQLite", "APScheduler on SQLite"),
+    "W2": ("PgQueuer on PostgreSQL",),
+    "W3": ("PgQueuer on PostgreSQL", "Huey on SQLite"),
+    "W6": ("PgQueuer on PostgreSQL",),
+}
+"""The fastest peers of each workload, as found by everybody's turns; `make bench` has these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much of everything."""
+
+    rounds: int = 5
+    rounds_of_streams: int = 1
+    crowds: tuple[int, ...] = (1000, 10_000)
+    our_crowds: tuple[int, ...] = (100_000,)
+    offers: tuple[Offered, ...] = (Offered(1000, 30),)
+    our_offers: tuple[Offered, ...] = (
+        Offered(1000, 30, is_aligned=True),
+        Offered(11_600, 600),
+        Offered(20_000, 60),
+    )
+    created: int = 10_000
+    created_singly: int = 2000
+    timers: int = 200
+    pulse: tuple[int, int] = (1000, 50_000)
+    pendings: tuple[int, ...] = (0, 10_000, 1_000_000, 10_000_000)
+    weighed: tuple[int, ...] = (100_000, 1_000_000)
+    weighed_seconds: int = 60
+    crowd_of_many: int = 50_000
+    histories: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    held: tuple[int, int, int] = (5000, 5, 60)
+
+
+FULL = Sizes()
+SHORT = Sizes(
+    crowds=(10_000,),
+    our_offers=(Offered(11_600, 30),),
+    timers=100,
+    rounds_of_streams=1,
+)
+SMALL = Sizes(
+    rounds=1,
+    crowds=(500,),
+    our_crowds=(2000,),
+    offers=(Offered(100, 5),),
+    our_offers=(Offered(100, 5, is_aligned=True), Offered(500, 5)),
+    created=500,
+    created_singly=100,
+    timers=30,
+    pulse=(100, 2000),
+    pendings=(0, 10_000),
+    weighed=(10_000,),
+    weighed_seconds=5,
+    crowd_of_many=2000,
+    histories=(2000, 10_000),
+    held=(200, 2, 5),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Turns that belong together."""
+
+    turns: list[Turn]
+    rounds: int
+
+
+def plans(sizes: Sizes, everybody: list[Contender]) -> dict[str, Callable[[], Plan]]:
+    """Return how each workload is measured."""
+    ours = [one for one in everybody if one.is_ours]
+    rounds, once = sizes.rounds, sizes.rounds_of_streams
+    return {
+        "W1": lambda: Plan(
+            burst.turns(everybody, sizes.crowds) + burst.turns(ours, sizes.our_crowds), rounds
+        ),
+        "W2": lambda: Plan(
+            punctuality.turns(everybody, sizes.offers) + punctuality.turns(ours, sizes.our_offers),
+            once,
+        ),
+        "W3": lambda: Plan(creation.turns(everybody, sizes.created, sizes.created_singly), rounds),
+        "W4": lambda: Plan(backlog.turns(ours, sizes.pendings), 1),
+        "W5": lambda: Plan(footprint.turns(ours, sizes.weighed, sizes.weighed_seconds), 1),
+        "W6": lambda: Plan(
+            timers.single_turns(everybody, sizes.timers) + timers.pulse_turns(ours, *sizes.pulse),
+            once,
+        ),
+        "W7": lambda: Plan(
+            growth.process_turns(ours, sizes.crowd_of_many)
+            + growth.history_turns(ours, sizes.histories)
+            + growth.held_turns(ours, sizes.held),
+            1,
+        ),
+    }
+
+
+SHORT_ONES = ("W1", "W2", "W3", "W6")
+EVERY_ONE = ("W1", "W2", "W3", "W4", "W5", "W6", "W7")
+
+
+def chosen(options: argparse.Namespace, workload: str) -> list[Contender]:
+    """Return who takes part in a workload."""
+    names = options.contenders
+    if names is None and not options.full and not options.small:
+        names = ["Duly", *BEST.get(workload, ())]
+    return [
+        one
+        for one in CONTENDERS
+        if names is None or one.name in names or f"{one.name} on {one.store}" in names
+    ]
+
+
+def main() -> None:
+    about = __doc__ or ""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="everybody and everything")
+    parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--only", nargs="+", choices=EVERY_ONE)
+    parser.add_argument("--contenders", nargs="+", help="such as Duly, or 'DBOS on SQLite'")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--append", action="store_true", help="keep what was measured before")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where lines of JSON go")
+    parser.add_argument("--folder", type=Path, help="where files are made; a disk, not memory")
+    parser.add_argument(
+        "--report", action="store_true", help="write BENCHMARKS.md, measure nothing"
+    )
+    options = parser.parse_args()
+    if not options.report:
+        measure(options)
+    if options.results == RESULTS:
+        write_report()
+        print(f"Written to {ROOT / 'BENCHMARKS.md'}")
+    else:
+        print(text_of(read(options.results)))
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Let everybody who is chosen take turns."""
+    sizes = SMALL if options.small else FULL if options.full else SHORT
+    default = EVERY_ONE if options.full or options.small else SHORT_ONES
+    options.results.mkdir(parents=True, exist_ok=True)
+    with Grounds(options.folder) as grounds:
+        for workload in options.only or default:
+            plan = plans(sizes, chosen(options, workload))[workload]()
+            path = options.results / f"{workload}.jsonl"
+            if not options.append:
+                path.unlink(missing_ok=True)
+            take_turns(plan.turns, grounds, path, options.rounds or plan.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What every contender can be told, in whatever environment it lives: standard library only.
+
+    python -m bench.peers.NAME prepare --url URL
+    python -m bench.peers.NAME promise --url URL --count N --due US [--step US] [--single]
+    python -m bench.peers.NAME work    --url URL
+    python -m bench.peers.NAME watch   --url URL --count N --due US --limit SECONDS
+
+A task has one argument, its number, and only notes in a journal when it began. `promise` makes runs
+with numbers from --first on, due at one instant or a step apart. `work` is the one worker
+process. `watch` tells when that many more were durably complete than when it began to look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+JOURNAL = "BENCH_JOURNAL"
+"""The environment variable that names the journal."""
+ENTRY = struct.Struct("<qq")
+"""Number and start, in microseconds."""
+READY = "ready"
+POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.002, 0.25
+
+
+class Promises(NamedTuple):
+    """Runs to be made: how many, due when, and how far apart."""
+
+    size: int
+    due_at: int
+    step_us: int
+    is_single: bool
+    """One by one, each durable before the next, and not in bulk."""
+    first: int = 0
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + self.size)
+
+    def due(self, number: int) -> int:
+        return self.due_at + (number - self.first) * self.step_us
+
+    def chunks(self, size: int) -> Iterator[range]:
+        """Return the numbers in parts."""
+        for start in range(0, self.size, size):
+            yield self.numbers[start : start + size]
+
+
+class Peer(Protocol):
+    """A scheduler or queue, used as its documentation says is fastest and durable."""
+
+    def prepare(self) -> None:
+        """Make its tables."""
+        ...
+
+    def promise(self, promises: Promises) -> None:
+        """Make runs; they are durable when this returns."""
+        ...
+
+    def work(self) -> None:
+        """Say that it is ready, and execute what falls due until told to stop by a signal."""
+        ...
+
+    def complete(self) -> int:
+        """Return a number that grows by one with each run that is durably complete."""
+        ...
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def note_starts() -> Callable[[int], None]:
+    """Return the whole of a task: it writes its number and the time into the journal."""
+    journal = os.open(os.environ[JOURNAL], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    write, pack, clock = os.write, ENTRY.pack, time.time_ns
+
+    def note(number: int) -> None:
+        write(journal, pack(number, clock() // 1000))
+
+    return note
+
+
+def read_journal(path: Path) -> list[tuple[int, int]]:
+    """Return the numbers of what was started, and when."""
+    return list(ENTRY.iter_unpack(path.read_bytes())) if path.exists() else []
+
+
+def say_ready() -> None:
+    print(READY, flush=True)
+
+
+def watch(complete: Callable[[], int], count: int, due_at: int, limit: float) -> dict[str, int]:
+    """Look ever more often as the end draws near; tell when it was seen, and what was seen then.
+
+    That instant is after the last look, so it is never too early, and too late by a hundredth.
+    """
+    before = complete()
+    say_ready()
+    time.sleep(max(0.0, (due_at - now_us()) / 1e6 + 0.01))
+    ends_at = time.monotonic() + limit
+    done, looked_at = complete() - before, time.monotonic()
+    pause = 0.02
+    while done < count and looked_at < ends_at:
+        time.sleep(pause)
+        seen, seen_at = complete() - before, time.monotonic()
+        rate = (seen - done) / (seen_at - looked_at)
+        left = (count - seen) / rate / 2 if rate > 0 else pause * 2
+        pause = min(max(left, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
+        done, looked_at = seen, seen_at
+    return {"at_us": now_us(), "done": done}
+
+
+def main(make: Callable[[str], Peer], arguments: Iterable[str] | None = None) -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb", choices=("prepare", "promise", "work", "watch"))
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--due", type=int, default=0)
+    parser.add_argument("--step", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--single", action="store_true")
+    parser.add_argument("--warm", action="store_true", help="make ten first, which are not timed")
+    parser.add_argument("--limit", type=float, default=120.0)
+    told = parser.parse_args(None if arguments is None else list(arguments))
+    peer = make(told.url)
+    match told.verb:
+        case "prepare":
+            peer.prepare()
+        case "promise":
+            promises = Promises(told.count, told.due, told.step, told.single, told.first)
+            if told.warm:
+                peer.promise(promises._replace(size=10))
+            began = time.perf_counter()
+            peer.promise(promises)
+            took = time.perf_counter() - began
+            print(json.dumps({"took_us": int(took * 1e6), "at_us": now_us()}))
+        case "work":
+            peer.work()
+        case "watch":
+            print(json.dumps(watch(peer.complete, told.count, told.due, told.limit)))
+    sys.stdout.flush()

@@ -1,0 +1,162 @@
+"""W2: schedules that are due every second, their phases spread evenly over it, for some seconds.
+
+A peer that has no such schedules gets the same instants as delayed runs, which is less work.
+Missed: not begun five seconds after the end. Doubled: begun twice. "Aligned" lets all of them
+fall due on the second: a pulse every second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.harness import (
+    SECOND_US,
+    SETTLED_US,
+    Crowd,
+    Figures,
+    Turn,
+    in_time,
+    kept,
+    lateness,
+    per_run,
+    sleep_until,
+    usage,
+)
+from bench.parts.driving import evenly
+from bench.peers.protocol import now_us, read_journal
+from bench.running import started, told
+from bench.stores.places import Promise, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bench.contenders import Contender
+    from bench.grounds import Grounds, Site
+    from bench.stores.places import Place
+
+NAME = "W2 punctuality"
+AFTERWARDS_SECONDS = 5
+START_US = 12 * SECOND_US
+RUNS = "SELECT count(*) FROM duly.runs"
+DISTINCT = "SELECT count(*) FROM (SELECT DISTINCT schedule_id, scheduled_for FROM duly.runs) d"
+
+
+class Offered(NamedTuple):
+    """How much falls due."""
+
+    rate: int
+    seconds: int
+    is_aligned: bool = False
+    period: int = 1
+    """Of each schedule, in seconds."""
+
+    def promises(self, start_at: int) -> Iterator[Promise]:
+        count, period_us = self.rate * self.period, self.period * SECOND_US
+        if self.is_aligned:
+            return (Promise(due_at=start_at, period_us=period_us) for _ in range(count))
+        return evenly(count, period_us, start_at)
+
+    def due(self, number: int, start_at: int) -> int:
+        """Return the first instant of a schedule; numbers begin at 1."""
+        if self.is_aligned:
+            return start_at
+        return start_at + (number - 1) * SECOND_US // self.rate
+
+
+def turns(contenders: Iterable[Contender], offers: Iterable[Offered]) -> list[Turn]:
+    """Return a turn for each contender and offer."""
+    return [
+        Turn(
+            workload=NAME,
+            contender=one,
+            settings=offered._asdict(),
+            measure=partial(punctuality, one, offered),
+        )
+        for offered in offers
+        for one in contenders
+    ]
+
+
+def punctuality(contender: Contender, offered: Offered, grounds: Grounds) -> Figures:
+    """Let schedules fall due, and look how late each was begun."""
+    if contender.is_ours:
+
+        def attempt(times: int) -> Figures:
+            with grounds.site(contender) as site:
+                return recurring(contender, site, offered, times)
+
+        return in_time(attempt)
+    step = 0 if offered.is_aligned else SECOND_US // offered.rate
+    crowd = Crowd(offered.rate * offered.seconds, step, limit=offered.seconds + 60)
+    found = kept(contender, grounds, crowd)
+    starts: dict[int, int] = {}
+    for one, at in found.starts:
+        starts.setdefault(one, at)
+    late = [at - found.due_at - one * step for one, at in starts.items()]
+    return {
+        "as": "delayed runs",
+        "expected": crowd.size,
+        "seen": len(starts),
+        "missed": crowd.size - len(starts),
+        "doubled": len(found.starts) - len(starts),
+        **lateness(late),
+        **per_run(found.cpu, crowd.size),
+    }
+
+
+def recurring(contender: Contender, site: Site, offered: Offered, times: int) -> Figures:
+    """Do it with schedules of Duly's."""
+    start_at = fill(contender, site, offered, times)
+    end_at = start_at + offered.seconds * SECOND_US
+    assert site.place is not None
+    with started(contender, site.url, site.journal) as processes:
+        sleep_until(start_at - SETTLED_US)
+        before = usage(contender, site, processes)
+        sleep_until(end_at)
+        after = usage(contender, site, processes)
+        spent = {name: after[name] - before[name] for name in before}
+        time.sleep(AFTERWARDS_SECONDS)
+    starts = read_journal(site.journal)
+    figures = judged(starts, offered, start_at)
+    runs, distinct = number(site.place, RUNS), number(site.place, DISTINCT)
+    figures["doubled"] = runs - distinct + max(0, len(starts) - runs)
+    return {
+        "as": "schedules",
+        **figures,
+        **per_run(spent, offered.rate * offered.seconds),
+        "cores": {name: round(one / offered.seconds, 3) for name, one in spent.items()},
+    }
+
+
+def fill(contender: Contender, site: Site, offered: Offered, times: int = 1) -> int:
+    """Make the schedules; return when the first falls due, on a whole second."""
+    place: Place | None = site.place
+    assert place is not None
+    told(contender, site.journal, "prepare", site.url)
+    period_us = offered.period * SECOND_US
+    start_at = now_us() // period_us * period_us
+    place.fill(offered.promises(start_at))
+    periods = (now_us() + times * START_US - start_at) // period_us + 1
+    place.shift(periods * period_us)
+    return start_at + periods * period_us
+
+
+def judged(starts: list[tuple[int, int]], offered: Offered, start_at: int) -> Figures:
+    """Compare what was begun with what was to begin: each schedule's first with its first."""
+    by_number: dict[int, list[int]] = defaultdict(list)
+    for one, at in starts:
+        by_number[one].append(at)
+    each = offered.seconds // offered.period
+    period_us = offered.period * SECOND_US
+    limit = start_at + (offered.seconds + AFTERWARDS_SECONDS) * SECOND_US
+    late, seen = [], 0
+    for one in range(1, offered.rate * offered.period + 1):
+        due = offered.due(one, start_at)
+        found = sorted(by_number[one])[:each]
+        seen += sum(at <= limit for at in found)
+        late += [at - due - period_us * turn for turn, at in enumerate(found)]
+    expected = each * offered.rate * offered.period
+    return {"expected": expected, "seen": seen, "missed": expected - seen, **lateness(late)}
