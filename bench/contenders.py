@@ -62,7 +62,7 @@ def _on(name: str, module: str, **per_second: int) -> list[Contender]:
 
 
 CONTENDERS = [
-    *_on("Duly", "duly", postgres=5000, sqlite=5000),
+    *_on("Duly", "duly", postgres=8000, sqlite=8000),
     *_on("PgQueuer", "pgqueuer", postgres=5000),
     *_on("Procrastinate", "procrastinate", postgres=3000),
     *_on("DBOS", "dbos", postgres=250, sqlite=250),

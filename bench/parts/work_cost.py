@@ -40,7 +40,7 @@ def cost(place: Place, runs: int, slots: int) -> Cost:
     first = CLOCK.now_us()
     place.fill(Promise(due_at=first) for _ in range(runs))
     place.shift(CLOCK.now_us() - first + LEAD_US)
-    with place.counting() as counted, _at_work(place.url, slots):
+    with place.counting() as counted, at_work(place.url, slots):
         wait(lambda: number(place, FINISHED) >= runs)
         counts = counted.read()
     place.remove()
@@ -50,7 +50,7 @@ def cost(place: Place, runs: int, slots: int) -> Cost:
 
 
 @contextmanager
-def _at_work(url: str, slots: int) -> Iterator[None]:
+def at_work(url: str, slots: int) -> Iterator[None]:
     """Have a dispatcher and a worker at work."""
     with new_app(url) as one, new_app(url) as other:
         bells = one.store.wakeups(), other.store.wakeups(MemberKind.WORKER)
