@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.domain.timetable.interval import every
+from duly.engine import sweep
 from tests.engine.rig import MINUTE, SECOND, Rig
 
 
@@ -101,3 +102,21 @@ def test_a_crowd_larger_than_memory_fires_whole_and_holds_up_nobody_for_ever(rig
     rig.run("10s")
 
     assert crowd | {later} == {run.id for run in rig.runs()}
+
+
+def test_a_large_store_is_looked_at_slice_by_slice_and_nothing_is_passed_over(rig, monkeypatch):
+    """F8: what falls due does not wait for one look at all there is; every shard is looked at."""
+    monkeypatch.setattr(sweep, "SLICE_US", -1)  # every look takes too long
+    dispatcher = rig.dispatcher(sweep_page=3)
+    rig.run("3s")
+    forgotten = [rig.delay(3 * SECOND, f"of {number}") for number in range(40)]
+    loader = dispatcher._loader  # noqa: SLF001 - nothing else forgets
+    rig.run("2s")
+    assert 40 == dispatcher.loaded
+    loader.wheel.clear()
+    rig.run("20s")
+
+    recent = [order for order in _sweeps(rig) if order.after is not None]
+    assert set(forgotten) == {run.id for run in rig.runs()}
+    assert {1} == {len(order.shards) for order in recent[8:]}
+    assert dispatcher.statistics.swept >= 40

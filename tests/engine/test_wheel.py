@@ -101,3 +101,19 @@ def test_it_agrees_with_a_sorted_list(inserted, instants, limit):
 
         assert len(model) == len(wheel)
         assert min(model.values(), default=None) == wheel.next_at()
+
+
+def test_what_falls_due_after_a_crowd_does_not_wait_for_all_of_it():
+    """F8: half of what is taken at once is kept free for it."""
+    wheel = Wheel()
+    for number in range(1000):
+        wheel.insert(entry(number, 1_000_000))
+    for number in range(5):
+        wheel.insert(entry(5000 + number, 1_500_000 + number))
+    first, second = wheel.take(2_000_000, 100), wheel.take(2_000_000, 100)
+
+    assert [1_000_000] * 50 + [1_500_000 + number for number in range(5)] == dues(first)[:55]
+    assert [1_000_000] * 45 == dues(first)[55:]
+    assert [1_000_000] * 100 == dues(second)
+    assert 1_000_000 == wheel.next_at()
+    assert 805 == len(wheel)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from duly.engine.worker.courier import Order
     from tests.simulation.executing import Observer
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
@@ -31,6 +32,17 @@ class SeededDraws:
     def draw(self, size: int) -> bytes:
         """Return so many bytes."""
         return self._draws.randbytes(size)
+
+
+class LateCourier:
+    """Brings ends to the store after more was asked for, as a slow thread would."""
+
+    def send(self, order: Order) -> Order:
+        """Carry out an order when its answer is asked for."""
+        return order
+
+    def close(self) -> None:
+        """Let go of nothing."""
 
 
 def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node], None]:
@@ -55,6 +67,7 @@ def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node],
             node=Surroundings(host=node.name, wake_address=wakeups.address),
             wakeups=wakeups,
             draws=SeededDraws(draws),
+            courier=LateCourier() if number % 2 else None,
         )
         loop = Loop(TimedService(node, worker), wakeups, node.clock, listener)
         worker.on_over = loop.stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from duly.errors import UsageError
 
 TARGET = Target()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_COLLECTED_AFTER = (10_000, 20, 10)
+"""Whoever holds a hundred thousand timers must not stop to look through all of them for garbage
+each time some more are loaded; batches of a thousand leave none that needs looking for."""
 
 
 def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
@@ -57,6 +61,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         service = app.dispatcher(telemetry=telling, wake_address=wakeups.address)
         loop = Loop(service, wakeups, clock, telling)
         telling.tell(f"dispatching {app.url}; Ctrl-C ends it", facts=_started(app))
+        gc.set_threshold(*_COLLECTED_AFTER)
         with _ended_by_signal(loop, telling):
             loop.run()
         wakeups.close()

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duly.client.labels import run_label
 from duly.client.reading import (
     Delay,
     Instant,
@@ -26,10 +25,9 @@ from duly.client.run_view import (
 )
 from duly.client.tasks import AnyTask, BoundCall, read_call
 from duly.domain.identity import RunId, is_occurrence_id, ordered_run_id, read_identity
-from duly.domain.instants import from_microseconds
 from duly.domain.literals import Lane, Origin
 from duly.errors import UsageError
-from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.planning import AddRuns, CancelDelayed, MoveDelayed, NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,8 +94,7 @@ def enqueue(
         problem = "are more calls than one transaction takes"
         raise UsageError("calls", f"{most:,} and more", problem, f"split them: {most:,} at a time")
     _check_delay(caller, terms.when)
-    called = [read_call(call, terms.queue, terms.priority) for call in taken]
-    return add_runs(caller, [_new_run(caller, call, terms) for call in called], terms.connection)
+    return add_runs(caller, _new_runs(caller, taken, terms), terms.connection)
 
 
 def add_runs(
@@ -112,24 +109,44 @@ def add_runs(
     caller.lending.check(within)
     actor = caller.ordering(reason)
     added = caller.store.add_runs(AddRuns(runs=tuple(runs), actor=actor), within)
-    return [_enqueued(run, one) for run, one in zip(runs, added, strict=True)]
+    return [
+        EnqueuedRun(
+            one.id, one.due_at, is_new=one.is_new, key=run.key, name=run.key or run.call.task
+        )
+        for run, one in zip(runs, added, strict=True)
+    ]
 
 
-def _new_run(caller: Caller, call: Call, terms: Terms) -> NewRun:
-    when = terms.when
-    return NewRun(
-        id=_order_id(caller, terms),
-        tenant=caller.tenant,
-        call=call,
-        origin=Origin.NOW if when.is_now else Origin.DELAY,
-        lane=Lane.LIVE,
-        due_at=when.due_at,
-        delay_us=when.delay_us,
-        is_late_ok=when.is_late_ok,
-        key=terms.key,
-        replaces=terms.replaces,
-        fingerprint=_fingerprint(call, when),
-    )
+def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms) -> list[NewRun]:
+    """Return the orders; what is the same for all is worked out once, and so is a call."""
+    when, tenant = terms.when, caller.tenant
+    origin = Origin.NOW if when.is_now else Origin.DELAY
+    is_drawn = terms.id is None
+    ids = _order_ids(caller, terms, len(calls))
+    known: dict[int, tuple[Call, str]] = {}
+    runs: list[NewRun] = []
+    for given, run_id in zip(calls, ids, strict=True):
+        found = known.get(id(given))
+        if found is None:
+            call = read_call(given, terms.queue, terms.priority)
+            found = known[id(given)] = call, _fingerprint(call, when)
+        runs.append(
+            NewRun(
+                id=run_id,
+                tenant=tenant,
+                call=found[0],
+                origin=origin,
+                lane=Lane.LIVE,
+                due_at=when.due_at,
+                delay_us=when.delay_us,
+                is_late_ok=when.is_late_ok,
+                key=terms.key,
+                replaces=terms.replaces,
+                fingerprint=found[1],
+                is_drawn=is_drawn,
+            )
+        )
+    return runs
 
 
 def move(caller: Caller, key_or_id: str | UUID, when: When, reason: str | None) -> DelayedRun:
@@ -170,27 +187,21 @@ def _fingerprint(call: Call, when: When) -> str:
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def _order_id(caller: Caller, terms: Terms) -> RunId:
+def _order_ids(caller: Caller, terms: Terms, count: int) -> list[RunId]:
+    """Return an id for each run of an order."""
     if terms.id is not None:
         given = read_identity(terms.id, "id")
         if is_occurrence_id(given):
             problem = "is of the kind that belongs to the occurrences of schedules"
             raise UsageError("id", terms.id, problem, "give a UUID of version 4 or 7")
-        return RunId(given)
+        return [RunId(given)] * count
     at = terms.when.due_at
     if at is None:
         at = caller.clock.now_us() + (terms.when.delay_us or 0)
-    return ordered_run_id("once", at, caller.draws.draw(_NONCE_BYTES))
-
-
-def _enqueued(run: NewRun, added: AddedRun) -> EnqueuedRun:
-    return EnqueuedRun(
-        id=UUID(bytes=added.id),
-        due_at=from_microseconds(added.due_at),
-        is_new=added.is_new,
-        key=run.key,
-        label=run_label(run.key or run.call.task, added.due_at, None),
-    )
+    # One draw, and the place in the order: what follows from it is as good as drawn.
+    nonce = caller.draws.draw(_NONCE_BYTES)
+    places = (b"", *(place.to_bytes(4) for place in range(1, count)))
+    return [ordered_run_id("once", at, nonce + place) for place in places[:count]]
 
 
 def read_reference(key_or_id: object) -> tuple[str | None, RunId | None]:

@@ -188,15 +188,68 @@ class Run:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnqueuedRun:
-    """The answer to an order: the run that was promised, and whether this call made it."""
+_SHOWN = ("id", "due_at", "is_new", "key", "label")
 
-    id: UUID
-    due_at: datetime
-    is_new: bool
-    key: str | None
-    label: str
+
+class EnqueuedRun:
+    """The answer to an order: the run that was promised, and whether this call made it.
+
+    Who orders ten thousand at once looks at few of them: what it shows is made when it is asked.
+    """
+
+    __slots__ = ("_due_us", "_id", "_name", "_tz", "is_new", "key")
+
+    def __init__(  # noqa: PLR0913 - what was promised, and how people call it
+        self,
+        run_id: bytes,
+        due_us: int,
+        *,
+        is_new: bool,
+        key: str | None,
+        name: str,
+        tz: str | None = None,
+    ) -> None:
+        """Take it as the store tells it; the name and the zone are for the label."""
+        self._id = run_id
+        self._due_us = due_us
+        self.is_new = is_new
+        self.key = key
+        self._name = name
+        self._tz = tz
+
+    @property
+    def id(self) -> UUID:
+        """The run's id."""
+        return UUID(bytes=self._id)
+
+    @property
+    def due_at(self) -> datetime:
+        """When it is due."""
+        return from_microseconds(self._due_us)
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return run_label(self._name, self._due_us, self._tz)
+
+    def called(self, name: str, tz: str | None) -> EnqueuedRun:
+        """Return it under another name, in a zone's own time."""
+        return EnqueuedRun(
+            self._id, self._due_us, is_new=self.is_new, key=self.key, name=name, tz=tz
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether both are the same answer."""
+        return isinstance(other, EnqueuedRun) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        """Hash what tells runs apart."""
+        return hash(self._id)
+
+    def __repr__(self) -> str:
+        """Write it with all that it shows."""
+        told = (f"{name}={getattr(self, name)!r}" for name in _SHOWN)
+        return f"EnqueuedRun({', '.join(told)})"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

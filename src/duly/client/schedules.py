@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.client.definitions import (
@@ -12,7 +11,6 @@ from duly.client.definitions import (
     read_timetable,
 )
 from duly.client.history import HistoryEntry, Occurrence, read_history, read_occurrences
-from duly.client.labels import run_label
 from duly.client.ordering import add_runs
 from duly.client.reading import (
     read_choice,
@@ -35,7 +33,7 @@ from duly.client.schedule_orders import (
 )
 from duly.client.schedule_view import Schedule, schedule_view
 from duly.domain.identity import ordered_run_id
-from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
+from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Lane, Missed, Origin, ScheduleStatus
 from duly.domain.planning import (
     Change,
@@ -229,11 +227,10 @@ class Schedules:
             key=read_key(key),
             schedule_id=record.id,
             definition_number=record.definition_number,
+            is_drawn=True,
         )
         made = add_runs(self._caller, [run], reason=reason)[0]
-        due_at = to_microseconds(made.due_at)
-        label = run_label(record.name, due_at, zone_of(record.definition.timetable))
-        return replace(made, label=label)
+        return made.called(record.name, zone_of(record.definition.timetable))
 
     def get(self, schedule: Reference) -> Schedule:
         """Return a schedule by its id or name; a deleted one too, as long as it is kept."""

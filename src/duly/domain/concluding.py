@@ -88,7 +88,10 @@ End: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+# What is made for each run that returns something is not frozen, which takes three times as long.
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Close:
     """The run is over, with this outcome."""
 
@@ -121,7 +124,7 @@ class Die:
 Next: TypeAlias = Close | Wait | Requeue | Die
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class Conclusion:
     """What is recorded about an attempt, and where its run goes."""
 

@@ -89,8 +89,9 @@ def _run_id(  # noqa: PLR0913 - the parts of an identity
     identity_at: int, kind: bytes, schedule: bytes, nonce: bytes, *, mark: int = 0
 ) -> RunId:
     # Fields are framed by their lengths: no two different sets of them feed the hash alike.
-    framed = b"duly.run" + bytes((len(kind), len(schedule))) + kind + schedule
-    framed += identity_at.to_bytes(8, signed=True) + nonce
+    lengths = bytes((len(kind), len(schedule)))
+    at = identity_at.to_bytes(8, signed=True)
+    framed = b"".join((b"duly.run", lengths, kind, schedule, at, nonce))
     rest = int.from_bytes(blake2b(framed, digest_size=10).digest()) & ~_OCCURRENCE_MARK | mark
     return RunId(_stamped(identity_at, rest, version=8))
 

@@ -51,6 +51,7 @@ class ClockSync:
         self._clock = clock
         self._settings = settings
         self._samples: deque[Sample] = deque(maxlen=settings.clock_samples)
+        self._best: Sample | None = None
         self._disagreeing = 0
         self._agreeing = 0
         self.is_skewed = False
@@ -75,16 +76,18 @@ class ClockSync:
         sample = Sample(store_now - (before + after) // 2, error, after)
         self._judge_step(sample)
         self._samples.append(sample)
+        # All samples age alike: which of them is best changes with a new one alone.
+        self._best = min(self._samples, key=self._staleness)
         self._judge_skew(store_now + error - wall, error)
 
     def floor_now(self, monotonic: int) -> int:
         """Return an instant that the store's clock has surely reached."""
-        best = self._best(monotonic)
+        best = self._trusted()
         return monotonic + best.offset_us - self._error(best, monotonic)
 
     def reached_at(self, instant: int, monotonic: int) -> int:
         """Return when, on the monotonic clock, the store's clock has surely reached an instant."""
-        best = self._best(monotonic)
+        best = self._trusted()
         wait = instant - best.offset_us - best.at + best.error_us
         # The error grows while we wait, and the wait with it.
         drifting = _MILLION - self._settings.drift_ppm
@@ -102,12 +105,13 @@ class ClockSync:
     def forget(self) -> None:
         """Start anew, as after joining again; what was said about skew stays said."""
         self._samples.clear()
+        self._best = None
 
     def _judge_step(self, sample: Sample) -> None:
         """Give up earlier samples that can't be true any more; wait if that is a jump."""
         if not self._samples:
             return
-        best = self._best(sample.at)
+        best = self._trusted()
         apart = sample.offset_us - best.offset_us
         distance = abs(apart) - sample.error_us - self._error(best, sample.at)
         if distance > 0:
@@ -129,9 +133,12 @@ class ClockSync:
         elif self._agreeing >= settings.skew_samples:
             self.is_skewed = False
 
-    def _best(self, monotonic: int) -> Sample:
-        assert self._samples, "a member has heard from the store"
-        return min(self._samples, key=lambda sample: self._error(sample, monotonic))
+    def _trusted(self) -> Sample:
+        assert self._best is not None, "a member has heard from the store"
+        return self._best
+
+    def _staleness(self, sample: Sample) -> int:
+        return sample.error_us * _MILLION - sample.at * self._settings.drift_ppm
 
     def _error(self, sample: Sample, monotonic: int) -> int:
         age = max(0, monotonic - sample.at)

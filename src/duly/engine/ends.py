@@ -37,6 +37,7 @@ _SAID_LENGTH_MAX = 500
 _SECOND_US = 1_000_000
 _LEFT_OUT = "\n… {count:,} characters are left out …\n"
 _MARK = "�"
+_ANSWERS = (Snooze, TryAgain, GiveUp)
 # Made once: json.dumps makes one for each call that wants anything but its own defaults.
 _RESULTS = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
@@ -48,15 +49,16 @@ def end_of_value(value: object, live: Live) -> End:
     if value is None:
         return SUCCEEDED
     # By its type alone: what a proxy says about its class is code of the task's, which may raise.
-    answer = value if issubclass(type(value), (Snooze, TryAgain, GiveUp)) else None
-    match answer:
+    if not issubclass(type(value), _ANSWERS):
+        return Succeeded(_result_of(value, live))
+    match value:
         case Snooze(after_us=after_us):
             return Snoozed(after_us)
         case TryAgain(after_us=after_us, reason=reason):
             return Failed(storable(reason), Reason.ASKED, after_us=after_us)
         case GiveUp(reason=reason):
             return GaveUp(Reason.GAVE_UP, storable(reason))
-        case _:
+        case _:  # it says that it is of another class than it is
             return Succeeded(_result_of(value, live))
 
 
@@ -94,9 +96,9 @@ def unprepared(error: BaseException, policy: TaskPolicy, live: Live) -> End:
 
 def fitted(end: End) -> End:
     """Return an end that every store can hold, whoever has told it; secrets are left out before."""
+    if isinstance(end, Succeeded):
+        return _fitted_success(end)
     match end:
-        case Succeeded(result=str(result)):
-            return end if _is_fit(result) else Succeeded(_fitted_result(result))
         case Failed():
             error, after_us = bounded(storable(end.error)), end.after_us
             waits = None if after_us is None else fitted_wait(after_us)
@@ -111,14 +113,17 @@ def fitted(end: End) -> End:
             return end
 
 
-def _is_fit(result: str) -> bool:
-    """Say at a glance whether a result can be held, as most can."""
-    return result.isascii() and len(result) <= RESULT_BYTES_MAX and "\x00" not in result
+def _is_plain(text: str) -> bool:
+    """Say at a glance whether every store can hold a text as it is, as most are."""
+    return text.isascii() and "\x00" not in text
 
 
-def _fitted_result(result: str) -> str | None:
+def _fitted_success(end: Succeeded) -> Succeeded:
+    result = end.result
+    if result is None or (len(result) <= RESULT_BYTES_MAX and _is_plain(result)):
+        return end
     is_fit = len(result.encode("utf-8", "replace")) <= RESULT_BYTES_MAX
-    return storable(result) if is_fit else None
+    return Succeeded(storable(result) if is_fit else None)
 
 
 def fitted_wait(after_us: int) -> int:
@@ -153,6 +158,8 @@ def bounded_line(text: str) -> str:
 
 def storable(text: str) -> str:
     """Return a text that every store can hold: no NUL, no halves of characters."""
+    if _is_plain(text):
+        return text
     whole = text.replace("\x00", _MARK)
     try:
         whole.encode()
@@ -167,7 +174,7 @@ def _result_of(value: object, live: Live) -> str | None:
         return None
     try:
         text = _canonical(value)
-        size = len(text.encode())
+        size = len(text) if text.isascii() else len(text.encode())
     except BaseException as error:  # noqa: BLE001 - as above, and JSON's own refusals
         said = live.hide(_said(error))[:_SAID_LENGTH_MAX]
         live.write("warning", f"the result is not kept: it is not JSON ({said})")
@@ -180,7 +187,8 @@ def _result_of(value: object, live: Live) -> str | None:
 
 
 def _canonical(value: Any) -> str:  # noqa: ANN401 - whatever a task returns
-    return storable(_RESULTS.encode(value))
+    # A whole number is written alike, and the encoder makes half of itself anew for each.
+    return str(value) if type(value) is int else storable(_RESULTS.encode(value))
 
 
 def _retry_after_us(error: BaseException) -> int | None:

@@ -46,6 +46,8 @@ PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
 PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
+FETCH_MAX = 500
+"""How many schedules are read ahead at most while others are due."""
 EARLY_RETRY_US = 200
 _ORDER: dict[TimerKind, int] = {"schedule": 0, "delayed": 1, "retry": 2}
 """In which order the kinds of timers are sent, and answered."""
@@ -70,6 +72,7 @@ class Firing:
         self._templates = templates
         self._membership = membership
         self._ownership = ownership
+        self._fired_before = 0
         self.owed_noticed: Callable[[], None] = lambda: None
         """Told when a fire has made something owed."""
 
@@ -96,11 +99,16 @@ class Firing:
         up all that is due with it.
         """
         loader, settings, clock = self._loader, self._around.settings, self._around.clock
+        fired_since = self._around.statistics.fired - self._fired_before
+        self._fired_before += fired_since
         unplanned = loader.unplanned
         if not unplanned:
             return False
         slice_ends = clock.monotonic_us() + settings.plan_slice_us
-        at_most = settings.plans_per_busy_tick if is_live_due else settings.plans_per_tick
+        at_most = settings.plans_per_tick
+        if is_live_due:
+            # As many as were fired since: who plans fewer than that ahead has to plan them late.
+            at_most = max(settings.plans_per_busy_tick, min(fired_since, FETCH_MAX))
         chosen = [*islice(unplanned, at_most)]
         self._fetch(chosen)
         for entry in chosen:

@@ -217,6 +217,10 @@ class Loader:
         """Say whether what a sweep found before has been dealt with."""
         return len(self.backlog) < self._around.settings.batch_max
 
+    def first_at(self) -> int | None:
+        """Return when the first fresh entry is to be fired; None when there is none."""
+        return self.wheel.next_at()
+
     def load(self, order: LoadTimers) -> LoadedTimers:
         """Read timers, and hear the store's clock."""
         store = self._around.store

@@ -66,6 +66,8 @@ class DispatcherSettings:
     sweep_every_us: int = 1 * SECOND_US
     sweep_behind_us: int = 50 * _MILLISECOND_US
     """A sweep looks for what is overdue by this much, whatever else went wrong."""
+    sweep_waits_us: int = 5 * SECOND_US
+    """So long it leaves alone what fell due after the first that we know of and have not fired."""
     sweep_all_every_us: int = 60 * SECOND_US
     """How often it looks for what is overdue since any time, and not since the last sweep."""
     sweep_all_rest: int = 50

@@ -40,6 +40,10 @@ class Taking(Protocol):
         """Say whether what was found before has been dealt with."""
         ...
 
+    def first_at(self) -> int | None:
+        """Return when the first of what is known is to be fired; None when nothing is."""
+        ...
+
 
 class Sweep:
     """What is overdue: of late, and since any time."""
@@ -56,7 +60,12 @@ class Sweep:
         self._round: tuple[int, ...] = ()
         """Shards that are still to be looked at before all have been seen up to `_round_until`."""
         self._round_until = 0
+        self._is_next_slice = False
+        """Whether the next slice of a round is to be looked at, whatever was found so far."""
+        self._slice: tuple[int, ...] = ()
+        """The shards of a round that are being looked at,"""
         self._slice_after = 0
+        """and from when on."""
         self._slice_width = 0
         """How many shards are looked at in one go; 0 for all."""
         self._past_at = 0
@@ -74,7 +83,7 @@ class Sweep:
         """Look at these shards, and at no others."""
         self._shards = tuple(sorted(shards))
         self._unchecked &= set(shards)
-        self._round = ()
+        self._round, self._is_next_slice = (), False
         self._leave_group()
 
     def begin(self, shards: Collection[int], through: int) -> None:
@@ -83,7 +92,7 @@ class Sweep:
         self._unchecked |= set(shards)
         self._through = min(self._through, through) if self._through else through
         self._recent_at = self._past_at = monotonic
-        self._round = ()
+        self._round, self._is_next_slice = (), False
         self._leave_group()
 
     def doubt(self, shard: int) -> None:
@@ -98,7 +107,8 @@ class Sweep:
         if not self._shards:
             return
         is_ready = self._taking.is_ready_for_more()
-        if monotonic >= self._recent_at or (self._has_more_recent and is_ready):
+        is_more = self._is_next_slice or (self._has_more_recent and is_ready)
+        if is_more or monotonic >= self._recent_at:
             self.read_recent(monotonic)
         if monotonic >= self._past_at or (self._has_more_past and is_ready):
             self.read_past(monotonic)
@@ -106,7 +116,7 @@ class Sweep:
     def next_at(self, monotonic: int) -> int:
         """Return when to read again."""
         has_more = self._has_more_recent or self._has_more_past
-        if has_more and self._taking.is_ready_for_more():
+        if self._is_next_slice or (has_more and self._taking.is_ready_for_more()):
             return monotonic
         return min(self._recent_at, self._past_at)
 
@@ -117,21 +127,32 @@ class Sweep:
         """
         settings = self._around.settings
         if not self._round:
-            self._round = self._shards
-            self._round_until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
+            self._recent_at = monotonic + settings.sweep_every_us
+            self._has_more_recent = False
+            until = self._sync.floor_now(monotonic) - settings.sweep_behind_us
+            first_at = self._taking.first_at()
+            if first_at is not None:
+                # While we are behind, most of what is overdue is what we know and have not fired.
+                until = min(until, max(first_at - 1, until - settings.sweep_waits_us))
+            if until <= self._through:
+                return
+            self._round, self._round_until = self._shards, until
+            self._slice = ()
+        if not self._slice:
+            self._slice = self._round[: self._slice_width or len(self._round)]
             self._slice_after = self._through
         # Said before it is asked: what fails is not asked again at once.
         self._recent_at = monotonic + settings.sweep_every_us
-        group = self._round[: self._slice_width or len(self._round)]
-        loaded, found = self._take(group, self._slice_after, self._round_until)
-        self._fit_slice(len(group), self._around.clock.monotonic_us() - monotonic)
+        self._is_next_slice = False
+        loaded, found = self._take(self._slice, self._slice_after, self._round_until)
+        self._fit_slice(len(self._slice), self._around.clock.monotonic_us() - monotonic)
         if loaded.through < self._round_until:
             self._has_more_recent = found > 0
             self._slice_after = max(self._slice_after, loaded.through)
             return
-        self._round = self._round[len(group) :]
-        self._slice_after = self._through
-        self._has_more_recent = bool(self._round)
+        self._round, self._slice = self._round[len(self._slice) :], ()
+        self._has_more_recent = False
+        self._is_next_slice = bool(self._round)
         if not self._round:
             self._through = max(self._through, self._round_until)
 

@@ -132,16 +132,25 @@ class Wheel:
         return self._newest.get(entry.ref) is entry
 
     def take(self, now: int, limit: int) -> list[Entry]:
-        """Remove and return what is to be fired by `now`, in order, at most `limit`."""
+        """Remove and return what is to be fired by `now`, in order, at most `limit`.
+
+        Of a crowd that fills more than half of that, half is kept free for what fell due after it:
+        a second in which fifty thousand fall due must not become a second for everybody else.
+        """
         taken: list[Entry] = []
-        last = now // SLOT_US
+        cut: list[int] = []
+        last, half = now // SLOT_US, max(limit // 2, 1)
         while self._heap and self._heap[0] <= last and len(taken) < limit:
-            if not self._take_slot(heappop(self._heap), now, limit, taken):
-                break  # what is left of this very millisecond is not due yet
+            slot = heappop(self._heap)
+            if not self._take_slot(slot, now, min(len(taken) + half, limit), taken):
+                cut.append(slot)
+        for slot in cut:
+            if len(taken) == limit or not self._take_slot(slot, now, limit, taken):
+                heappush(self._heap, slot)
         return taken
 
     def _take_slot(self, slot: int, now: int, limit: int, taken: list[Entry]) -> bool:
-        """Take what is due of a slot; say whether that was all of it."""
+        """Take what is due of a slot, up to a limit; say whether that was all of it."""
         entries, newest = self._slots.pop(slot), self._newest
         later: list[Entry] = []
         seen = 0
@@ -159,11 +168,9 @@ class Wheel:
                 del newest[entry.ref]
                 taken.append(entry)
         later += entries[seen:]
-        if not later:
-            return True
-        self._slots[slot] = later
-        heappush(self._heap, slot)
-        return False
+        if later:
+            self._slots[slot] = later
+        return not later
 
     def next_at(self) -> int | None:
         """Return the instant of the first entry, in a crowd that or earlier; None when none is."""

@@ -7,7 +7,7 @@ carries a `now`; the store reads its own clock inside the transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,9 +67,12 @@ class Stale:
     now: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class NewRun:
-    """A run that somebody asks for: at once, or at an instant."""
+    """A run that somebody asks for: at once, or at an instant.
+
+    Not frozen, as that would treble what it takes to make one: there may be ten thousand at once.
+    """
 
     id: RunId
     """Made by the caller, so that asking again after a lost answer makes no second one."""
@@ -89,6 +92,8 @@ class NewRun:
     fingerprint: str = ""
     schedule_id: ScheduleId | None = None
     definition_number: int | None = None
+    is_drawn: bool = False
+    """Whether the id was drawn for this very order, so that nobody else can know it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +104,7 @@ class AddRuns:
     actor: Actor
 
 
-@dataclass(frozen=True, slots=True)
-class AddedRun:
+class AddedRun(NamedTuple):
     """What a new run has become, and whether this call made it."""
 
     id: RunId

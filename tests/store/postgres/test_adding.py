@@ -87,14 +87,30 @@ def test_plain_runs_take_one_statement(store, clock):
     assert [] == store.check()
 
 
+def test_ids_that_were_drawn_for_the_order_are_claimed_nowhere(store, clock, watch):
+    """P1: nobody else can have used them, so that nothing is written but what is promised."""
+    later = clock.now_us() + HOUR_US
+    size = "SELECT pg_relation_size('duly.runs')"
+    drawn = plainly(store, *(new_run(later, f"d{one}", is_drawn=True) for one in range(100)))
+    before = watch.value(size)
+    given = plainly(store, new_run(later, "drawn", is_drawn=True), new_run(later, "given"))
+
+    assert drawn is not None
+    assert given is not None
+    assert (0, 102) == (before, store.status().delayed)
+    assert watch.value(size) > 0
+    assert [] == store.check()
+
+
 @pytest.mark.parametrize(
     ("delay_us", "is_told"), [(1, True), (NEAR_US, True), (NEAR_US + 1, False), (None, False)]
 )
-def test_what_is_near_is_announced_and_said_so(store, delay_us, is_told):
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_what_is_near_is_announced_and_said_so(store, delay_us, is_told, is_drawn):
     """F6: a dispatcher may have loaded its window already."""
     cursor = store.start_of_arrivals()
 
-    plain = plainly(store, new_run(None, delay_us=delay_us))
+    plain = plainly(store, new_run(None, delay_us=delay_us, is_drawn=is_drawn))
 
     told = store.read_arrivals(cursor, range(store.status().shards)).timers
     assert (is_told, is_told) == (plain.has_arrivals, bool(told))

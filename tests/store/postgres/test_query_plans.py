@@ -70,6 +70,8 @@ SCANNING = {
     "reading.COUNT_OWED": "ranges that are left from an outage; the status counts them",
     "reading.COUNT_EARLY": "by an index that is empty for ever",
     "retention.FOLD_TALLIES": "some of the changes that are there, whichever",
+    "schema.HAS_SCHEMA": "the names of schemas",
+    "broom.COUNT_DEAD": "the names of tables",
     "rotation.has_runs": "whether there is any row at all",
     "rotation.has_arrivals": "whether there is any row at all",
     "rotation.newest_arrival": "one row, from the end of the index",

@@ -123,7 +123,7 @@ WALKED = (
     "SCAN json_each",
     "SCAN (subquery",
     "SCAN a",
-    "SCAN 32 CONSTANT ROWS",
+    "SCAN 128 CONSTANT ROWS",
     "SCAN duly_runs USING INDEX duly_runs_early",
 )
 """Lists of shards, what an inner search has found, the rows of a batch (`asked`), and the empty

@@ -70,6 +70,10 @@ class Claiming:
         """Return when to ask, on the monotonic clock; None while there is no room."""
         return self._poll_at if self._holdings.free else None
 
+    def is_due(self, monotonic: int) -> bool:
+        """Say whether there is room, and it is time to ask."""
+        return monotonic >= self._poll_at and self._holdings.free > 0
+
     def wake(self) -> None:
         """Ask as soon as is fit: something may have been queued."""
         fit_at = 0 if self._vain_at is None else self._vain_at + self._apart_us
@@ -78,7 +82,7 @@ class Claiming:
     def claim(self, worker: MemberId, monotonic: int) -> bool:
         """Take runs if there is room and it is time; False when we are no member any more."""
         free = self._holdings.free
-        if free == 0 or monotonic < self._poll_at:
+        if not self.is_due(monotonic):
             return True
         # Said before it is asked: what fails is not asked again at once.
         self._poll_at = monotonic + self._poll_us

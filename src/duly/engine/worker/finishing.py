@@ -6,7 +6,9 @@ it refuses is not ours any more, and stays on record there.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.attempts import attempt_name
@@ -28,7 +30,10 @@ from duly.telemetry import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from duly.domain.concluding import Next
+    from duly.engine.worker.courier import Order
     from duly.engine.worker.holdings import Ending, Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
@@ -56,22 +61,60 @@ class Finishing:
 
     def send(self) -> None:
         """Send every end that waits; what is not answered stays."""
-        if not self._holdings.endings:
+        for batch in self._batches():
+            self._send(batch)
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Send every end that waits, and go on meanwhile; at the end, hear what was answered."""
+        batches = self._batches()
+        for batch in batches[:-1]:
+            self._send(batch)
+        if not batches:
+            yield
             return
+        batch = batches[-1]
+        self._leave_out(batch)
+        self._holdings.under_way = batch
+        answer = self._parts.courier.send(self._order(batch))
+        try:
+            yield
+        except Exception:
+            self._take_back(batch, answer)
+            raise
+        self._take_back(batch, answer)
+
+    def _take_back(self, batch: list[Ending], answer: Order) -> None:
+        holdings = self._holdings
+        holdings.endings, holdings.under_way = [*batch, *holdings.endings], []
+        self._hear(batch, answer)
+
+    def _batches(self) -> list[list[Ending]]:
+        """Return what is to be sent, each batch of one member."""
+        if not self._holdings.endings:
+            return []
         monotonic, most = self._parts.clock.monotonic_us(), self._parts.settings.finish_max
         by_worker: dict[MemberId, list[Ending]] = {}
         for one in self._holdings.endings:
             if one.not_before <= monotonic:
                 by_worker.setdefault(one.worker, []).append(one)
-        for waiting in by_worker.values():
-            for first in range(0, len(waiting), most):
-                self._send(waiting[first : first + most])
+        return [
+            waiting[first : first + most]
+            for waiting in by_worker.values()
+            for first in range(0, len(waiting), most)
+        ]
+
+    def _order(self, batch: list[Ending]) -> Order:
+        finishes = [one.finish for one in batch]
+        return partial(self._parts.store.finish_runs, batch[0].worker, finishes)
 
     def _send(self, batch: list[Ending]) -> None:
-        """Send a batch of one member; one that fails for a reason of its own is sent alone."""
-        finishes = [one.finish for one in batch]
+        self._hear(batch, self._order(batch))
+
+    def _hear(self, batch: list[Ending], answer: Order) -> None:
+        """Heed the answer to a batch; one that fails for a reason of its own is sent alone."""
         try:
-            finished = self._parts.store.finish_runs(batch[0].worker, finishes)
+            finished = answer()
         except STORE_AWAY:
             raise
         except Exception as error:  # noqa: BLE001 - one bad end must not stop the others

@@ -52,6 +52,8 @@ class Holdings:
         self.lingering: dict[Hold, Held] = {}
         """Settled by their own word, and about to be gone; they keep their slots until then."""
         self.endings: list[Ending] = []
+        self.under_way: list[Ending] = []
+        """Those that are being told to the store."""
         self.unknown: list[ClaimedRun] = []
         """Claimed, and of tasks that we do not know."""
 
@@ -64,7 +66,8 @@ class Holdings:
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs, nothing tidies up, and nothing is to be told."""
-        return not (self.running or self.lingering or self.endings or self.unknown)
+        told = self.endings or self.under_way
+        return not (self.running or self.lingering or told or self.unknown)
 
     def has_news(self) -> bool:
         """Say whether an executor has told something that was not collected yet."""
@@ -78,7 +81,7 @@ class Holdings:
         for held in self.running.values():
             if held.worker == worker:
                 yield held.hold
-        for ending in self.endings:
+        for ending in (*self.under_way, *self.endings):
             if ending.worker == worker:
                 yield ending.finish.hold
         for claimed in self.unknown:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from duly.draws import Draws
     from duly.engine.surroundings import Node
     from duly.engine.work import Catalogue, Executor, Runnable
+    from duly.engine.worker.courier import Courier
     from duly.engine.worker.settings import WorkerSettings
     from duly.engine.worker.store_time import StoreTime
     from duly.store.protocol import Store
@@ -53,6 +54,7 @@ class WorkerParts:
     ring: Callable[[], None]
     """Wakes our loop; from any thread."""
     time: StoreTime
+    courier: Courier
     statistics: WorkerStatistics = field(default_factory=WorkerStatistics)
 
     def runnable(self, task: str) -> Runnable | None:

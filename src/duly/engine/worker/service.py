@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from duly.draws import SystemDraws
 from duly.engine.surroundings import Node
 from duly.engine.worker.claiming import Claiming
+from duly.engine.worker.courier import DirectCourier
 from duly.engine.worker.draining import Draining
 from duly.engine.worker.finishing import Finishing
 from duly.engine.worker.held import Cause
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from duly.domain.literals import TaskKind
     from duly.draws import Draws
     from duly.engine.work import Catalogue, Executor
+    from duly.engine.worker.courier import Courier
     from duly.engine.worker.parts import WorkerStatistics
     from duly.store.dispatch import MemberId, Wakeups
     from duly.store.execution import Beaten
@@ -72,6 +74,7 @@ class Worker:
         node: Node | None = None,
         wakeups: Wakeups | None = None,
         draws: Draws | None = None,
+        courier: Courier | None = None,
     ) -> None:
         self._parts = parts = WorkerParts(
             store=store,
@@ -84,6 +87,7 @@ class Worker:
             draws=draws or SystemDraws(),
             ring=_nothing if wakeups is None else wakeups.wake,
             time=StoreTime(clock),
+            courier=courier or DirectCourier(),
         )
         self._membership = membership = WorkerMembership(parts)
         self._holdings = holdings = Holdings(parts)
@@ -210,6 +214,7 @@ class Worker:
         with suppress(*STORE_AWAY):
             self._finishing.send()
             self._membership.leave()
+        self._parts.courier.close()
         self.on_over()
 
     def _talk(self) -> None:
@@ -228,15 +233,28 @@ class Worker:
         """Do what is due of talking to the store: beat, finish, report, claim."""
         if not self._take_part():
             return
-        self._finishing.send()
         worker = self._membership.id
-        if worker is None:
-            return
         monotonic = self._parts.clock.monotonic_us()
+        is_late = self._membership.is_over(monotonic)
+        may_claim = not self.is_draining and not is_late and self._claiming.is_due(monotonic)
+        if worker is not None and may_claim:
+            with self._finishing.under_way():
+                self._tell(worker, monotonic)
+                self._claim(worker, monotonic)
+            return
+        self._finishing.send()
+        if worker is not None:
+            self._tell(worker, monotonic)
+            self._note_ring(0)
+
+    def _tell(self, worker: MemberId, monotonic: int) -> None:
+        """Tell what is to be told about what goes on."""
         self._reporting.send(worker, monotonic)
         self._settle_missing(worker)
-        is_late = self._membership.is_over(monotonic)
-        if self.is_draining or is_late or self._holdings.endings_due(monotonic):
+
+    def _claim(self, worker: MemberId, monotonic: int) -> None:
+        """Take more runs, unless there are ends to be sent first."""
+        if self._holdings.endings_due(monotonic):
             self._note_ring(0)
             return
         got = self._parts.statistics.claimed

@@ -77,7 +77,8 @@ FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text
 CLAIM = "SELECT duly.claim_ids($1::uuid[])"
 ARE_PENDING = "SELECT duly.are_pending($1::uuid[])"
 
-# The last column is looked at when all is written; a division by zero is how it undoes that.
+# The last column is looked at when all is written; a division by zero is how it undoes that. Ids
+# that were drawn for this very order nobody else can have used: there is nothing to be looked at.
 ADD_PLAIN = f"""
 WITH clock AS MATERIALIZED (SELECT duly.now_us() AS now),
 asked AS MATERIALIZED (
@@ -97,7 +98,7 @@ verdict AS MATERIALIZED (
                 WHERE d.tenant = a.tenant AND d.key = a.key OFFSET 0) p
             WHERE a.key IS NOT NULL)
         AS is_plain),
-wanted AS MATERIALIZED (SELECT * FROM asked WHERE (SELECT is_plain FROM verdict)),
+wanted AS NOT MATERIALIZED (SELECT * FROM asked WHERE (SELECT is_plain FROM verdict)),
 made AS (
     INSERT INTO duly.runs (id, tenant, key, task, arguments, queue, priority, origin, lane,
         scheduled_for, not_before, created_at, fired_at)
@@ -121,10 +122,37 @@ counted AS (
     INSERT INTO duly.tally_changes (name, change)
     SELECT 'delayed', count(*) FROM wanted WHERE due_at IS NOT NULL HAVING count(*) > 0)
 SELECT c.now, v.is_plain, CASE
+    WHEN $14::int8 = 1 THEN 1
     WHEN EXISTS (SELECT 1 FROM kept) AND NOT duly.claim_ids(ARRAY(SELECT id FROM kept)) THEN 0
     WHEN EXISTS (SELECT 1 FROM made)
     THEN 1 / (CASE WHEN duly.are_pending(ARRAY(SELECT id FROM made)) THEN 0 ELSE 1 END) END
 FROM clock c CROSS JOIN verdict v"""  # noqa: S608 - numbers of ours
+
+# What is neither near nor under a key and has an id that was drawn for it: nothing about it can be
+# in anybody's way. A statement that does less is begun in half the time.
+ADD_LATER = f"""
+WITH asked AS MATERIALIZED (
+    SELECT u.id, u.tenant, u.task, u.arguments, u.queue, u.priority, u.origin, u.lane, u.shard,
+        u.fingerprint, c.now, coalesce(c.now + u.delay_us, u.due_at) AS due_at
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[],
+        $6::text[], $7::int4[],
+        $8::text[], $9::text[], $10::int4[], $11::text[], $12::int8[], $13::int8[])
+        u(id, tenant, key, task, arguments, queue, priority, origin, lane, shard, fingerprint,
+        due_at, delay_us)
+    CROSS JOIN (SELECT duly.now_us() AS now) c),
+verdict AS MATERIALIZED (
+    SELECT min(now) AS now, count(*) AS count, min(due_at - now) > {NEAR_US} AS is_later
+    FROM asked),
+kept AS (
+    INSERT INTO duly.delayed (id, tenant, task, arguments, queue, priority, origin, lane, shard,
+        due_at, fingerprint, created_at, generation)
+    SELECT id, tenant, task, arguments, queue, priority, origin, lane, shard, due_at, fingerprint,
+        now, 1
+    FROM asked WHERE (SELECT is_later FROM verdict)),
+counted AS (
+    INSERT INTO duly.tally_changes (name, change)
+    SELECT 'delayed', count FROM verdict WHERE is_later)
+SELECT now, is_later FROM verdict"""  # noqa: S608 - a number of ours
 
 
 class Plain(NamedTuple):
@@ -146,9 +174,26 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     """
     if not _is_plain(command):
         return None
-    asked = sorted(command.runs, key=_place)
+    are_drawn = all(new.is_drawn for new in command.runs)
+    is_free = are_drawn and not any(new.key is not None for new in command.runs)
+    # In a fixed order wherever somebody might have to wait for somebody.
+    asked = command.runs if is_free else sorted(command.runs, key=_place)
+    if is_free and all(new.due_at or new.delay_us for new in asked):
+        now, is_later = one(session, ADD_LATER, _plain_values(asked, shards))
+        if is_later:
+            return _plainly_added(command, now)
+    try:
+        values = (*_plain_values(asked, shards), int(are_drawn))
+        now, is_plain, _ = one(session, ADD_PLAIN, values)
+    except (errors.UniqueViolation, errors.DivisionByZero):
+        return None
+    return _plainly_added(command, now) if is_plain else None
+
+
+def _plain_values(asked: Sequence[NewRun], shards: int) -> tuple[object, ...]:
+    """Return what both statements are told."""
     calls = [new.call for new in asked]
-    values = (
+    return (
         Uuids([new.id for new in asked]),
         Texts([new.tenant for new in asked]),
         Texts([new.key for new in asked]),
@@ -163,13 +208,6 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
         OptionalInt8s([new.due_at for new in asked]),
         OptionalInt8s([new.delay_us for new in asked]),
     )
-    try:
-        now, is_plain, _ = one(session, ADD_PLAIN, values)
-    except (errors.UniqueViolation, errors.DivisionByZero):
-        return None
-    if not is_plain:
-        return None
-    return _plainly_added(command, now)
 
 
 def _place(new: NewRun) -> tuple[str, str, bytes]:

@@ -67,8 +67,10 @@ class OptionalInt8s(Encoded):
     oid = _OID_INT8_ARRAY
 
     def __init__(self, values: Sequence[int | None]) -> None:
-        parts = (_NULL if one is None else _LENGTH_8 + _PACK_INT8(one) for one in values)
-        self.data = _header(_OID_INT8, len(values), has_nulls=True) + b"".join(parts)
+        chosen = values[:1] if _are_alike(values) else values
+        parts = (_NULL if one is None else _LENGTH_8 + _PACK_INT8(one) for one in chosen)
+        data = b"".join(parts) * (len(values) if chosen is not values else 1)
+        self.data = _header(_OID_INT8, len(values), has_nulls=True) + data
 
 
 class OptionalInt4s(Encoded):
@@ -110,7 +112,14 @@ class Texts(Encoded):
     oid = _OID_TEXT_ARRAY
 
     def __init__(self, values: Sequence[str | None]) -> None:
-        self.data = _header(_OID_TEXT, len(values), has_nulls=True) + b"".join(_texts(values))
+        # Of many runs that are ordered at once nearly all texts are alike.
+        chosen = values[:1] if _are_alike(values) else values
+        data = b"".join(_texts(chosen)) * (len(values) if chosen is not values else 1)
+        self.data = _header(_OID_TEXT, len(values), has_nulls=True) + data
+
+
+def _are_alike(values: Sequence[object]) -> bool:
+    return len(values) > 1 and values.count(values[0]) == len(values)
 
 
 def _texts(values: Iterable[str | None]) -> Iterable[bytes]:

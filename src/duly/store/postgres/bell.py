@@ -7,8 +7,10 @@ is a hint alone: the arrivals feed, and the next look at a queue, find what no b
 
 from __future__ import annotations
 
+import select
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -16,7 +18,8 @@ import psycopg
 from duly.errors import StoreError
 from duly.store.dispatch import MemberKind
 from duly.store.postgres.arrays import Texts
-from duly.store.wakeups import SECOND_US, LocalWakeups, UdpWakeups
+from duly.store.postgres.errands import CLOSE_WITHIN_S, LOOK_UP_US, Errand
+from duly.store.wakeups import SECOND_US, UdpWakeups
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
@@ -24,10 +27,12 @@ if TYPE_CHECKING:
 
 CHANNELS = {MemberKind.DISPATCHER: "duly", MemberKind.WORKER: "duly_work"}
 RING = "SELECT pg_notify(channel, '') FROM pg_catalog.unnest($1::text[]) channel"
-APART_US = SECOND_US // 100
+APART_US = {
+    MemberKind.DISPATCHER: (SECOND_US // 100, SECOND_US // 100),
+    MemberKind.WORKER: (SECOND_US // 500, SECOND_US // 100),
+}
+"""How long it is quiet at least and at most; runs are to start at once, timers are loaded ahead."""
 LISTEN_AGAIN_US = SECOND_US
-LOOK_UP_US = SECOND_US
-CLOSE_WITHIN_S = 2.0
 
 
 class Bell:
@@ -35,20 +40,14 @@ class Bell:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._calls = LocalWakeups()
-        self._called: set[MemberKind] = set()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
+        self._errands = {
+            kind: Errand(f"duly bell, {kind}", partial(self._ring, kind), connections.clock, apart)
+            for kind, apart in APART_US.items()
+        }
 
     def ring(self, kind: MemberKind = MemberKind.DISPATCHER) -> None:
         """Have members of a kind woken soon; returns at once and never fails."""
-        if self._is_closed:
-            return
-        self._called.add(kind)
-        if self._thread is None or not self._thread.is_alive():
-            self._start()
-        self._calls.wake()
+        self._errands[kind].call()
 
     def ring_all(self) -> None:
         """Have everybody woken soon."""
@@ -57,39 +56,12 @@ class Bell:
 
     def close(self) -> None:
         """Ring for what is still to be rung for, and let go."""
-        self._is_closed = True
-        self._calls.wake()
-        if self._thread is not None:
-            self._thread.join(CLOSE_WITHIN_S)
+        for errand in self._errands.values():
+            errand.close()
 
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None or not self._thread.is_alive():
-                # A thread does not survive a fork: the child's first ring starts its own.
-                self._thread = threading.Thread(target=self._run, name="duly bell", daemon=True)
-                self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            is_called = self._calls.wait(LOOK_UP_US)
-            if is_called:
-                self._send()
-            if self._is_closed:
-                return
-            if is_called:
-                self._pause()
-
-    def _send(self) -> None:
-        # Whoever is called while this goes on is called again.
-        called = [kind for kind in MemberKind if kind in self._called]
-        self._called.difference_update(called)
-        channels = Texts([CHANNELS[kind] for kind in called])
+    def _ring(self, kind: MemberKind) -> None:
         with suppress(StoreError), self._connections.statement() as session:
-            session.rows(RING, (channels,))
-
-    def _pause(self) -> None:
-        """Let others write for a moment, so that one ring is for all of them."""
-        threading.Event().wait(APART_US / SECOND_US)
+            session.rows(RING, (Texts([CHANNELS[kind]]),))
 
 
 class PostgresWakeups:
@@ -137,6 +109,14 @@ class PostgresWakeups:
         connection.execute(f"LISTEN {self.address}".encode())
         # Something may have been rung for before we listened.
         self._place.wake()
+        server = connection.pgconn
+        poll = select.poll()
+        poll.register(server.socket, select.POLLIN)
         while not self._over.is_set():
-            for _ in connection.notifies(timeout=LOOK_UP_US / SECOND_US, stop_after=1):
+            if not poll.poll(LOOK_UP_US // 1000):
+                continue
+            server.consume_input()
+            if server.notifies() is not None:
+                while server.notifies() is not None:
+                    pass
                 self._place.wake()

@@ -46,6 +46,8 @@ n AS MATERIALIZED (
             WHERE p = ANY(c.held) AND p & 15 = 0) AS mine
     FROM c WHERE c.at < c.expires_at AND c.renewed_at - c.at <= c.expires_at - c.renewed_at)"""
 
+# A run that is there already, which is rare, is not looked for: its key refuses it, and all of the
+# batch is looked at one by one.
 FIRE_SCHEDULES = f"""{_FENCE},
 fired AS (
     UPDATE duly.schedule_state s
@@ -60,7 +62,6 @@ fired AS (
     WHERE s.schedule_id = u.ref AND s.version = u.version AND s.next_due = u.due
         AND s.shard = u.shard AND u.shard = ANY(n.mine) AND u.due <= n.now AND n.now <= u.late_after
         AND (s.last_for IS NULL OR s.last_for < u.scheduled_for)
-        AND NOT EXISTS (SELECT 1 FROM duly.runs e WHERE e.id = u.run_id OFFSET 0)
     RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue,
         s.name, s.arguments, s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
 made AS (

@@ -9,6 +9,7 @@ Rows of members are locked before rows of leases, and several in the order of th
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane
@@ -116,6 +117,7 @@ NOTE_TZDATA = """
 UPDATE duly.cluster SET tzdata = $1 WHERE id = 1 AND tzdata COLLATE "C" <= $1 RETURNING 1"""
 
 
+@lru_cache(maxsize=8192)
 def packed(lease: Lease) -> int:
     """Return a lease as one number: what is leased, and the epoch."""
     key = lease.key

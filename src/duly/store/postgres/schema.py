@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import Session
     from duly.store.schema import Migration
 
-HAS_SCHEMA = "SELECT to_regclass('duly.migrations') IS NOT NULL"
+# Read as rows: the server remembers of a name that it was not there, and who has waited for others
+# may be told so once more.
+HAS_SCHEMA = """
+SELECT EXISTS (
+    SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'duly' AND tablename = 'migrations')"""
 HAS_NAMESPACE = "SELECT to_regnamespace('duly') IS NOT NULL"
 # Held to the end of the transaction, so it needs no session of its own: of two that come at once,
 # one makes the schema and the other finds it made.

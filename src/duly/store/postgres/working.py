@@ -67,7 +67,9 @@ class PostgresWorking:
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take queued runs, by priority and rank."""
         with self._connections.statement(for_dispatch=True) as session:
-            return claiming.claim_runs(session, command)
+            claimed = claiming.claim_runs(session, command)
+        self._connections.broom.note(len(claimed.runs))
+        return claimed
 
     def beat(self, command: Beat) -> Beaten:
         """Renew a worker that nobody has declared dead; say what of its holds must stop."""

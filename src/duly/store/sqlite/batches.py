@@ -1,4 +1,4 @@
-"""Statements over many rows at once, which are bound a few dozen at a time.
+"""Statements over many rows at once, which are bound dozens at a time.
 
 Running a statement once for each row costs several times as much: it is looked up in the cache for
 every row and pushes others out of it, and other threads of the program get a word in each time.
@@ -6,20 +6,42 @@ every row and pushes others out of it, and other threads of the program get a wo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     import apsw
 
     from duly.store.records import Row
 
-ROWS_MAX = 32
+ROWS_MAX = 128
 """How many rows are bound together: more at a time is no faster."""
-_SIZES = (1, 8, ROWS_MAX)
+_SIZES = (1, 8, 32, ROWS_MAX)
 """What a statement is prepared for; rows of nothing fill it up."""
+
+
+class Chunk(NamedTuple):
+    """Some dozens of rows, bound for every statement that asks for their columns."""
+
+    filled: int
+    fit: int
+    """Which of the sizes they fit."""
+    bindings: list[Any]
+
+
+def chunks(rows: Sequence[Row], also: Row = (), most: int = ROWS_MAX) -> Iterator[Chunk]:
+    """Bind rows, behind what else there is to bind."""
+    for first in range(0, len(rows), most):
+        chosen = rows[first : first + most]
+        count = len(chosen)
+        fit = bisect_left(_SIZES, count)
+        bindings = [*also, *chain.from_iterable(chosen)]
+        # A row of nothing joins nothing.
+        bindings += [None] * ((_SIZES[fit] - count) * len(chosen[0]))
+        yield Chunk(count, fit, bindings)
 
 
 class Batch:
@@ -27,7 +49,6 @@ class Batch:
 
     def __init__(self, statement: str, *columns: str, also: int = 0) -> None:
         """Take `also` so many parameters besides, which come first: ?1 and so on."""
-        self._blank = (None,) * len(columns)
         self._texts = [
             f"WITH asked ({', '.join(columns)}) AS ({_values(size, len(columns), also)}){statement}"
             for size in _SIZES
@@ -38,30 +59,17 @@ class Batch:
         """Return the statement as it is run for many."""
         return self._texts[-1]
 
-    def chunks(self, rows: Sequence[Row], also: Row = ()) -> Iterable[tuple[str, list[Any]]]:
-        """Return the statements for some rows, each with its bindings."""
-        for first in range(0, len(rows), ROWS_MAX):
-            chunk = rows[first : first + ROWS_MAX]
-            size = next(place for place, size in enumerate(_SIZES) if size >= len(chunk))
-            bindings = [*also, *chain.from_iterable(chunk)]
-            # A row of nothing joins nothing.
-            bindings += self._blank * (_SIZES[size] - len(chunk))
-            yield self._texts[size], bindings
+    def run(self, connection: apsw.Connection, chunk: Chunk) -> apsw.Cursor:
+        """Run it for one chunk."""
+        return connection.execute(self._texts[chunk.fit], chunk.bindings)
 
     def change(self, connection: apsw.Connection, rows: Sequence[Row], also: Row = ()) -> int:
-        """Run it; return how many rows were changed."""
+        """Run it for all; return how many rows were changed."""
         changed = 0
-        for text, bindings in self.chunks(rows, also):
-            connection.execute(text, bindings)
+        for chunk in chunks(rows, also):
+            self.run(connection, chunk)
             changed += connection.changes()
         return changed
-
-    def find(self, connection: apsw.Connection, rows: Sequence[Row], also: Row = ()) -> list[Row]:
-        """Run it; return what it answers."""
-        found: list[Row] = []
-        for text, bindings in self.chunks(rows, also):
-            found += connection.execute(text, bindings)
-        return found
 
 
 def _values(rows: int, columns: int, after: int) -> str:

@@ -39,10 +39,18 @@ if TYPE_CHECKING:
 
 LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
 NEXT_QUEUE = "SELECT min(queue) FROM duly_ready WHERE queue > ?"
+# What a schedule says is nearly always in the queue's row; if not, it is looked up.
 _READ_QUEUED = f"""
-SELECT {rows.RUN_ITSELF}, y.fence, y.attempt, y.charged, y.begun_at,
+SELECT r.id, r.tenant, r.schedule_id,
+    coalesce(y.schedule_name, (SELECT s.name FROM duly_schedules s WHERE s.id = r.schedule_id)),
+    r.definition_number, r.key, r.task, coalesce(r.arguments, y.arguments),
+    CASE WHEN coalesce(r.arguments, y.arguments) IS NULL THEN (
+        SELECT d.definition FROM duly_schedule_definitions d
+        WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number) END,
+    r.queue, r.priority, r.origin, r.lane, r.root, r.scheduled_for, r.not_before, r.window_from,
+    r.created_at, r.fired_at, y.fence, y.attempt, y.charged, y.begun_at,
     CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, y.priority, y.rank
-FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id{rows.RUN_TEMPLATE}
+FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
 WHERE y.queue = ?1{{}} ORDER BY y.priority, y.rank, y.run_id LIMIT ?2"""  # noqa: S608 - ours
 _WITHOUT = "AND r.task NOT IN (SELECT value FROM json_each(?{}))"
 READ_QUEUED = _READ_QUEUED.format("")

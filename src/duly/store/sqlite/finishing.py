@@ -81,10 +81,11 @@ def finish_runs(work: Work, worker: MemberId, ends: Ends) -> Finished:
     others = ends.others
     refused = _close(work, worker, ends.closing)
     if refused:
+        asked = set(others)
         others = [
             place
             for place, finish in enumerate(ends.finishes)
-            if place in others or finish.hold.run_id in refused
+            if place in asked or finish.hold.run_id in refused
         ]
     if others:
         told = [ends.finishes[place] for place in others]

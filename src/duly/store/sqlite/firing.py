@@ -14,19 +14,21 @@ from duly.store.auditing import SYSTEM, changed_subject
 from duly.store.dispatch import (
     Fired,
     FireDelayed,
+    FireOnTime,
     FireResult,
     FireRetry,
     FireSchedule,
     FireTimers,
 )
 from duly.store.gathering import LANE_OFFSETS, Ground
+from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN, Settlements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import Timer
@@ -67,6 +69,54 @@ def fire_timers(work: Work, command: FireTimers) -> Fired:
     return Fired(work.now, (*results, *more, *again), made + made_later, tuple(lost))
 
 
+def _fire_schedules(
+    work: Work, fires: Sequence[FireSchedule], held: set[int]
+) -> tuple[list[FireResult], int]:
+    """Fire together what is on time, and one by one what is then left."""
+    together = {
+        place: plain
+        for place, plain in enumerate(map(as_plain, fires))
+        if plain is not None and plain.shard in held
+    }
+    if len({_ref(fire) for fire in fires}) < len(fires):
+        together = {}  # two that speak of one schedule are compared with the same state of it
+    are_fired = fire_on_time(work, list(together.values()))
+    left = _left(len(fires), together, are_fired)
+    results, made = _fire_each(work, [fires[place] for place in left], held)
+    return _answers(len(fires), left, results), sum(are_fired) + made
+
+
+def _fire_delayed(
+    work: Work, fires: Sequence[FireDelayed], held: set[int]
+) -> tuple[list[FireResult], int]:
+    """Fire together what is as believed, and one by one what is then left."""
+    together = {place: fire.timer for place, fire in enumerate(fires) if fire.timer.shard in held}
+    if len({fire.timer.ref for fire in fires}) < len(fires):
+        together = {}
+    are_fired = fire_delayed(work, list(together.values()))
+    left = _left(len(fires), together, are_fired)
+    results, made = _fire_each_delayed(work, [fires[place].timer for place in left], held)
+    return _answers(len(fires), left, results), sum(are_fired) + made
+
+
+def _ref(fire: FireSchedule) -> bytes:
+    return fire.ref if isinstance(fire, FireOnTime) else fire.timer.ref
+
+
+def _left(count: int, together: Iterable[int], are_fired: list[bool]) -> list[int]:
+    """Return the places of a batch that were not fired together with others."""
+    fired = {place for place, is_fired in zip(together, are_fired, strict=True) if is_fired}
+    return [place for place in range(count) if place not in fired] if len(fired) < count else []
+
+
+def _answers(count: int, left: list[int], results: list[FireResult]) -> list[FireResult]:
+    """Return the results of a batch: what was not left has fired."""
+    answers = [FireResult.FIRED] * count
+    for place, result in zip(left, results, strict=True):
+        answers[place] = result
+    return answers
+
+
 def _believed(timers: Sequence[Timer], held: set[int]) -> tuple[list[FireResult], list[Believed]]:
     """Return the results to begin with, and what is to be compared with the store."""
     results = [FireResult.GONE] * len(timers)
@@ -82,43 +132,13 @@ def _believed(timers: Sequence[Timer], held: set[int]) -> tuple[list[FireResult]
     return results, bindings
 
 
-def _fire_schedules(
+def _fire_each(
     work: Work, fires: Sequence[FireSchedule], held: set[int]
 ) -> tuple[list[FireResult], int]:
+    """Fire what does more than make a run, or is not as believed."""
+    if not fires:
+        return [], 0
     results, bindings = _believed([fire.timer for fire in fires], held)
-    plain = [row[0] for row in bindings if _is_plain(fires[row[0]], work.now)]
-    if len({fires[place].timer.ref for place in plain}) < len(plain):
-        plain = []  # two that speak of one schedule are compared with the same state of it
-    are_fired = fire_on_time(work, [fires[place] for place in plain])
-    made = sum(are_fired)
-    for place, is_fired in zip(plain, are_fired, strict=True):
-        if is_fired:
-            results[place] = FireResult.FIRED
-    others = [row for row in bindings if results[row[0]] is not FireResult.FIRED]
-    if others:
-        made += _fire_others(work, fires, others, results)
-    return results, made
-
-
-def _is_plain(fire: FireSchedule, now: int) -> bool:
-    """Say whether firing makes one run and no more, and the schedule goes on."""
-    settlement = fire.plan.settlement
-    return (
-        len(settlement.runs) == 1
-        and not settlement.skips
-        and settlement.owed is None
-        and fire.plan.pending is not None
-        and _judge(fire, now) is FireResult.FIRED
-    )
-
-
-def _fire_others(
-    work: Work,
-    fires: Sequence[FireSchedule],
-    bindings: list[Believed],
-    results: list[FireResult],
-) -> int:
-    """Fire one by one what is not plain, or not as believed; return how many runs were made."""
     settlements = Settlements(work)
     fired: list[tuple[FireSchedule, Ground]] = []
     for place, *state in work.connection.executemany(READ_BELIEVED, bindings):
@@ -134,7 +154,7 @@ def _fire_others(
     work.connection.executemany(ADVANCE, [_advanced(fire, ground) for fire, ground in fired])
     for fire, record in zip(ending, before, strict=True):
         _end(work, fire, record)
-    return made
+    return results, made
 
 
 def _judge(fire: FireSchedule, now: int) -> FireResult:
@@ -177,30 +197,15 @@ def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
     work.record(SYSTEM, "schedule.ended", changed_subject(before, _read(work, fire)))
 
 
-def _fire_delayed(
-    work: Work, fires: Sequence[FireDelayed], held: set[int]
+def _fire_each_delayed(
+    work: Work, timers: Sequence[Timer], held: set[int]
 ) -> tuple[list[FireResult], int]:
-    timers = [fire.timer for fire in fires]
     results, bindings = _believed(timers, held)
-    due = [row[0] for row in bindings if timers[row[0]].due_at <= work.now]
-    if len({timers[place].ref for place in due}) == len(due):
-        are_fired = fire_delayed(work, [timers[place] for place in due])
-        for place, is_fired in zip(due, are_fired, strict=True):
-            if is_fired:
-                results[place] = FireResult.FIRED
     for place, *believed in bindings:
-        if results[place] is not FireResult.FIRED:
-            results[place] = _fire_one_delayed(work, timers[place], believed)
+        if work.connection.execute(IS_BELIEVED_DELAYED, believed).fetchone() is not None:
+            (is_due,) = fire_delayed(work, [timers[place]])
+            results[place] = FireResult.FIRED if is_due else FireResult.EARLY
     return results, results.count(FireResult.FIRED)
-
-
-def _fire_one_delayed(work: Work, timer: Timer, believed: list[object]) -> FireResult:
-    if work.connection.execute(IS_BELIEVED_DELAYED, believed).fetchone() is None:
-        return FireResult.GONE
-    if timer.due_at > work.now:
-        return FireResult.EARLY
-    fire_delayed(work, [timer])
-    return FireResult.FIRED
 
 
 def _fire_retries(work: Work, fires: Sequence[FireRetry], held: set[int]) -> list[FireResult]:

@@ -20,6 +20,7 @@ from duly.store.sqlite.rows import IS_ALIVE, one
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 INSERT_MEMBER = """
@@ -149,13 +150,13 @@ def release_leases(work: Work, fence: Fence) -> None:
 
 def held_shards(work: Work, fence: Fence, lane: Lane) -> tuple[set[int], list[LeaseKey]]:
     """Return the shards whose lane is ours, and the leases of the fence that are lost."""
-    alive = is_alive(work, fence.member)
+    owned: set[Row] = set()
+    if is_alive(work, fence.member):
+        owned.update(work.connection.execute(LIST_OWNED, (fence.member,)))
     held: set[int] = set()
     lost: list[LeaseKey] = []
-    for lease in fence.leases:
-        key = lease.key
-        row = work.connection.execute(READ_LEASE, (key.shard, key.lane)).fetchone()
-        if not alive or row != (lease.epoch, fence.member):
+    for key, epoch in fence.leases:
+        if (key.shard, key.lane, epoch) not in owned:
             lost.append(key)
         elif key.lane == lane:
             held.add(key.shard)

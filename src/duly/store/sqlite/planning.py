@@ -23,10 +23,17 @@ INSERT_SCHEDULE = """
 INSERT INTO duly_schedules (id, tenant, name, owner, declared_by, status, created_at, updated_at,
     updated_by)
 VALUES (?, ?, ?, ?, ?, 'active', ?, ?, ?)"""
-INSERT_STATE = """
+ARGUMENTS_MAX = 200
+"""Longer ones are not copied to where they are at hand."""
+_COPIED = f"""
+    s.name, CASE WHEN length(d.definition -> '$.arguments') <= {ARGUMENTS_MAX:d}
+        THEN d.definition -> '$.arguments' END"""
+INSERT_STATE = f"""
 INSERT INTO duly_schedule_state (schedule_id, version, definition_number, shard, next_for, next_due,
-    fires, tenant, task, queue, priority)
-VALUES (?, 1, 1, ?, ?, ?, 0, ?, ?, ?, ?)"""
+    fires, tenant, task, queue, priority, name, arguments)
+SELECT ?1, 1, 1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8,{_COPIED}
+FROM duly_schedules s JOIN duly_schedule_definitions d ON d.schedule_id = s.id AND d.number = 1
+WHERE s.id = ?1"""  # noqa: S608 - columns of ours
 INSERT_DEFINITION = "INSERT INTO duly_schedule_definitions VALUES (?, ?, ?, ?, ?)"
 READ_DEFINITION = """
 SELECT definition FROM duly_schedule_definitions WHERE schedule_id = ? AND number = ?"""
@@ -35,11 +42,15 @@ UPDATE duly_schedules
 SET name = ?, owner = ?, declared_by = ?, status = ?, reason = ?, resume_at = ?, resume_missed = ?,
     status_before = ?, updated_at = ?, updated_by = ?
 WHERE id = ?"""
-UPDATE_STATE = """
+UPDATE_STATE = f"""
 UPDATE duly_schedule_state
-SET version = ?, definition_number = ?, next_for = ?, next_due = ?, held_for = ?, last_for = ?,
-    last_run = ?, last_fired_at = ?, fires = ?, task = ?, queue = ?, priority = ?
-WHERE schedule_id = ?"""
+SET version = ?1, definition_number = ?2, next_for = ?3, next_due = ?4, held_for = ?5,
+    last_for = ?6, last_run = ?7, last_fired_at = ?8, fires = ?9, task = ?10, queue = ?11,
+    priority = ?12, (name, arguments) = (
+        SELECT{_COPIED}
+        FROM duly_schedules s JOIN duly_schedule_definitions d ON d.schedule_id = s.id
+        WHERE s.id = ?13 AND d.number = ?2)
+WHERE schedule_id = ?13"""  # noqa: S608 - columns of ours
 DELETE_OWED_OF = """
 DELETE FROM duly_owed WHERE schedule_id = ?
 RETURNING schedule_id, first_for, last_for, definition_number, shard, created_at"""

@@ -77,6 +77,10 @@ CREATE TABLE duly_schedule_state (
     priority INTEGER NOT NULL,
     held_for INTEGER,
     pruned_through INTEGER,
+    -- As in the schedule and in its definition, for whoever claims the run: he would look them up
+    -- one by one. NULL: he has to, because they are long.
+    name TEXT,
+    arguments TEXT,
     CONSTRAINT one_instant CHECK ((next_for IS NULL) = (next_due IS NULL) AND next_for <= next_due)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX duly_schedule_state_due ON duly_schedule_state (shard, next_due)

@@ -9,6 +9,9 @@ ALTER TABLE duly_ready ADD COLUMN fence INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE duly_ready ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE duly_ready ADD COLUMN charged INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE duly_ready ADD COLUMN begun_at INTEGER;
+-- From the schedule's state, for whoever claims it; NULL: to be looked up.
+ALTER TABLE duly_ready ADD COLUMN schedule_name TEXT;
+ALTER TABLE duly_ready ADD COLUMN arguments TEXT;
 -- To find one that was claimed before; any other is found by what its run says. A run that is
 -- claimed once and done never touches it.
 CREATE INDEX duly_ready_again ON duly_ready (run_id) WHERE fence > 0;

@@ -1,0 +1,90 @@
+"""The courier: brings ends to the store while the worker asks for more, if the store lets it.
+
+A database that works for several at a time ends one batch and hands out the next meanwhile. Where
+one writer has to wait for the other, or time is not real, everything is done in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.store.execution import Finished
+
+    Order = Callable[[], Finished]
+    Reply = SimpleQueue[Finished | BaseException]
+
+
+class Courier(Protocol):
+    """Carries out one order at a time."""
+
+    def send(self, order: Order) -> Order:
+        """Have an order carried out; return what gives its answer, or raises what it raised.
+
+        Whoever asks for the answer waits for it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go; nothing is sent any more."""
+        ...
+
+
+class DirectCourier:
+    """Carries out an order at once, and keeps the answer until it is asked for."""
+
+    def send(self, order: Order) -> Order:
+        """Carry it out."""
+        try:
+            finished = order()
+        except Exception as error:  # noqa: BLE001 - for whoever asks
+            return partial(_told, error)
+        return partial(_told, finished)
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+
+class ThreadCourier:
+    """Carries out orders in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[tuple[Order, Reply] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def send(self, order: Order) -> Order:
+        """Have it carried out meanwhile."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="duly-courier", daemon=True)
+            with suppress(RuntimeError):  # the system has no more threads for us
+                thread.start()
+                self._thread = thread
+        if self._thread is None:
+            return DirectCourier().send(order)
+        reply: Reply = SimpleQueue()
+        self._orders.put((order, reply))
+        return lambda: _told(reply.get())
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._orders.put(None)
+
+    def _run(self) -> None:
+        while (given := self._orders.get()) is not None:
+            order, reply = given
+            try:
+                reply.put(order())
+            except BaseException as error:  # noqa: BLE001 - for whoever asks
+                reply.put(error)
+
+
+def _told(answer: Finished | BaseException) -> Finished:
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer

@@ -1,0 +1,112 @@
+"""Many rows at once, among them some that are not as believed: each has its own answer (D4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from duly.domain.concluding import Succeeded
+from duly.store.dispatch import FireResult, FireTimers
+from duly.store.execution import FinishResult
+from duly.store.sqlite.batches import ROWS_MAX, Batch, chunks
+from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
+from duly.testing.factories import HOUR_US, SECOND_US, delayed_fire, finish, on_time
+
+MANY = 2 * ROWS_MAX + 3
+ODD = (0, 40, MANY - 1)
+"""Where in a batch one is that is not as believed: in three different chunks."""
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 32, 33, ROWS_MAX, ROWS_MAX + 1, MANY])
+def test_every_row_is_bound_once(store, count):
+    batch = Batch(
+        "\nSELECT a.place FROM asked a JOIN (SELECT ?1 AS one) o ON a.one = o.one",
+        "place",
+        "one",
+        also=1,
+    )
+    asked = [(place, "yes") for place in range(count)]
+
+    with store._connections.read() as look:  # noqa: SLF001 - how it is read is private
+        found = [
+            place
+            for chunk in chunks(asked, ("yes",))
+            for (place,) in batch.run(look.connection, chunk)
+        ]
+
+    assert list(range(count)) == found
+
+
+def test_schedules_that_are_not_as_believed_do_not_keep_others_from_firing(store, clock):
+    """F6, INV-1."""
+    made = [steps.create(store, f"schedule {place}") for place in range(MANY)]
+    steps.fall_due(clock, made[0])
+    fence = steps.own(store)
+    fires = [on_time(record) for record in made]
+    for place in ODD:
+        fires[place] = fires[place]._replace(
+            timer=fires[place].timer._replace(generation=made[place].version + 1)
+        )
+
+    fired = store.fire_timers(FireTimers(fence=fence, schedules=tuple(fires)))
+
+    assert list(ODD) == [
+        place for place, result in enumerate(fired.results) if result is FireResult.GONE
+    ]
+    assert {FireResult.FIRED: MANY - len(ODD), FireResult.GONE: len(ODD)} == Counter(fired.results)
+    assert (MANY - len(ODD), MANY - len(ODD)) == (fired.runs_made, store.status().queued)
+    assert [] == store.check()
+
+
+def test_delayed_runs_that_were_moved_do_not_keep_others_from_firing(store, clock):
+    """F6, INV-1."""
+    due_at = clock.now_us() + HOUR_US
+    pending = [steps.delay(store, due_at, f"run {place}") for place in range(MANY)]
+    fires = [delayed_fire(record, store.status().shards) for record in pending]
+    for place in ODD:
+        later = fires[place].timer._replace(due_at=due_at + SECOND_US)
+        fires[place] = fires[place]._replace(timer=later)
+    clock.set(due_at + 2 * SECOND_US)
+    fence = steps.own(store)
+
+    fired = store.fire_timers(FireTimers(fence=fence, delayed=tuple(fires)))
+
+    assert list(ODD) == [
+        place for place, result in enumerate(fired.results) if result is FireResult.GONE
+    ]
+    assert MANY - len(ODD) == fired.runs_made == store.status().queued
+    assert [] == store.check()
+
+
+def test_ends_that_are_refused_do_not_keep_others_from_being_accepted(store):
+    """R4, INV-4."""
+    for place in range(MANY):
+        work.queue(store, f"run {place}")
+    worker, other = work.join(store), work.join(store)
+    taken = work.take(store, worker, MANY)
+    ends = [finish(claimed, Succeeded()) for claimed in taken]
+    assert {FinishResult.REFUSED} == set(store.finish_runs(other, ends[:3]).results)
+    for place in ODD:
+        ends[place].hold = ends[place].hold._replace(fence=7)
+
+    finished = store.finish_runs(worker, ends)
+
+    assert list(ODD) == [
+        place for place, result in enumerate(finished.results) if result is FinishResult.REFUSED
+    ]
+    assert len(ODD) == store.status().running
+    assert [] == store.check()
+
+
+def test_an_end_that_is_told_twice_in_one_batch_is_accepted_twice_and_written_once(store):
+    """R4: as when the first answer was lost."""
+    work.queue(store)
+    worker = work.join(store)
+    end = finish(work.take_one(store, worker), Succeeded())
+
+    finished = store.finish_runs(worker, [end, end])
+
+    assert (FinishResult.ACCEPTED,) * 2 == finished.results
+    assert [] == store.check()

@@ -1,0 +1,63 @@
+"""The log is folded into the file beside whoever writes, and stays short (P1)."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+
+from duly.store.sqlite import SqliteSettings, SqliteStore
+from duly.testing.factories import add_runs, new_run
+
+PAGES = 40
+FRAME_BYTES = 4096 + 24
+
+
+@pytest.fixture
+def store(path, clock):
+    settings = SqliteSettings(busy_timeout_us=0, log_pages=PAGES)
+    opened = SqliteStore(path, clock, settings=settings)
+    yield opened
+    opened.close()
+
+
+def write_much(store, name="run"):
+    for number in range(PAGES):
+        store.add_runs(add_runs(new_run(None, f"{name} {number}")))
+        store._connections._folding.wait()  # noqa: SLF001 - how the file is used is private
+
+
+def pages_of_log(path):
+    return (path.parent / f"{path.name}-wal").stat().st_size // FRAME_BYTES
+
+
+def test_a_long_log_begins_anew(store, path):
+    """D1: without a store that is closed, and without a commit that folds it."""
+    write_much(store)
+
+    assert PAGES <= pages_of_log(path) <= 2 * PAGES
+
+
+def test_what_was_folded_is_in_the_file(store, path):
+    """D1."""
+    write_much(store)
+
+    looked = apsw.Connection(str(path))
+    found = looked.execute("SELECT count(*) FROM duly_runs").fetchone()
+    looked.close()
+    assert (PAGES,) == found
+    assert [] == store.check()
+
+
+def test_somebody_who_reads_for_long_delays_the_fold_and_no_commit(store, path):
+    """P1: and when the reader is gone, the log begins anew."""
+    reader = apsw.Connection(str(path))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM duly_runs").fetchall()
+
+    write_much(store)
+
+    grown = pages_of_log(path)
+    assert grown > 2 * PAGES
+    reader.close()
+    write_much(store, "another")
+    assert grown + PAGES > pages_of_log(path)
