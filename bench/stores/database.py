@@ -56,6 +56,8 @@ CHANGED = {
         "next_for": "p.due_at",
         "next_due": "p.due_at",
         "load_at": "p.due_at",
+        "name": "'s' || p.number",
+        "arguments": """'{"number":' || p.number || '}'""",
     },
     "delayed": {
         "id": "p.id::uuid",

@@ -132,6 +132,8 @@ class _Loader:
                     "shard": shard_of(identity, SHARDS),
                     "next_for": promise.due_at,
                     "next_due": promise.due_at,
+                    "name": f"s{count}",
+                    "arguments": f'{{"number":{count}}}',
                 }
             )
             if count % CHUNK == 0:

@@ -149,6 +149,7 @@ def judged(starts: list[tuple[int, int]], offered: Offered, start_at: int) -> Fi
     by_number: dict[int, list[int]] = defaultdict(list)
     for one, at in starts:
         by_number[one].append(at)
+    assert 0 not in by_number, "schedules begin at 1: a run was not told its number"
     each = offered.seconds // offered.period
     period_us = offered.period * SECOND_US
     limit = start_at + (offered.seconds + AFTERWARDS_SECONDS) * SECOND_US
