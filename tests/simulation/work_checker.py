@@ -41,6 +41,10 @@ class WorkChecker:
         self._policies: dict[str, TaskPolicy] = {}
         self._slots: set[tuple[str, int]] = set()
         self._held: dict[MemberId, dict[RunId, RunNote]] = {}
+        self._beaten: dict[MemberId, int] = {}
+        """The turn in which a worker sent its last beat that arrived."""
+        self._unheard: dict[MemberId, set[RunId]] = {}
+        """What a worker got by an order that it had given up before that beat: nobody told it."""
 
     def policy(self, task: str) -> TaskPolicy:
         """Return what somebody's code has said about a task."""
@@ -85,6 +89,11 @@ class WorkChecker:
             raise Violation("more runs were claimed than asked for")
         for run in claimed.runs:
             self._claim(executed, command, run)
+        if executed.call.turn < self._beaten.get(command.worker, 0):
+            self._unheard.setdefault(command.worker, set()).update(
+                run.run_id for run in claimed.runs
+            )
+            self.counts["claims after all"] += len(claimed.runs)
         self.counts["claims"] += len(claimed.runs)
 
     def _claim(self, executed: Executed, command: ClaimRuns, run: ClaimedRun) -> None:
@@ -142,6 +151,8 @@ class WorkChecker:
         strays = own.difference(command.holds) if is_alive else set()
         if set(beaten.strays) != strays:
             raise Violation("INV-2: a worker was not told of what it holds")
+        self._beaten[worker] = max(executed.call.turn, self._beaten.get(worker, 0))
+        self._unheard.pop(worker, None)
         self.counts["strays"] += len(strays)
 
     def report(self, executed: Executed) -> None:
@@ -165,9 +176,9 @@ class WorkChecker:
             note.checkpoints[command.partition] = command.state
 
     def leave(self, executed: Executed) -> None:
-        """Who leaves in good order leaves nothing behind (INV-24)."""
+        """Who leaves in good order leaves nothing behind that it could know of (INV-24)."""
         worker = executed.call.arguments[0]
-        if self._held.get(worker):
+        if self._held.get(worker, {}).keys() - self._unheard.get(worker, set()):
             raise Violation("INV-24: a worker left in good order, and kept what it held")
 
     # Ends

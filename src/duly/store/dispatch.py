@@ -213,7 +213,7 @@ class FireOnTime(NamedTuple):
     due_at: int
     scheduled_for: int
     shard: int
-    late_after: int | None
+    late_after: int
     run_id: RunId
     next_for: int
     next_due: int

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from psycopg import errors
 from psycopg.types.numeric import Int8
 
-from duly.domain.literals import Lane, Origin
+from duly.domain.literals import Lane
 from duly.store.dispatch import Fired, FireOnTime, FireResult, FireTimers, MemberKind
+from duly.store.plain_fires import as_plain
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
 from duly.store.postgres.rows import LAG_US, RANKED
@@ -257,35 +258,6 @@ def _refs(command: FireTimers) -> set[bytes]:
     refs.update([fire.timer.ref for fire in command.delayed])
     refs.update([fire.timer.ref for fire in command.retries])
     return refs
-
-
-def as_plain(fire: FireSchedule) -> FireOnTime | None:
-    """Return a fire that makes one run, on time, and goes on to a next instant; None if not so."""
-    if isinstance(fire, FireOnTime):
-        return None if fire.late_after is None else fire
-    timer, (settlement, following, _), late_after = fire
-    if late_after is None or following is None or len(settlement.runs) != 1:
-        return None
-    (run,) = settlement.runs
-    is_plain = (
-        not settlement.skips
-        and settlement.owed is None
-        and (run.scheduled_for, run.not_before) == (timer.scheduled_for, timer.due_at)
-        and (run.origin, run.lane) == (Origin.SCHEDULE, Lane.LIVE)
-    )
-    if not is_plain:
-        return None
-    return FireOnTime(
-        timer.ref,
-        timer.generation,
-        timer.due_at,
-        timer.scheduled_for,
-        timer.shard,
-        late_after,
-        run.run_id,
-        *following,
-        timer.definition_number,
-    )
 
 
 def schedule_values(command: FireTimers, fires: Sequence[FireOnTime]) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ _ON_TIME = FireOnTime._fields
 COUNT_BELIEVED = Batch(
     """
 SELECT count(*) FROM asked a CROSS JOIN duly_schedule_state t
-WHERE a.due_at <= ?1 AND coalesce(a.late_after >= ?1, 1)
+WHERE a.due_at <= ?1 AND a.late_after >= ?1
     AND t.schedule_id = a.ref AND t.version = a.generation AND t.next_due = a.due_at
     AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)
     AND NOT EXISTS (SELECT 1 FROM duly_runs r WHERE r.id = a.run_id)""",
