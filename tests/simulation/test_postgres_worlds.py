@@ -9,6 +9,7 @@ from tests.simulation.on_postgres import on_postgres
 from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
 
+pytestmark = pytest.mark.timeout(300)
 SEEDS = 6
 WORKING_SEEDS = 2
 

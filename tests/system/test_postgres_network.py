@@ -28,7 +28,7 @@ def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postg
         pause(0.1)
         proxy.reset()
     for proxy in campaign.proxies:
-        proxy.delay(150, 150)
+        proxy.delay(80, 80)
     pause(LEASE_SECONDS)
     for proxy in campaign.proxies:
         proxy.heal()

@@ -38,7 +38,7 @@ HOT = {
     "arrivals of delayed runs": loading.READ_DELAYED_ARRIVALS,
     "load retries": loading.LOAD_RETRIES,
     "arrivals of retries": loading.READ_RETRY_ARRIVALS,
-    "definitions": loading.READ_DEFINITIONS,
+    "definitions": loading.READ_DEFINITIONS.text,
     "believed": firing.READ_BELIEVED,
     "is believed delayed": firing.IS_BELIEVED_DELAYED,
     "advance": firing.ADVANCE,

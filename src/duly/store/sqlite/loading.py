@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from duly.store import records
 from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
+from duly.store.sqlite.batches import Batch, chunks
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.shard_lists import shard_list
 
@@ -48,9 +49,13 @@ READ_RETRY_ARRIVALS = """
 SELECT DISTINCT w.due_at, w.run_id, w.shard, w.due_at, w.fence, -1
 FROM duly_arrivals a JOIN duly_waiting w ON w.run_id = a.ref
 WHERE a.number > ? AND a.kind = 'delayed' AND a.shard IN (SELECT value FROM json_each(?))"""
-READ_DEFINITIONS = """
-SELECT schedule_id, number, definition FROM duly_schedule_definitions
-WHERE schedule_id = ? AND number = ?"""
+READ_DEFINITIONS = Batch(
+    """
+SELECT d.schedule_id, d.number, d.definition
+FROM asked a CROSS JOIN duly_schedule_definitions d
+WHERE d.schedule_id = a.schedule_id AND d.number = a.number""",
+    *("schedule_id", "number"),
+)
 
 BEFORE_ALL_TIME = -(1 << 63)
 
@@ -123,5 +128,8 @@ def read_definitions(
     look: Look, keys: Sequence[tuple[ScheduleId, int]]
 ) -> Mapping[tuple[ScheduleId, int], Definition]:
     """Read definitions by schedule and number; those that are gone are left out."""
-    found = look.connection.executemany(READ_DEFINITIONS, keys)
-    return {(row[0], row[1]): records.read_definition(row[2]) for row in found}
+    return {
+        (schedule_id, number): records.read_definition(text)
+        for chunk in chunks(keys)
+        for schedule_id, number, text in READ_DEFINITIONS.run(look.connection, chunk)
+    }
