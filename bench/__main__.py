@@ -177,7 +177,8 @@ def measure(options: argparse.Namespace) -> None:
             path = options.results / f"{workload}.jsonl"
             if not options.append:
                 path.unlink(missing_ok=True)
-            take_turns(plan.turns, grounds, path, options.rounds or plan.rounds)
+            rounds = options.rounds or plan.rounds
+            take_turns(plan.turns, grounds, path, range(1, rounds + 1))
 
 
 if __name__ == "__main__":

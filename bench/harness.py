@@ -52,9 +52,9 @@ class Turn:
     measure: Callable[[Grounds], Figures]
 
 
-def take_turns(turns: Sequence[Turn], grounds: Grounds, results: Path, rounds: int) -> None:
+def take_turns(turns: Sequence[Turn], grounds: Grounds, results: Path, rounds: range) -> None:
     """Let all take their turns, round by round; write a line for each."""
-    for number in range(1, rounds + 1):
+    for number in rounds:
         for turn in turns:
             began = time.monotonic()
             line = _line(turn, grounds, number)

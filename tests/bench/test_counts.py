@@ -28,19 +28,21 @@ def server():
 def test_a_run_on_postgresql_costs_no_more_than_it_did(server):
     found = cost(Database(server), RUNS, SLOTS)
 
-    # A statement is for a batch: with one for each run this would be 1 or more.
-    assert found.statements <= 0.3, found
-    # Five rows (run, ready, claim, outcome, state) with their indexes.
-    assert found.log_bytes <= 1_950, found
-    # A plan that turns into a scan of a table shows here first.
-    assert found.pages <= 58, found
+    # Counted 0.26: a statement is for a batch. With one for each run it would be 1 or more; the
+    # room is for beats and renewals, of which a slow machine has more.
+    assert found.statements <= 0.5, found
+    # Counted 1,727: rows of a run, the queue, a claim, an outcome and the schedule's state.
+    assert found.log_bytes <= 1_900, found
+    # Counted 45: a plan that turns into a scan of a table shows here first.
+    assert found.pages <= 50, found
 
 
 def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path):
     found = cost(SqliteFile(tmp_path / "counts.db"), RUNS, SLOTS)
 
-    # Prepared statements that are run for each row of a batch.
-    assert found.statements <= 10.5, found
-    # Whole pages, each written once for a commit.
-    assert found.log_bytes <= 1_200, found
-    assert found.pages <= 54, found
+    # Counted 1.64; it was 9.5 with a statement for each row of each table.
+    assert found.statements <= 2.2, found
+    # Counted 1,260: whole pages, each written once for a commit.
+    assert found.log_bytes <= 1_390, found
+    # Counted 35.
+    assert found.pages <= 39, found
