@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from bench.harness import Turn
 
 BEST = {
-    "W1": ("PgQueuer on PostgreSQL", "Huey on SQLite", "APScheduler on SQLite"),
+    "W1": ("PgQueuer on PostgreSQL",),
     "W2": ("PgQueuer on PostgreSQL",),
-    "W3": ("PgQueuer on PostgreSQL", "Huey on SQLite"),
+    "W3": ("PgQueuer on PostgreSQL",),
     "W6": ("PgQueuer on PostgreSQL",),
 }
-"""The fastest peers of each workload, as found by everybody's turns; `make bench` has these."""
+"""Whom `make bench` has beside Duly: the fastest when everybody had 1,000 due at one instant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,7 @@ class Sizes:
 FULL = Sizes()
 SHORT = Sizes(
     crowds=(10_000,),
+    our_crowds=(),
     our_offers=(Offered(11_600, 30),),
     timers=100,
     rounds_of_streams=1,

@@ -1,11 +1,11 @@
 """APScheduler 3 on PostgreSQL or SQLite, through its SQLAlchemy store.
 
-Chosen: one process with a pool of ten threads, its default (a task that does nothing gains nothing
-from more); `misfire_grace_time=None` and `coalesce=False`, so that nothing that is late is dropped;
+Chosen: one process with a pool of ten threads, its default (other numbers were not tried);
+`misfire_grace_time=None` and `coalesce=False`, so that nothing that is late is dropped;
 `max_instances` high. With SQLite the file is in WAL mode, synchronous=FULL. There is no call for
 many, and another process's additions are not noticed, so runs are made before the scheduler is
-started. It keeps no record of what was done: complete is when the task has run and its row has
-left the store, whichever comes last, although a crash between the two loses the run.
+started. It keeps no record of what was done: complete is when the task has run and its row has left
+the store, whichever comes last, although a crash between the two loses the run.
 """
 
 from __future__ import annotations

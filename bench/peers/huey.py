@@ -1,9 +1,9 @@
 """Huey on SQLite or PostgreSQL, as its documentation says is fastest and durable.
 
 Chosen: WAL, its default, with `fsync=True`, which is synchronous=FULL; four threads, which is what
-its documentation starts with (more wait for the one write lock); short poll delays. Its scheduler
-looks once a second, and can't be told to look more often. There is no call for many. A task leaves
-the queue before it runs and so may be lost; complete is when its result is stored.
+its documentation starts with (other numbers were not tried); short poll delays. Its scheduler looks
+once a second, and can't be told to look more often. There is no call for many. A task leaves the
+queue before it runs and so may be lost; complete is when its result is stored.
 """
 
 from __future__ import annotations

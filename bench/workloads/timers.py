@@ -25,7 +25,7 @@ from bench.harness import (
 )
 from bench.peers.protocol import now_us, read_journal
 from bench.running import started, told
-from bench.workloads.punctuality import Offered, fill, judged
+from bench.workloads.punctuality import AFTERWARDS_SECONDS, Offered, fill, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +113,8 @@ def _pulse(contender: Contender, sizes: tuple[int, int], times: int, grounds: Gr
             sleep_until(start_at - SETTLED_US)
             answer = told(contender, site.journal, "promise", site.url, *ways)
             assert answer["at_us"] < pulse_at - SECOND_US, "promised in time"
-            sleep_until(start_at + seconds * SECOND_US)
+            # What falls due in the last moment is to begin, too.
+            sleep_until(start_at + (seconds + AFTERWARDS_SECONDS) * SECOND_US)
         starts = read_journal(site.journal)
     crowd = [at - pulse_at for number, at in starts if number >= PULSE_FIRST]
     others = judged([one for one in starts if one[0] < PULSE_FIRST], offered, start_at)
