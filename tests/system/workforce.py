@@ -130,13 +130,15 @@ class Workforce:
         for process in victims:
             wait_until("its lease is over", partial(self._is_over, members[process]))
         pause(self.draw.uniform(0.0, 0.5))
-        for process in victims:
-            if is_running(process):
-                os.kill(process, signal.SIGCONT)
-                fleet.note(STOPPED_WORKER, began, fleet.clock.now_us())
+        going_on = [process for process in victims if is_running(process)]
+        for process in going_on:
+            os.kill(process, signal.SIGCONT)
+            fleet.note(STOPPED_WORKER, began, fleet.clock.now_us())
         self._stopped.clear()
         for process in victims:
             wait_until("it works again", partial(self._is_back, process))
+        if not going_on:
+            self.stop_workers(count)  # a task of theirs had aborted all of them
 
     def _stop_one(self, *, is_executing: bool) -> tuple[int, int]:
         """Stop a worker that holds a run, or executes one; return its process and member's id."""

@@ -455,8 +455,10 @@ def test_nobody_locks_anybody_out(timed_url, clock, open_store, watch):
     assert [] == world.store.check()
     busy = {name: count for name, count in world.counts.items() if name.startswith("busy")}
     assert sum(busy.values()) <= 6 * ORDERS / 100, busy
-    # Who replaces what is pending under several keys may meet another who does, in a circle.
+    # Who replaces what is pending under several keys may meet another who does, in a circle; and so
+    # may, once in many thousand orders, who moves what such a one is about to replace.
     locked_out = {name for name in busy if "Deadlock" in name}
-    assert locked_out <= {f"busy: {name}, DeadlockDetected" for name in ("replace", "transact")}
+    known = ("replace", "transact", "move")
+    assert locked_out <= {f"busy: {name}, DeadlockDetected" for name in known}
     for name in ("result fired", "result fenced", "drain fired", "prune"):
         assert world.counts[name] > 0, name
