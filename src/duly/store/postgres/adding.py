@@ -178,13 +178,13 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     is_free = are_drawn and not any(new.key is not None for new in command.runs)
     # In a fixed order wherever somebody might have to wait for somebody.
     asked = command.runs if is_free else sorted(command.runs, key=_place)
-    if is_free and all(new.due_at or new.delay_us for new in asked):
-        now, is_later = one(session, ADD_LATER, _plain_values(asked, shards))
-        if is_later:
-            return _plainly_added(command, now)
+    values = _plain_values(asked, shards)
     try:
-        values = (*_plain_values(asked, shards), int(are_drawn))
-        now, is_plain, _ = one(session, ADD_PLAIN, values)
+        if is_free and all(new.due_at or new.delay_us for new in asked):
+            now, is_later = one(session, ADD_LATER, values)
+            if is_later:
+                return _plainly_added(command, now)
+        now, is_plain, _ = one(session, ADD_PLAIN, (*values, int(are_drawn)))
     except (errors.UniqueViolation, errors.DivisionByZero):
         return None
     return _plainly_added(command, now) if is_plain else None
