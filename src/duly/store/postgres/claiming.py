@@ -8,7 +8,6 @@ a row's place is told by its leaf and its position there, not by either alone.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
@@ -121,17 +120,17 @@ def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
     now, is_alive, first, *_ = found[0]
     if first is None:
         return Claimed(now, is_alive, ())
-    read = partial(_record, command.worker)
+    reader = _Reader(command.worker)
     runs = [
         ClaimedRun(
             row[2],
-            Tries._make(row[21:25]),
+            row[21],
             now,
             row[8],
             stored_arguments(row[10]) if row[9] is None else row[9],
             row[11],
             row,
-            read,
+            reader,
         )
         for row in found
     ]
@@ -158,8 +157,17 @@ def _bounded(limit: int, most: int) -> int:
     return min(max(limit, 0), most)
 
 
-def _record(worker: MemberId, row: Row, tries: Tries) -> RunRecord:
-    now, _, *rest = row
-    nothing_yet = (None,) * 6
-    claim = (*tries, worker, now, *nothing_yet, rest[-1], None)
-    return run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))
+class _Reader:
+    """Reads what few ask for from a row that a worker has claimed."""
+
+    def __init__(self, worker: MemberId) -> None:
+        self._worker = worker
+
+    def tries(self, row: Row) -> Tries:
+        return Tries._make(row[21:25])
+
+    def record(self, row: Row, tries: Tries) -> RunRecord:
+        now, _, *rest = row
+        nothing_yet = (None,) * 6
+        claim = (*tries, self._worker, now, *nothing_yet, rest[-1], None)
+        return run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))

@@ -109,6 +109,12 @@ class PostgresWorking:
         """End attempts, and put their runs where it was decided."""
         return finishing.finish_runs(self._connections, worker, finishes)
 
+    def finish_and_claim(
+        self, finishes: Sequence[Finish], claim: ClaimRuns
+    ) -> tuple[Finished, Claimed]:
+        """End attempts, and take queued runs."""
+        return self.finish_runs(claim.worker, finishes), self.claim_runs(claim)
+
     def find_lost(self, limit: int, overdue_us: int) -> LostClaims:
         """Read claims of dead workers, and those long overdue."""
         with self._connections.statement(for_dispatch=True) as session:

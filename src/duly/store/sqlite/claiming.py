@@ -7,7 +7,6 @@ order of the queue's own index, and nothing behind them is read.
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
@@ -149,19 +148,29 @@ def read_claimed(now: int, worker: MemberId, found: list[Row] | None) -> Claimed
     """Return what a worker got."""
     if found is None:
         return Claimed(now, is_alive=False, runs=())
-    read = partial(_read_record, worker, now)
+    reader = _Reader(worker, now)
     runs: list[ClaimedRun] = []
     for row in found:
-        tries = claimed_tries(Tries(*row[_TRIES]), now)
         arguments = records.stored_arguments(row[8]) if row[7] is None else row[7]
-        runs.append(ClaimedRun(row[0], tries, now, row[6], arguments, row[9], row, read))
+        fence = row[_TRIES.start] + 1
+        runs.append(ClaimedRun(row[0], fence, now, row[6], arguments, row[9], row, reader))
     return Claimed(now, is_alive=True, runs=tuple(runs))
 
 
-def _read_record(worker: MemberId, now: int, row: Row, tries: Tries) -> RunRecord:
-    held = (worker, now, None, None, None, None, None, None, row[_ERROR], None)
-    became = (RunState.RUNNING, None, None, *tries, *held)
-    return records.run_record((*row[: _TRIES.start], *became))
+class _Reader:
+    """Reads what few ask for from a row that a worker has claimed."""
+
+    def __init__(self, worker: MemberId, now: int) -> None:
+        self._worker = worker
+        self._now = now
+
+    def tries(self, row: Row) -> Tries:
+        return claimed_tries(Tries(*row[_TRIES]), self._now)
+
+    def record(self, row: Row, tries: Tries) -> RunRecord:
+        held = (self._worker, self._now, None, None, None, None, None, None, row[_ERROR], None)
+        became = (RunState.RUNNING, None, None, *tries, *held)
+        return records.run_record((*row[: _TRIES.start], *became))
 
 
 def _open_queues(work: Work, command: ClaimRuns) -> Sequence[str]:

@@ -70,6 +70,12 @@ class Working(ABC):
         with self._write() as work:
             return finishing.finish_runs(work, worker, ends)
 
+    def finish_and_claim(
+        self, finishes: Sequence[port.Finish], claim: port.ClaimRuns
+    ) -> tuple[port.Finished, port.Claimed]:
+        """End attempts, and take queued runs."""
+        return self.finish_runs(claim.worker, finishes), self.claim_runs(claim)
+
     def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
         """Read claims of the dead, and those that are long overdue."""
         with self._read() as look:
