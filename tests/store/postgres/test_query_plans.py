@@ -85,6 +85,10 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_ANY": "the same, and one row of each queue",
     "claiming.CLAIM_NAMED_WITHOUT": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT": "the same, and one row of each queue",
+    "claiming.CLAIM_NAMED_NEWEST": "as many, from the end of each leaf's first priority",
+    "claiming.CLAIM_ANY_NEWEST": "the same, and one row of each queue",
+    "claiming.CLAIM_NAMED_WITHOUT_NEWEST": "the same, and whatever is passed over on the way",
+    "claiming.CLAIM_ANY_WITHOUT_NEWEST": "the same, and one row of each queue",
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
     "ordering.TAKE_QUEUED_AGAIN": "one row, by the index of those that were claimed before",
 }

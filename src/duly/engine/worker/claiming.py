@@ -59,6 +59,9 @@ class Claiming:
         self._missing = missing
         self._starts = {kind: _start_of(one) for kind, one in parts.executors.items()}
         self._rotation = 0
+        self._takes_newest = False
+        """Whether the next claim begins at the other end: every second while there is a crowd, so
+        that nobody waits for all of it, and who has waited longest gets half."""
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
         self._vain_at: int | None = None
@@ -111,6 +114,7 @@ class Claiming:
             queue_limits=limits,
             rotation=self._rotation,
             without=self._missing.served_elsewhere(),
+            newest_first=self._takes_newest,
         )
         self._rotation += 1
         before = self._parts.clock.monotonic_us()
@@ -122,7 +126,9 @@ class Claiming:
         """Decide when to look again: at once while there is more than we had room for."""
         settings = self._parts.settings
         self._note_vain(monotonic, is_vain=not got)
-        if got == free:
+        was_newest = self._takes_newest
+        self._takes_newest = got == free and not was_newest
+        if got == free or was_newest:
             self._poll_us = settings.poll_min_us
             self._poll_at = 0
             return

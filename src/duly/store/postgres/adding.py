@@ -130,15 +130,16 @@ SELECT c.now, v.is_plain, CASE
     THEN 1 / (CASE WHEN duly.are_pending(ARRAY(SELECT id FROM made)) THEN 0 ELSE 1 END) END
 FROM clock c CROSS JOIN verdict v"""  # noqa: S608 - numbers of ours
 
-# What is neither near nor under a key and has an id that was drawn for it: nothing about it can be
-# in anybody's way. One instant, and all but ids and arguments alike: that is how many are ordered,
+# What is to come, has no key and an id that was drawn for it: nothing about it can be in anybody's
+# way. One instant, and all but ids and arguments alike: that is how many are ordered,
 # and what is said once need not be taken apart row by row. A statement that does less is begun in
 # half the time.
 ADD_LATER = f"""
 WITH verdict AS MATERIALIZED (
-    SELECT c.now, c.now * $11::int8 + $10::int8 AS due_at,
-        c.now * $11::int8 + $10::int8 - c.now > {NEAR_US} AS is_later
-    FROM (SELECT duly.now_us() AS now) c),
+    SELECT d.now, d.due_at, d.due_at > d.now AS is_later
+    FROM (
+        SELECT c.now, c.now * $11::int8 + $10::int8 AS due_at
+        FROM (SELECT duly.now_us() AS now) c) d),
 kept AS (
     INSERT INTO duly.delayed (id, tenant, task, arguments, queue, priority, origin, lane, shard,
         due_at, fingerprint, created_at, generation)
@@ -146,6 +147,11 @@ kept AS (
         u.shard, v.due_at, '', v.now, 1
     FROM verdict v CROSS JOIN unnest($1::uuid[], $2::text[], $3::int4[]) u(id, arguments, shard)
     WHERE v.is_later),
+told AS (
+    INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
+    SELECT v.now, u.id, u.shard, (SELECT era FROM duly.cluster WHERE id = 1), false
+    FROM verdict v CROSS JOIN unnest($1::uuid[], $3::int4[]) u(id, shard)
+    WHERE v.is_later AND v.due_at - v.now <= {NEAR_US}),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
     SELECT 'delayed', cardinality($1::uuid[]) FROM verdict WHERE is_later)

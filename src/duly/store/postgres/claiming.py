@@ -76,8 +76,8 @@ picked AS MATERIALIZED (
     SELECT p.* FROM q CROSS JOIN LATERAL (
         SELECT r.ctid AS tid, r.era, r.run_id, r.fence, r.attempt, r.charged, r.begun_at,
             r.schedule_name, r.arguments AS carried
-        FROM duly.ready r WHERE r.queue = q.name{{}}
-        ORDER BY r.priority, r.rank, r.run_id LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
+        FROM duly.ready r WHERE r.queue = q.name{{}}{{}}
+        LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
     LIMIT $4::int4),{_TAKE_FROM_LEAVES},
 made AS MATERIALIZED (
     SELECT n.now, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
@@ -108,15 +108,40 @@ FROM (SELECT 1) AS always LEFT JOIN made r ON true"""  # noqa: S608 - parts of o
 _IS_KNOWN = """
             AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
 
-CLAIM_NAMED = f"{_WORKER},{_NAMED},{_CLAIM.format('')}"
-CLAIM_ANY = f"{_WORKER},{_EVERY},{_CLAIM.format('')}"
-CLAIM_NAMED_WITHOUT = f"{_WORKER},{_NAMED},{_CLAIM.format(_IS_KNOWN.format('$5'))}"
-CLAIM_ANY_WITHOUT = f"{_WORKER},{_EVERY},{_CLAIM.format(_IS_KNOWN.format('$6'))}"
+_OLDEST = """
+        ORDER BY r.priority, r.rank, r.run_id"""
+_NEWEST = """
+            AND r.priority = (
+                SELECT f.priority FROM duly.ready f WHERE f.queue = q.name
+                ORDER BY f.priority LIMIT 1)
+        ORDER BY r.rank DESC, r.run_id DESC"""
+
+
+def _claim(queues: str, known: str, order: str) -> str:
+    return f"{_WORKER},{queues},{_CLAIM.format(known, order)}"
+
+
+CLAIM_NAMED, CLAIM_NAMED_NEWEST = (_claim(_NAMED, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_ANY, CLAIM_ANY_NEWEST = (_claim(_EVERY, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_NAMED_WITHOUT, CLAIM_NAMED_WITHOUT_NEWEST = (
+    _claim(_NAMED, _IS_KNOWN.format("$5"), order) for order in (_OLDEST, _NEWEST)
+)
+CLAIM_ANY_WITHOUT, CLAIM_ANY_WITHOUT_NEWEST = (
+    _claim(_EVERY, _IS_KNOWN.format("$6"), order) for order in (_OLDEST, _NEWEST)
+)
+NEWEST = {
+    CLAIM_NAMED: CLAIM_NAMED_NEWEST,
+    CLAIM_ANY: CLAIM_ANY_NEWEST,
+    CLAIM_NAMED_WITHOUT: CLAIM_NAMED_WITHOUT_NEWEST,
+    CLAIM_ANY_WITHOUT: CLAIM_ANY_WITHOUT_NEWEST,
+}
+"""For each statement the one that takes the newest first."""
 
 
 def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
-    found = session.rows(*_statement(command))
+    statement, values = _statement(command)
+    found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
     now, is_alive, first, *_ = found[0]
     if first is None:
         return Claimed(now, is_alive, ())
