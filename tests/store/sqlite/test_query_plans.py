@@ -64,6 +64,7 @@ HOT = {
     "covering owed": reading.COVERING_OWED,
     "by id": planning.BY_ID,
     "by name": planning.BY_NAME,
+    "are known": delayed.ARE_KNOWN.text,
     "delayed by id": delayed.DELAYED_BY_ID,
     "delayed by key": delayed.DELAYED_BY_KEY,
     "run by id": delayed.RUN_BY_ID,
