@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from duly.domain.concluding import Failed
 from duly.engine.ends import error_text
 from duly.engine.work import CrowdExecutor
-from duly.engine.worker.held import Cause, Stopping
+from duly.engine.worker.held import Cause, Held, Stopping
 from duly.store.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from duly.domain.literals import TaskKind
     from duly.engine.work import Executor, Runnable, Work
-    from duly.engine.worker.held import Held
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.missing_tasks import MissingTasks
     from duly.engine.worker.parts import WorkerParts
@@ -147,6 +146,7 @@ class Claiming:
         if not runs:
             return 0
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
+        workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
         ways: dict[str, _Way | None] = {}
         crowds: dict[TaskKind, list[Work]] = {}
@@ -158,7 +158,8 @@ class Claiming:
                 holdings.unknown.append(claimed)
                 continue
             taken += 1
-            held = holdings.take_up(worker, claimed, way.runnable, monotonic)
+            held = Held(workshop, claimed, way.runnable, monotonic)
+            running[held] = None
             if not way.is_watched and self._is_late(held):
                 continue
             # Those of one task that are handed over together have their limits together.

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.attempts import attempt_name
-from duly.domain.concluding import DONE, Close, Die, Requeue, Wait
+from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
 from duly.errors import STORE_AWAY
@@ -105,8 +105,7 @@ class Finishing:
         ]
 
     def _order(self, batch: list[Ending]) -> Order:
-        finishes = [one.finish for one in batch]
-        return partial(self._parts.store.finish_runs, batch[0].worker, finishes)
+        return partial(self._parts.store.finish_runs, batch[0].worker, batch)
 
     def _send(self, batch: list[Ending]) -> None:
         self._hear(batch, self._order(batch))
@@ -126,13 +125,13 @@ class Finishing:
             return
         self._parts.statistics.batches += 1
         self._leave_out(batch)
-        hears_success = self._parts.hears(RunSucceeded)
-        for one, result in zip(batch, finished.results, strict=True):
-            is_plain = one.finish.conclusion is DONE and result is FinishResult.ACCEPTED
-            if is_plain and not hears_success:
-                self._parts.statistics.succeeded += one.claimed is not None
-            else:
-                self._tell(one, result, finished.now)
+        told = list(zip(batch, finished.results, strict=True))
+        if not self._parts.hears(RunSucceeded):
+            others = [one for one in told if not _is_success(*one)]
+            self._parts.statistics.succeeded += len(told) - len(others)
+            told = others
+        for ending, result in told:
+            self._tell(ending, result, finished.now)
 
     def _leave_out(self, batch: list[Ending]) -> None:
         endings = self._holdings.endings
@@ -150,17 +149,17 @@ class Finishing:
             event = SetAside(
                 member=self._membership.number(),
                 what="run",
-                subject_id=identity_text(ending.finish.hold.run_id),
+                subject_id=identity_text(ending.hold.run_id),
                 problem=f"its end can't be stored: {error!r}",
             )
             self._parts.emit(event)
             return
-        conclusion = ending.finish.conclusion
+        conclusion = ending.conclusion
         following = conclusion.next
         if isinstance(following, Close):
             following = replace(following, result=None)
         bare = replace(conclusion, error=f"{NOT_STORED}{type(error).__name__}", next=following)
-        ending.finish = replace(ending.finish, conclusion=bare, progress=None, lines=())
+        ending.conclusion, ending.progress, ending.lines = bare, None, ()
         ending.is_bare = True
         self._send([ending])
 
@@ -169,7 +168,7 @@ class Finishing:
         is_refused = result is FinishResult.REFUSED
         if is_refused:
             self._parts.statistics.refused += 1
-        claimed, conclusion = ending.claimed, ending.finish.conclusion
+        claimed, conclusion = ending.claimed, ending.conclusion
         if claimed is None:
             return
         kind: type[RunEvent] = CompletionRefused
@@ -180,8 +179,8 @@ class Finishing:
             self._emit(kind, ending, claimed, now)
 
     def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
-        finish, conclusion = ending.finish, ending.finish.conclusion
-        run = identity_text(finish.hold.run_id)
+        conclusion = ending.conclusion
+        run = identity_text(ending.hold.run_id)
         task, number = claimed.task, claimed.tries.attempt
         member, name, state = (
             int(ending.worker),
@@ -194,7 +193,7 @@ class Finishing:
             )
             self._parts.emit(refused)
             return
-        started = finish.started_at
+        started = ending.started_at
         ended = kind(
             member=member,
             task=task,
@@ -229,6 +228,12 @@ class Finishing:
                 statistics.failed += 1
                 is_over = isinstance(following, Close) and following.state is RunState.FAILED
                 return RunFailed if is_over else AttemptFailed
+
+
+def _is_success(ending: Ending, result: FinishResult) -> bool:
+    """Say whether a run of ours has succeeded, and the store knows it now."""
+    is_success = ending.conclusion.attempt_state is AttemptState.SUCCEEDED
+    return is_success and result is FinishResult.ACCEPTED and ending.claimed is not None
 
 
 def _place(following: Next) -> str:

@@ -195,14 +195,14 @@ class Worker:
         self._is_over = True
         holdings = self._holdings
         holdings.collect()
-        for held in tuple(holdings.running.values()):
+        for held in tuple(holdings.running):
             self._limits.stop(held, Cause.SHUTDOWN)
             self._limits.insist(held)
         for executor in {id(one): one for one in self._parts.executors.values()}.values():
             with suppress(Exception):  # whatever one can't let go of must not keep the others
                 executor.close()
         holdings.collect()
-        for held in tuple(holdings.running.values()):
+        for held in tuple(holdings.running):
             holdings.settle(held)
         if self._membership.id is not None:
             holdings.give_back_unknown(self._membership.id)
@@ -300,7 +300,7 @@ class Worker:
 
     def _heed(self, beaten: Beaten) -> None:
         """Stop what must stop, and give back what we never knew that we have."""
-        running = self._holdings.running
+        running = {held.hold: held for held in self._holdings.running} if beaten.stops else {}
         gone = []
         for stop in beaten.stops:
             held = running.get(stop.hold)
@@ -317,7 +317,7 @@ class Worker:
 
     def _lose_membership(self, reason: str) -> None:
         """Fence off everything: others may have begun it anew."""
-        self._limits.fence_off(tuple(self._holdings.running.values()), reason)
+        self._limits.fence_off(tuple(self._holdings.running), reason)
         self._holdings.unknown.clear()
         self._membership.lose(reason)
 
