@@ -30,7 +30,7 @@ from duly.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from duly.domain.concluding import Next
     from duly.engine.worker.courier import Order
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
+    from duly.store.execution import Claimed, ClaimedRun, ClaimRuns, Finished
     from duly.telemetry import RunEvent
+
+    Ask = Callable[[ClaimRuns], Claimed]
 
 ERROR_SHOWN_MAX = 200
 NOT_STORED = "what it said can't be stored: "
@@ -65,15 +67,41 @@ class Finishing:
             self._send(batch)
 
     @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Send every end that waits, and go on meanwhile; at the end, hear what was answered."""
+    def under_way(self, worker: MemberId) -> Iterator[Ask]:
+        """Send every end that waits while more is claimed; give what is to be asked for that.
+
+        The last of them go in the same call, or meanwhile; at the end we hear what was answered.
+        """
         batches = self._batches()
         for batch in batches[:-1]:
             self._send(batch)
         if not batches:
-            yield
-            return
-        batch = batches[-1]
+            yield self._parts.store.claim_runs
+        elif self._is_together(batches[-1], worker):
+            yield partial(self._send_with, batches[-1])
+        else:
+            with self._sent_meanwhile(batches[-1]):
+                yield self._parts.store.claim_runs
+
+    def _is_together(self, batch: list[Ending], worker: MemberId) -> bool:
+        """Say whether a batch is to be sent in one call with the claim of a member of ours."""
+        is_small = len(batch) <= self._parts.settings.together_max
+        return batch[0].worker == worker and (is_small or self._parts.courier.is_direct)
+
+    def _send_with(self, batch: list[Ending], claim: ClaimRuns) -> Claimed:
+        store = self._parts.store
+        try:
+            finished, claimed = store.finish_and_claim(batch, claim)
+        except STORE_AWAY:
+            raise
+        except Exception:  # noqa: BLE001 - one bad end must not stop the others, nor the claim
+            self._send(batch)
+            return store.claim_runs(claim)
+        self._heed(batch, finished)
+        return claimed
+
+    @contextmanager
+    def _sent_meanwhile(self, batch: list[Ending]) -> Iterator[None]:
         self._leave_out(batch)
         self._holdings.under_way = batch
         answer = self._parts.courier.send(self._order(batch))
@@ -123,6 +151,10 @@ class Finishing:
             for one in batch:
                 self._send([one])
             return
+        self._heed(batch, finished)
+
+    def _heed(self, batch: list[Ending], finished: Finished) -> None:
+        """Let go of ends that the store knows, and tell about them."""
         self._parts.statistics.batches += 1
         self._leave_out(batch)
         told = list(zip(batch, finished.results, strict=True))
