@@ -73,24 +73,36 @@ class Firing:
         self._membership = membership
         self._ownership = ownership
         self._fired_before = 0
+        self._gathering_until = 0
+        """Until then what falls due is left to come together, on the monotonic clock."""
         self.owed_noticed: Callable[[], None] = lambda: None
         """Told when a fire has made something owed."""
 
     def fire(self) -> bool:
         """Fire a batch of fresh timers and one of the backlog; say whether any was sent."""
         settings, loader = self._around.settings, self._loader
+        monotonic = self._around.clock.monotonic_us()
+        if monotonic < self._gathering_until:
+            return False
         fresh = self._fire_from(loader.wheel, settings.batch_max)
         room = settings.batch_backlog_min if fresh else settings.batch_max
-        return bool(self._fire_from(loader.backlog, room) or fresh)
+        older = self._fire_from(loader.backlog, room)
+        has_fired = bool(fresh or older)
+        if has_fired and fresh < settings.batch_max and older < room:
+            # Where so much is due that a batch can't hold it, nothing more need come together.
+            self._gathering_until = monotonic + settings.fires_apart_us
+        return has_fired
 
     def next_at(self, monotonic: int) -> int | None:
-        """Return when the first entry is surely due, on the monotonic clock."""
+        """Return when to fire next, on the monotonic clock: what is first is surely due then."""
         times = [
-            self._sync.reached_at(at, monotonic)
+            at
             for at in (self._loader.wheel.next_at(), self._loader.backlog.next_at())
             if at is not None
         ]
-        return min(times, default=None)
+        if not times:
+            return None
+        return max(self._sync.reached_at(min(times), monotonic), self._gathering_until)
 
     def plan_ahead(self, *, is_live_due: bool) -> bool:
         """Do what planning takes before it is needed, for a short while; say whether some is left.

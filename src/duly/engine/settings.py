@@ -81,6 +81,9 @@ class DispatcherSettings:
     batch_backlog_min: int = 100
     """How many of a batch are kept for the backlog while there is fresh work, too."""
     batches_per_tick: int = 4
+    fires_apart_us: int = 4 * _MILLISECOND_US
+    """A fire begins so long after the one before it, unless that took all it may: what falls due
+    meanwhile goes along, and costs a statement less. What is due alone never waits."""
     busy_retry_us: int = 100 * _MILLISECOND_US
     """When to ask again for a timer that somebody's open transaction holds."""
     set_aside_us: int = 60 * SECOND_US
