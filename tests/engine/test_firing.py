@@ -105,6 +105,19 @@ def test_a_crowd_is_fired_without_a_pause(rig):
     assert 100 == len(rig.runs())
 
 
+def test_definitions_are_read_once_while_their_timers_are_in_memory(rig):
+    """However few are kept for others: more schedules than that are not read at every fire."""
+    for number in range(50):
+        rig.schedule(f"s{number}", timetable=every("10s"))
+    rig.dispatcher(definitions_max=5)
+    rig.run("9s")
+    before = rig.lines[0].calls.count("read_definitions")
+    rig.run("1m")
+
+    assert 300 == len(rig.runs())
+    assert before == rig.lines[0].calls.count("read_definitions")
+
+
 def test_a_pause_of_a_loaded_timer_holds(rig):
     """F6, S3: the loaded entry fails its comparison."""
     record = rig.schedule(timetable=every("10s"))

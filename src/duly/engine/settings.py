@@ -93,8 +93,9 @@ class DispatcherSettings:
     """How many schedules are read and computed ahead while others are due: a few milliseconds."""
     plan_slice_us: int = 5 * _MILLISECOND_US
     """How long a tick may do recurrence arithmetic ahead of time."""
-    definitions_max: int = 100_000
-    """As many as timers: who fires more schedules than this in turn reads each of them anew."""
+    definitions_max: int = 200_000
+    """How many are kept besides those of timers in memory, up to 1 kB each: who fires more
+    schedules than this in turn reads some of them anew."""
     definitions_page: int = 500
 
     skew_max_us: int = 100 * _MILLISECOND_US
