@@ -85,6 +85,10 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_ANY": "the same, and one row of each queue",
     "claiming.CLAIM_NAMED_WITHOUT": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT": "the same, and one row of each queue",
+    **{
+        f"claiming.CLAIM_FROM_LEAF[{era}]": "as many as are wanted, from the front of its index"
+        for era in range(rotation.ERAS)
+    },
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
     "ordering.TAKE_QUEUED_AGAIN": "one row, by the index of those that were claimed before",
 }

@@ -67,7 +67,7 @@ class PostgresWorking:
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take queued runs, by priority and rank."""
         with self._connections.statement(for_dispatch=True) as session:
-            claimed = claiming.claim_runs(session, command)
+            claimed = claiming.claim_runs(session, command, self._connections.aim)
         self._connections.broom.note(len(claimed.runs))
         return claimed
 
