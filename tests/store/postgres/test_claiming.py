@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import psycopg
 import pytest
 
-from duly.store.postgres import claiming
-from duly.store.postgres.claiming import AIM_KEPT_US, ERA_SETTLED_US
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import RunState
+from duly.store.execution import ClaimRuns, FinishResult, Hold
+from duly.store.postgres import claiming, finishing
+from duly.store.postgres.claiming import AIM_KEPT_US, ERA_SETTLED_US, NOTHING_KEPT_US
 from duly.testing.conformance import work_steps as work
-from duly.testing.factories import ADA
+from duly.testing.factories import ADA, finish
 
 MOVE_ON = "UPDATE duly.cluster SET era = 1, era_since = duly.now_us()"
 PUT_INTO_ANOTHER = "UPDATE duly.ready SET era = 2"
@@ -57,9 +62,10 @@ def test_one_leaf_is_read_in_the_same_order(store, aimed, looks_at_all):
     assert 1 == len(looks_at_all)
 
 
-def test_what_lies_in_another_leaf_is_found_when_ours_is_empty(store, aimed, line):
+def test_what_lies_in_another_leaf_is_found_when_ours_is_empty(store, clock, aimed, line):
     queued = work.queue(store)
     line.execute(PUT_INTO_ANOTHER)
+    clock.advance(NOTHING_KEPT_US)
 
     assert [queued] == work.take_ids(store, aimed)
 
@@ -90,6 +96,40 @@ def test_all_leaves_are_seen_after_the_era_has_moved_on(store, clock, aimed, lin
     work.queue(store, "later")
     assert 1 == len(work.take_ids(store, aimed))
     assert 4 == len(looks_at_all)
+
+
+def test_ends_and_claims_go_by_one_statement(store, aimed, looks_at_all, monkeypatch):
+    """R3, R4: one transaction, in which attempts end and others begin."""
+    first = work.queue(store, "a")
+    claimed = work.take_one(store, aimed)
+    second = work.queue(store, "b")
+    monkeypatch.setattr(finishing, "FINISH_PLAIN", "this is not sent")
+    order = ClaimRuns(worker=aimed, limit=10)
+    finished, taken = store.finish_and_claim([finish(claimed, Succeeded("1"))], order)
+
+    assert (FinishResult.ACCEPTED,) == finished.results
+    assert [second] == [run.run_id for run in taken.runs]
+    assert (RunState.SUCCEEDED, "1") == (
+        work.look(store, first).state,
+        work.look(store, first).result,
+    )
+    assert taken.runs[0].record == work.look(store, second)
+    assert 1 == len(looks_at_all)
+
+
+def test_an_end_that_is_refused_goes_with_a_claim(store, aimed):
+    """R4: what is not ours changes nothing; the others end, and the claim holds."""
+    for text in "ab":
+        work.queue(store, text)
+    one, other = work.take(store, aimed)
+    queued = work.queue(store, "c")
+    refused = replace(finish(one, Succeeded()), hold=Hold(one.run_id, 7))
+    ends = [refused, finish(other, Succeeded())]
+    finished, taken = store.finish_and_claim(ends, ClaimRuns(worker=aimed, limit=10))
+
+    assert (FinishResult.REFUSED, FinishResult.ACCEPTED) == finished.results
+    assert [queued] == [run.run_id for run in taken.runs]
+    assert RunState.RUNNING is work.look(store, one.run_id).state
 
 
 def test_a_queue_that_is_paused_is_not_taken_from(store, aimed):

@@ -86,7 +86,8 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_NAMED_WITHOUT": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT": "the same, and one row of each queue",
     **{
-        f"claiming.CLAIM_FROM_LEAF[{era}]": "as many as are wanted, from the front of its index"
+        f"{name}[{era}]": "as many as are wanted, from the front of its index"
+        for name in ("claiming.CLAIM_FROM_LEAF", "finishing.FINISH_AND_CLAIM_FROM_LEAF")
         for era in range(rotation.ERAS)
     },
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",

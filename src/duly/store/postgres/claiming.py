@@ -37,7 +37,9 @@ ERA_SETTLED_US = 5 * SECOND_US
 """So long after the era has moved on, nobody writes to the leaf before it: no statement takes as
 long. Only a caller's own transaction may."""
 AIM_KEPT_US = SECOND_US
-"""What such a one has left in another leaf is found after this long."""
+"""What such a one has left in another leaf is found after this long,"""
+NOTHING_KEPT_US = SECOND_US // 10
+"""and after this long if there is nothing else."""
 
 # The member's row is held first, and only then is the clock looked at.
 _WORKER = """
@@ -99,7 +101,7 @@ _FROM_ONE = f"""
 picked AS MATERIALIZED (
     SELECT r.ctid AS tid, {_PICKED} AS carried FROM duly.ready_{{0}} r
     WHERE r.queue > '' AND (SELECT era FROM era) = {{0}}
-    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT $2::int4 FOR UPDATE OF r SKIP LOCKED),
+    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT {{1}}::int4 FOR UPDATE OF r SKIP LOCKED),
 gone AS (
     DELETE FROM duly.ready_{{0}} WHERE ctid = ANY(ARRAY(SELECT tid FROM picked)))"""  # noqa: S608
 # What few ask for comes as one value, which is read when somebody does. What few runs need is not
@@ -125,8 +127,11 @@ claimed AS (
     SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
     (SELECT era FROM era), uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task,
-    r.arguments, r.queue, r.is_more, r.schedule_name, r.rest
-FROM (SELECT 1) AS always LEFT JOIN made r ON true"""  # noqa: S608 - parts of ours
+    r.arguments, r.queue, r.is_more, r.schedule_name, r.rest"""  # noqa: S608 - parts of ours
+_CLAIMED = """
+FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
+FINISHED = slice(14, 17)
+"""Where an answer tells what has ended besides."""
 
 # Runs of tasks that the worker is to do without are passed over before they are locked.
 _IS_KNOWN = """
@@ -134,14 +139,20 @@ _IS_KNOWN = """
 
 
 def _from_all(queues: str, known: str = "") -> str:
-    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known)},{_CLAIM}"
+    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known)},{_CLAIM}{_CLAIMED}"
+
+
+def claim_from_leaf(era: int, most: str, also: str = "", columns: str = "") -> str:
+    """Return the statement that claims from one leaf, and does something else besides."""
+    claim = f"{_ERA},{_FROM_ONE.format(era, most)},{_CLAIM}{columns}{_CLAIMED}"
+    return f"{_WORKER},{also}{claim}"
 
 
 CLAIM_NAMED = _from_all(_NAMED)
 CLAIM_ANY = _from_all(_EVERY)
 CLAIM_NAMED_WITHOUT = _from_all(_NAMED, _IS_KNOWN.format("$5"))
 CLAIM_ANY_WITHOUT = _from_all(_EVERY, _IS_KNOWN.format("$6"))
-CLAIM_FROM_LEAF = tuple(f"{_WORKER},{_ERA},{_FROM_ONE.format(era)},{_CLAIM}" for era in range(ERAS))
+CLAIM_FROM_LEAF = tuple(claim_from_leaf(era, "$2") for era in range(ERAS))
 # Of runs that were tried before, whose arguments are long, or whose schedule's name they lack.
 READ_MORE = f"""
 SELECT (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id),
@@ -162,19 +173,22 @@ class Aim:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._leaf: int | None = None
-        self._until = 0
-        """By the monotonic clock."""
+        self._seen_at = 0
+        """When all leaves were looked at, by the monotonic clock."""
 
     def leaf(self, command: ClaimRuns) -> int | None:
         """Return the leaf that an order can be carried out from; None when all have to be seen."""
         is_plain = command.queues is None and not command.queue_limits and not command.without
-        is_known = self._leaf is not None and self._clock.monotonic_us() < self._until
-        return self._leaf if is_plain and is_known else None
+        return self._leaf if is_plain and self.is_fresh(AIM_KEPT_US) else None
+
+    def is_fresh(self, kept_us: int) -> bool:
+        """Say whether all leaves were looked at not long ago."""
+        return self._clock.monotonic_us() - self._seen_at < kept_us
 
     def hear(self, era: int | None, *, is_all: bool) -> None:
         """Learn whether a look at all leaves has found all there was, and which era it is."""
         self._leaf = era if is_all else None
-        self._until = self._clock.monotonic_us() + AIM_KEPT_US
+        self._seen_at = self._clock.monotonic_us()
 
     def miss(self) -> None:
         """Look at all leaves the next time."""
@@ -183,15 +197,32 @@ class Aim:
 
 def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     """Take queued runs for a worker that is alive."""
-    most = min(max(command.limit, 0), INT4_MAX)
     leaf = aim.leaf(command)
-    if leaf is not None:
-        found = session.rows(CLAIM_FROM_LEAF[leaf], (command.worker, most))
-        if len(found) == most:
-            # There is a crowd: the next time somebody else may come first.
-            aim.miss()
-        if found[0][3] is not None:
-            return _claimed(session, command, found)
+    if leaf is None:
+        return _claim_from_all(session, command, aim)
+    found = session.rows(CLAIM_FROM_LEAF[leaf], (command.worker, most_of(command)))
+    return claimed_from_leaf(session, command, aim, found)
+
+
+def most_of(command: ClaimRuns) -> int:
+    """Return how many are asked for."""
+    return min(max(command.limit, 0), INT4_MAX)
+
+
+def claimed_from_leaf(session: Session, command: ClaimRuns, aim: Aim, found: list[Row]) -> Claimed:
+    """Return what was found in one leaf; look at all of them if that may not be all."""
+    _, is_alive, era, first, *_ = found[0]
+    if len(found) == command.limit:
+        # There is a crowd: the next time somebody else may come first.
+        aim.miss()
+    is_sure = first is not None or not is_alive
+    if is_sure or (era is not None and aim.is_fresh(NOTHING_KEPT_US)):
+        return _claimed(session, command, found)
+    return _claim_from_all(session, command, aim)
+
+
+def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
+    most = most_of(command)
     found = session.rows(*_statement(command, most))
     count = 0 if found[0][3] is None else len(found)
     aim.hear(found[0][2], is_all=count < most)
@@ -199,7 +230,7 @@ def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
 
 
 def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
-    now, is_alive, _, first, *_ = found[0]
+    now, is_alive, _, first = found[0][:4]
     if first is None:
         return Claimed(now, is_alive, ())
     wanting = [place for place, row in enumerate(found) if row[11]]
@@ -214,7 +245,7 @@ def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
             row[4],
             now,
             row[8],
-            stored_arguments(row[15]) if row[9] is None else row[9],
+            stored_arguments(row[-2]) if row[9] is None else row[9],
             row[10],
             row,
             reader,
@@ -254,7 +285,7 @@ class _Reader:
 
     def record(self, row: Row, tries: Tries) -> RunRecord:
         now, run_id, task, arguments, queue = row[0], row[3], row[8], row[9], row[10]
-        name, definition, error = row[14:] or (row[12], None, None)
+        name, definition, error = row[-3:] if row[11] else (row[12], None, None)
         tenant, schedule_id, number, key, priority, origin, lane, *rest = _values(row[13])
         itself = (run_id, tenant, schedule_id, name, number, key, task, arguments, definition)
         itself += (queue, priority, origin, lane, *rest)
