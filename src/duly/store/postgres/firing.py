@@ -77,21 +77,16 @@ SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
 FROM fired"""  # noqa: S608 - a part of ours
 
-# Who waited for a row to be moved must not fire it where it has gone. Servers older than the autumn
-# of 2025 do not compare its place once more: so its instant stands beside it.
+# What is believed of a timer is found by the place of its run's id: the ids are in order. Who has
+# waited for a row to be moved compares all of it once more, and does not fire it where it has gone.
+_PLACE = "pg_catalog.width_bucket({}, $3::uuid[])"
 FIRE_DELAYED = f"""{_FENCE},
-found AS MATERIALIZED (
-    SELECT t.tid FROM n
-    CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int4[]) u(ref,
-        generation, due, shard)
-    CROSS JOIN LATERAL (
-        SELECT d.ctid AS tid FROM duly.delayed d
-        WHERE d.id = u.ref AND d.generation = u.generation AND d.due_at = u.due
-            AND d.shard = u.shard OFFSET 0) t
-    WHERE u.due <= n.now),
 fired AS (
     DELETE FROM duly.delayed d
-    WHERE d.ctid = ANY(ARRAY(SELECT tid FROM found)) AND d.due_at <= (SELECT now FROM n)
+    WHERE d.id = ANY($3::uuid[]) AND d.due_at <= (SELECT now FROM n)
+        AND d.generation = ($4::int4[])[{_PLACE.format("d.id")}]
+        AND d.due_at = ($5::int8[])[{_PLACE.format("d.id")}]
+        AND d.shard = ($6::int4[])[{_PLACE.format("d.id")}]
     RETURNING d.*),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
@@ -112,15 +107,14 @@ SELECT (SELECT now FROM n), count(*),
         pg_catalog.array_agg(uuid_send(id)) END
 FROM fired"""  # noqa: S608 - a part of ours
 
-# What is believed of a timer is found by the place of its run's id: the ids are in order.
 FIRE_RETRIES = f"""{_FENCE},
 fired AS (
     DELETE FROM duly.waiting w
     WHERE w.run_id = ANY($3::uuid[])
         AND w.due_at <= (SELECT now FROM n)
-        AND w.fence = ($4::int4[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
-        AND w.due_at = ($5::int8[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
-        AND w.shard = ($6::int4[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
+        AND w.fence = ($4::int4[])[{_PLACE.format("w.run_id")}]
+        AND w.due_at = ($5::int8[])[{_PLACE.format("w.run_id")}]
+        AND w.shard = ($6::int4[])[{_PLACE.format("w.run_id")}]
     RETURNING w.*),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence,
