@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import msgspec
 
 from duly.client.json_values import lower_first, plain_value
+from duly.client.quick_reading import quick_reader
 from duly.client.run_view import Run
 from duly.domain.schedules import canonical_json
 from duly.domain.secrets import Secret, SecretReference, read_reference
@@ -25,6 +26,7 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.client.quick_reading import Read
     from duly.config import Settings
 
 _NOTHING = "{}"
@@ -64,6 +66,7 @@ class Signature:
             raise UsageError(f"task {task}", function, "says not what it takes", remedy) from error
         self._types: dict[str, Any] | None = None
         self._required: list[str] | None = None
+        self._quick: Read | None = None
         self._runs: frozenset[str] = frozenset()
         for parameter in self._signature.parameters.values():
             _refuse_shape(task, parameter)
@@ -78,7 +81,9 @@ class Signature:
         types = {name: kind for name, kind in taken.items() if kind not in _RUN_TYPES}
         self._runs = frozenset(taken.keys() - types.keys())
         # A class may be defined further down in its module: what can't be read yet is read again.
-        self._types = types if is_complete else None
+        if is_complete:
+            self._types = types
+            self._quick = _quick_reader(types, self.required)
         return types
 
     @property
@@ -87,6 +92,13 @@ class Signature:
         if self._types is None:
             _ = self.types  # read late, as above
         return self._runs
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what it takes is known, and is neither a run nor a secret."""
+        if self._types is None:
+            _ = self.types  # read late, as above
+        return self._quick is not None and not self._runs
 
     @property
     def required(self) -> list[str]:
@@ -125,6 +137,15 @@ class Signature:
         """Read stored arguments into the annotated types: checked again, because code changes."""
         if text == _NOTHING and not self.required:
             return {}
+        if self._quick is not None:
+            try:  # not by `suppress`, which takes as long as the reading
+                return self._quick(text)
+            except Exception:  # noqa: BLE001 - whatever it is that does not fit: said below
+                return self._read_slowly(text)
+        return self._read_slowly(text)
+
+    def _read_slowly(self, text: str) -> dict[str, Any]:
+        """Read arguments one by one, and say of the first that does not fit what is wrong."""
         arguments = self.read_json(text)
         return {
             name: _read_value(f"{self.task}({name})", value, self.types[name])
@@ -247,6 +268,13 @@ def read_json_text(field: str, text: str) -> Any:  # noqa: ANN401 - JSON values
     except (ValueError, RecursionError) as error:
         remedy = 'give JSON such as {"class_id": 42}'
         raise UsageError(field, text, f"is not JSON ({error})", remedy) from error
+
+
+def _quick_reader(kinds: Mapping[str, Any], required: list[str]) -> Read | None:
+    try:
+        return quick_reader(kinds, required)
+    except Exception:  # noqa: BLE001 - names or types that it can't deal with
+        return None
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
