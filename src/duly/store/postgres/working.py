@@ -67,7 +67,7 @@ class PostgresWorking:
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take queued runs, by priority and rank."""
         with self._connections.statement(for_dispatch=True) as session:
-            claimed = claiming.claim_runs(session, command)
+            claimed = claiming.claim_runs(session, command, self._connections.aim)
         self._connections.broom.note(len(claimed.runs))
         return claimed
 
@@ -113,7 +113,9 @@ class PostgresWorking:
         self, finishes: Sequence[Finish], claim: ClaimRuns
     ) -> tuple[Finished, Claimed]:
         """End attempts, and take queued runs."""
-        return self.finish_runs(claim.worker, finishes), self.claim_runs(claim)
+        finished, claimed = finishing.finish_and_claim(self._connections, finishes, claim)
+        self._connections.broom.note(len(claimed.runs))
+        return finished, claimed
 
     def find_lost(self, limit: int, overdue_us: int) -> LostClaims:
         """Read claims of dead workers, and those long overdue."""
