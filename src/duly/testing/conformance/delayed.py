@@ -82,7 +82,8 @@ class AddingRuns:
         self, store: Store, clock: ManualClock
     ) -> None:
         """S1: all or none."""
-        asked = [new_run(clock.now_us(), f"{n}", is_drawn=True, fingerprint="") for n in range(3)]
+        past = clock.now_us() - 1
+        asked = [new_run(past, f"{n}", is_drawn=True, fingerprint="") for n in range(3)]
         before = snapshot(store)
 
         with pytest.raises(UsageError, match="is in the past"):
