@@ -161,7 +161,7 @@ def _growth_table(records: list[Record], workload: str, knob: str) -> list[str]:
     text = header("contender", knob, "runs/s", "late p99 ms", *names, "processor µs per run")
     for first, figures in groups(records, workload):
         rates = spread([one["per_second"] for one in figures])
-        counts = [f"{middle(figures, name):,.2f}" for name in names]
+        counts = [f"{middle(figures, name):,.2f}" if name in figures[0] else "-" for name in names]
         late = ms(figures, "p99_ms")
         cpu = f"{middle(figures, 'cpu_us_per_run'):,.0f}"
         settings = first["settings"]
