@@ -141,7 +141,14 @@ class Holdings:
         told, running = self._told, self.running
         while told:
             held = told.popleft()
-            if held in running:
+            if held.is_simply_done and held in running:
+                del running[held]
+                claimed = held.claimed
+                done = Ending(
+                    claimed.hold, held.started_at, DONE, claimed=claimed, worker=held.worker
+                )
+                self.endings.append(done)
+            elif held in running:
                 self.settle(held)
                 if not held.is_gone:
                     self.lingering[held] = None
