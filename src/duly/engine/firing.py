@@ -296,7 +296,8 @@ class Firing:
             lateness.append(now - entry.due_at)
         # Their next instants go straight into the wheel.
         self._loader.hand_over_all(plain)
-        if is_early:
+        if is_early or self._sync.is_contradicted(before, fired.now):
+            # Else not: a fire takes its time, and would take the place of what tells us more.
             self._sync.hear(before, fired.now)
         self._around.statistics.note_lateness(lateness)
         self._report(fired, counted, max(lateness, default=0))
