@@ -211,14 +211,16 @@ class Worker:
             holdings.settle(held)
         if self._membership.id is not None:
             holdings.give_back_unknown(self._membership.id)
-        # If the store can't be told, our lease runs out by itself, and others settle the rest.
+        # If the store can't be told, or can't tell us what is ours, our lease runs out by itself,
+        # and others settle the rest.
         with suppress(*STORE_AWAY):
             if self._membership.id is not None:
                 # An order to claim that we gave up may have been carried out since: the beat tells.
                 self._heed(self._membership.beat(holdings))
         with suppress(*STORE_AWAY):
             self._finishing.send()
-            self._membership.leave()
+            if not self._membership.is_in_doubt:
+                self._membership.leave()
         self._parts.courier.close()
         self.on_over()
 
