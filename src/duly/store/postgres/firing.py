@@ -225,8 +225,9 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
     """Fire a batch; each timer in one transaction, and with its own result."""
     batch = Batch(command)
     _fire_plain_schedules(connections, batch)
-    for kind in (DELAYED, RETRIES):
-        _fire_runs(connections, batch, kind)
+    for kind, is_there in ((DELAYED, command.delayed), (RETRIES, command.retries)):
+        if is_there:
+            _fire_runs(connections, batch, kind)
     if not batch.is_all_fired():
         is_left = batch.open_schedules() or batch.open_delayed() or batch.open_retries()
         if is_left:
