@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, get_type_hints
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -24,8 +26,6 @@ from duly.domain.secrets import Secret, SecretReference, read_reference
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duly.client.quick_reading import Read
     from duly.config import Settings
 
@@ -52,6 +52,15 @@ class Payload:
         return cls(settings.payload_bytes_max, settings.payload_depth_max)
 
 
+class Shape(NamedTuple):
+    """What binding and writing go by, worked out once all types are known."""
+
+    by_position: tuple[str, ...]
+    required: frozenset[str]
+    written: tuple[tuple[str, object, str], ...]
+    """Names in the order in which they are written, their types, and how each begins in JSON."""
+
+
 class Signature:
     """What a task takes: its parameters by name, without those that receive the run."""
 
@@ -66,6 +75,7 @@ class Signature:
             raise UsageError(f"task {task}", function, "says not what it takes", remedy) from error
         self._types: dict[str, Any] | None = None
         self._required: list[str] | None = None
+        self._shape: Shape | None = None
         self._quick: Read | None = None
         self._runs: frozenset[str] = frozenset()
         for parameter in self._signature.parameters.values():
@@ -111,14 +121,28 @@ class Signature:
         self._required = required if self._types is not None else None
         return required
 
+    @property
+    def shape(self) -> Shape:
+        """What binding and writing go by."""
+        if self._shape is not None:
+            return self._shape
+        types, parameters = self.types, self._signature.parameters
+        keyword_only = inspect.Parameter.KEYWORD_ONLY
+        shape = Shape(
+            tuple(name for name in types if parameters[name].kind is not keyword_only),
+            frozenset(self.required),
+            tuple((name, types[name], f"{encode_basestring(name)}:") for name in sorted(types)),
+        )
+        self._shape = shape if self._types is not None else None
+        return shape
+
     def bind(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its parameter's name; refuse one too many, twice, or too few."""
-        parameters = self._signature.parameters
-        by_position = [
-            name
-            for name in self.types
-            if parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY
-        ]
+        by_position, required, _ = self.shape
+        if not named and len(positional) <= len(by_position):
+            bound = dict(zip(by_position, positional, strict=False))
+            if required <= bound.keys():
+                return bound
         if len(positional) > len(by_position):
             self._refuse(positional[len(by_position)], "is one argument too many")
         bound = dict(zip(by_position, positional, strict=False))
@@ -178,6 +202,9 @@ def write_arguments(
     Arguments are Python values of the annotated types, or with `is_json` JSON values that stand for
     them.
     """
+    text = _simple_text(signature, arguments)
+    if text is not None and text.isascii() and len(text) <= payload.bytes_max:
+        return text
     written = {}
     for name, value in arguments.items():
         kind = signature.types[name]
@@ -190,6 +217,43 @@ def write_arguments(
         _check(f"{signature.task}({name})", value, plain, kind)
         written[name] = plain
     return write_payload(signature.task, written, payload)
+
+
+def _simple_text(signature: Signature, arguments: Mapping[str, Any]) -> str | None:
+    """Write numbers, texts and truth values that are of the very type that is asked for.
+
+    None where anything takes a closer look: the text, and what is refused, are the same by both
+    ways.
+    """
+    parts: list[str] = []
+    for name, kind, beginning in signature.shape.written:
+        if name in arguments:
+            value = arguments[name]
+            found = type(value)
+            if found is not kind and kind is not Any:
+                return None
+            write = _SIMPLE.get(found)
+            if write is None:
+                return None
+            try:
+                parts.append(beginning + write(value))
+            except ValueError:
+                return None
+    return "{" + ",".join(parts) + "}"
+
+
+def _float_text(value: float) -> str:
+    if not isfinite(value):
+        raise ValueError("no number that JSON can hold")
+    return float.__repr__(value)
+
+
+_SIMPLE: Mapping[type, Callable[[Any], str]] = {
+    int: int.__repr__,
+    str: encode_basestring,
+    bool: {True: "true", False: "false"}.__getitem__,
+    float: _float_text,
+}
 
 
 def write_payload(task: str, arguments: Mapping[str, Any], payload: Payload) -> str:

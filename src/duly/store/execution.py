@@ -47,6 +47,9 @@ class ClaimRuns:
     """Begin with the n-th of the queues, counted round: so that no queue is always first."""
     without: frozenset[str] = frozenset()
     """Tasks whose runs are passed over: the worker lacks their code, and others serve them."""
+    newest_first: bool = False
+    """Of each queue take only runs of its first priority, and those first that fell due last: so
+    that behind a crowd nobody waits for all of it."""
 
 
 class ClaimReader(Protocol):
@@ -297,11 +300,12 @@ class ExecutionStore(Protocol):
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take runs from queues that are not paused, by priority and then by rank.
 
-        One transaction. A worker that is not alive (left, declared dead, or expired by the store's
-        clock) gets none; one that has only expired must beat first. Each run gets the next fence,
-        the next attempt number, `begun_at` if it has none, and a deadline by its task's time-out.
-        No two workers get the same run; one does not wait for another. Runs of tasks that the
-        worker is to do `without` stay where they are, and take no place of those behind them.
+        With `newest_first` from the other end. One transaction. A worker that is not alive (left,
+        declared dead, or expired by the store's clock) gets none; one that has only expired must
+        beat first. Each run gets the next fence, the next attempt number, `begun_at` if it has
+        none, and a deadline by its task's time-out. No two workers get the same run; one does not
+        wait for another. Runs of tasks that the worker is to do `without` stay where they are, and
+        take no place of those behind them.
         """
         ...
 

@@ -61,6 +61,9 @@ class Claiming:
         self._rotation = 0
         self.is_more = False
         """Whether the last claim brought as many as there was room for."""
+        self._takes_newest = False
+        """Whether the next claim begins at the other end: every second while there is a crowd, so
+        that nobody waits for all of it, and who has waited longest gets half."""
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
         self._vain_at: int | None = None
@@ -116,6 +119,7 @@ class Claiming:
             queue_limits=limits,
             rotation=self._rotation,
             without=self._missing.served_elsewhere(),
+            newest_first=self._takes_newest,
         )
         self._rotation += 1
         before = self._parts.clock.monotonic_us()
@@ -127,8 +131,10 @@ class Claiming:
         """Decide when to look again: at once while there is more than we had room for."""
         settings = self._parts.settings
         self._note_vain(monotonic, is_vain=not got)
+        was_newest = self._takes_newest
         self.is_more = got == free
-        if self.is_more:
+        self._takes_newest = self.is_more and not was_newest
+        if self.is_more or was_newest:
             self._poll_us = settings.poll_min_us
             self._poll_at = 0
             return

@@ -39,6 +39,16 @@ class Encoded:
     data: bytes
 
 
+class Text(Encoded):
+    """One text."""
+
+    __slots__ = ()
+    oid = OID_TEXT
+
+    def __init__(self, value: str) -> None:
+        self.data = value.encode()
+
+
 class Int4s(Encoded):
     """Numbers that fit into four bytes."""
 
@@ -146,6 +156,10 @@ class _EncodedDumper(Dumper):
         return obj.data
 
 
+class _TextDumper(_EncodedDumper):
+    oid = OID_TEXT
+
+
 class _Int4sDumper(_EncodedDumper):
     oid = _OID_INT4_ARRAY
 
@@ -165,6 +179,7 @@ class _TextsDumper(_EncodedDumper):
 def register(context: AdaptContext) -> None:
     """Let a connection or a cursor take these; it knows everything else as before."""
     for kind, dumper in (
+        (Text, _TextDumper),
         (Int4s, _Int4sDumper),
         (OptionalInt4s, _Int4sDumper),
         (Int8s, _Int8sDumper),

@@ -94,8 +94,8 @@ _FROM_ALL = f"""
 picked AS MATERIALIZED (
     SELECT p.* FROM q CROSS JOIN LATERAL (
         SELECT r.ctid AS tid, r.era, {_PICKED} AS carried
-        FROM duly.ready r WHERE r.queue = q.name{{}}
-        ORDER BY r.priority, r.rank, r.run_id LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
+        FROM duly.ready r WHERE r.queue = q.name{{}}{{}}
+        LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
     LIMIT $4::int4),{_TAKE_FROM_LEAVES}"""  # noqa: S608 - columns of ours
 _FROM_ONE = f"""
 picked AS MATERIALIZED (
@@ -137,9 +137,17 @@ FINISHED = slice(14, 17)
 _IS_KNOWN = """
             AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
 
+_OLDEST = """
+        ORDER BY r.priority, r.rank, r.run_id"""
+_NEWEST = """
+            AND r.priority = (
+                SELECT f.priority FROM duly.ready f WHERE f.queue = q.name
+                ORDER BY f.priority LIMIT 1)
+        ORDER BY r.rank DESC, r.run_id DESC"""
 
-def _from_all(queues: str, known: str = "") -> str:
-    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known)},{_CLAIM}{_CLAIMED}"
+
+def _from_all(queues: str, known: str, order: str) -> str:
+    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known, order)},{_CLAIM}{_CLAIMED}"
 
 
 def claim_from_leaf(era: int, most: str, also: str = "", columns: str = "") -> str:
@@ -148,10 +156,21 @@ def claim_from_leaf(era: int, most: str, also: str = "", columns: str = "") -> s
     return f"{_WORKER},{also}{claim}"
 
 
-CLAIM_NAMED = _from_all(_NAMED)
-CLAIM_ANY = _from_all(_EVERY)
-CLAIM_NAMED_WITHOUT = _from_all(_NAMED, _IS_KNOWN.format("$5"))
-CLAIM_ANY_WITHOUT = _from_all(_EVERY, _IS_KNOWN.format("$6"))
+CLAIM_NAMED, CLAIM_NAMED_NEWEST = (_from_all(_NAMED, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_ANY, CLAIM_ANY_NEWEST = (_from_all(_EVERY, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_NAMED_WITHOUT, CLAIM_NAMED_WITHOUT_NEWEST = (
+    _from_all(_NAMED, _IS_KNOWN.format("$5"), order) for order in (_OLDEST, _NEWEST)
+)
+CLAIM_ANY_WITHOUT, CLAIM_ANY_WITHOUT_NEWEST = (
+    _from_all(_EVERY, _IS_KNOWN.format("$6"), order) for order in (_OLDEST, _NEWEST)
+)
+NEWEST = {
+    CLAIM_NAMED: CLAIM_NAMED_NEWEST,
+    CLAIM_ANY: CLAIM_ANY_NEWEST,
+    CLAIM_NAMED_WITHOUT: CLAIM_NAMED_WITHOUT_NEWEST,
+    CLAIM_ANY_WITHOUT: CLAIM_ANY_WITHOUT_NEWEST,
+}
+"""For each statement the one that takes the newest first."""
 CLAIM_FROM_LEAF = tuple(claim_from_leaf(era, "$2") for era in range(ERAS))
 # Of runs that were tried before, whose arguments are long, or whose schedule's name they lack.
 READ_MORE = f"""
@@ -179,6 +198,7 @@ class Aim:
     def leaf(self, command: ClaimRuns) -> int | None:
         """Return the leaf that an order can be carried out from; None when all have to be seen."""
         is_plain = command.queues is None and not command.queue_limits and not command.without
+        is_plain = is_plain and not command.newest_first
         return self._leaf if is_plain and self.is_fresh(AIM_KEPT_US) else None
 
     def is_fresh(self, kept_us: int) -> bool:
@@ -223,7 +243,8 @@ def claimed_from_leaf(session: Session, command: ClaimRuns, aim: Aim, found: lis
 
 def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     most = most_of(command)
-    found = session.rows(*_statement(command, most))
+    statement, values = _statement(command, most)
+    found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
     count = 0 if found[0][3] is None else len(found)
     aim.hear(found[0][2], is_all=count < most)
     return _claimed(session, command, found)
