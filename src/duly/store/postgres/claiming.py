@@ -197,9 +197,7 @@ class Aim:
 
     def leaf(self, command: ClaimRuns) -> int | None:
         """Return the leaf that an order can be carried out from; None when all have to be seen."""
-        is_plain = command.queues is None and not command.queue_limits and not command.without
-        is_plain = is_plain and not command.newest_first
-        return self._leaf if is_plain and self.is_fresh(AIM_KEPT_US) else None
+        return self._leaf if _is_plain(command) and self.is_fresh(AIM_KEPT_US) else None
 
     def is_fresh(self, kept_us: int) -> bool:
         """Say whether all leaves were looked at not long ago."""
@@ -224,6 +222,12 @@ def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     return claimed_from_leaf(session, command, aim, found)
 
 
+def _is_plain(command: ClaimRuns) -> bool:
+    """Say whether whatever is queued is asked for, and in the usual order."""
+    is_narrow = command.queues is not None or command.queue_limits or command.without
+    return not is_narrow and not command.newest_first
+
+
 def most_of(command: ClaimRuns) -> int:
     """Return how many are asked for."""
     return min(max(command.limit, 0), INT4_MAX)
@@ -246,7 +250,7 @@ def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     statement, values = _statement(command, most)
     found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
     count = 0 if found[0][3] is None else len(found)
-    aim.hear(found[0][2], is_all=count < most)
+    aim.hear(found[0][2], is_all=count < most and _is_plain(command))
     return _claimed(session, command, found)
 
 
