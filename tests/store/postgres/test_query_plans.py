@@ -294,9 +294,9 @@ def work_on(store, fence, cost):
         return store.finish_and_claim(ends, few)[1].runs
 
     aim = store._connections.aim  # noqa: SLF001 - all lies in the present leaf
-    aim.hear(0, is_all=True)
+    aim.hear(few, 0, is_all=True)
     held = cost("claim from a leaf", lambda: claim(few.limit))
-    aim.hear(0, is_all=True)
+    aim.hear(few, 0, is_all=True)
     both = cost("succeed and claim", lambda: finish_and_claim(held))
     aim.miss()
     lost = [*(one.hold for one in both), *cost("claim the rest", lambda: claim(BATCH // 2))]
