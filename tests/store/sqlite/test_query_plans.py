@@ -123,6 +123,7 @@ WALKED = (
     "SCAN (subquery",
     "SCAN a",
     "SCAN 128 CONSTANT ROWS",
+    "SCAN 128-ROW VALUES CLAUSE",
     "SCAN duly_runs USING INDEX duly_runs_early",
 )
 """Lists of shards, what an inner search has found, the rows of a batch (`asked`), and the empty
