@@ -23,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 _SCHEME = f"udp:{LOOPBACK}:"
 WRITTEN, _NUDGE, _QUESTION, _ANSWER = b"!", b".", b"?", b"="
 DATAGRAM_MAX = 32
+PORT_MAX = 65_535
 _TOKEN_BYTES = 8
 
 
@@ -38,9 +39,10 @@ class Doorplate(NamedTuple):
         """Read an address; None if it is not one."""
         port, _, token = address.removeprefix(_SCHEME).partition(":")
         try:
-            return cls(int(port), bytes.fromhex(token)) if token else None
+            plate = cls(int(port), bytes.fromhex(token))
         except ValueError:
             return None
+        return plate if plate.token and 0 < plate.port <= PORT_MAX else None
 
     @property
     def address(self) -> str:

@@ -126,6 +126,8 @@ def test_a_place_does_not_answer_for_another_one_at_the_same_port(asking):
     place.close()
 
 
-@pytest.mark.parametrize("address", ["", "duly_work", "udp:127.0.0.1:7", "udp:127.0.0.1:x:00"])
+@pytest.mark.parametrize(
+    "address", ["", "duly_work", "udp:127.0.0.1:7", "udp:127.0.0.1:x:00", "udp:127.0.0.1:70000:00"]
+)
 def test_not_every_address_is_a_doorplate(address):
     assert Doorplate.read(address) is None

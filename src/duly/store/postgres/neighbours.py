@@ -93,11 +93,12 @@ class Neighbours:
     def _ask(self) -> None:
         if self._has_others:
             return
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._socket.settimeout(0)
-        for one in self._doorplates - self._answered:
-            with suppress(OSError):
+        # Where no socket can be had nobody answers, and NOTIFY goes on.
+        with suppress(OSError):
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                self._socket.settimeout(0)
+            for one in self._doorplates - self._answered:
                 self._socket.sendto(one.question, (LOOPBACK, one.port))
 
     def _hear(self, sender: socket.socket) -> None:
