@@ -24,7 +24,7 @@ from duly.store.wakeups import SECOND_US, UdpWakeups
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
-    from duly.store.postgres.session import BoundedConnection
+    from duly.store.postgres.session import BoundedConnection, Session
 
 CHANNELS = {MemberKind.DISPATCHER: "duly", MemberKind.WORKER: "duly_work"}
 RING = "SELECT pg_notify(channel, '') FROM pg_catalog.unnest($1::text[]) channel"
@@ -67,6 +67,14 @@ class Bell:
         """Have everybody woken soon."""
         for kind in MemberKind:
             self.ring(kind)
+
+    def look_ahead(self, session: Session) -> None:
+        """Learn which workers are neighbours before there is anything to ring for.
+
+        The first of a crowd would wait for the thread that rings, for its connection, and for the
+        answers.
+        """
+        self._neighbours[MemberKind.WORKER].look(session, is_ahead=True)
 
     def close(self) -> None:
         """Ring for what is still to be rung for, and let go."""

@@ -8,6 +8,7 @@ way has answered first. Names of hosts prove nothing, since containers have loop
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,6 +50,7 @@ class Neighbours:
         self._known = _Known()
         self._look_at = 0
         self._calls = 0
+        self._looking = threading.Lock()
 
     def ring(self) -> bool:
         """Ring at all who have answered; say whether that is everybody. From any thread."""
@@ -62,19 +64,21 @@ class Neighbours:
                 sender.sendto(WRITTEN, (LOOPBACK, port))
         return is_all
 
-    def look(self, session: Session) -> None:
+    def look(self, session: Session, *, is_ahead: bool = False) -> None:
         """Learn now and then who lives, ask those who have not answered, and hear who has.
 
-        Nothing is waited for: who answers later is heard at the next call.
+        Nothing is waited for: who answers later is heard at the next call. Who looks ahead does so
+        before there is anything to ring for.
         """
-        self._calls += 1
-        monotonic = self._clock.monotonic_us()
-        if monotonic >= self._look_at and self._calls >= CALLS_MIN:
-            self._look_at, self._calls = monotonic + LOOK_EVERY_US, 0
-            self._read(session)
-            self._ask()
-        if self._socket is not None:
-            self._hear(self._socket)
+        with self._looking:
+            self._calls += 1
+            monotonic = self._clock.monotonic_us()
+            if monotonic >= self._look_at and (is_ahead or self._calls >= CALLS_MIN):
+                self._look_at, self._calls = monotonic + LOOK_EVERY_US, 0
+                self._read(session)
+                self._ask()
+            if self._socket is not None:
+                self._hear(self._socket)
 
     def close(self) -> None:
         """Let go of the socket; from now on nobody is a neighbour."""
