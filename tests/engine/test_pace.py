@@ -6,12 +6,13 @@ import pytest
 
 from duly.domain.concluding import Succeeded
 from duly.domain.literals import RunState
+from duly.engine.worker import WorkerSettings
 from duly.engine.worker.pace import AT_ONCE_MAX, CROWD, ENDS_ALONE, Pace
 from duly.store.wakeups import LocalWakeups, UdpWakeups
 from tests.engine.rig import SECOND, Rig
 
 MILLISECOND = 1000
-EVERY = 5 * MILLISECOND
+EVERY = WorkerSettings().talk_every_us
 TALKS = {"claim_runs", "finish_runs"}
 
 
