@@ -45,7 +45,7 @@ WITH n AS MATERIALIZED (
 
 # What is told of a schedule stands at its place in each array: to unnest all of them, and put rows
 # together from that, took a sixth of a fire.
-_VERSION, _DUE, _FOR, _SHARD, _LATE_AFTER, _RUN, _NEXT_FOR, _NEXT_DUE = (
+_VERSION, _DUE, _FOR, _SHARD, LATE_AFTER, _RUN, _NEXT_FOR, _NEXT_DUE = (
     f"(${number}::{kind}[])[u.place]"
     for number, kind in enumerate(
         ("int4", "int8", "int8", "int4", "int8", "uuid", "int8", "int8"), 4
@@ -63,7 +63,7 @@ fired AS (
         fires = s.fires + 1
     FROM n CROSS JOIN pg_catalog.unnest($3::uuid[]) WITH ORDINALITY u(ref, place)
     WHERE s.schedule_id = u.ref AND s.version = {_VERSION} AND s.next_due = {_DUE}
-        AND s.shard = {_SHARD} AND {_DUE} <= n.now AND n.now <= {_LATE_AFTER}
+        AND s.shard = {_SHARD} AND {_DUE} <= n.now AND n.now <= {LATE_AFTER}
         AND (s.last_for IS NULL OR s.last_for < {_FOR})
     RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue, s.name,
         s.arguments, s.before_last, {_RUN} AS run_id, {_FOR} AS scheduled_for, {_DUE} AS due,
