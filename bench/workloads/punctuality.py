@@ -28,7 +28,6 @@ from bench.harness import (
     sleep_until,
     usage,
 )
-from bench.parts.driving import evenly
 from bench.peers.protocol import now_us, read_journal
 from bench.running import started, told
 from bench.stores.places import Promise, number
@@ -63,7 +62,10 @@ class Offered(NamedTuple):
         count, period_us = self.rate * self.period, self.period * SECOND_US
         if self.is_aligned:
             return (Promise(due_at=start_at, period_us=period_us) for _ in range(count))
-        return evenly(count, period_us, start_at)
+        return (
+            Promise(due_at=start_at + one * period_us // count, period_us=period_us)
+            for one in range(count)
+        )
 
     def due(self, number: int, start_at: int) -> int:
         """Return the first instant of a schedule; numbers begin at 1."""
