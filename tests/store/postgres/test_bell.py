@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import psycopg
 
-from duly.store.dispatch import Join, MemberKind
+from duly.store.dispatch import Join, MemberKind, Renew
 from duly.store.planning import NEAR_US
 from duly.store.postgres.bell import APART_US
 from duly.store.postgres.neighbours import CALLS_MIN
 from duly.store.wakeups import SECOND_US
-from duly.testing.factories import HOUR_US, add_runs, new_run
+from duly.testing.factories import HOUR_US, add_runs, dispatcher, new_run
 from tests.postgres.patience import comes_true
 
 LONG_US = 10 * SECOND_US
@@ -122,6 +122,25 @@ def test_who_answers_on_this_host_is_rung_without_the_database(url, open_store):
             heard = [*listener.notifies(timeout=0.3)]
 
         assert len(heard) < 50
+    finally:
+        place.close()
+
+
+def test_a_dispatcher_that_renews_knows_who_is_to_be_rung_before_anything_is(url, open_store):
+    """P1: the first of a crowd waits for nobody to be looked for."""
+    waiting, ringing = open_store(url), open_store(url)
+    place = waiting.wakeups(MemberKind.WORKER)
+    neighbours = ringing._connections.bell._neighbours[MemberKind.WORKER]  # noqa: SLF001
+    try:
+        joined(waiting, place.address)
+        member, _ = ringing.join(dispatcher())
+
+        def is_found():
+            ringing.renew(Renew(member=member))
+            place.wait(10_000)
+            return neighbours.ring()
+
+        assert comes_true(is_found)
     finally:
         place.close()
 
