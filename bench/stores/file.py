@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
+from time import sleep
 from typing import TYPE_CHECKING, Any, cast
 
 import apsw
@@ -205,6 +206,10 @@ PAGES = {
 }
 
 
+PATIENCE = 10_000
+"""So many times a counter is asked for that another thread keeps from us."""
+
+
 @dataclass
 class Counted:
     """What SQLite did on every connection that was opened meanwhile."""
@@ -228,8 +233,18 @@ class Counted:
         for connection in self.connections:
             with suppress(apsw.ConnectionClosedError):
                 for name, operation in PAGES.items():
-                    found[name] += connection.status(operation)[0]
+                    found[name] += _status(connection, operation)
         return found
+
+
+def _status(connection: apsw.Connection, operation: int) -> int:
+    """Return a connection's counter, as soon as the thread that works with it lets us see it."""
+    for _ in range(PATIENCE):
+        try:
+            return connection.status(operation)[0]
+        except apsw.ThreadingViolationError:
+            sleep(0.001)
+    return connection.status(operation)[0]
 
 
 @contextmanager
