@@ -7,25 +7,25 @@ import pytest
 from duly.domain.identity import ScheduleId
 from duly.domain.literals import Overlap, RunState, SkipReason
 from duly.domain.overlapping import (
+    GATELESS,
     GOES,
-    LINELESS,
     WAITING_MAX,
     WAITS,
     Coming,
     Entry,
-    Line,
+    Gate,
     enter,
-    key_line,
-    line_of,
+    gate_of,
+    key_gate,
     may_go_on,
 )
 
-FREE, TAKEN = Line(is_taken=False, waiting=0), Line(is_taken=True, waiting=0)
-ONE_WAITS, FULL = Line(is_taken=True, waiting=1), Line(is_taken=True, waiting=WAITING_MAX)
+FREE, TAKEN = Gate(is_held=False, waiting=0), Gate(is_held=True, waiting=0)
+ONE_WAITS, FULL = Gate(is_held=True, waiting=1), Gate(is_held=True, waiting=WAITING_MAX)
 SKIPPED = Entry(Coming.SKIPPED, SkipReason.OVERLAP)
 OVERFLOWN = Entry(Coming.SKIPPED, SkipReason.OVERFLOW)
 COALESCES = Entry(Coming.WAITS, closes_waiting=RunState.COALESCED)
-REPLACES = Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_taker=True)
+REPLACES = Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_holder=True)
 SCHEDULE = ScheduleId(bytes(range(16)))
 
 
@@ -51,13 +51,13 @@ def test_each_policy_decides_by_who_is_open_and_who_waits(
     policy: Overlap, taken: Entry, one_waits: Entry, full: Entry
 ):
     """O1, INV-8."""
-    assert [enter(policy, line) for line in (TAKEN, ONE_WAITS, FULL)] == [taken, one_waits, full]
+    assert [enter(policy, gate) for gate in (TAKEN, ONE_WAITS, FULL)] == [taken, one_waits, full]
 
 
-@pytest.mark.parametrize("policy", [one for one in Overlap if one not in LINELESS])
+@pytest.mark.parametrize("policy", [one for one in Overlap if one not in GATELESS])
 def test_nobody_overtakes_those_who_wait_for_a_line_that_has_just_come_free(policy: Overlap):
     """O1: the first that waits is about to go; a newcomer stands behind it, or in its place."""
-    between = Line(is_taken=False, waiting=1)
+    between = Gate(is_held=False, waiting=1)
 
     assert enter(policy, between).coming is not Coming.GOES
     assert may_go_on(between)
@@ -69,9 +69,9 @@ def test_the_first_that_waits_goes_only_when_the_line_is_free():
     assert not may_go_on(ONE_WAITS)
 
 
-def test_lines_are_told_apart_by_schedule_and_by_tenant_and_key():
+def test_gates_are_told_apart_by_schedule_and_by_tenant_and_key():
     """O1, L2: a key of one tenant holds up nobody else's."""
-    assert line_of(Overlap.SKIP, "a", SCHEDULE, None) is None
-    assert line_of(Overlap.QUEUE_ALL, "a", SCHEDULE, None) == f"schedule:{SCHEDULE.hex()}"
-    assert line_of(Overlap.SERIALIZE, "a", SCHEDULE, "b") == key_line("a", "b")
-    assert key_line("a:b", "c") != key_line("a", "b:c")
+    assert gate_of(Overlap.SKIP, "a", SCHEDULE, None) is None
+    assert gate_of(Overlap.QUEUE_ALL, "a", SCHEDULE, None) == f"schedule:{SCHEDULE.hex()}"
+    assert gate_of(Overlap.SERIALIZE, "a", SCHEDULE, "b") == key_gate("a", "b")
+    assert key_gate("a:b", "c") != key_gate("a", "b:c")

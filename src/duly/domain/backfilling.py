@@ -30,7 +30,7 @@ class SlotClass(StrEnum):
     """What is known about an occurrence, as far as a backfill goes."""
 
     MISSING = "missing"
-    """It was never run: skipped, coalesced, fallen into a pause, or before the schedule was made."""
+    """It was never run: skipped, coalesced, fallen into a pause, or before there was a schedule."""
     FAILED = "failed"
     """It was run and did not succeed, and nothing of it is open: dead letters, too."""
     SUCCEEDED = "succeeded"

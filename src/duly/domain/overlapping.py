@@ -1,8 +1,8 @@
-"""Overlap: what becomes of a run that falls due while an earlier one of its line is open (O1).
+"""Overlap: what becomes of a run that falls due while an earlier one is open (O1).
 
-A line is a schedule of its own, or a business key that several share. One run of a line goes on at
-a time; what comes meanwhile goes, waits or is skipped by the policy. Pure: the store asks while it
-holds the line, so that no two decisions are made about the same state of it.
+A schedule's runs go through a gate of their own, or that of a business key which several share, one
+at a time. What comes meanwhile waits or is skipped, by the policy. Pure: the store asks while it
+holds the gate, so that no two decisions are made about the same state of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId
 
 WAITING_MAX = 1_000
-"""How many may wait in one line; a longer one says that something is wrong, and is not fed."""
+"""How many may wait at one gate; a longer row says that something is wrong, and is not fed."""
 
 
 class Coming(StrEnum):
@@ -28,10 +28,10 @@ class Coming(StrEnum):
     """It is not made; the occurrence is recorded as skipped, with the reason."""
 
 
-class Line(NamedTuple):
-    """A line as it is when a run comes to it."""
+class Gate(NamedTuple):
+    """A gate as it is when a run comes to it."""
 
-    is_taken: bool
+    is_held: bool
     """Whether an earlier run has gone ahead and is still open: queued, running, waiting for another
     attempt, or ambiguous. One that is closed or dead is in nobody's way."""
     waiting: int
@@ -45,60 +45,60 @@ class Entry(NamedTuple):
     """Why it is skipped."""
     closes_waiting: RunState | None = None
     """What those that wait are closed as, because the newcomer stands for them."""
-    stops_taker: bool = False
-    """Whether the open one is asked to stop; it keeps the line until it has."""
+    stops_holder: bool = False
+    """Whether the open one is asked to stop; it keeps the gate until it has."""
 
 
 GOES = Entry(Coming.GOES)
 WAITS = Entry(Coming.WAITS)
-LINELESS = frozenset((Overlap.ALLOW, Overlap.SKIP))
-"""Under these nobody ever waits, so that nothing need be kept of a line."""
+GATELESS = frozenset((Overlap.ALLOW, Overlap.SKIP))
+"""Under these nobody ever waits, so that nothing need be kept of a gate."""
 
 
-def enter(policy: Overlap, line: Line) -> Entry:
-    """Decide about a run that comes to a line."""
-    if policy is Overlap.ALLOW or line == (False, 0):
+def enter(policy: Overlap, gate: Gate) -> Entry:
+    """Decide about a run that comes to a gate."""
+    if policy is Overlap.ALLOW or gate == (False, 0):
         return GOES
     match policy:
         case Overlap.SKIP:
             return _skipped(SkipReason.OVERLAP)
         case Overlap.QUEUE_ONE:
-            return _skipped(SkipReason.OVERFLOW) if line.waiting else WAITS
+            return _skipped(SkipReason.OVERFLOW) if gate.waiting else WAITS
         case Overlap.QUEUE_ALL | Overlap.SERIALIZE:
-            return WAITS if line.waiting < WAITING_MAX else _skipped(SkipReason.OVERFLOW)
+            return WAITS if gate.waiting < WAITING_MAX else _skipped(SkipReason.OVERFLOW)
         case Overlap.COALESCE:
             return Entry(Coming.WAITS, closes_waiting=RunState.COALESCED)
         case Overlap.REPLACE:
-            return Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_taker=True)
+            return Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_holder=True)
         case _:
             assert_never(policy)
 
 
-def may_go_on(line: Line) -> bool:
+def may_go_on(gate: Gate) -> bool:
     """Say whether the first that waits may go: asked anew whenever something has changed."""
-    return not line.is_taken and line.waiting > 0
+    return not gate.is_held and gate.waiting > 0
 
 
-def schedule_line(schedule_id: ScheduleId) -> str:
-    """Return the name of a schedule's own line."""
+def schedule_gate(schedule_id: ScheduleId) -> str:
+    """Return the name of a schedule's own gate."""
     return f"schedule:{schedule_id.hex()}"
 
 
-def key_line(tenant: str, key: str) -> str:
-    """Return the name of the line of a business key, which belongs to one tenant."""
+def key_gate(tenant: str, key: str) -> str:
+    """Return the name of the gate of a business key, which belongs to one tenant."""
     return f"key:{len(tenant)}:{tenant}:{key}"
 
 
-def line_of(
+def gate_of(
     policy: Overlap, tenant: str, schedule_id: ScheduleId, serialize_by: str | None
 ) -> str | None:
-    """Return the line that a schedule's runs stand in; None if nobody ever waits there."""
-    if policy in LINELESS:
+    """Return the gate that a schedule's runs stand at; None if nobody ever waits there."""
+    if policy in GATELESS:
         return None
     if policy is Overlap.SERIALIZE:
         assert serialize_by is not None, "who serializes says by what"
-        return key_line(tenant, serialize_by)
-    return schedule_line(schedule_id)
+        return key_gate(tenant, serialize_by)
+    return schedule_gate(schedule_id)
 
 
 def _skipped(reason: SkipReason) -> Entry:

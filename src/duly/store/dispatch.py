@@ -432,6 +432,14 @@ class DispatchStore(Protocol):
         """
         ...
 
+    def open_gates(self, limit: int) -> int:
+        """Let the first go of those that wait at each gate that nobody holds; say how many did.
+
+        Whoever ends a run does so for its gate; this is for one that has died in between, and for
+        gates that came free in another way. It needs no lease: it does what is due, whoever asks.
+        """
+        ...
+
     def due_resumes(self, limit: int) -> list[ScheduleId]:
         """Read paused schedules whose `resume_at` has come, by the store's clock."""
         ...

@@ -19,6 +19,7 @@ _PARTS = (
     "firing",
     "loading",
     "operating",
+    "overlapping",
     "owed",
     "ownership",
     "reading",

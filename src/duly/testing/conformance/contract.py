@@ -14,6 +14,7 @@ from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
+from duly.testing.conformance.overlapping import OverlapByHand, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.reading import (
@@ -47,6 +48,8 @@ class StoreContract(
     Fencing,
     FiringSchedules,
     FiringLate,
+    Overlapping,
+    OverlapByHand,
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,
