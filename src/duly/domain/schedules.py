@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from duly.domain.zones.database import ZoneDatabase
 
 QUEUE_DEFAULT = "default"
+OVERLAP_DEFAULT = Overlap.SKIP
+"""What a schedule gets whose maker says nothing about it."""
 PRIORITY_DEFAULT = 4
 PRIORITY_MAX = 9
 TENANT_DEFAULT = "default"

@@ -119,6 +119,9 @@ class DispatcherSettings:
 
     resume_every_us: int = 2 * SECOND_US
     resumes_max: int = 50
+    gates_every_us: int = 5 * SECOND_US
+    gates_max: int = 500
+    """How many gates that came free and were not opened are opened at a time."""
     retime_page: int = 500
     retime_every_us: int = 50 * _MILLISECOND_US
     """Between pages of a recomputation, so that firing goes on beside it."""

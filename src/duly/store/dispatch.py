@@ -428,7 +428,9 @@ class DispatchStore(Protocol):
     def drain_owed(self, command: DrainOwed) -> FireResult:
         """Apply a settlement of a range under the catch-up lease: FIRED, GONE, EARLY or FENCED.
 
-        GONE when the range no longer begins there, or the schedule is paused or deleted.
+        GONE when the range no longer begins there, or the schedule is paused or deleted. BUSY while
+        a run of it would find an earlier one open, unless they may overlap: then all of the range
+        stays owed, where it can still be edited or called off.
         """
         ...
 

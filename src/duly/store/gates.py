@@ -138,6 +138,18 @@ class Gates(ABC):
             coming = Coming.GOES
         return Arrival(coming, gate, entry.reason, in_the_way, tuple(stands_for))
 
+    def is_free(self, comer: Comer) -> bool:
+        """Say whether a run that came now would find nobody; nothing is changed by asking."""
+        if comer.policy is Overlap.ALLOW:
+            return True
+        last = comer.last_let_go
+        if last is not None and last != comer.run_id and self.is_open(last):
+            return False
+        if comer.gate is None:
+            return True
+        self.lock(comer.gate)
+        return self.holder(comer.gate) is None and not self.waiting(comer.gate)
+
     def open(self, gate: str) -> bool:
         """Let the first that waits at a gate go, if it may; say whether one did."""
         self.lock(gate)

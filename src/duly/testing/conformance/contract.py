@@ -14,7 +14,7 @@ from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
-from duly.testing.conformance.overlapping import OverlapByHand, Overlapping
+from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.reading import (
@@ -50,6 +50,7 @@ class StoreContract(
     FiringLate,
     Overlapping,
     OverlapByHand,
+    OverlapInCatchUp,
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,

@@ -9,29 +9,35 @@ import pytest
 
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
 from duly.domain.literals import Lane, Origin, Overlap, RunState, SkipReason
+from duly.domain.misfire import Misfire
 from duly.domain.overlapping import GATELESS, WAITING_MAX
 from duly.domain.runs import VerdictKind
 from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.settling import plan_late, settle
 from duly.errors import Conflict
-from duly.store.dispatch import MEMBER_TTL_US
+from duly.store.dispatch import MEMBER_TTL_US, DrainOwed, FirePlanned, FireResult
 from duly.store.execution import WORKER_TTL_US, Beat, FinishResult, StopKind
 from duly.store.reading import RunFilter
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import (
     HOUR_US,
+    MINUTE_US,
     SECOND_US,
     add_runs,
     cancel_run,
     new_run,
     on_time,
     order_runs,
+    template_of,
+    timer_of,
 )
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
-    from duly.domain.schedules import ScheduleRecord
+    from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.store.dispatch import Fence
     from duly.store.execution import ClaimedRun
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
@@ -331,6 +337,42 @@ class Overlapping:
         assert ["succeeded", "queued", "blocked"] == states(store, record)
 
 
+class OverlapInCatchUp:
+    """What draining promises about a schedule whose earlier run is still open."""
+
+    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
+    def test_what_is_owed_waits_where_it_is_until_nobody_is_in_the_way(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """F8, O1: there it can still be edited, paused and called off."""
+        record = made(store, policy, misfire=Misfire("all"))
+        fence = steps.own(store, ttl_us=100 * HOUR_US)
+        owed = owing(store, clock, fence, record)
+        first, second = owed.first_for, owed.first_for + HOUR_US
+
+        assert FireResult.FIRED == drain(store, fence, record, owed, first)
+        rest = store.list_owed(record.id)
+        assert FireResult.BUSY == drain(store, fence, record, rest[0], second)
+        assert rest == store.list_owed(record.id)
+        assert 1 == work_off(store)
+        assert FireResult.FIRED == drain(store, fence, record, rest[0], second)
+        assert [first, second] == [run.scheduled_for for run in runs_of(store, record)]
+        assert 0 == steps.look(store, record).overlaps
+        assert [] == store.check()
+
+    def test_what_is_owed_is_drained_at_once_where_runs_may_overlap(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F8."""
+        record = made(store, Overlap.ALLOW, misfire=Misfire("all"))
+        fence = steps.own(store, ttl_us=100 * HOUR_US)
+        owed = owing(store, clock, fence, record)
+
+        assert FireResult.FIRED == drain(store, fence, record, owed, owed.first_for)
+        (rest,) = store.list_owed(record.id)
+        assert FireResult.FIRED == drain(store, fence, record, rest, rest.first_for)
+
+
 class OverlapByHand:
     """What orders of people promise about a schedule whose earlier run is still open."""
 
@@ -438,6 +480,27 @@ def fired(store: Store, clock: ManualClock, policy: Overlap, times: int = 1) -> 
     for _ in range(times):
         record = steps.fire_due(store, clock, record)
     return record
+
+
+def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord) -> Owed:
+    """Let a schedule miss three occurrences, and return the range that it owes."""
+    steps.fall_due(clock, record, late_us=2 * HOUR_US + 2 * MINUTE_US)
+    assert record.pending is not None
+    plan = plan_late(template_of(record), record.pending, clock.now_us())
+    fire = FirePlanned(timer_of(record), plan, None)
+    assert (FireResult.FIRED,) == steps.fire(store, fence, fire).results
+    (owed,) = store.list_owed(record.id)
+    return owed
+
+
+def drain(  # noqa: PLR0913, PLR0917 - what is drained, by whom and how far
+    store: Store, fence: Fence, record: ScheduleRecord, owed: Owed, until: int
+) -> FireResult:
+    """Make the runs of a range up to an occurrence."""
+    settled = settle(template_of(record), owed.first_for, owed.last_for, store.now(), 1)
+    assert until == settled.runs[0].scheduled_for
+    order = DrainOwed(fence=fence, shard=record.shard, owed=owed, settlement=settled)
+    return store.drain_owed(order)
 
 
 def runs_of(store: Store, record: ScheduleRecord) -> list[RunRecord]:
