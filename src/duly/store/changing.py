@@ -152,9 +152,11 @@ class Changing(ABC):
         if any(run.not_before > self._work.now for run in settlement.runs):
             return FireResult.EARLY
         ground = ground_of(schedule)
-        ground.under(owed.definition_number, self._known_definition(owed).call)
-        self.run(self.statements.delete_owed, (owed.schedule_id, owed.first_for))
+        ground.under(owed.definition_number, self._known_definition(owed))
         settlements = self.settlements()
+        if not settlements.is_free(ground, settlement):
+            return FireResult.BUSY
+        self.run(self.statements.delete_owed, (owed.schedule_id, owed.first_for))
         settlements.add(ground, settlement._replace(owed=None))
         if settlements.write():
             self.run(self.statements.note_runs, noted_row(ground))

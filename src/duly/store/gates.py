@@ -68,6 +68,10 @@ class Gates(ABC):
     """The gates of a store within one transaction."""
 
     @abstractmethod
+    def exists(self, run_id: RunId) -> bool:
+        """Say whether there is such a run, whatever has become of it."""
+
+    @abstractmethod
     def is_open(self, run_id: RunId) -> bool:
         """Say whether a run is still to end: neither closed nor dead, and not forgotten."""
 

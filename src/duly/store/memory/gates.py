@@ -28,6 +28,10 @@ class MemoryGates(Gates):
         self._journal = journal
         self._tables = journal.tables
 
+    def exists(self, run_id: RunId) -> bool:
+        """Say whether there is such a run."""
+        return run_id in self._tables.runs
+
     def is_open(self, run_id: RunId) -> bool:
         """Say whether a run is still to end."""
         tables = self._tables
