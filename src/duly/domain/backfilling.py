@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId, occurrence_run_id, ordered_run_id
 from duly.domain.literals import RunState
 from duly.domain.runs import VerdictKind
 from duly.errors import UsageError
@@ -19,6 +18,7 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from duly.domain.identity import RunId
     from duly.domain.runs import OccurrenceVerdict
     from duly.domain.settling import Template
 
@@ -141,17 +141,6 @@ _WEIGHTS = {
     SlotClass.MISSING: 4,
 }
 """Which of several runs of one occurrence tells most about it: the lowest."""
-
-
-def backfill_run_id(template: Template, slot: Slot, backfill: bytes) -> RunId:
-    """Return the id of the run that a backfill makes of an occurrence: the same at each try.
-
-    A hole is filled with the one run that its occurrence can have. One that has a run gets another,
-    which only this backfill can make.
-    """
-    if slot.run_id is None:
-        return occurrence_run_id(template.schedule_id, slot.scheduled_for)
-    return ordered_run_id("redo", slot.scheduled_for, backfill, template.schedule_id)
 
 
 def _walk(template: Template, since: int, until: int) -> Iterator[int]:

@@ -23,12 +23,13 @@ from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
     from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
-    from duly.domain.identity import ScheduleId
+    from duly.domain.identity import BackfillId, ScheduleId
     from duly.domain.literals import AttemptState, RunState
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun
     from duly.store.auditing import Subject
+    from duly.store.backfilling import BackfillRecord, SlotState
     from duly.store.retry_slots import Taken
     from duly.store.work_rulings import WorkerLease
 
@@ -52,6 +53,8 @@ class RunRow:
     """None for a run of a schedule: its definition has it."""
     origin: Origin
     lane: Lane
+    root: RunId | None = None
+    """The run that it repeats."""
     scheduled_for: int
     not_before: int
     window_from: int | None
@@ -186,6 +189,8 @@ class Tables:
     blocked: dict[RunId, Blocked] = field(default_factory=dict)
     held_gates: dict[RunId, str] = field(default_factory=dict)
     """The gate that each open run has gone through and still holds, of those that had one."""
+    backfills: dict[BackfillId, BackfillRecord] = field(default_factory=dict)
+    backfill_slots: dict[tuple[BackfillId, int], SlotState] = field(default_factory=dict)
     outcomes: dict[RunId, Outcome] = field(default_factory=dict)
     attempts: dict[tuple[RunId, int], Ended] = field(default_factory=dict)
     progress: dict[RunId, tuple[ProgressRecord, ...]] = field(default_factory=dict)
@@ -350,7 +355,7 @@ class Journal:
             lane=planned.lane,
             scheduled_for=planned.scheduled_for,
             not_before=planned.not_before,
-            window_from=self._ran_before(record, planned.scheduled_for),
+            window_from=self.ran_before(record, planned.scheduled_for),
             created_at=self.now,
             fired_at=self.now,
         )
@@ -358,7 +363,7 @@ class Journal:
         if is_going:
             self.queue(row.id, row.not_before)
 
-    def _ran_before(self, record: ScheduleRecord, scheduled_for: int) -> int | None:
+    def ran_before(self, record: ScheduleRecord, scheduled_for: int) -> int | None:
         """Return the last occurrence before one that was run."""
         if record.last_for is None or record.last_for < scheduled_for:
             return record.last_for

@@ -10,6 +10,7 @@ import pytest
 
 _PARTS = (
     "attempts",
+    "backfills",
     "breathing",
     "claiming",
     "delayed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
+from duly.testing.conformance.backfills import Backfilling, BackfillOrders
 from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorkers
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
@@ -51,6 +52,8 @@ class StoreContract(
     Overlapping,
     OverlapByHand,
     OverlapInCatchUp,
+    Backfilling,
+    BackfillOrders,
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,
