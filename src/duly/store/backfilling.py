@@ -1,4 +1,4 @@
-"""The backfill port: history made on purpose, a part at a time, under the backfill lease.
+"""The backfill port: history made on purpose, a part at a time, by whoever tends the store.
 
 A backfill is a row with a cursor. Each step looks at the next few occurrences as they are at that
 moment, makes runs of those that are still to be made, and moves the cursor, in one transaction: who
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from duly.store.dispatch import Fence, FireResult
 
 LISTED_MAX = 500
+MAINTENANCE_SHARD = 0
+"""Whoever holds the backfill lane of this shard tends the store, and does the steps."""
 STEP_MAX = 100
 """How many occurrences a step looks at."""
 
@@ -50,7 +52,6 @@ class BackfillRecord:
     schedule_name: str
     definition_number: int
     """The version of the schedule whose occurrences and call it uses."""
-    shard: int
     since: int
     until: int
     """Not included."""
@@ -174,12 +175,12 @@ class BackfillStore(Protocol):
         """
         ...
 
-    def load_backfills(self, shards: Sequence[int], limit: int) -> list[BackfillRecord]:
-        """Return active backfills of shards, oldest first."""
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills, oldest first."""
         ...
 
     def step_backfill(self, command: StepBackfill) -> Stepped:
-        """Do a part, under the backfill lease of the schedule's shard.
+        """Do a part, under the maintenance lease (the backfill lane of shard 0).
 
         Each occurrence is looked at anew: one that is in flight, or of a class that was not chosen,
         is passed over, and so is one that has a run already under `fill`, unless that failed. Runs

@@ -22,7 +22,7 @@ from duly.store.backfill_rulings import (
     refuse_stale,
     unknown_backfill,
 )
-from duly.store.backfilling import BackfillRecord, SlotState, Stepped
+from duly.store.backfilling import MAINTENANCE_SHARD, BackfillRecord, SlotState, Stepped
 from duly.store.dispatch import FireResult
 from duly.store.memory.gates import MemoryGates, stand
 from duly.store.memory.ownership import held_shards
@@ -57,7 +57,6 @@ def create_backfill(journal: Journal, command: CreateBackfill) -> BackfillRecord
         schedule_id=schedule.id,
         schedule_name=schedule.name,
         definition_number=command.definition_number,
-        shard=schedule.shard,
         since=command.since,
         until=command.until,
         mode=command.mode,
@@ -146,12 +145,12 @@ def change_backfill(journal: Journal, command: ChangeBackfill) -> BackfillRecord
     return _shown(journal, changed)
 
 
-def load_backfills(journal: Journal, shards: Sequence[int], limit: int) -> list[BackfillRecord]:
-    """Return active backfills of shards, oldest first."""
+def load_backfills(journal: Journal, limit: int) -> list[BackfillRecord]:
+    """Return active backfills, oldest first."""
     found = [
         _shown(journal, record)
         for record in journal.tables.backfills.values()
-        if record.shard in shards and record.status is BackfillStatus.ACTIVE
+        if record.status is BackfillStatus.ACTIVE
     ]
     return sorted(found, key=lambda record: record.id)[:limit]
 
@@ -163,7 +162,7 @@ def step_backfill(journal: Journal, command: StepBackfill) -> Stepped:
     if record is None:
         return Stepped(FireResult.GONE, None)
     held, _ = held_shards(journal, command.fence, Lane.BACKFILL)
-    if record.shard not in held:
+    if MAINTENANCE_SHARD not in held:
         return Stepped(FireResult.FENCED, _shown(journal, record))
     is_there = record.cursor == command.expected_cursor
     if record.status is not BackfillStatus.ACTIVE or not is_there:

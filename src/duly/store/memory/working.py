@@ -162,9 +162,9 @@ class Working(ABC):
         """Apply an order about a backfill."""
         return self._write(lambda journal: backfilling.change_backfill(journal, command))
 
-    def load_backfills(self, shards: Sequence[int], limit: int) -> list[BackfillRecord]:
-        """Return active backfills of shards."""
-        return self._read(lambda journal: backfilling.load_backfills(journal, shards, limit))
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills."""
+        return self._read(lambda journal: backfilling.load_backfills(journal, limit))
 
     def step_backfill(self, command: StepBackfill) -> Stepped:
         """Do a part of a backfill."""
