@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path  # noqa: TC003 - read by get_type_hints
@@ -61,6 +62,29 @@ def test_arguments_are_kept_by_name_as_canonical_json(app):
 
     assert '{"class_id":42,"note":"é"}' == remind.bind(note="é", class_id=42).payload
     assert remind.bind(42, "é") == remind.bind(note="é", class_id=42)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(0, -1, 2**63, 2**80, 10**400, True, False, 0.1, -0.0, 1e22, 5e-324, 1.0),
+        *("", 'a"b\\c\n\t\x00\x1f\x7f/', "é", "\u2028", "😀", None, [1, "two"], {"a": {"b": 0.5}}),
+    ],
+)
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_simple_values_are_written_as_json_writes_them(app, value, is_typed):
+    """A1: numbers and texts take a shorter way, to the same text."""
+
+    def simple(value, zulu="a", alpha: int = 1):
+        pass
+
+    simple.__annotations__["value"] = type(value) if is_typed and value is not None else Any
+    bound = app.task(simple).bind(value, alpha=7)
+
+    kept = {"value": value, "alpha": 7}
+    assert json.dumps(kept, ensure_ascii=False, separators=(",", ":"), sort_keys=True) == (
+        bound.payload
+    )
 
 
 def test_what_is_not_given_is_left_to_the_tasks_own_default(app):

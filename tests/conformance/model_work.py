@@ -133,6 +133,7 @@ class WorkRules:
         limits=st.dictionaries(queues, st.integers(0, 2)),
         rotation=st.integers(0, 3),
         without=st.sampled_from([frozenset(), frozenset(), frozenset(("remind", "clean"))]),
+        newest_first=st.booleans(),
     )
     def claim(
         self,
@@ -142,6 +143,7 @@ class WorkRules:
         limits: dict[str, int],
         rotation: int,
         without: frozenset[str],
+        newest_first: bool,
     ) -> None:
         """Claim, as anybody who ever joined."""
         command = ClaimRuns(
@@ -151,6 +153,7 @@ class WorkRules:
             queue_limits=limits,
             rotation=rotation,
             without=without,
+            newest_first=newest_first,
         )
         claimed = self.both(methodcaller("claim_runs", command))
         self.claims += [(command.worker, run) for run in claimed.runs]
@@ -158,7 +161,7 @@ class WorkRules:
     @rule()
     def claim_all(self) -> None:
         """Claim whatever there is, as the newest worker."""
-        self.claim(len(self.workers) - 1, 9, None, {}, 0, frozenset())
+        self.claim(len(self.workers) - 1, 9, None, {}, 0, frozenset(), newest_first=False)
 
     @rule(place=places, ttl_us=st.sampled_from([SECOND_US, HOUR_US]), skipped=st.integers(0, 2))
     def beat(self, place: int, ttl_us: int, skipped: int) -> None:

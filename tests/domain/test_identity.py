@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from duly.domain.identity import (
     ScheduleId,
+    drawn_run_ids,
     identity_text,
+    is_occurrence_id,
     occurrence_run_id,
     ordered_run_id,
     read_identity,
@@ -91,6 +93,27 @@ def test_ids_are_uuids(instant, draw):
     assert 7 == version_of(schedule_id(instant, draw))
     assert 8 == version_of(occurrence_run_id(A, instant))
     assert 8 == version_of(ordered_run_id("once", instant, draw))
+
+
+@given(instants, st.binary(min_size=2, max_size=2), st.lists(st.binary(min_size=8, max_size=8)))
+def test_drawn_ids_are_neighbours(instant, shared, each):
+    """R1, A4: sorted, alike in front, no occurrence's, and different wherever the draws are."""
+    each = [*each, bytes(8)]
+    ids = drawn_run_ids(instant, shared + b"".join(each))
+
+    assert sorted(set(ids)) == ids
+    assert len({one[:8] for one in ids}) == 1
+    assert len({one[0] & 0x3F for one in each}) <= len(ids) <= len(each)
+    for one in ids:
+        assert 8 == version_of(one)
+        assert not is_occurrence_id(one)
+        assert ordered_run_id("once", instant, b"")[:6] == one[:6]
+
+
+@pytest.mark.parametrize("size", [2, 9, 17])
+def test_drawn_ids_take_whole_draws(size):
+    with pytest.raises(AssertionError):
+        drawn_run_ids(START, bytes(size))
 
 
 def test_an_id_needs_ten_drawn_bytes():

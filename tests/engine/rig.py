@@ -80,6 +80,10 @@ class Line:
         """What happens, once, before the answer of an operation is seen."""
         self.calls: list[str] = []
 
+    def finish_and_claim(self, finishes: Any, claim: Any) -> Any:
+        """Do the one and then the other, each of which can go wrong."""
+        return self.finish_runs(claim.worker, finishes), self.claim_runs(claim)
+
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._store, name)
         if not callable(operation):

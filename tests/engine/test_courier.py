@@ -19,6 +19,8 @@ LIMIT_SECONDS = 40.0
 class LateCourier(DirectCourier):
     """Carries out an order when its answer is asked for: after whatever is done meanwhile."""
 
+    is_direct = False
+
     def send(self, order):
         return order
 
@@ -37,7 +39,7 @@ def shop(rig, request):
         rig.store_clock,
         Tasks(known),
         {known.kind: executor},
-        WorkerSettings(slots=2),
+        WorkerSettings(slots=2, together_max=0),
         telemetry=rig.recorder,
         courier=request.param(),
     )
@@ -61,6 +63,31 @@ def test_ends_are_told_and_more_is_taken_in_one_tick(rig, shop):
     assert [RunState.RUNNING] * 2 + [RunState.SUCCEEDED] * 2 == sorted(states(rig, runs))
 
 
+@pytest.mark.parametrize("shop", [DirectCourier], indirect=True)
+def test_one_call_whose_answer_was_lost_loses_neither_an_end_nor_what_was_claimed(rig, shop):
+    """R4: the end is told again, and what was claimed unheard is given back by the next beat."""
+    worker, executor, line = shop
+    runs = [rig.enqueue(f"r{number}") for number in range(3)]
+    worker.tick()
+    executor.works[0].ended(Succeeded())
+    line.loses.add("claim_runs")
+    worker.tick()
+
+    assert [RunState.RUNNING] * 2 + [RunState.SUCCEEDED] == sorted(states(rig, runs))
+    assert 2 == len(executor.works), "nobody has heard of the third"
+    for _ in range(3):
+        rig.store_clock.advance(2 * SECOND)
+        worker.tick()
+        for work in executor.works:
+            work.ended(Succeeded())
+
+    assert 3 == len(executor.works)
+    worker.tick()
+    assert [RunState.SUCCEEDED] * 3 == states(rig, runs)
+    assert (3, 0) == (worker.statistics.succeeded, worker.statistics.refused)
+
+
+@pytest.mark.parametrize("shop", [LateCourier], indirect=True)
 def test_an_end_whose_answer_was_lost_is_told_again_and_what_was_claimed_is_run(rig, shop):
     worker, executor, line = shop
     runs = [rig.enqueue(f"r{number}") for number in range(3)]
@@ -79,6 +106,7 @@ def test_an_end_whose_answer_was_lost_is_told_again_and_what_was_claimed_is_run(
     assert (3, 0) == (worker.statistics.succeeded, worker.statistics.refused)
 
 
+@pytest.mark.parametrize("shop", [LateCourier], indirect=True)
 def test_an_end_is_heard_of_though_the_claim_was_not_answered(rig, shop):
     worker, executor, line = shop
     runs = [rig.enqueue(f"r{number}") for number in range(3)]

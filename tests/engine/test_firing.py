@@ -84,6 +84,40 @@ def test_a_schedule_made_for_a_loaded_window_is_punctual(rig):
     assert all(late <= 1000 for late in rig.lateness())
 
 
+def test_what_falls_due_right_after_a_fire_is_fired_together(rig):
+    """A statement for each costs more than all of them; what is due alone does not wait (F3)."""
+    dispatcher = rig.dispatcher(fires_apart_us=4000)
+    for after_us in (0, 1000, 2000, 3000, 100_000):
+        rig.delay(SECOND + after_us, f"reminder {after_us}")
+    rig.run("2s")
+
+    assert 3 == dispatcher.statistics.batches
+    assert [0, 3000, 2000, 1000, 0] == [late // 1000 * 1000 for late in rig.lateness()]
+
+
+def test_a_crowd_is_fired_without_a_pause(rig):
+    """Where more is due than one batch holds, waiting gathers nothing."""
+    rig.dispatcher(batch_max=10, batches_per_tick=2, fires_apart_us=1 * SECOND)
+    for number in range(100):
+        rig.delay(SECOND, f"reminder {number}")
+    rig.run("1001ms")
+
+    assert 100 == len(rig.runs())
+
+
+def test_definitions_are_read_once_while_their_timers_are_in_memory(rig):
+    """However few are kept for others: more schedules than that are not read at every fire."""
+    for number in range(50):
+        rig.schedule(f"s{number}", timetable=every("10s"))
+    rig.dispatcher(definitions_max=5)
+    rig.run("9s")
+    before = rig.lines[0].calls.count("read_definitions")
+    rig.run("1m")
+
+    assert 300 == len(rig.runs())
+    assert before == rig.lines[0].calls.count("read_definitions")
+
+
 def test_a_pause_of_a_loaded_timer_holds(rig):
     """F6, S3: the loaded entry fails its comparison."""
     record = rig.schedule(timetable=every("10s"))
@@ -195,6 +229,7 @@ def test_memory_is_bounded_and_what_did_not_fit_still_fires_on_time(rig):
     for _ in range(300):
         rig.run("100ms")
         loaded.append(dispatcher.loaded)
+    rig.run("10ms")
 
     assert 100 + max(crowds) >= max(loaded)
     assert sum(crowds) == len(rig.runs())

@@ -48,6 +48,9 @@ class Waiting:
     def wake(self) -> None:
         self.wakes += 1
 
+    def nudge(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -131,3 +131,26 @@ def test_what_falls_due_after_a_crowd_does_not_wait_for_all_of_it():
     assert [1_000_000] * 100 == dues(second)
     assert 1_000_000 == wheel.next_at()
     assert 805 == len(wheel)
+
+
+def test_a_crowd_is_handed_out_in_the_order_of_its_refs():
+    """It is read shard by shard; side by side in a database lie those whose ids are near."""
+    wheel = Wheel()
+    for shard in range(4):
+        for ref in range(shard, 400, 4):
+            wheel.insert(entry(ref, 5_000, shard=shard))
+    taken = [wheel.take(6_000, 100) for _ in range(4)]
+    refs = [[int.from_bytes(one.ref) for one in part] for part in taken]
+
+    assert [[*range(first, first + 100)] for first in range(0, 400, 100)] == refs
+
+
+def test_of_a_crowd_that_is_not_yet_due_the_first_instant_is_known():
+    """P3: nobody asks again and again within the millisecond of a crowd."""
+    wheel = Wheel()
+    for ref in range(200):
+        wheel.insert(entry(ref, 5_000 + ref))
+
+    assert 5_000 == wheel.next_at()
+    assert 100 == len(wheel.take(5_099, 1000))
+    assert 5_100 == wheel.next_at()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -77,6 +78,22 @@ def test_a_worker_claims_only_for_free_slots(rig):
 
     assert 2 == len(shop.works)
     assert (2, 3) == (states.count("running"), states.count("queued"))
+
+
+def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
+    """R8, M3: nobody waits for all of it, and who has waited longest gets half."""
+    crowd = [rig.enqueue(f"r{number}") for number in range(4)]
+    rig.run("1s")
+    late = [rig.enqueue(f"late{number}") for number in range(2)]
+    shop = rig.worker(slots=1)
+    for _ in range(6):
+        shop.worker.tick()
+        shop.works[-1].ended(Succeeded())
+    begun = [UUID(work.run_id).bytes for work in shop.works]
+    oldest, newest = begun[::2], begun[1::2]
+
+    assert sorted(crowd)[:3] == oldest
+    assert [*sorted(late, reverse=True), max(crowd)] == newest
 
 
 def test_a_slot_that_is_free_again_is_used_at_once(rig):
@@ -203,7 +220,7 @@ def test_a_worker_that_is_rung_for_good_is_as_quick_as_ever(rig):
         assert "succeeded" == rig.state(run)
         shop.worker.wake()
         shop.worker.tick()
-        rig.advance(3000)
+        rig.advance(15_000)
 
 
 def test_without_a_wake_up_a_run_waits_for_the_backstop_at_most(rig):

@@ -20,7 +20,7 @@ class Bell(LocalWakeups):
         super().__init__()
         self.rung = 0
 
-    def wake(self):
+    def nudge(self):
         self.rung += 1
 
 

@@ -22,11 +22,12 @@ LONG_US = (10 * MILLISECOND, 200 * MILLISECOND, 2 * SECOND, TTL_US, 2 * TTL_US, 
 FENCED = frozenset(
     (
         "fire_timers", "drain_owed", "release_leases", "acquire_leases",
-        "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "settle_lost",
+        "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "finish_and_claim",
+        "settle_lost",
     )
 )  # fmt: skip
 """Writes that hurt most when they arrive late."""
-HELD = frozenset(("claim_runs", "beat", "finish_runs", "settle_lost"))
+HELD = frozenset(("claim_runs", "beat", "finish_runs", "finish_and_claim", "settle_lost"))
 """Calls whose late answers let a process go on with what it no longer holds."""
 EDGE_REACH_US = 4 * SECOND
 

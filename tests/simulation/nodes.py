@@ -253,6 +253,10 @@ class ProxyWakeups:
         """Wake whoever waits here."""
         self._node.wake(self)
 
+    def nudge(self) -> None:
+        """End the wait; nobody in a simulated process does it from another thread."""
+        self._node.wake(self)
+
     def close(self) -> None:
         """Let go of it."""
         if self in self._node.wakeups:

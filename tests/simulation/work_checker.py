@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason, TaskPolicy
@@ -204,6 +205,15 @@ class WorkChecker:
                     note.late.add(hold.fence)
             if (result is FinishResult.ACCEPTED) != has_said:
                 raise Violation(f"INV-5: a stale end was answered with {result}")
+
+    def finish_and_claim(self, executed: Executed) -> None:
+        """Ends count before what is claimed then."""
+        finishes, claim = executed.call.arguments
+        finished, claimed = executed.result
+        told = replace(executed.call, operation="finish_runs", arguments=(claim.worker, finishes))
+        self.finish_runs(replace(executed, call=told, result=finished))
+        asked = replace(executed.call, operation="claim_runs", arguments=(claim,))
+        self.claim_runs(replace(executed, call=asked, result=claimed))
 
     def _check_word(self, note: RunNote, finish: Finish) -> None:
         """Hold an end against what the observer saw."""

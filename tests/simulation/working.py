@@ -37,6 +37,8 @@ class SeededDraws:
 class LateCourier:
     """Brings ends to the store after more was asked for, as a slow thread would."""
 
+    is_direct = False
+
     def send(self, order: Order) -> Order:
         """Carry out an order when its answer is asked for."""
         return order
@@ -88,6 +90,7 @@ def _settings(draws: Random, number: int) -> WorkerSettings:
         queue_limits=draws.choice(({}, {}, {"mail": 1})),
         ttl_us=ttl * SECOND,
         beat_every_us=draws.choice((1, 3)) * SECOND,
+        together_max=(100, 0, 1)[number % 3],
         lease_margin_us=draws.choice((SECOND // 2, SECOND)),
         grace_us=draws.choice((0, 2, 10)) * SECOND,
         cancel_grace_us=draws.choice((0, 1, 3)) * SECOND,

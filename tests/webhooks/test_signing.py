@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from dataclasses import replace
 
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -17,6 +16,7 @@ from duly.domain.identity import identity_text
 from duly.domain.secrets import Secret, SecretReference
 from duly.domain.webhooks import signing_key
 from duly.errors import NoSecret
+from duly.store.execution import ClaimedRun
 from tests.webhooks.rig import KEY, OLD_KEY, ROOT, SECRETS, claimed_run
 
 
@@ -68,9 +68,8 @@ def test_attempts_of_one_run_share_the_id_and_differ_in_time_and_signature(recei
     receiver = receive()
     sending = sender(receiver.place)
     first = claimed_run()
-    second = replace(
-        first, claimed_at=first.claimed_at + 60_000_000, tries=Tries(fence=8, attempt=4)
-    )
+    later = first.claimed_at + 60_000_000
+    second = ClaimedRun.of(first.record, Tries(fence=8, attempt=4), later)
     for claimed in (first, second):
         sending.send(receiver.url, claimed=claimed)
     one, other = (seen.headers for seen in receiver.seen)

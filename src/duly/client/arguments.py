@@ -9,22 +9,24 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, get_type_hints
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from duly.client.json_values import lower_first, plain_value
+from duly.client.quick_reading import quick_reader
 from duly.client.run_view import Run
 from duly.domain.schedules import canonical_json
 from duly.domain.secrets import Secret, SecretReference, read_reference
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from duly.client.quick_reading import Read
     from duly.config import Settings
 
 _NOTHING = "{}"
@@ -50,6 +52,15 @@ class Payload:
         return cls(settings.payload_bytes_max, settings.payload_depth_max)
 
 
+class Shape(NamedTuple):
+    """What binding and writing go by, worked out once all types are known."""
+
+    by_position: tuple[str, ...]
+    required: frozenset[str]
+    written: tuple[tuple[str, object, str], ...]
+    """Names in the order in which they are written, their types, and how each begins in JSON."""
+
+
 class Signature:
     """What a task takes: its parameters by name, without those that receive the run."""
 
@@ -64,6 +75,8 @@ class Signature:
             raise UsageError(f"task {task}", function, "says not what it takes", remedy) from error
         self._types: dict[str, Any] | None = None
         self._required: list[str] | None = None
+        self._shape: Shape | None = None
+        self._quick: Read | None = None
         self._runs: frozenset[str] = frozenset()
         for parameter in self._signature.parameters.values():
             _refuse_shape(task, parameter)
@@ -78,7 +91,9 @@ class Signature:
         types = {name: kind for name, kind in taken.items() if kind not in _RUN_TYPES}
         self._runs = frozenset(taken.keys() - types.keys())
         # A class may be defined further down in its module: what can't be read yet is read again.
-        self._types = types if is_complete else None
+        if is_complete:
+            self._types = types
+            self._quick = _quick_reader(types, self.required)
         return types
 
     @property
@@ -87,6 +102,13 @@ class Signature:
         if self._types is None:
             _ = self.types  # read late, as above
         return self._runs
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what it takes is known, and is neither a run nor a secret."""
+        if self._types is None:
+            _ = self.types  # read late, as above
+        return self._quick is not None and not self._runs
 
     @property
     def required(self) -> list[str]:
@@ -99,14 +121,28 @@ class Signature:
         self._required = required if self._types is not None else None
         return required
 
+    @property
+    def shape(self) -> Shape:
+        """What binding and writing go by."""
+        if self._shape is not None:
+            return self._shape
+        types, parameters = self.types, self._signature.parameters
+        keyword_only = inspect.Parameter.KEYWORD_ONLY
+        shape = Shape(
+            tuple(name for name in types if parameters[name].kind is not keyword_only),
+            frozenset(self.required),
+            tuple((name, types[name], f"{encode_basestring(name)}:") for name in sorted(types)),
+        )
+        self._shape = shape if self._types is not None else None
+        return shape
+
     def bind(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its parameter's name; refuse one too many, twice, or too few."""
-        parameters = self._signature.parameters
-        by_position = [
-            name
-            for name in self.types
-            if parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY
-        ]
+        by_position, required, _ = self.shape
+        if not named and len(positional) <= len(by_position):
+            bound = dict(zip(by_position, positional, strict=False))
+            if required <= bound.keys():
+                return bound
         if len(positional) > len(by_position):
             self._refuse(positional[len(by_position)], "is one argument too many")
         bound = dict(zip(by_position, positional, strict=False))
@@ -125,6 +161,15 @@ class Signature:
         """Read stored arguments into the annotated types: checked again, because code changes."""
         if text == _NOTHING and not self.required:
             return {}
+        if self._quick is not None:
+            try:  # not by `suppress`, which takes as long as the reading
+                return self._quick(text)
+            except Exception:  # noqa: BLE001 - whatever it is that does not fit: said below
+                return self._read_slowly(text)
+        return self._read_slowly(text)
+
+    def _read_slowly(self, text: str) -> dict[str, Any]:
+        """Read arguments one by one, and say of the first that does not fit what is wrong."""
         arguments = self.read_json(text)
         return {
             name: _read_value(f"{self.task}({name})", value, self.types[name])
@@ -157,6 +202,9 @@ def write_arguments(
     Arguments are Python values of the annotated types, or with `is_json` JSON values that stand for
     them.
     """
+    text = _simple_text(signature, arguments)
+    if text is not None and text.isascii() and len(text) <= payload.bytes_max:
+        return text
     written = {}
     for name, value in arguments.items():
         kind = signature.types[name]
@@ -169,6 +217,43 @@ def write_arguments(
         _check(f"{signature.task}({name})", value, plain, kind)
         written[name] = plain
     return write_payload(signature.task, written, payload)
+
+
+def _simple_text(signature: Signature, arguments: Mapping[str, Any]) -> str | None:
+    """Write numbers, texts and truth values that are of the very type that is asked for.
+
+    None where anything takes a closer look: the text, and what is refused, are the same by both
+    ways.
+    """
+    parts: list[str] = []
+    for name, kind, beginning in signature.shape.written:
+        if name in arguments:
+            value = arguments[name]
+            found = type(value)
+            if found is not kind and kind is not Any:
+                return None
+            write = _SIMPLE.get(found)
+            if write is None:
+                return None
+            try:
+                parts.append(beginning + write(value))
+            except ValueError:
+                return None
+    return "{" + ",".join(parts) + "}"
+
+
+def _float_text(value: float) -> str:
+    if not isfinite(value):
+        raise ValueError("no number that JSON can hold")
+    return float.__repr__(value)
+
+
+_SIMPLE: Mapping[type, Callable[[Any], str]] = {
+    int: int.__repr__,
+    str: encode_basestring,
+    bool: {True: "true", False: "false"}.__getitem__,
+    float: _float_text,
+}
 
 
 def write_payload(task: str, arguments: Mapping[str, Any], payload: Payload) -> str:
@@ -247,6 +332,13 @@ def read_json_text(field: str, text: str) -> Any:  # noqa: ANN401 - JSON values
     except (ValueError, RecursionError) as error:
         remedy = 'give JSON such as {"class_id": 42}'
         raise UsageError(field, text, f"is not JSON ({error})", remedy) from error
+
+
+def _quick_reader(kinds: Mapping[str, Any], required: list[str]) -> Read | None:
+    try:
+        return quick_reader(kinds, required)
+    except Exception:  # noqa: BLE001 - names or types that it can't deal with
+        return None
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:

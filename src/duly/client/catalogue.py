@@ -62,6 +62,7 @@ class RunnableTask:
 
     def __init__(self, task: AnyTask, backing: Backing) -> None:
         self._task = task
+        self._function = task.__wrapped__
         self._backing = backing
         # Looked at for every run, and never changed.
         self.name: str = task.name
@@ -77,6 +78,8 @@ class RunnableTask:
         """
         signature, stored = self._task.signature, claimed.arguments
         arguments = signature.read(stored)
+        if signature.is_plain and not self._takes_arguments_alone:
+            return partial(self._function, **arguments) if arguments else self._function
         if self._takes_arguments_alone:
             given = signature.defaults() | signature.read_json(stored)
             return lambda: given

@@ -24,7 +24,7 @@ from duly.client.run_view import (
     run_view,
 )
 from duly.client.tasks import AnyTask, BoundCall, read_call
-from duly.domain.identity import RunId, is_occurrence_id, ordered_run_id, read_identity
+from duly.domain.identity import RunId, drawn_run_ids, is_occurrence_id, read_identity
 from duly.domain.literals import Lane, Origin
 from duly.errors import UsageError
 from duly.store.planning import AddRuns, CancelDelayed, MoveDelayed, NewRun
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from duly.domain.schedules import Call
 
 RUN_IN_PAST = "run"
-_NONCE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +117,29 @@ def add_runs(
 
 
 def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms) -> list[NewRun]:
-    """Return the orders; what is the same for all is worked out once, and so is a call."""
+    """Return the orders; what is the same for all is worked out once, and so is a call.
+
+    An id that was drawn for an order says what was asked for; who brings an id or a key may ask for
+    something else under it, and the fingerprint tells.
+    """
     when, tenant = terms.when, caller.tenant
     origin = Origin.NOW if when.is_now else Origin.DELAY
     is_drawn = terms.id is None
     ids = _order_ids(caller, terms, len(calls))
-    known: dict[int, tuple[Call, str]] = {}
+    has_fingerprint = terms.key is not None or not is_drawn
+    last: object = None
+    call: Call | None = None
+    fingerprint = ""
     runs: list[NewRun] = []
     for given, run_id in zip(calls, ids, strict=True):
-        found = known.get(id(given))
-        if found is None:
-            call = read_call(given, terms.queue, terms.priority)
-            found = known[id(given)] = call, _fingerprint(call, when)
+        if call is None or given is not last:
+            last, call = given, read_call(given, terms.queue, terms.priority)
+            fingerprint = _fingerprint(call, when) if has_fingerprint else ""
         runs.append(
             NewRun(
                 id=run_id,
                 tenant=tenant,
-                call=found[0],
+                call=call,
                 origin=origin,
                 lane=Lane.LIVE,
                 due_at=when.due_at,
@@ -142,7 +147,7 @@ def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms
                 is_late_ok=when.is_late_ok,
                 key=terms.key,
                 replaces=terms.replaces,
-                fingerprint=found[1],
+                fingerprint=fingerprint,
                 is_drawn=is_drawn,
             )
         )
@@ -198,10 +203,10 @@ def _order_ids(caller: Caller, terms: Terms, count: int) -> list[RunId]:
     at = terms.when.due_at
     if at is None:
         at = caller.clock.now_us() + (terms.when.delay_us or 0)
-    # One draw, and the place in the order: what follows from it is as good as drawn.
-    nonce = caller.draws.draw(_NONCE_BYTES)
-    places = (b"", *(place.to_bytes(4) for place in range(1, count)))
-    return [ordered_run_id("once", at, nonce + place) for place in places[:count]]
+    ids: list[RunId] = []
+    while len(ids) < count:
+        ids = drawn_run_ids(at, caller.draws.draw(2 + 8 * count))
+    return ids
 
 
 def read_reference(key_or_id: object) -> tuple[str | None, RunId | None]:

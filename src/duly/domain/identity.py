@@ -60,6 +60,26 @@ def ordered_run_id(kind: RunKind, at: int, nonce: bytes, schedule: bytes = b"") 
     return _run_id(at, kind.encode(), schedule, nonce)
 
 
+def drawn_run_ids(at: int, draw: bytes) -> list[RunId]:
+    """Return ids of runs that are ordered together, sorted: two bytes for all, eight for each.
+
+    They begin alike, so that they are neighbours in every index, and few pages are touched. Should
+    two be the same, they count once: draw again then.
+    """
+    shared, each = draw[:2], draw[2:]
+    count, rest = divmod(len(each), 8)
+    assert count > 0, "somebody orders something"
+    assert rest == 0, "each takes eight drawn bytes"
+    stamp = (at // _MILLISECOND_US & _PREFIX_MASK).to_bytes(6)
+    head = stamp + bytes((0x80 | shared[0] & 0x07, shared[1]))
+    # The variant goes into all of them at once, as into one long number.
+    mask = int.from_bytes((b"\x3f" + 7 * b"\xff") * count)
+    variant = int.from_bytes((b"\x80" + bytes(7)) * count)
+    tails = (int.from_bytes(each) & mask | variant).to_bytes(len(each))
+    ids = {RunId(head + tails[at : at + 8]) for at in range(0, len(tails), 8)}
+    return sorted(ids)
+
+
 def is_occurrence_id(identity: bytes) -> bool:
     """Say whether an id is of the kind that is computed for occurrences, and for nothing else."""
     number = int.from_bytes(identity)

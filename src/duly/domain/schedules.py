@@ -28,9 +28,12 @@ NAME_LENGTH_MAX = 200
 JITTER_MAX_US = 7 * 86_400 * 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class Call:
-    """What is to be run: a task by its name, and its arguments as JSON text."""
+    """What is to be run: a task by its name, and its arguments as JSON text.
+
+    Nobody changes one. It is not frozen, as that would treble what it takes to make one.
+    """
 
     task: str
     arguments: str = "{}"

@@ -135,8 +135,7 @@ class CatchUp:
         """Decide a part of a range; None when it can't be decided."""
         owed = record.owed
         key = (owed.schedule_id, owed.definition_number)
-        self._templates.fetch([key])
-        template = self._templates.find(key)
+        template = self._templates.fetch([key]).get(key)
         if template is None:
             self._complain(record, "its definition can't be read")
             return None

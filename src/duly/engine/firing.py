@@ -73,24 +73,36 @@ class Firing:
         self._membership = membership
         self._ownership = ownership
         self._fired_before = 0
+        self._gathering_until = 0
+        """Until then what falls due is left to come together, on the monotonic clock."""
         self.owed_noticed: Callable[[], None] = lambda: None
         """Told when a fire has made something owed."""
 
     def fire(self) -> bool:
         """Fire a batch of fresh timers and one of the backlog; say whether any was sent."""
         settings, loader = self._around.settings, self._loader
+        monotonic = self._around.clock.monotonic_us()
+        if monotonic < self._gathering_until:
+            return False
         fresh = self._fire_from(loader.wheel, settings.batch_max)
         room = settings.batch_backlog_min if fresh else settings.batch_max
-        return bool(self._fire_from(loader.backlog, room) or fresh)
+        older = self._fire_from(loader.backlog, room)
+        has_fired = bool(fresh or older)
+        if has_fired and fresh < settings.batch_max and older < room:
+            # Where so much is due that a batch can't hold it, nothing more need come together.
+            self._gathering_until = monotonic + settings.fires_apart_us
+        return has_fired
 
     def next_at(self, monotonic: int) -> int | None:
-        """Return when the first entry is surely due, on the monotonic clock."""
+        """Return when to fire next, on the monotonic clock: what is first is surely due then."""
         times = [
-            self._sync.reached_at(at, monotonic)
+            at
             for at in (self._loader.wheel.next_at(), self._loader.backlog.next_at())
             if at is not None
         ]
-        return min(times, default=None)
+        if not times:
+            return None
+        return max(self._sync.reached_at(min(times), monotonic), self._gathering_until)
 
     def plan_ahead(self, *, is_live_due: bool) -> bool:
         """Do what planning takes before it is needed, for a short while; say whether some is left.
@@ -121,10 +133,9 @@ class Firing:
 
     def _look_ahead(self, entry: Entry) -> None:
         """Work out the next occurrence; should it fail, that is said when this one is due."""
-        template = self._templates.find(_key(entry))
-        if template is not None:
+        if entry.template is not None:
             with suppress(Exception):
-                entry.following = _following(template, entry.scheduled_for)
+                entry.following = _following(entry.template, entry.scheduled_for)
 
     def _fire_from(self, wheel: Wheel, limit: int) -> int:
         """Take, plan and send one batch; return how many timers were sent."""
@@ -152,8 +163,7 @@ class Firing:
     def _planned(self, batch: list[Entry], slice_us: int) -> list[Entry]:
         """Return the entries that have their plan; the others are put back or set aside."""
         clock = self._around.clock
-        if any(entry.kind == "schedule" for entry in batch):
-            self._fetch(batch)
+        self._fetch(batch)
         ends = clock.monotonic_us() + slice_us
         ready: list[Entry] = []
         for entry in batch:
@@ -174,7 +184,7 @@ class Firing:
 
     def _plan(self, entry: Entry) -> str | None:
         """Work out what firing an entry does; return the problem if that can't be done."""
-        template = self._templates.find(_key(entry))
+        template = entry.template
         if template is None:
             return "its definition can't be read"
         due_at, scheduled_for = entry.due_at, entry.scheduled_for
@@ -194,7 +204,7 @@ class Firing:
                 return None
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
             return f"its timetable can't be computed: {error!r}"
-        entry.fire = FireOnTime(
+        fire = (
             entry.ref,
             entry.generation,
             due_at,
@@ -206,10 +216,18 @@ class Firing:
             following + template.offset_us,
             entry.definition_number,
         )
+        # As FireOnTime(*fire), without the call in between: it is made for every fire.
+        entry.fire = tuple.__new__(FireOnTime, fire)
         return None
 
     def _fetch(self, entries: list[Entry]) -> None:
-        self._templates.fetch(_key(entry) for entry in entries if entry.kind == "schedule")
+        """Give entries of schedules their templates; what can't be read has none."""
+        missing = [one for one in entries if one.template is None and one.kind == "schedule"]
+        if not missing:
+            return
+        found = self._templates.fetch(map(_key, missing))
+        for entry in missing:
+            entry.template = found.get(_key(entry))
 
     def _send(self, batch: list[Entry]) -> None:
         """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
@@ -217,8 +235,9 @@ class Firing:
         batch = [one for one in batch if one.shard in ours]
         if not batch:
             return
-        # In the order in which the kinds are answered.
-        batch.sort(key=_place)
+        if len({one.kind for one in batch}) > 1:
+            # In the order in which the kinds are answered.
+            batch.sort(key=_place)
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
@@ -256,7 +275,8 @@ class Firing:
         late, fenced = 0, 0
         is_early = False
         lateness: list[int] = []
-        hand_over, now = self._loader.hand_over, fired.now
+        plain: list[tuple[Entry, FireOnTime]] = []
+        now = fired.now
         counted = fired.results.count(FireResult.FIRED)
         for entry, result in zip(batch, fired.results, strict=True):
             if result is not FireResult.FIRED:
@@ -271,10 +291,11 @@ class Firing:
                 if fire.late_after is None:
                     # What was settled by its misfire policy had no due moment to be measured by.
                     continue
+            elif isinstance(fire, FireOnTime):
+                plain.append((entry, fire))
             lateness.append(now - entry.due_at)
-            if isinstance(fire, FireOnTime):
-                # Its next instant goes straight into the wheel.
-                hand_over(entry, fire.next_for, fire.next_due)
+        # Their next instants go straight into the wheel.
+        self._loader.hand_over_all(plain)
         if is_early:
             self._sync.hear(before, fired.now)
         self._around.statistics.note_lateness(lateness)

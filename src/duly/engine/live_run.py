@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.concluding import End
     from duly.store.dispatch import MemberId
-    from duly.store.execution import Hold
+    from duly.store.execution import ClaimedRun, Hold
     from duly.store.protocol import Store
 
 NOTE_LENGTH_MAX = 500
@@ -68,11 +68,16 @@ class LiveRun:
     advanced_at = 0
     """When it last came any further, on the monotonic clock; 0 when it never said so."""
 
-    def __init__(self, hold: Hold, grounds: Grounds, lock: threading.Lock) -> None:
-        self._hold = hold
+    def __init__(self, claimed: ClaimedRun, grounds: Grounds) -> None:
+        self.claimed = claimed
         self._grounds = grounds
-        self._lock = lock
-        """Held for moments only, so that others may hold it, too."""
+        self._lock = threading.Lock()
+        """Held for moments only."""
+
+    @property
+    def hold(self) -> Hold:
+        """The claim that every write about it carries."""
+        return self.claimed.hold
 
     @property
     def _checkpoint_lock(self) -> threading.Lock:
@@ -136,7 +141,7 @@ class LiveRun:
             raise UsageError("state", state, "is too long", remedy)
         grounds = self._grounds
         order = SaveCheckpoint(
-            worker=grounds.worker, hold=self._hold, partition=partition, state=state
+            worker=grounds.worker, hold=self.hold, partition=partition, state=state
         )
         with self._checkpoint_lock:
             if self._is_fenced or not grounds.store.save_checkpoint(order):
@@ -152,7 +157,7 @@ class LiveRun:
         """Return the last checkpoint of the run, by whichever attempt."""
         with self._checkpoint_lock:
             if self._checkpoints is None:
-                run_id = self._hold.run_id
+                run_id = self.claimed.run_id
                 self._checkpoints = dict(self._grounds.store.get_checkpoints(run_id))
             return self._checkpoints.get(partition)
 

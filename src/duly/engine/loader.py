@@ -17,10 +17,11 @@ from duly.engine.wheel import Entry, Wheel
 from duly.store.dispatch import ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from duly.engine.clock_sync import ClockSync
     from duly.engine.surroundings import Surroundings
+    from duly.store.dispatch import FireOnTime
 
 FEED_APART_US = 5000
 """However often somebody rings, the feed is not read more often than this."""
@@ -40,6 +41,8 @@ class Loader:
         """The store's clock in its last answer."""
         self._through: dict[int, int] = {}
         """Up to which instant each shard is loaded."""
+        self._owned: Collection[int] | None = None
+        """What we were last told is ours; None after something of it was dropped."""
         self._cursor: ArrivalsCursor | None = None
         self._is_doubtful = False
         self._is_crowded = False
@@ -58,17 +61,21 @@ class Loader:
 
     def own(self, shards: Collection[int]) -> None:
         """Load shards that are new to us, from the beginning of time."""
+        if shards is self._owned:
+            return
         new = set(shards) - self._through.keys()
         if new and not self._through:
             # Nothing was read while nothing was ours; loading finds all that is there by now.
             self._cursor = self._around.store.start_of_arrivals()
         if new:
             self.reload(new)
+        self._owned = shards
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget everything of shards that are not ours any more."""
         if not shards:
             return
+        self._owned = None
         for shard in shards:
             self._through.pop(shard, None)
         self.wheel.drop_shards(shards)
@@ -129,6 +136,21 @@ class Loader:
             return
         entry.go_on(scheduled_for, due_at)
         self._wheel_for(due_at).insert(entry)
+
+    def hand_over_all(self, entries: Iterable[tuple[Entry, FireOnTime]]) -> None:
+        """Do the same for many that have gone on as nearly all do."""
+        through_of, oldest, room = self._through.get, self._oldest_fresh(), self._room()
+        wheel, backlog = self.wheel, self.backlog
+        for entry, fire in entries:
+            shard, due_at = entry.shard, fire.next_due
+            through = through_of(shard)
+            if through is None or due_at > through:
+                continue
+            if room <= 0:
+                self._through[shard] = min(through, due_at - 1)
+                continue
+            entry.go_on(fire.next_for, due_at)
+            room -= (wheel if due_at >= oldest else backlog).insert(entry)
 
     def put_back(self, entry: Entry) -> None:
         """Keep an entry that has not fired; later than its grace it belongs to the backlog."""
@@ -254,5 +276,7 @@ class Loader:
         return self._around.settings.entries_max - len(self.wheel) - len(self.backlog)
 
     def _wheel_for(self, due_at: int) -> Wheel:
-        is_old = due_at < self.seen_now - self._around.settings.live_grace_us
-        return self.backlog if is_old else self.wheel
+        return self.wheel if due_at >= self._oldest_fresh() else self.backlog
+
+    def _oldest_fresh(self) -> int:
+        return self.seen_now - self._around.settings.live_grace_us

@@ -71,7 +71,12 @@ class Ownership:
         self.live: frozenset[int] = frozenset()
         """The shards whose live lane is ours."""
         self._shards: dict[Lane, tuple[int, ...]] = {}
+        self._by_shard: dict[Lane, dict[int, Lease]] = {}
         self._wanted: set[LeaseKey] = set()
+        self._surplus: list[LeaseKey] = []
+        """What we hold and is not to be ours,"""
+        self._missing: list[LeaseKey] = []
+        """and what is to be ours and we do not hold, in the order in which it is dealt with."""
         self._assigned_for: tuple[tuple[MemberId, ...], int] | None = None
         self._compared: Renewal | None = None
         """The last renewal that what we believe was compared with."""
@@ -86,8 +91,8 @@ class Ownership:
         """Return the fence for writing to shards of a lane that we own."""
         member = self._membership.id
         assert member is not None, "only a member writes"
-        keys = (LeaseKey(shard, lane) for shard in sorted(set(shards)))
-        return Fence(member, tuple(self.leases[key] for key in keys))
+        held = self._by_shard[lane]
+        return Fence(member, tuple([held[shard] for shard in sorted(set(shards))]))
 
     def owns(self, key: LeaseKey) -> bool:
         """Say whether a lease is ours, as far as we know."""
@@ -98,20 +103,19 @@ class Ownership:
         self._compare()
         self._assign(is_holding=is_holding)
         monotonic = self._around.clock.monotonic_us()
-        surplus = _by_lane(self.leases.keys() - self._wanted)
+        surplus = self._surplus
         if surplus and (is_holding or monotonic >= self._move_at):
             share = max(1, int(len(self.leases) * self._around.settings.move_share))
             self._move_at = monotonic + self._around.settings.move_every_us
             self._release(surplus if is_holding else surplus[:share])
-        missing = _by_lane(self._wanted - self.leases.keys())
-        if missing and monotonic >= self._ask_at:
+        if self._missing and monotonic >= self._ask_at:
             self._ask_at = monotonic + self._around.settings.acquire_every_us
-            self._acquire(missing)
+            self._acquire(self._missing)
 
     def next_at(self) -> int | None:
         """Return when there is something to give up or to ask for; None while all is settled."""
-        times = [self._move_at] if self.leases.keys() - self._wanted else []
-        times += [self._ask_at] if self._wanted - self.leases.keys() else []
+        times = [self._move_at] if self._surplus else []
+        times += [self._ask_at] if self._missing else []
         return min(times, default=None)
 
     def lose(self, keys: Iterable[LeaseKey]) -> None:
@@ -127,15 +131,18 @@ class Ownership:
 
     def clear(self) -> None:
         """Forget everything, as one does who is declared dead."""
-        self._forget(list(self.leases))
         self._wanted, self._assigned_for, self._compared = set(), None, None
+        self._forget(list(self.leases))
         self._move_at = self._ask_at = 0
 
     def _assign(self, *, is_holding: bool) -> None:
         renewal, member = self._membership.renewal, self._membership.id
         assert renewal is not None, "one renews before one owns"
         if is_holding:
-            self._wanted, self._assigned_for = set(), None
+            self._assigned_for = None
+            if self._wanted:
+                self._wanted = set()
+                self._note_leases()
             return
         seen = (renewal.dispatchers, renewal.shards)
         if seen == self._assigned_for:
@@ -143,6 +150,7 @@ class Ownership:
         self._assigned_for = seen
         owners = assign(*seen)
         self._wanted = {key for key, owner in owners.items() if owner == member}
+        self._note_leases()
 
     def _acquire(self, missing: list[LeaseKey]) -> None:
         member = self._membership.id
@@ -158,7 +166,7 @@ class Ownership:
         new = {lease.key: lease for lease in acquired}
         self.leases |= new
         if new:
-            self._note_shards()
+            self._note_leases()
             names = tuple(_name(key) for key in _by_lane(new))
             member = self._membership.number()
             self._around.telemetry.emit(LeasesAcquired(member=member, leases=names))
@@ -197,16 +205,18 @@ class Ownership:
             del self.leases[key]
             if key.lane is Lane.LIVE:
                 shards.add(key.shard)
-        self._note_shards()
+        self._note_leases()
         if shards:
             self._dropped(shards)
 
-    def _note_shards(self) -> None:
+    def _note_leases(self) -> None:
         """Remember what is asked for at every tick and every batch."""
-        self._shards = {
-            lane: tuple(sorted(key.shard for key in self.leases if key.lane is lane))
-            for lane in Lane
-        }
+        self._by_shard = {lane: {} for lane in Lane}
+        for key, lease in self.leases.items():
+            self._by_shard[key.lane][key.shard] = lease
+        self._shards = {lane: tuple(sorted(held)) for lane, held in self._by_shard.items()}
+        self._surplus = _by_lane(self.leases.keys() - self._wanted)
+        self._missing = _by_lane(self._wanted - self.leases.keys())
         self.live = frozenset(self._shards[Lane.LIVE])
 
 

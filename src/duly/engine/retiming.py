@@ -23,6 +23,7 @@ from duly.store.planning import ChangeSchedule, Stale
 from duly.telemetry import TimerRetimed, TzdataRecomputed
 
 if TYPE_CHECKING:
+    from duly.domain.settling import Template
     from duly.engine.clock_sync import ClockSync
     from duly.engine.membership import Membership
     from duly.engine.surroundings import Surroundings
@@ -37,6 +38,16 @@ _RELEASE = re.compile(r"[0-9]{4}[a-z]+")
 def _release(version: str) -> str:
     """Return a release that can be compared with others; one without a name is older than all."""
     return version if _RELEASE.fullmatch(version) else ""
+
+
+def _is_elsewhere(template: Template, timer: Timer, now: int) -> bool:
+    """Say whether our rules put a pending instant elsewhere; a schedule is read only then."""
+    if timer.scheduled_for <= now:
+        return False
+    try:
+        return template.next_after(now) != Pending(timer.scheduled_for, timer.due_at)
+    except Exception:  # noqa: BLE001 - deciding about it says what is wrong
+        return True
 
 
 class Retiming:
@@ -124,24 +135,14 @@ class Retiming:
         self._is_last = loaded.through >= END_OF_TIME
 
     def _compare(self, timers: list[Timer]) -> None:
-        self._templates.fetch((ScheduleId(one.ref), one.definition_number) for one in timers)
+        keys = [(ScheduleId(one.ref), one.definition_number) for one in timers]
+        templates = self._templates.fetch(keys)
         now = self._sync.floor_now(self._around.clock.monotonic_us())
-        for timer in timers:
-            if self._is_elsewhere(timer, now):
+        for key, timer in zip(keys, timers, strict=True):
+            template = templates.get(key)
+            if template is not None and _is_elsewhere(template, timer, now):
                 self._retime(ScheduleId(timer.ref))
         self._looked_at += len(timers)
-
-    def _is_elsewhere(self, timer: Timer, now: int) -> bool:
-        """Say whether our rules put a pending instant elsewhere; a schedule is read only then."""
-        if timer.scheduled_for <= now:
-            return False
-        template = self._templates.find((ScheduleId(timer.ref), timer.definition_number))
-        if template is None:
-            return False
-        try:
-            return template.next_after(now) != Pending(timer.scheduled_for, timer.due_at)
-        except Exception:  # noqa: BLE001 - deciding about it says what is wrong
-            return True
 
     def _retime(self, schedule_id: ScheduleId) -> None:
         try:

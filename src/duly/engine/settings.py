@@ -81,6 +81,9 @@ class DispatcherSettings:
     batch_backlog_min: int = 100
     """How many of a batch are kept for the backlog while there is fresh work, too."""
     batches_per_tick: int = 4
+    fires_apart_us: int = 4 * _MILLISECOND_US
+    """A fire begins so long after the one before it, unless that took all it may: what falls due
+    meanwhile goes along, and costs a statement less. What is due alone never waits."""
     busy_retry_us: int = 100 * _MILLISECOND_US
     """When to ask again for a timer that somebody's open transaction holds."""
     set_aside_us: int = 60 * SECOND_US
@@ -90,8 +93,9 @@ class DispatcherSettings:
     """How many schedules are read and computed ahead while others are due: a few milliseconds."""
     plan_slice_us: int = 5 * _MILLISECOND_US
     """How long a tick may do recurrence arithmetic ahead of time."""
-    definitions_max: int = 100_000
-    """As many as timers: who fires more schedules than this in turn reads each of them anew."""
+    definitions_max: int = 200_000
+    """How many are kept besides those of timers in memory, up to 1 kB each: who fires more
+    schedules than this in turn reads some of them anew."""
     definitions_page: int = 500
 
     skew_max_us: int = 100 * _MILLISECOND_US

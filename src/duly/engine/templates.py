@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import ScheduleId
@@ -24,25 +24,26 @@ class Templates:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._known: OrderedDict[TemplateKey, Template] = OrderedDict()
+        self._known: dict[TemplateKey, Template] = {}
         self._is_default = around.node.zones is default_zones()
 
-    def find(self, key: TemplateKey) -> Template | None:
-        """Return a template that was read before."""
-        return self._known.get(key)
+    def fetch(self, keys: Iterable[TemplateKey]) -> Mapping[TemplateKey, Template]:
+        """Return templates, reading those that are not known yet; what can't be read is left out.
 
-    def fetch(self, keys: Iterable[TemplateKey]) -> None:
-        """Read those that are not known yet; what can't be read stays unknown."""
+        There may be more of them than are kept.
+        """
         known = self._known
-        missing = [key for key in keys if key not in known]
-        if not missing:
-            return
-        missing = [*dict.fromkeys(missing)]
+        wanted = dict.fromkeys(keys)
+        found = {key: known[key] for key in wanted if key in known}
+        missing = [key for key in wanted if key not in found]
         page = self._around.settings.definitions_page
         for first in range(0, len(missing), page):
-            chosen = missing[first : first + page]
-            for key, definition in self._read(chosen).items():
-                self._keep(key, definition)
+            for key, definition in self._read(missing[first : first + page]).items():
+                template = self._made(key, definition)
+                if template is not None:
+                    found[key] = template
+                    self._keep(key, template)
+        return found
 
     def _read(self, keys: Sequence[TemplateKey]) -> Mapping[TemplateKey, Definition]:
         store = self._around.store
@@ -64,11 +65,16 @@ class Templates:
         except Exception:  # noqa: BLE001 - as above; whoever needs it says that it is missing
             return {}
 
-    def _keep(self, key: TemplateKey, definition: Definition) -> None:
+    def _made(self, key: TemplateKey, definition: Definition) -> Template | None:
         try:
             mine = definition if self._is_default else definition.under(self._around.node.zones)
         except Exception:  # noqa: BLE001 - its zone may be missing from our release
-            return
-        self._known[key] = Template(key[0], key[1], mine)
-        if len(self._known) > self._around.settings.definitions_max:
-            self._known.popitem(last=False)
+            return None
+        return Template(*key, mine)
+
+    def _keep(self, key: TemplateKey, template: Template) -> None:
+        if len(self._known) >= self._around.settings.definitions_max:
+            # Every second one: who goes round more than there is room for would find none of them
+            # if the oldest went first.
+            self._known = dict(islice(self._known.items(), 0, None, 2))
+        self._known[key] = template

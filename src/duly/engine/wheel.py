@@ -7,6 +7,7 @@ ever be removed; only the last that was heard of a promise is handed out.
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from duly.store.dispatch import Timer
@@ -14,6 +15,7 @@ from duly.store.dispatch import Timer
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from duly.domain.settling import Template
     from duly.store.dispatch import FireDelayed, FireRetry, FireSchedule, TimerKind
 
     Fire = FireSchedule | FireDelayed | FireRetry
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 SLOT_US = 1000
 """Fine enough that a slot seldom holds anything that is not yet due."""
 CROWD = 64
-"""Of a slot with more entries than this the first is not looked for each time."""
+"""Of a slot with more entries than this the first is not looked for each time, and they are handed
+out in the order of their refs: those that lie side by side in a database are fired together."""
 HELD_SPARE = 1000
 """So many outdated entries may stay, and as many as there are true ones; then they are dropped."""
 
@@ -44,6 +47,7 @@ class Entry:
         "ref",
         "scheduled_for",
         "shard",
+        "template",
     )
     kind: TimerKind
     ref: bytes
@@ -56,6 +60,8 @@ class Entry:
     """When to ask the store: its due, or a little later when it was busy."""
     following: int | None
     """The nominal time of the schedule's next occurrence, once that has been worked out."""
+    template: Template | None
+    """What the schedule's plans are made of, once that has been read."""
     fire: Fire | None
     """How it is fired; only while that is done."""
 
@@ -70,7 +76,7 @@ class Entry:
             self.definition_number,
         ) = timer
         self.fire_at = fire_at
-        self.following = self.fire = None
+        self.following = self.template = self.fire = None
 
     @property
     def timer(self) -> Timer:
@@ -100,8 +106,8 @@ class Wheel:
         self._heap: list[int] = []
         self._newest: dict[bytes, Entry] = {}
         self._held = 0
-        self._crowd = (0, 0, 0)
-        """The slot of a crowd, how many it had when its first instant was looked for, and that."""
+        self._crowds: dict[int, tuple[int, int]] = {}
+        """Of crowds by slot: how many they were when put in order, and their first instant."""
 
     def __len__(self) -> int:
         """Return how many promises are loaded."""
@@ -152,6 +158,9 @@ class Wheel:
     def _take_slot(self, slot: int, now: int, limit: int, taken: list[Entry]) -> bool:
         """Take what is due of a slot, up to a limit; say whether that was all of it."""
         entries, newest = self._slots.pop(slot), self._newest
+        crowd = self._crowds.pop(slot, None)
+        if len(entries) > CROWD and (crowd is None or crowd[0] != len(entries)):
+            crowd = _put_in_order(entries)
         later: list[Entry] = []
         seen = 0
         # A crowd is taken from its front, batch by batch, without looking at the rest of it.
@@ -170,6 +179,8 @@ class Wheel:
         later += entries[seen:]
         if later:
             self._slots[slot] = later
+            if crowd is not None and seen < len(entries):
+                self._crowds[slot] = (len(later), crowd[1])
         return not later
 
     def next_at(self) -> int | None:
@@ -187,10 +198,10 @@ class Wheel:
 
     def _first_of_crowd(self, slot: int, entries: list[Entry]) -> int:
         """Return the first instant of a slot; of entries that are no longer true, too."""
-        if self._crowd[:2] != (slot, len(entries)):
-            first = min(entry.fire_at for entry in entries)
-            self._crowd = (slot, len(entries), first)
-        return self._crowd[2]
+        crowd = self._crowds.get(slot)
+        if crowd is None or crowd[0] != len(entries):
+            crowd = self._crowds[slot] = _put_in_order(entries)
+        return crowd[1]
 
     def drop_shards(self, shards: Collection[int]) -> None:
         """Forget everything of shards that are no longer ours."""
@@ -203,8 +214,18 @@ class Wheel:
         """Forget everything."""
         self._slots.clear()
         self._heap.clear()
+        self._crowds.clear()
         self._newest.clear()
         self._held = 0
+
+
+def _put_in_order(crowd: list[Entry]) -> tuple[int, int]:
+    """Sort a crowd by its refs; return how many they are, and the first instant of any.
+
+    It was read shard by shard, each in order: these are merged rather than sorted.
+    """
+    crowd.sort(key=attrgetter("ref"))
+    return len(crowd), min(entry.fire_at for entry in crowd)
 
 
 def _is_same(one: Entry, other: Entry) -> bool:

@@ -69,7 +69,11 @@ class Work(Protocol):
 
     claimed: ClaimedRun
     runnable: Runnable
-    live: Live
+
+    @property
+    def live(self) -> Live:
+        """What its code may do while it lasts."""
+        ...
 
     def began(self) -> None:
         """Say that the code begins now; from any thread, once.

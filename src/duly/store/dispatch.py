@@ -342,6 +342,10 @@ class Wakeups(Protocol):
         """Wake whoever waits here, from any thread or signal handler."""
         ...
 
+    def nudge(self) -> None:
+        """End the wait, though nothing was written; from any thread or signal handler."""
+        ...
+
     def close(self) -> None:
         """Let go of it."""
         ...

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
     from duly.domain.concluding import Conclusion
@@ -47,6 +47,21 @@ class ClaimRuns:
     """Begin with the n-th of the queues, counted round: so that no queue is always first."""
     without: frozenset[str] = frozenset()
     """Tasks whose runs are passed over: the worker lacks their code, and others serve them."""
+    newest_first: bool = False
+    """Of each queue take only runs of its first priority, and those first that fell due last: so
+    that behind a crowd nobody waits for all of it."""
+
+
+class ClaimReader(Protocol):
+    """Reads from a row that was claimed what few ask for."""
+
+    def tries(self, row: tuple[Any, ...]) -> Tries:
+        """Return a run's numbers, with this claim counted in."""
+        ...
+
+    def record(self, row: tuple[Any, ...], tries: Tries) -> RunRecord:
+        """Return all that is known of a run; `state` is running."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -57,16 +72,17 @@ class ClaimedRun:
     """
 
     run_id: RunId
-    tries: Tries
-    """With this claim counted in: its fence, its attempt number, charges before it."""
+    fence: int
+    """Of this claim."""
     claimed_at: int
     task: str
     arguments: str
     """By name, as JSON text."""
     queue: str
     row: tuple[Any, ...]
-    """What the store has read, for `read` alone."""
-    read: Callable[[tuple[Any, ...], Tries], RunRecord]
+    """What the store has read, for its reader alone."""
+    reader: ClaimReader
+    _tries: Tries | None = field(default=None, init=False)
     _record: RunRecord | None = field(default=None, init=False)
 
     @classmethod
@@ -74,19 +90,26 @@ class ClaimedRun:
         """Return a claimed run whose record is at hand."""
         call = record.call
         known = (call.task, call.arguments, call.queue)
-        return cls(record.id, tries, claimed_at, *known, (record,), _at_hand)
+        return cls(record.id, tries.fence, claimed_at, *known, (record, tries), _AtHand())
+
+    @property
+    def tries(self) -> Tries:
+        """With this claim counted in: its fence, its attempt number, charges before it."""
+        if self._tries is None:
+            self._tries = self.reader.tries(self.row)
+        return self._tries
 
     @property
     def record(self) -> RunRecord:
         """All that is known of it; `state` is running. Most tasks never ask."""
         if self._record is None:
-            self._record = self.read(self.row, self.tries)
+            self._record = self.reader.record(self.row, self.tries)
         return self._record
 
     @property
     def hold(self) -> Hold:
         """Return the claim that every write about it carries."""
-        return Hold(self.run_id, self.tries.fence)
+        return Hold(self.run_id, self.fence)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClaimedRun):
@@ -97,9 +120,16 @@ class ClaimedRun:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _at_hand(row: tuple[Any, ...], _tries: Tries) -> RunRecord:
-    record: RunRecord = row[0]
-    return record
+class _AtHand:
+    """Reads what is there already."""
+
+    def tries(self, row: tuple[Any, ...]) -> Tries:
+        tries: Tries = row[1]
+        return tries
+
+    def record(self, row: tuple[Any, ...], _tries: Tries) -> RunRecord:
+        record: RunRecord = row[0]
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +300,12 @@ class ExecutionStore(Protocol):
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take runs from queues that are not paused, by priority and then by rank.
 
-        One transaction. A worker that is not alive (left, declared dead, or expired by the store's
-        clock) gets none; one that has only expired must beat first. Each run gets the next fence,
-        the next attempt number, `begun_at` if it has none, and a deadline by its task's time-out.
-        No two workers get the same run; one does not wait for another. Runs of tasks that the
-        worker is to do `without` stay where they are, and take no place of those behind them.
+        With `newest_first` from the other end. One transaction. A worker that is not alive (left,
+        declared dead, or expired by the store's clock) gets none; one that has only expired must
+        beat first. Each run gets the next fence, the next attempt number, `begun_at` if it has
+        none, and a deadline by its task's time-out. No two workers get the same run; one does not
+        wait for another. Runs of tasks that the worker is to do `without` stay where they are, and
+        take no place of those behind them.
         """
         ...
 
@@ -315,6 +346,16 @@ class ExecutionStore(Protocol):
         `spacing_us`, and no two retries share one. Requeue queues it behind its priority at once;
         Die makes it a dead letter (audited as `run.dead`). A run that somebody asked to cancel is
         closed as cancelled instead of any of these three.
+        """
+        ...
+
+    def finish_and_claim(
+        self, finishes: Sequence[Finish], claim: ClaimRuns
+    ) -> tuple[Finished, Claimed]:
+        """End attempts of a worker, then take runs for it: `finish_runs`, and then `claim_runs`.
+
+        Each keeps its own promises; a worker that is not alive still ends what it holds. In one
+        transaction where that is cheaper. Should it fail, either may have been done, or neither.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from duly.domain.identity import identity_text, shard_of
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Origin, ScheduleStatus, SkipReason
-from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.domain.runs import DelayedRecord, OccurrenceVerdict, VerdictKind
 from duly.domain.settling import Skip, Template, count_between
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.dispatch import Timer
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.runs import DelayedRecord
     from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
     from duly.store.planning import (
         AddedRun,
@@ -181,6 +180,9 @@ def refuse_another_request(new: NewRun, known: Requested, fingerprint: str = "")
     is_same = (known.tenant, known.call) == (new.tenant, new.call)
     if fingerprint and new.fingerprint:
         is_same = is_same and fingerprint == new.fingerprint
+    elif isinstance(known, DelayedRecord) and known.generation == 1 and new.due_at is not None:
+        # Nobody has moved it: it is due when it was asked for.
+        is_same = is_same and known.due_at == new.due_at
     if not is_same:
         remedy = "give every request an id of its own"
         raise Conflict("id", identity_text(new.id), "is that of another request", remedy)

@@ -19,6 +19,7 @@ SECOND_US = 1_000_000
 WAIT_MAX_US = 86_400 * SECOND_US
 LOOPBACK = "127.0.0.1"
 _SCHEME = f"udp:{LOOPBACK}:"
+_WRITTEN, _NUDGE = b"!", b"."
 
 
 class UdpWakeups:
@@ -44,7 +45,12 @@ class UdpWakeups:
         """Wake whoever waits here, from any thread or signal handler."""
         with suppress(OSError):
             # By its own socket: making one takes several times as long, and runs ring often.
-            self._socket.sendto(b"!", self._own)
+            self._socket.sendto(_WRITTEN, self._own)
+
+    def nudge(self) -> None:
+        """End the wait, though nothing was written; from any thread or signal handler."""
+        with suppress(OSError):
+            self._socket.sendto(_NUDGE, self._own)
 
     def close(self) -> None:
         """Wake whoever still waits, and let go of the address."""
@@ -65,8 +71,8 @@ class UdpWakeups:
     def _drain(self) -> bool:
         is_woken = False
         with suppress(OSError):
-            while self._socket.recv(16) is not None:
-                is_woken = True
+            while True:
+                is_woken = self._socket.recv(16) != _NUDGE or is_woken
         return is_woken
 
 
@@ -77,23 +83,28 @@ class LocalWakeups:
         self.address = address
         # Putting into this queue is safe at any moment, also in a signal handler that interrupts
         # a wait; an Event's lock is not.
-        self._calls: SimpleQueue[None] = SimpleQueue()
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        """Whether something was written."""
 
     def wait(self, timeout_us: int) -> bool:
         """Wait at most that long; True when woken."""
         bounded_us = min(max(timeout_us, 0), WAIT_MAX_US)
         try:
-            self._calls.get(timeout=bounded_us / SECOND_US)
+            is_woken = self._calls.get(timeout=bounded_us / SECOND_US)
         except Empty:
             return False
         with suppress(Empty):
             while True:
-                self._calls.get_nowait()
-        return True
+                is_woken = self._calls.get_nowait() or is_woken
+        return is_woken
 
     def wake(self) -> None:
         """Wake whoever waits here, from any thread or signal handler."""
-        self._calls.put(None)
+        self._calls.put(True)  # noqa: FBT003 - that something was written
+
+    def nudge(self) -> None:
+        """End the wait, though nothing was written; from any thread or signal handler."""
+        self._calls.put(False)  # noqa: FBT003 - that nothing was
 
     def close(self) -> None:
         """Wake whoever still waits."""
@@ -109,4 +120,4 @@ def wake_all(addresses: Iterable[str]) -> None:
         sender.settimeout(0)
         for port in ports:
             with suppress(OSError, ValueError, OverflowError):
-                sender.sendto(b"!", (LOOPBACK, int(port)))
+                sender.sendto(_WRITTEN, (LOOPBACK, int(port)))

@@ -44,7 +44,7 @@ _DISPATCHER = DispatcherSettings(
     catch_up_per_second=1_000_000,
     catch_up_per_range=1_000,
 )
-_WORKER = WorkerSettings(ttl_us=_AGE_US, beat_every_us=_AGE_US // 4)
+_WORKER = WorkerSettings(ttl_us=_AGE_US, beat_every_us=_AGE_US // 4, talk_every_us=0)
 
 
 @contextmanager

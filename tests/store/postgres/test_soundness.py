@@ -27,7 +27,6 @@ def test_a_sound_database_has_no_findings(full):
     assert [] == full.check()
 
 
-DROP_FOUND = "ALTER TABLE duly.schedule_state DROP CONSTRAINT found_in_time"
 DROP_EARLY = "ALTER TABLE duly.runs DROP CONSTRAINT never_early"
 
 
@@ -39,8 +38,10 @@ DROP_EARLY = "ALTER TABLE duly.runs DROP CONSTRAINT never_early"
             "timer",
         ),
         ("UPDATE duly.schedule_state SET next_for = 1, next_due = 1, load_at = 1", "timer"),
-        (f"{DROP_FOUND}; UPDATE duly.schedule_state SET load_at = next_due + 1", "timer"),
-        (f"{DROP_FOUND}; UPDATE duly.schedule_state SET load_at = NULL", "timer"),
+        ("UPDATE duly.schedule_state SET load_at = next_due + 1", "timer"),
+        ("UPDATE duly.schedule_state SET next_for = next_due + 1", "timer"),
+        ("UPDATE duly.schedule_state SET next_for = NULL", "timer"),
+        ("UPDATE duly.schedule_state SET load_at = NULL", "timer"),
         ("DELETE FROM duly.schedule_definitions", "schedule"),
         ("DELETE FROM duly.schedule_state", "schedule"),
         ("INSERT INTO duly.owed VALUES (gen_random_uuid(), 1, 2, 0, 1, 0)", "schedule"),

@@ -51,6 +51,15 @@ def end(store, clock):
     return lambda again: again.finish_runs(worker, ends)
 
 
+def end_and_claim(store, clock):
+    for place in range(3):
+        work.queue(store, f"run {place}")
+    worker = work.join(store)
+    first, _ = work.take(store, worker, 2)
+    ends = [finish(first, Succeeded("1"))]
+    return lambda again: again.finish_and_claim(ends, ClaimRuns(worker=worker, limit=2))
+
+
 def settle(store, clock):
     work.queue_and_take(store)
     clock.advance(HOUR_US)
@@ -78,7 +87,7 @@ def retry(store, clock):
     return lambda again: again.retry_runs(order_runs(dead))
 
 
-OPERATIONS = (claim, end, settle, fire_retry, cancel, retry)
+OPERATIONS = (claim, end, end_and_claim, settle, fire_retry, cancel, retry)
 
 
 def dump(path):

@@ -60,6 +60,29 @@ def test_schedules_that_are_not_as_believed_do_not_keep_others_from_firing(store
     assert [] == store.check()
 
 
+def test_a_schedule_whose_run_exists_does_not_keep_others_from_firing(store, clock):
+    """F6, INV-1: as when an older copy of its state was restored."""
+    made = [steps.create(store, f"schedule {place}") for place in range(3)]
+    steps.fall_due(clock, made[0])
+    fence = steps.own(store)
+    fires = tuple(on_time(record) for record in made)
+    store.fire_timers(FireTimers(fence=fence, schedules=fires[1:2]))
+    pending = made[1].pending
+    assert pending is not None
+    connection = store._connections._open_writer()  # noqa: SLF001 - nobody else can undo a fire
+    connection.execute(
+        "UPDATE duly_schedule_state SET next_for = ?, next_due = ?, last_for = NULL, fires = 0"
+        " WHERE schedule_id = ?",
+        (*pending, made[1].id),
+    )
+
+    fired = store.fire_timers(FireTimers(fence=fence, schedules=fires))
+
+    assert (FireResult.FIRED,) * 3 == fired.results
+    assert (2, 3) == (fired.runs_made, store.status().queued)
+    assert [] == store.check()
+
+
 def test_delayed_runs_that_were_moved_do_not_keep_others_from_firing(store, clock):
     """F6, INV-1."""
     due_at = clock.now_us() + HOUR_US

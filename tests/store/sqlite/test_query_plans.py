@@ -79,12 +79,11 @@ HOT = {
     "delete retry": firing.DELETE_FIRED_RETRY,
     "next retry": reading.NEXT_RETRY,
     "next queue": claiming.NEXT_QUEUE,
-    "queued": claiming.READ_QUEUED,
-    "queued without": claiming.READ_QUEUED_WITHOUT,
-    "claim queued": claiming.CLAIM_QUEUED,
-    "claim queued without": claiming.CLAIM_QUEUED_WITHOUT,
-    "take from queue": claiming.TAKE_FROM_QUEUE,
-    "take claimed from queue": claiming.TAKE_CLAIMED_FROM_QUEUE,
+    **{
+        f"{name} {ends}": statement
+        for ends, taking in claiming.TAKINGS.items()
+        for name, statement in taking._asdict().items()
+    },
     "served": claiming.HAS_WORKER,
     "beat": claiming.BEAT,
     "claim": telling.READ_CLAIM,

@@ -19,7 +19,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING
 
-from duly.domain.concluding import Failed
+from duly.domain.concluding import SUCCEEDED, Failed
 from duly.engine.ends import end_of_error, end_of_value, error_text
 from duly.engine.executors.calling import end_of_fault, prepared
 from duly.engine.executors.task_logging import log_for
@@ -39,6 +39,8 @@ CALLS_MAX = 128
 TURN_MAX = 256
 TURN_SECONDS = 0.002
 """How many are begun, and for how long, before the loop looks after those that wait."""
+RING_SECONDS = 0.005
+"""How long ends may wait for more of them, while there are some to be begun."""
 
 
 class EventLoopExecutor:
@@ -49,8 +51,8 @@ class EventLoopExecutor:
         self._loops: dict[Work, _LoopThread] = {}
         """Of all that has not ended: where it runs, or waits to be begun."""
         self._hosts: dict[Work, _Host] = {}
-        """Of all that has begun: the task that it runs in."""
-        self._asked: dict[Work, bool] = {}
+        """Of all that has begun, and waits for something: the task that it runs in."""
+        self.asked: dict[Work, bool] = {}
         """Of all that was asked to stop: whether its loop has come round to that."""
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
@@ -82,7 +84,7 @@ class EventLoopExecutor:
         """Cancel the coroutine."""
         loop = self._loops.get(work)
         if loop is not None:
-            self._asked.setdefault(work, False)
+            self.asked.setdefault(work, False)
             loop.call(self._cancel, work)
 
     def insist(self, work: Work) -> bool:
@@ -90,7 +92,7 @@ class EventLoopExecutor:
         loop = self._loops.get(work)
         if loop is None:
             return True
-        if self._asked.get(work) is False:
+        if self.asked.get(work) is False:
             self._move_from(loop)  # something blocks it
         self.ask(work)
         return False
@@ -104,19 +106,19 @@ class EventLoopExecutor:
         for one in loops:
             one.close()
 
-    def begin(self, work: Work, host: _Host) -> bool:
-        """Note that a host takes something up; False if it is to stop before it has begun."""
+    def keep(self, work: Work, host: _Host) -> None:
+        """Note that something has the host that began it for itself."""
         self._hosts[work] = host
-        return not self._asked or work not in self._asked
 
     def end(self, work: Work, end: End, *, is_quiet: bool = False) -> None:
         """Tell how something ended; quietly, if somebody rings in a moment."""
         loop = self._loops.pop(work, None)
-        self._hosts.pop(work, None)
-        if self._asked:
-            self._asked.pop(work, None)
+        if self._hosts:
+            self._hosts.pop(work, None)
+        if self.asked:
+            self.asked.pop(work, None)
         work.ended(end, is_quiet=is_quiet)
-        if loop is not None and loop is not self._loop and loop not in self._in_use():
+        if loop is not self._loop and loop is not None and loop not in self._in_use():
             loop.leave()  # another has taken its place, and nothing is left to do on it
 
     def bury(self, loop: _LoopThread, error: BaseException) -> None:
@@ -135,9 +137,9 @@ class EventLoopExecutor:
     def _cancel(self, work: Work) -> None:
         loop = self._loops.get(work)
         if loop is None:
-            self._asked.pop(work, None)
+            self.asked.pop(work, None)
         elif loop.is_current():
-            self._asked[work] = True
+            self.asked[work] = True
             host = self._hosts.get(work)
             if host is not None and host.task.cancel():
                 # It learns of it inside, so it knows: what it returns now, it returns stopped.
@@ -181,34 +183,36 @@ class _Host:
         self._waiting = waiting
         self.is_kept = False
         """Whether the one that it runs has waited for something: then it takes up no other."""
+        self.work: Work | None = None
+        """What it runs."""
         self.last: Work | None = None
         """The last that it has run to its end, and not rung for."""
         # Not by the loop, which may have been told to make its tasks in another way.
         self.task = asyncio.Task(self._run(), context=Context())
 
     async def _run(self) -> None:
-        executor, waiting = self._executor, self._waiting
+        executor, waiting, asked = self._executor, self._waiting, self._executor.asked
         seconds = asyncio.get_running_loop().time
         until = seconds() + TURN_SECONDS
         for _ in range(TURN_MAX):
             if not waiting:
                 return
             try:
-                work = waiting.popleft()
+                self.work = work = waiting.popleft()
             except IndexError:  # it has just moved on
                 return
             try:
-                if executor.begin(work, self):
-                    end = await _awaited(work)
-                else:
+                if asked and work in asked:
                     cancelled = asyncio.CancelledError()
                     end = end_of_error(cancelled, work.runnable.policy, work.live)
+                else:
+                    end = await _awaited(work)
             except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end
                 end = Failed(error_text(error))
             executor.end(work, end, is_quiet=not self.is_kept)
             if self.is_kept:
                 return
-            self.last = work
+            self.work, self.last = None, work
             if self._is_marked() or seconds() > until:
                 return
 
@@ -231,7 +235,7 @@ async def _awaited(work: Work) -> End:
         value = await call()
     except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
         return end_of_fault(error, work)
-    return end_of_value(value, work.live)
+    return SUCCEEDED if value is None else end_of_value(value, work.live)
 
 
 class _LoopThread:
@@ -250,6 +254,9 @@ class _LoopThread:
         self._calls: deque[tuple[Callable[[Work], None], Work]] = deque()
         self._host: _Host | None = None
         """The last one, while another is about to follow it."""
+        self._last: Work | None = None
+        """The last that has ended, if nobody has rung for it."""
+        self._ring_at = 0.0
         self.is_waited_for = False
         """Whether the loop was told of calls, and has not come round to them."""
         self.rings = 0
@@ -299,8 +306,13 @@ class _LoopThread:
         host, self._host = self._host, None
         if host is not None:
             host.is_kept = True  # it was not done in one go, unless it is over
-            if host.last is not None:
-                host.last.ring()
+            if host.work is not None:
+                self._executor.keep(host.work, host)
+            self._last = host.last or self._last
+        seconds = self._loop.time()
+        if self._last is not None and (not self.waiting or seconds >= self._ring_at):
+            self._last.ring()
+            self._last, self._ring_at = None, seconds + RING_SECONDS
         if self.waiting and not self._is_closed:
             self._host = _Host(self._executor, self.waiting)
             self._loop.call_soon(self._begin)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from duly.domain.concluding import Failed
 from duly.engine.ends import error_text
 from duly.engine.work import CrowdExecutor
-from duly.engine.worker.held import Cause, Stopping
+from duly.engine.worker.held import Cause, Held, Stopping
 from duly.store.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from duly.domain.literals import TaskKind
     from duly.engine.work import Executor, Runnable, Work
-    from duly.engine.worker.held import Held
+    from duly.engine.worker.finishing import Ask
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.missing_tasks import MissingTasks
     from duly.engine.worker.parts import WorkerParts
@@ -59,6 +59,11 @@ class Claiming:
         self._missing = missing
         self._starts = {kind: _start_of(one) for kind, one in parts.executors.items()}
         self._rotation = 0
+        self.is_more = False
+        """Whether the last claim brought as many as there was room for."""
+        self._takes_newest = False
+        """Whether the next claim begins at the other end: every second while there is a crowd, so
+        that nobody waits for all of it, and who has waited longest gets half."""
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
         self._vain_at: int | None = None
@@ -79,14 +84,17 @@ class Claiming:
         fit_at = 0 if self._vain_at is None else self._vain_at + self._apart_us
         self._poll_at = min(self._poll_at, fit_at)
 
-    def claim(self, worker: MemberId, monotonic: int) -> bool:
-        """Take runs if there is room and it is time; False when we are no member any more."""
+    def claim(self, worker: MemberId, monotonic: int, ask: Ask) -> bool:
+        """Take runs if there is room and it is time; False when we are no member any more.
+
+        `ask` brings the order to the store.
+        """
         free = self._holdings.free
         if not self.is_due(monotonic):
             return True
         # Said before it is asked: what fails is not asked again at once.
         self._poll_at = monotonic + self._poll_us
-        claimed = self._ask(worker, free)
+        claimed = self._ask(worker, free, ask)
         if not claimed.is_alive:
             return False
         count = len(claimed.runs)
@@ -97,7 +105,7 @@ class Claiming:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
 
-    def _ask(self, worker: MemberId, free: int) -> Claimed:
+    def _ask(self, worker: MemberId, free: int, ask: Ask) -> Claimed:
         settings = self._parts.settings
         limits = dict(settings.queue_limits)
         if limits:
@@ -111,10 +119,11 @@ class Claiming:
             queue_limits=limits,
             rotation=self._rotation,
             without=self._missing.served_elsewhere(),
+            newest_first=self._takes_newest,
         )
         self._rotation += 1
         before = self._parts.clock.monotonic_us()
-        claimed = self._parts.store.claim_runs(order)
+        claimed = ask(order)
         self._parts.time.hear(before, claimed.now)
         return claimed
 
@@ -122,7 +131,10 @@ class Claiming:
         """Decide when to look again: at once while there is more than we had room for."""
         settings = self._parts.settings
         self._note_vain(monotonic, is_vain=not got)
-        if got == free:
+        was_newest = self._takes_newest
+        self.is_more = got == free
+        self._takes_newest = self.is_more and not was_newest
+        if self.is_more or was_newest:
             self._poll_us = settings.poll_min_us
             self._poll_at = 0
             return
@@ -147,6 +159,7 @@ class Claiming:
         if not runs:
             return 0
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
+        workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
         ways: dict[str, _Way | None] = {}
         crowds: dict[TaskKind, list[Work]] = {}
@@ -158,7 +171,8 @@ class Claiming:
                 holdings.unknown.append(claimed)
                 continue
             taken += 1
-            held = holdings.take_up(worker, claimed, way.runnable, monotonic)
+            held = Held(workshop, claimed, way.runnable, monotonic)
+            running[held] = None
             if not way.is_watched and self._is_late(held):
                 continue
             # Those of one task that are handed over together have their limits together.

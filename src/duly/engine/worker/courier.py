@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class Courier(Protocol):
     """Carries out one order at a time."""
 
+    is_direct: bool
+    """Whether orders are carried out at once, so that one call is better than two."""
+
     def send(self, order: Order) -> Order:
         """Have an order carried out; return what gives its answer, or raises what it raised.
 
@@ -39,6 +42,8 @@ class Courier(Protocol):
 class DirectCourier:
     """Carries out an order at once, and keeps the answer until it is asked for."""
 
+    is_direct = True
+
     def send(self, order: Order) -> Order:
         """Carry it out."""
         try:
@@ -53,6 +58,8 @@ class DirectCourier:
 
 class ThreadCourier:
     """Carries out orders in a thread of its own."""
+
+    is_direct = False
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[tuple[Order, Reply] | None] = SimpleQueue()

@@ -43,11 +43,11 @@ class Draining:
             self.until = monotonic + settings.grace_us
             self._parts.emit(WorkerDraining(member=member, running=len(holdings.running)))
         if monotonic >= self.until:
-            for held in holdings.running.values():
+            for held in holdings.running:
                 if held.stopping is None:
                     self._limits.stop(held, Cause.SHUTDOWN)
 
     def next_at(self) -> int | None:
         """Return when work is to be asked to stop; None when there is none, or it has been."""
-        running = self._holdings.running.values()
+        running = self._holdings.running
         return self.until if any(held.stopping is None for held in running) else None

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.attempts import attempt_name
-from duly.domain.concluding import DONE, Close, Die, Requeue, Wait
+from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
 from duly.errors import STORE_AWAY
@@ -30,7 +30,7 @@ from duly.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from duly.domain.concluding import Next
     from duly.engine.worker.courier import Order
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
+    from duly.store.execution import Claimed, ClaimedRun, ClaimRuns, Finished
     from duly.telemetry import RunEvent
+
+    Ask = Callable[[ClaimRuns], Claimed]
 
 ERROR_SHOWN_MAX = 200
 NOT_STORED = "what it said can't be stored: "
@@ -65,15 +67,41 @@ class Finishing:
             self._send(batch)
 
     @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Send every end that waits, and go on meanwhile; at the end, hear what was answered."""
+    def under_way(self, worker: MemberId) -> Iterator[Ask]:
+        """Send every end that waits while more is claimed; give what is to be asked for that.
+
+        The last of them go in the same call, or meanwhile; at the end we hear what was answered.
+        """
         batches = self._batches()
         for batch in batches[:-1]:
             self._send(batch)
         if not batches:
-            yield
-            return
-        batch = batches[-1]
+            yield self._parts.store.claim_runs
+        elif self._is_together(batches[-1], worker):
+            yield partial(self._send_with, batches[-1])
+        else:
+            with self._sent_meanwhile(batches[-1]):
+                yield self._parts.store.claim_runs
+
+    def _is_together(self, batch: list[Ending], worker: MemberId) -> bool:
+        """Say whether a batch is to be sent in one call with the claim of a member of ours."""
+        is_small = len(batch) <= self._parts.settings.together_max
+        return batch[0].worker == worker and (is_small or self._parts.courier.is_direct)
+
+    def _send_with(self, batch: list[Ending], claim: ClaimRuns) -> Claimed:
+        store = self._parts.store
+        try:
+            finished, claimed = store.finish_and_claim(batch, claim)
+        except STORE_AWAY:
+            raise
+        except Exception:  # noqa: BLE001 - one bad end must not stop the others, nor the claim
+            self._send(batch)
+            return store.claim_runs(claim)
+        self._heed(batch, finished)
+        return claimed
+
+    @contextmanager
+    def _sent_meanwhile(self, batch: list[Ending]) -> Iterator[None]:
         self._leave_out(batch)
         self._holdings.under_way = batch
         answer = self._parts.courier.send(self._order(batch))
@@ -105,8 +133,7 @@ class Finishing:
         ]
 
     def _order(self, batch: list[Ending]) -> Order:
-        finishes = [one.finish for one in batch]
-        return partial(self._parts.store.finish_runs, batch[0].worker, finishes)
+        return partial(self._parts.store.finish_runs, batch[0].worker, batch)
 
     def _send(self, batch: list[Ending]) -> None:
         self._hear(batch, self._order(batch))
@@ -124,15 +151,19 @@ class Finishing:
             for one in batch:
                 self._send([one])
             return
+        self._heed(batch, finished)
+
+    def _heed(self, batch: list[Ending], finished: Finished) -> None:
+        """Let go of ends that the store knows, and tell about them."""
         self._parts.statistics.batches += 1
         self._leave_out(batch)
-        hears_success = self._parts.hears(RunSucceeded)
-        for one, result in zip(batch, finished.results, strict=True):
-            is_plain = one.finish.conclusion is DONE and result is FinishResult.ACCEPTED
-            if is_plain and not hears_success:
-                self._parts.statistics.succeeded += one.claimed is not None
-            else:
-                self._tell(one, result, finished.now)
+        told = list(zip(batch, finished.results, strict=True))
+        if not self._parts.hears(RunSucceeded):
+            others = [one for one in told if not _is_success(*one)]
+            self._parts.statistics.succeeded += len(told) - len(others)
+            told = others
+        for ending, result in told:
+            self._tell(ending, result, finished.now)
 
     def _leave_out(self, batch: list[Ending]) -> None:
         endings = self._holdings.endings
@@ -150,17 +181,17 @@ class Finishing:
             event = SetAside(
                 member=self._membership.number(),
                 what="run",
-                subject_id=identity_text(ending.finish.hold.run_id),
+                subject_id=identity_text(ending.hold.run_id),
                 problem=f"its end can't be stored: {error!r}",
             )
             self._parts.emit(event)
             return
-        conclusion = ending.finish.conclusion
+        conclusion = ending.conclusion
         following = conclusion.next
         if isinstance(following, Close):
             following = replace(following, result=None)
         bare = replace(conclusion, error=f"{NOT_STORED}{type(error).__name__}", next=following)
-        ending.finish = replace(ending.finish, conclusion=bare, progress=None, lines=())
+        ending.conclusion, ending.progress, ending.lines = bare, None, ()
         ending.is_bare = True
         self._send([ending])
 
@@ -169,7 +200,7 @@ class Finishing:
         is_refused = result is FinishResult.REFUSED
         if is_refused:
             self._parts.statistics.refused += 1
-        claimed, conclusion = ending.claimed, ending.finish.conclusion
+        claimed, conclusion = ending.claimed, ending.conclusion
         if claimed is None:
             return
         kind: type[RunEvent] = CompletionRefused
@@ -180,8 +211,8 @@ class Finishing:
             self._emit(kind, ending, claimed, now)
 
     def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
-        finish, conclusion = ending.finish, ending.finish.conclusion
-        run = identity_text(finish.hold.run_id)
+        conclusion = ending.conclusion
+        run = identity_text(ending.hold.run_id)
         task, number = claimed.task, claimed.tries.attempt
         member, name, state = (
             int(ending.worker),
@@ -194,7 +225,7 @@ class Finishing:
             )
             self._parts.emit(refused)
             return
-        started = finish.started_at
+        started = ending.started_at
         ended = kind(
             member=member,
             task=task,
@@ -229,6 +260,12 @@ class Finishing:
                 statistics.failed += 1
                 is_over = isinstance(following, Close) and following.state is RunState.FAILED
                 return RunFailed if is_over else AttemptFailed
+
+
+def _is_success(ending: Ending, result: FinishResult) -> bool:
+    """Say whether a run of ours has succeeded, and the store knows it now."""
+    is_success = ending.conclusion.attempt_state is AttemptState.SUCCEEDED
+    return is_success and result is FinishResult.ACCEPTED and ending.claimed is not None
 
 
 def _place(following: Next) -> str:

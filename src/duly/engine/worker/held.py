@@ -6,7 +6,6 @@ worker's own thread.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -85,10 +84,8 @@ class Stopping:
     is_insisted: bool = False
 
 
-class Held:
-    """One attempt: what an executor is given, and what the worker knows about it."""
-
-    live: Live
+class Held(LiveRun):
+    """One attempt: what an executor is given, what its code may do, what the worker knows of it."""
 
     # As all attempts begin; so many are made that each keeps only what is its own.
     started_at: int | None = None
@@ -106,20 +103,21 @@ class Held:
     def __init__(
         self, workshop: Workshop, claimed: ClaimedRun, runnable: Runnable, handed_at: int
     ) -> None:
+        super().__init__(claimed, workshop.grounds)
         self._workshop = workshop
-        self._lock = lock = threading.Lock()
-        self.claimed = claimed
-        self.hold = hold = claimed.hold
-        """The claim that every write about it carries."""
         self.runnable = runnable
-        self.live = self.buffers = LiveRun(hold, workshop.grounds, lock)
         self.handed_at = handed_at
         """When it was given to its executor, on the monotonic clock."""
 
     @property
+    def live(self) -> Live:
+        """What its code may do while it lasts."""
+        return self
+
+    @property
     def worker(self) -> MemberId:
         """The member of ours that has claimed it."""
-        return self._workshop.grounds.worker
+        return self._grounds.worker
 
     @property
     def run_id(self) -> str:
@@ -143,7 +141,7 @@ class Held:
         """
         with self._lock:
             if self._begun_at is None:
-                if self._is_settled or self.buffers.is_stopped:
+                if self._is_settled or self._is_cancelled:
                     raise Cancelled(self.run_id)
                 parts = self._workshop.parts
                 self._begun_at = monotonic = parts.clock.monotonic_us()
@@ -159,8 +157,9 @@ class Held:
         with self._lock:
             has_news = self.said is None or is_gone > self.is_gone
             if self.said is None:
-                self.said = self._storable(end)
-            self.is_gone = self.is_gone or is_gone
+                self.said = end if end is SUCCEEDED else self._storable(end)
+            if is_gone:
+                self.is_gone = True
         if has_news:
             self._workshop.told.append(self)
             if not is_quiet:
@@ -171,10 +170,8 @@ class Held:
         self._workshop.ring()
 
     def _storable(self, end: End) -> End:
-        if end is SUCCEEDED:
-            return end
         try:
-            return fitted(self.buffers.hide_in_end(end))
+            return fitted(self.hide_in_end(end))
         except Exception as error:  # noqa: BLE001 - an end never told would cost the slot for good
             return Failed(f"how it ended can't be told: {type(error).__name__}")
 
@@ -190,7 +187,7 @@ class Held:
                 at = self.begun_at + policy.timeout_us
                 limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
             if policy.stall_us is not None:
-                at = max(self.begun_at, self.buffers.advanced_at) + policy.stall_us
+                at = max(self.begun_at, self.advanced_at) + policy.stall_us
                 limits.append(Limit(at, Reason.STALLED, policy.stall_us))
         first_at = claimed.tries.begun_at
         if policy.run_timeout_us is not None and first_at is not None:
@@ -210,8 +207,11 @@ class Held:
 
     def settle(self) -> End | None:
         """Decide how it ended; code that has not begun by now never will."""
-        with self._lock:
-            self._is_settled = True
+        if self.said is None:
+            with self._lock:
+                self._is_settled = True
+        elif self.stopping is None and self.said is SUCCEEDED:
+            return SUCCEEDED  # as most
         return self.settled()
 
     def settled(self) -> End | None:
@@ -225,7 +225,7 @@ class Held:
         if stopping is None:
             return Failed(NOBODY_ASKED) if isinstance(said, CancelledEnd) else said
         is_done = isinstance(said, (Succeeded, GaveUp, Snoozed))
-        is_own_word = is_done and not self.buffers.has_seen_stop
+        is_own_word = is_done and not self.has_seen_stop
         match stopping.cause:
             case _ if is_own_word and not isinstance(said, Snoozed):
                 return said

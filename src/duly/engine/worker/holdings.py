@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason, TaskPolicy, Tries
-from duly.domain.concluding import Attempted, GivenBack, Succeeded, conclude, success
+from duly.domain.concluding import (
+    DONE,
+    SUCCEEDED,
+    Attempted,
+    GivenBack,
+    Succeeded,
+    conclude,
+    success,
+)
 from duly.engine.live_run import Grounds
 from duly.engine.worker.held import Held, Workshop
 from duly.store.execution import Finish
@@ -23,12 +31,11 @@ if TYPE_CHECKING:
     from duly.store.execution import ClaimedRun, Hold
 
 
-@dataclass(slots=True)
-class Ending:
+@dataclass(slots=True, eq=False)
+class Ending(Finish):
     """An attempt that is over here, and of which the store does not know it yet."""
 
-    worker: MemberId
-    finish: Finish
+    worker: MemberId = field(kw_only=True)
     claimed: ClaimedRun | None = None
     """None for a claim whose answer was lost: nothing but its hold is known."""
     not_before: int = 0
@@ -46,10 +53,11 @@ class Holdings:
         self._workshop: Workshop | None = None
         self._has_rung = False
         """Whether our loop was rung for what was told since it last collected."""
-        self.running: dict[Hold, Held] = {}
-        self.leaked: dict[Hold, Held] = {}
+        self.running: dict[Held, None] = {}
+        """In the order of their claims."""
+        self.leaked: dict[Held, None] = {}
         """Settled, but their code goes on and keeps its slot."""
-        self.lingering: dict[Hold, Held] = {}
+        self.lingering: dict[Held, None] = {}
         """Settled by their own word, and about to be gone; they keep their slots until then."""
         self.endings: list[Ending] = []
         self.under_way: list[Ending] = []
@@ -78,12 +86,12 @@ class Holdings:
         return tuple(self._holds(worker))
 
     def _holds(self, worker: MemberId) -> Iterator[Hold]:
-        for held in self.running.values():
+        for held in self.running:
             if held.worker == worker:
                 yield held.hold
         for ending in (*self.under_way, *self.endings):
             if ending.worker == worker:
-                yield ending.finish.hold
+                yield ending.hold
         for claimed in self.unknown:
             yield claimed.hold
 
@@ -100,8 +108,7 @@ class Holdings:
             tries=Tries(fence=hold.fence),
             now=self._parts.time.now(),
         )
-        finish = Finish(hold=hold, started_at=None, conclusion=conclude(end, attempted))
-        self.endings.append(Ending(worker, finish))
+        self.endings.append(Ending(hold, None, conclude(end, attempted), worker=worker))
 
     def give_back_unknown(self, worker: MemberId) -> None:
         """Give back what we have claimed and do not know, without another look."""
@@ -110,19 +117,16 @@ class Holdings:
 
     def by_queue(self) -> Counter[str]:
         """Return how many slots runs of each queue have."""
-        helds = (*self.running.values(), *self.lingering.values())
-        return Counter(held.claimed.queue for held in helds)
+        return Counter(held.claimed.queue for held in (*self.running, *self.lingering))
 
-    def take_up(self, worker: MemberId, claimed: ClaimedRun, runnable: Runnable, at: int) -> Held:
-        """Give a slot to a claimed run, at an instant of the monotonic clock."""
+    def workshop(self, worker: MemberId) -> Workshop:
+        """Return what all attempts of a member of ours share."""
         shared = self._workshop
         if shared is None or shared.grounds.worker != worker:
-            self._workshop = shared = self._workshop_of(worker)
-        held = Held(shared, claimed, runnable, at)
-        self.running[held.hold] = held
-        return held
+            self._workshop = shared = self._new_workshop(worker)
+        return shared
 
-    def _workshop_of(self, worker: MemberId) -> Workshop:
+    def _new_workshop(self, worker: MemberId) -> Workshop:
         parts = self._parts
         grounds = Grounds(
             worker=worker, store=parts.store, clock=parts.clock, store_now=parts.time.now
@@ -135,17 +139,17 @@ class Holdings:
         told, running = self._told, self.running
         while told:
             held = told.popleft()
-            if running.get(held.hold) is held:
+            if held in running:
                 self.settle(held)
                 if not held.is_gone:
-                    self.lingering[held.hold] = held
+                    self.lingering[held] = None
             elif held.is_gone:
-                self.lingering.pop(held.hold, None)
-                self.leaked.pop(held.hold, None)  # it ended after all: its slot is back
+                self.lingering.pop(held, None)
+                self.leaked.pop(held, None)  # it ended after all: its slot is back
 
     def settle(self, held: Held) -> None:
         """Give a slot free; what is to be said about its attempt waits to be sent."""
-        del self.running[held.hold]
+        del self.running[held]
         end = held.settle()
         if end is not None:
             self.endings.append(self._ending(held, end))
@@ -153,7 +157,7 @@ class Holdings:
     def leak(self, held: Held, member: int) -> None:
         """Settle an attempt whose code can't be stopped; its slot is lost until the code ends."""
         self.settle(held)
-        self.leaked[held.hold] = held
+        self.leaked[held] = None
         event = SlotLeaked(
             member=member,
             task=held.runnable.name,
@@ -176,16 +180,17 @@ class Holdings:
         return conclude(end, attempted)
 
     def _ending(self, held: Held, end: End) -> Ending:
-        buffers = held.buffers
-        finish = Finish(
-            held.hold,
+        claimed = held.claimed
+        return Ending(
+            claimed.hold,
             held.started_at,
-            self.conclude(held.claimed, held.runnable, end),
-            buffers.take_progress() if buffers.has_progress else None,
-            buffers.take_lines() if buffers.has_lines else (),
-            buffers.lines_before,
+            DONE if end is SUCCEEDED else self.conclude(claimed, held.runnable, end),
+            held.take_progress() if held.has_progress else None,
+            held.take_lines() if held.has_lines else (),
+            held.lines_before,
+            claimed,
+            worker=held.worker,
         )
-        return Ending(held.worker, finish, held.claimed)
 
     def _ring(self) -> None:
         # Once for all that is told before it is collected: ringing takes longer than telling.

@@ -22,7 +22,6 @@ from duly.domain.literals import Missed, ScheduleStatus
 from duly.domain.planning import decide_pause
 from duly.engine.worker.holdings import Ending
 from duly.errors import STORE_AWAY, StoreUnavailable, shown
-from duly.store.execution import Finish
 from duly.store.planning import ChangeSchedule, Stale
 from duly.telemetry import SetAside, TaskMissing
 
@@ -91,16 +90,15 @@ class MissingTasks:
         self._looks = 0
         before = self.served_elsewhere()
         while unknown and self._may_look():
-            ending = Ending(worker, self._finish(unknown[-1], worker), unknown[-1])
+            self._holdings.endings.append(self._ending(unknown[-1], worker))
             unknown.pop()
-            self._holdings.endings.append(ending)
         return not self.served_elsewhere() <= before
 
     def _may_look(self) -> bool:
         is_beat_due = self._parts.clock.monotonic_us() >= self._membership.beat_at
         return self._looks < self._parts.settings.unknown_looks_max and not is_beat_due
 
-    def _finish(self, claimed: ClaimedRun, worker: MemberId) -> Finish:
+    def _ending(self, claimed: ClaimedRun, worker: MemberId) -> Ending:
         place = Place(claimed.task, claimed.queue)
         # How often it was put off is in its numbers: a claim without a start leaves the attempt's.
         before = claimed.tries.fence - claimed.tries.attempt
@@ -118,9 +116,9 @@ class MissingTasks:
             # Who served it is about to be back, or serves it in another of our queues.
             after_us = self._after_us(0)
         back = GivenBack(Reason.UNKNOWN_TASK, is_started=False, after_us=after_us)
-        return _unstarted(claimed, self._conclude(claimed, back))
+        return _unstarted(worker, claimed, self._conclude(claimed, back))
 
-    def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Finish:
+    def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Ending:
         task = claimed.task
         schedule = self._pause_schedule(claimed)
         event = TaskMissing(
@@ -131,7 +129,7 @@ class MissingTasks:
         )
         self._parts.emit(event)
         failed = Failed(_reason(task), Reason.UNKNOWN_TASK, is_retryable=False)
-        return _unstarted(claimed, self._conclude(claimed, failed))
+        return _unstarted(worker, claimed, self._conclude(claimed, failed))
 
     def _is_served(self, place: Place, within_us: int | None = None) -> bool:
         """Say whether others serve a place, by an answer that is not older than that.
@@ -230,7 +228,7 @@ def _reason(task: str) -> str:
     return f"{TASK_GONE}: {shown(task)}"
 
 
-def _unstarted(claimed: ClaimedRun, conclusion: Conclusion) -> Finish:
+def _unstarted(worker: MemberId, claimed: ClaimedRun, conclusion: Conclusion) -> Ending:
     """Return the end of a claim whose code never began: it costs nothing, and has no number."""
     free = replace(conclusion, is_started=False, is_charged=False)
-    return Finish(hold=claimed.hold, started_at=None, conclusion=free)
+    return Ending(claimed.hold, None, free, worker=worker, claimed=claimed)

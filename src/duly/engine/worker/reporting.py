@@ -40,8 +40,8 @@ class Reporting:
             return
         self._at = monotonic + self._parts.settings.report_every_us
         due: list[tuple[Held, Report]] = []
-        for held in self._holdings.running.values():
-            if held.worker == worker and not held.buffers.is_fenced:
+        for held in self._holdings.running:
+            if held.worker == worker and not held.is_fenced:
                 report = self._report_of(held, monotonic)
                 if report is not None:
                     due.append((held, report))
@@ -53,23 +53,22 @@ class Reporting:
         settings = self._parts.settings
         if age_us < settings.report_every_us:
             return None
-        buffers = held.buffers
         step_us = max(settings.report_every_us, age_us // settings.report_share)
         told_at = held.handed_at if held.progress_told_at is None else held.progress_told_at
         is_due = monotonic - told_at >= min(step_us, settings.report_max_us)
         started_at = None if held.is_start_told else held.started_at
-        has_progress = is_due and buffers.has_progress
-        if started_at is None and not has_progress and not buffers.has_lines:
+        has_progress = is_due and held.has_progress
+        if started_at is None and not has_progress and not held.has_lines:
             return None
-        progress = buffers.take_progress() if has_progress else None
+        progress = held.take_progress() if has_progress else None
         if progress is not None:
             held.progress_told_at = monotonic
         return Report(
             hold=held.hold,
             started_at=started_at,
             progress=progress,
-            lines=buffers.take_lines(),
-            lines_before=buffers.lines_before,
+            lines=held.take_lines(),
+            lines_before=held.lines_before,
         )
 
     def _send(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
@@ -77,7 +76,7 @@ class Reporting:
             answers = self._parts.store.report(worker, [report for _, report in due])
         except STORE_AWAY:
             for held, report in due:
-                held.buffers.put_back(report.progress, report.lines)
+                held.put_back(report.progress, report.lines)
             raise
         except Exception:  # noqa: BLE001 - one bad report must not stop the others
             if len(due) > 1:
@@ -94,13 +93,13 @@ class Reporting:
                 self._send(worker, [one])
             except STORE_AWAY:
                 for held, report in waiting:
-                    held.buffers.put_back(report.progress, report.lines)
+                    held.put_back(report.progress, report.lines)
                 raise
 
     def _heed(self, due: list[tuple[Held, Report]], answers: list[bool]) -> None:
         for (held, report), is_ours in zip(due, answers, strict=True):
             if is_ours:
-                held.buffers.note_told(len(report.lines))
+                held.note_told(len(report.lines))
                 held.is_start_told = held.is_start_told or report.started_at is not None
         lost = [held for (held, _), is_ours in zip(due, answers, strict=True) if not is_ours]
         self._limits.fence_off(lost, NOT_OURS)

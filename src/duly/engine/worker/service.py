@@ -32,6 +32,7 @@ from duly.engine.worker.holdings import Holdings
 from duly.engine.worker.membership import WorkerMembership
 from duly.engine.worker.missing_tasks import MissingTasks
 from duly.engine.worker.outage import Outage
+from duly.engine.worker.pace import Pace
 from duly.engine.worker.parts import WorkerParts
 from duly.engine.worker.reporting import Reporting
 from duly.engine.worker.settings import WorkerSettings
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from duly.draws import Draws
     from duly.engine.work import Catalogue, Executor
     from duly.engine.worker.courier import Courier
+    from duly.engine.worker.finishing import Ask
     from duly.engine.worker.parts import WorkerStatistics
     from duly.store.dispatch import MemberId, Wakeups
     from duly.store.execution import Beaten
@@ -85,7 +87,7 @@ class Worker:
             catalogue=catalogue,
             executors=executors,
             draws=draws or SystemDraws(),
-            ring=_nothing if wakeups is None else wakeups.wake,
+            ring=_nothing if wakeups is None else wakeups.nudge,
             time=StoreTime(clock),
             courier=courier or DirectCourier(),
         )
@@ -98,6 +100,7 @@ class Worker:
         self._claiming = Claiming(parts, holdings, limits, missing)
         self._draining = Draining(parts, holdings, limits)
         self._outage = Outage(parts)
+        self._pace = Pace(parts.settings.talk_every_us)
         self.on_over: Callable[[], None] = _nothing
         """Told once, when the worker has ended by itself: drained, stopped or worn out."""
         self._is_stop_asked = False
@@ -195,14 +198,14 @@ class Worker:
         self._is_over = True
         holdings = self._holdings
         holdings.collect()
-        for held in tuple(holdings.running.values()):
+        for held in tuple(holdings.running):
             self._limits.stop(held, Cause.SHUTDOWN)
             self._limits.insist(held)
         for executor in {id(one): one for one in self._parts.executors.values()}.values():
             with suppress(Exception):  # whatever one can't let go of must not keep the others
                 executor.close()
         holdings.collect()
-        for held in tuple(holdings.running.values()):
+        for held in tuple(holdings.running):
             holdings.settle(held)
         if self._membership.id is not None:
             holdings.give_back_unknown(self._membership.id)
@@ -230,36 +233,43 @@ class Worker:
                 self._claiming.wake()
 
     def _exchange(self) -> None:
-        """Do what is due of talking to the store: beat, finish, report, claim."""
+        """Do what is due of talking to the store: beat, report, finish, claim."""
         if not self._take_part():
             return
         worker = self._membership.id
         monotonic = self._parts.clock.monotonic_us()
-        is_late = self._membership.is_over(monotonic)
-        may_claim = not self.is_draining and not is_late and self._claiming.is_due(monotonic)
-        if worker is not None and may_claim:
-            with self._finishing.under_way():
-                self._tell(worker, monotonic)
-                self._claim(worker, monotonic)
-            return
-        self._finishing.send()
         if worker is not None:
-            self._tell(worker, monotonic)
+            self._reporting.send(worker, monotonic)
+            self._settle_missing(worker)
+        may_claim = self._may_claim(monotonic)
+        if may_claim or self._holdings.endings_due(monotonic):
+            if monotonic < self._pace.fit_at and not self.is_draining:
+                return
+            self._move(worker if may_claim else None, monotonic)
+        if worker is not None and not may_claim:
             self._note_ring(0)
 
-    def _tell(self, worker: MemberId, monotonic: int) -> None:
-        """Tell what is to be told about what goes on."""
-        self._reporting.send(worker, monotonic)
-        self._settle_missing(worker)
+    def _may_claim(self, monotonic: int) -> bool:
+        is_late = self._membership.is_over(monotonic)
+        return not self.is_draining and not is_late and self._claiming.is_due(monotonic)
 
-    def _claim(self, worker: MemberId, monotonic: int) -> None:
-        """Take more runs, unless there are ends to be sent first."""
-        if self._holdings.endings_due(monotonic):
-            self._note_ring(0)
-            return
+    def _move(self, worker: MemberId | None, monotonic: int) -> None:
+        """Send ends, and take more runs for a member of ours, if one is given."""
+        claimed, ends = self._parts.statistics.claimed, len(self._holdings.endings)
+        if worker is None:
+            self._finishing.send()
+        else:
+            with self._finishing.under_way(worker) as ask:
+                self._claim(worker, monotonic, ask)
+        got = self._parts.statistics.claimed - claimed
+        is_more = worker is not None and self._claiming.is_more
+        self._pace.note(monotonic, ends + got, is_more=is_more)
+
+    def _claim(self, worker: MemberId, monotonic: int, ask: Ask) -> None:
+        """Take more runs."""
         got = self._parts.statistics.claimed
         try:
-            is_member = self._claiming.claim(worker, monotonic)
+            is_member = self._claiming.claim(worker, monotonic, ask)
         except StoreUnavailable:
             # It may have given us runs that we do not know of: the next beat tells.
             self._membership.beat_now()
@@ -300,7 +310,7 @@ class Worker:
 
     def _heed(self, beaten: Beaten) -> None:
         """Stop what must stop, and give back what we never knew that we have."""
-        running = self._holdings.running
+        running = {held.hold: held for held in self._holdings.running} if beaten.stops else {}
         gone = []
         for stop in beaten.stops:
             held = running.get(stop.hold)
@@ -317,7 +327,7 @@ class Worker:
 
     def _lose_membership(self, reason: str) -> None:
         """Fence off everything: others may have begun it anew."""
-        self._limits.fence_off(tuple(self._holdings.running.values()), reason)
+        self._limits.fence_off(tuple(self._holdings.running), reason)
         self._holdings.unknown.clear()
         self._membership.lose(reason)
 
@@ -329,14 +339,16 @@ class Worker:
         times = [self._limits.next_at]
         if drain_at is not None:
             times.append(drain_at)
-        asking: list[int | None] = [self._finishing.next_at()]
+        moving = [self._finishing.next_at()]
+        if not self.is_draining:
+            moving.append(self._claiming.next_at())
+        fit_at = 0 if self.is_draining else self._pace.fit_at
+        asking = [None if at is None else max(at, fit_at) for at in moving]
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
             asking += [monotonic] if self._holdings.unknown else []
         elif not self.is_draining:
             asking.append(monotonic)
-        if not self.is_draining:
-            asking.append(self._claiming.next_at())
         times += [max(at, self._outage.retry_at) for at in asking if at is not None]
         return max(monotonic, min(times))
 

@@ -11,7 +11,7 @@ from duly.store.execution import QUEUES_MAX, WORKER_TTL_US
 
 SLOTS_MAX = 10_000
 _MILLISECOND_US = 1000
-_MAY_BE_ZERO = frozenset(("grace_us", "cancel_grace_us"))
+_MAY_BE_ZERO = frozenset(("grace_us", "cancel_grace_us", "talk_every_us", "together_max"))
 _NOT_A_NUMBER = frozenset(("queues", "queue_limits"))
 
 
@@ -60,8 +60,13 @@ class WorkerSettings:
     claim_apart_us: int = 10 * _MILLISECOND_US
     """However often we are rung: two claims that bring nothing lie this far apart, and further each
     time, up to the poll's. All workers hear of all queues."""
+    talk_every_us: int = 5 * _MILLISECOND_US
+    """While a few runs come and go all the time, we tell of ends and ask for more this often."""
     finish_max: int = 1000
     """How many attempts one transaction ends."""
+    together_max: int = 100
+    """Up to so many are ended and the next claimed by one call; beyond that two go on at a time,
+    where the store lets them."""
     backoff_min_us: int = 50 * _MILLISECOND_US
     backoff_max_us: int = 1 * SECOND_US
     set_aside_us: int = 60 * SECOND_US

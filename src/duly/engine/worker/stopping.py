@@ -47,7 +47,7 @@ class Limits:
         if monotonic < self.next_at:
             return
         self.next_at = FAR
-        for held in tuple(self._holdings.running.values()):
+        for held in tuple(self._holdings.running):
             if held.stopping is None:
                 limit = held.limit()
                 if limit is None:
@@ -61,7 +61,7 @@ class Limits:
     def stop(self, held: Held, cause: Cause, end: TimedOut | None = None) -> None:
         """Ask an attempt to stop; a weightier cause takes the place of an earlier one."""
         stopping = held.stopping
-        held.buffers.stop(is_fenced=cause is Cause.FENCED)
+        held.stop(is_fenced=cause is Cause.FENCED)
         if stopping is not None:
             if cause > stopping.cause:
                 stopping.cause, stopping.end = cause, end

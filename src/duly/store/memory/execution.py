@@ -50,7 +50,7 @@ def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
         most = min(command.limit - len(taken), command.queue_limits.get(queue, command.limit))
         fit = [
             run_id
-            for run_id in _in_order(journal, queue)
+            for run_id in _in_order(journal, queue, newest_first=command.newest_first)
             if task_of(journal, run_id) not in command.without
         ]
         taken += fit[: max(most, 0)]
@@ -72,8 +72,8 @@ def _queues(journal: Journal, command: ClaimRuns) -> list[str]:
     return [queue for queue in (*queues[first:], *queues[:first]) if queue not in paused]
 
 
-def _in_order(journal: Journal, queue: str) -> list[RunId]:
-    """Return what waits in a queue: by priority, then by rank."""
+def _in_order(journal: Journal, queue: str, *, newest_first: bool) -> list[RunId]:
+    """Return what waits in a queue: by priority, then by rank; or its first priority backwards."""
     tables = journal.tables
 
     def place(run_id: RunId) -> tuple[int, int, RunId]:
@@ -82,6 +82,9 @@ def _in_order(journal: Journal, queue: str) -> list[RunId]:
     there = [
         run_id for run_id in tables.ready if call_of(journal, tables.runs[run_id]).queue == queue
     ]
+    if newest_first and there:
+        first, *_ = place(min(there, key=place))
+        return sorted((one for one in there if place(one)[0] == first), key=place, reverse=True)
     return sorted(there, key=place)
 
 

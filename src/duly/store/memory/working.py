@@ -79,6 +79,17 @@ class Working(ABC):
         """End attempts."""
         return self._write(lambda journal: execution.finish_runs(journal, worker, finishes))
 
+    def finish_and_claim(
+        self, finishes: Sequence[port.Finish], claim: port.ClaimRuns
+    ) -> tuple[port.Finished, port.Claimed]:
+        """End attempts, and take queued runs."""
+        return self._write(
+            lambda journal: (
+                execution.finish_runs(journal, claim.worker, finishes),
+                execution.claim_runs(journal, claim),
+            )
+        )
+
     def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
         """Read claims that somebody else must settle."""
         return self._read(lambda journal: reaping.find_lost(journal, limit, overdue_us))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
+from psycopg.types.string import ByteaBinaryLoader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ _LENGTH_8 = b"\x00\x00\x00\x08"
 _LENGTH_16 = b"\x00\x00\x00\x10"
 _NULL = b"\xff\xff\xff\xff"
 
-_OID_INT4, _OID_INT8, _OID_TEXT, _OID_UUID = 23, 20, 25, 2950
+_OID_INT4, _OID_INT8, OID_TEXT, OID_UUID = 23, 20, 25, 2950
 _OID_INT4_ARRAY, _OID_INT8_ARRAY, _OID_TEXT_ARRAY, _OID_UUID_ARRAY = 1007, 1016, 1009, 2951
 
 
@@ -36,6 +37,16 @@ class Encoded:
     oid: int
     """Of the array's type."""
     data: bytes
+
+
+class Text(Encoded):
+    """One text."""
+
+    __slots__ = ()
+    oid = OID_TEXT
+
+    def __init__(self, value: str) -> None:
+        self.data = value.encode()
 
 
 class Int4s(Encoded):
@@ -91,7 +102,7 @@ class Uuids(Encoded):
     oid = _OID_UUID_ARRAY
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        self.data = _header(_OID_UUID, len(values)) + _LENGTH_16.join((b"", *values))
+        self.data = _header(OID_UUID, len(values)) + _LENGTH_16.join((b"", *values))
 
 
 class OptionalUuids(Encoded):
@@ -102,7 +113,7 @@ class OptionalUuids(Encoded):
 
     def __init__(self, values: Sequence[bytes | None]) -> None:
         parts = (_NULL if one is None else _LENGTH_16 + one for one in values)
-        self.data = _header(_OID_UUID, len(values), has_nulls=True) + b"".join(parts)
+        self.data = _header(OID_UUID, len(values), has_nulls=True) + b"".join(parts)
 
 
 class Texts(Encoded):
@@ -115,7 +126,7 @@ class Texts(Encoded):
         # Of many runs that are ordered at once nearly all texts are alike.
         chosen = values[:1] if _are_alike(values) else values
         data = b"".join(_texts(chosen)) * (len(values) if chosen is not values else 1)
-        self.data = _header(_OID_TEXT, len(values), has_nulls=True) + data
+        self.data = _header(OID_TEXT, len(values), has_nulls=True) + data
 
 
 def _are_alike(values: Sequence[object]) -> bool:
@@ -145,6 +156,10 @@ class _EncodedDumper(Dumper):
         return obj.data
 
 
+class _TextDumper(_EncodedDumper):
+    oid = OID_TEXT
+
+
 class _Int4sDumper(_EncodedDumper):
     oid = _OID_INT4_ARRAY
 
@@ -164,6 +179,7 @@ class _TextsDumper(_EncodedDumper):
 def register(context: AdaptContext) -> None:
     """Let a connection or a cursor take these; it knows everything else as before."""
     for kind, dumper in (
+        (Text, _TextDumper),
         (Int4s, _Int4sDumper),
         (OptionalInt4s, _Int4sDumper),
         (Int8s, _Int8sDumper),
@@ -173,3 +189,5 @@ def register(context: AdaptContext) -> None:
         (Texts, _TextsDumper),
     ):
         context.adapters.register_dumper(kind, dumper)
+    # A row as a value stays as it is sent, for who reads it when he is asked.
+    context.adapters.register_loader("record", ByteaBinaryLoader)

@@ -87,6 +87,10 @@ class PostgresWakeups:
         """Wake whoever waits here, from any thread or signal handler."""
         self._place.wake()
 
+    def nudge(self) -> None:
+        """End the wait, though nothing was written; from any thread or signal handler."""
+        self._place.nudge()
+
     def close(self) -> None:
         """Stop listening, and wake whoever still waits."""
         self._over.set()

@@ -4,40 +4,57 @@ The worker's own row is held first, so that nobody declares it dead while it cla
 the queue are locked one by one in their order, those that somebody else has locked are passed over,
 and exactly what was locked moves to the claims. Each leaf of the queue is deleted from by itself:
 a row's place is told by its leaf and its position there, not by either alone.
+
+Nearly always there is less than is asked for, and all of it is in the leaf of the present era. Then
+a statement that knows of no other leaf, and takes whatever queue comes first, costs half as much.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import struct
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
-from duly.store.postgres.arrays import Int4s, Texts
+from duly.store.postgres.arrays import OID_TEXT, OID_UUID, Int4s, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
 from duly.store.records import run_record, stored_arguments
+from duly.store.wakeups import SECOND_US
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.clock import Clock
     from duly.domain.runs import RunRecord
     from duly.store.dispatch import MemberId
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 
 INT4_MAX = (1 << 31) - 1
-ITSELF = 19
-"""How many columns say what a run is."""
+ERA_SETTLED_US = 5 * SECOND_US
+"""So long after the era has moved on, nobody writes to the leaf before it: no statement takes as
+long. Only a caller's own transaction may."""
+AIM_KEPT_US = SECOND_US
+"""What such a one has left in another leaf is found after this long,"""
+NOTHING_KEPT_US = SECOND_US // 10
+"""and after this long if there is nothing else."""
 
 # The member's row is held first, and only then is the clock looked at.
 _WORKER = """
-WITH RECURSIVE held AS MATERIALIZED (
-    SELECT m.renewed_at, m.expires_at FROM duly.members m
-    WHERE m.id = $1::int8 AND m.ended_at IS NULL FOR KEY SHARE OF m),
-t AS MATERIALIZED (SELECT held.*, duly.now_us() AS at FROM held),
-n AS MATERIALIZED (
-    SELECT t.at AS now FROM t
-    WHERE t.at < t.expires_at AND t.renewed_at - t.at <= t.expires_at - t.renewed_at)"""
+WITH RECURSIVE n AS MATERIALIZED (
+    SELECT t.now FROM (
+        SELECT held.*, duly.now_us() AS now FROM (
+            SELECT m.renewed_at, m.expires_at FROM duly.members m
+            WHERE m.id = $1::int8 AND m.ended_at IS NULL FOR KEY SHARE OF m) held) t
+    WHERE t.now < t.expires_at AND t.renewed_at - t.now <= t.expires_at - t.renewed_at)"""
+# The present era, if one may go by it.
+_ERA = f"""
+era AS MATERIALIZED (
+    SELECT c.era FROM n CROSS JOIN duly.cluster c
+    WHERE c.id = 1 AND n.now - c.era_since >= {ERA_SETTLED_US}
+        AND NOT EXISTS (SELECT 1 FROM duly.queues))"""  # noqa: S608 - a number of ours
 
 _IS_OPEN = "NOT EXISTS (SELECT 1 FROM duly.queues p WHERE p.name = {} OFFSET 0)"
 
@@ -72,17 +89,32 @@ gone_{era} AS (
 )
 
 # Rows are locked as they are read, and reading ends with the last that is wanted.
-_CLAIM = f"""
+_PICKED = "r.run_id, r.fence, r.attempt, r.charged, r.begun_at, r.schedule_name, r.arguments"
+_FROM_ALL = f"""
 picked AS MATERIALIZED (
     SELECT p.* FROM q CROSS JOIN LATERAL (
-        SELECT r.ctid AS tid, r.era, r.run_id, r.fence, r.attempt, r.charged, r.begun_at,
-            r.schedule_name, r.arguments AS carried
-        FROM duly.ready r WHERE r.queue = q.name{{}}
-        ORDER BY r.priority, r.rank, r.run_id LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
-    LIMIT $4::int4),{_TAKE_FROM_LEAVES},
+        SELECT r.ctid AS tid, r.era, {_PICKED} AS carried
+        FROM duly.ready r WHERE r.queue = q.name{{}}{{}}
+        LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
+    LIMIT $4::int4),{_TAKE_FROM_LEAVES}"""  # noqa: S608 - columns of ours
+_FROM_ONE = f"""
+picked AS MATERIALIZED (
+    SELECT r.ctid AS tid, {_PICKED} AS carried FROM duly.ready_{{0}} r
+    WHERE r.queue > '' AND (SELECT era FROM era) = {{0}}
+    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT {{1}}::int4 FOR UPDATE OF r SKIP LOCKED),
+gone AS (
+    DELETE FROM duly.ready_{{0}} WHERE ctid = ANY(ARRAY(SELECT tid FROM picked)))"""  # noqa: S608
+# What few ask for comes as one value, which is read when somebody does. What few runs need is not
+# looked for here.
+_CLAIM = f"""
 made AS MATERIALIZED (
-    SELECT n.now, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
-        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, p.carried, r.*,
+    SELECT n.now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
+        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, r.task, r.queue,
+        coalesce(r.arguments, p.carried) AS arguments,
+        p.fence > 0 OR coalesce(r.arguments, p.carried) IS NULL
+            OR (p.schedule_name IS NULL AND r.schedule_id IS NOT NULL) AS is_more,
+        ROW(r.tenant, r.schedule_id, r.definition_number, r.key, r.priority, r.origin, r.lane,
+            r.root, r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at) AS rest,
         n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END AS deadline_at
     FROM n CROSS JOIN picked p
     CROSS JOIN LATERAL (SELECT r.* FROM duly.runs r WHERE r.id = p.run_id OFFSET 0) r
@@ -92,55 +124,160 @@ made AS MATERIALIZED (
 claimed AS (
     INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
         charged)
-    SELECT id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
+    SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
-    uuid_send(r.id), r.tenant, uuid_send(r.schedule_id),
-    coalesce(r.schedule_name, (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id)),
-    r.definition_number, r.key, r.task, coalesce(r.arguments, r.carried),
-    CASE WHEN coalesce(r.arguments, r.carried) IS NULL THEN (
-        SELECT d.definition FROM duly.schedule_definitions d
-        WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number) END,
-    r.queue, r.priority, r.origin, r.lane,
-    uuid_send(r.root), r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at,
-    r.fence, r.attempt, r.charged, r.begun_at, CASE WHEN r.fence > 1 THEN {LAST_ERROR} END
-FROM (SELECT 1) AS always LEFT JOIN made r ON true"""  # noqa: S608 - parts of ours
+    (SELECT era FROM era), uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task,
+    r.arguments, r.queue, r.is_more, r.schedule_name, r.rest"""  # noqa: S608 - parts of ours
+_CLAIMED = """
+FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
+FINISHED = slice(14, 17)
+"""Where an answer tells what has ended besides."""
 
 # Runs of tasks that the worker is to do without are passed over before they are locked.
 _IS_KNOWN = """
             AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
 
-CLAIM_NAMED = f"{_WORKER},{_NAMED},{_CLAIM.format('')}"
-CLAIM_ANY = f"{_WORKER},{_EVERY},{_CLAIM.format('')}"
-CLAIM_NAMED_WITHOUT = f"{_WORKER},{_NAMED},{_CLAIM.format(_IS_KNOWN.format('$5'))}"
-CLAIM_ANY_WITHOUT = f"{_WORKER},{_EVERY},{_CLAIM.format(_IS_KNOWN.format('$6'))}"
+_OLDEST = """
+        ORDER BY r.priority, r.rank, r.run_id"""
+_NEWEST = """
+            AND r.priority = (
+                SELECT f.priority FROM duly.ready f WHERE f.queue = q.name
+                ORDER BY f.priority LIMIT 1)
+        ORDER BY r.rank DESC, r.run_id DESC"""
 
 
-def claim_runs(session: Session, command: ClaimRuns) -> Claimed:
+def _from_all(queues: str, known: str, order: str) -> str:
+    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known, order)},{_CLAIM}{_CLAIMED}"
+
+
+def claim_from_leaf(era: int, most: str, also: str = "", columns: str = "") -> str:
+    """Return the statement that claims from one leaf, and does something else besides."""
+    claim = f"{_ERA},{_FROM_ONE.format(era, most)},{_CLAIM}{columns}{_CLAIMED}"
+    return f"{_WORKER},{also}{claim}"
+
+
+CLAIM_NAMED, CLAIM_NAMED_NEWEST = (_from_all(_NAMED, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_ANY, CLAIM_ANY_NEWEST = (_from_all(_EVERY, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_NAMED_WITHOUT, CLAIM_NAMED_WITHOUT_NEWEST = (
+    _from_all(_NAMED, _IS_KNOWN.format("$5"), order) for order in (_OLDEST, _NEWEST)
+)
+CLAIM_ANY_WITHOUT, CLAIM_ANY_WITHOUT_NEWEST = (
+    _from_all(_EVERY, _IS_KNOWN.format("$6"), order) for order in (_OLDEST, _NEWEST)
+)
+NEWEST = {
+    CLAIM_NAMED: CLAIM_NAMED_NEWEST,
+    CLAIM_ANY: CLAIM_ANY_NEWEST,
+    CLAIM_NAMED_WITHOUT: CLAIM_NAMED_WITHOUT_NEWEST,
+    CLAIM_ANY_WITHOUT: CLAIM_ANY_WITHOUT_NEWEST,
+}
+"""For each statement the one that takes the newest first."""
+CLAIM_FROM_LEAF = tuple(claim_from_leaf(era, "$2") for era in range(ERAS))
+# Of runs that were tried before, whose arguments are long, or whose schedule's name they lack.
+READ_MORE = f"""
+SELECT (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id),
+    (SELECT d.definition FROM duly.schedule_definitions d
+        WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number
+            AND r.arguments IS NULL),
+    {LAST_ERROR}
+FROM pg_catalog.unnest($1::uuid[]) WITH ORDINALITY u(id, place)
+CROSS JOIN LATERAL (
+    SELECT r.id, r.schedule_id, r.definition_number, r.arguments FROM duly.runs r
+    WHERE r.id = u.id OFFSET 0) r
+ORDER BY u.place"""  # noqa: S608 - a part of ours
+
+
+class Aim:
+    """Which leaf of the queue alone is to be looked at, as long as we know that."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._leaf: int | None = None
+        self._seen_at = 0
+        """When all leaves were looked at, by the monotonic clock."""
+
+    def leaf(self, command: ClaimRuns) -> int | None:
+        """Return the leaf that an order can be carried out from; None when all have to be seen."""
+        is_plain = command.queues is None and not command.queue_limits and not command.without
+        is_plain = is_plain and not command.newest_first
+        return self._leaf if is_plain and self.is_fresh(AIM_KEPT_US) else None
+
+    def is_fresh(self, kept_us: int) -> bool:
+        """Say whether all leaves were looked at not long ago."""
+        return self._clock.monotonic_us() - self._seen_at < kept_us
+
+    def hear(self, era: int | None, *, is_all: bool) -> None:
+        """Learn whether a look at all leaves has found all there was, and which era it is."""
+        self._leaf = era if is_all else None
+        self._seen_at = self._clock.monotonic_us()
+
+    def miss(self) -> None:
+        """Look at all leaves the next time."""
+        self._leaf = None
+
+
+def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     """Take queued runs for a worker that is alive."""
-    found = session.rows(*_statement(command))
-    now, is_alive, first, *_ = found[0]
+    leaf = aim.leaf(command)
+    if leaf is None:
+        return _claim_from_all(session, command, aim)
+    found = session.rows(CLAIM_FROM_LEAF[leaf], (command.worker, most_of(command)))
+    return claimed_from_leaf(session, command, aim, found)
+
+
+def most_of(command: ClaimRuns) -> int:
+    """Return how many are asked for."""
+    return min(max(command.limit, 0), INT4_MAX)
+
+
+def claimed_from_leaf(session: Session, command: ClaimRuns, aim: Aim, found: list[Row]) -> Claimed:
+    """Return what was found in one leaf; look at all of them if that may not be all."""
+    _, is_alive, era, first, *_ = found[0]
+    if len(found) == command.limit:
+        # There is a crowd: the next time somebody else may come first.
+        aim.miss()
+    is_sure = first is not None or not is_alive
+    if is_sure or (era is not None and aim.is_fresh(NOTHING_KEPT_US)):
+        return _claimed(session, command, found)
+    return _claim_from_all(session, command, aim)
+
+
+def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
+    most = most_of(command)
+    statement, values = _statement(command, most)
+    found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
+    count = 0 if found[0][3] is None else len(found)
+    aim.hear(found[0][2], is_all=count < most)
+    return _claimed(session, command, found)
+
+
+def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
+    now, is_alive, _, first = found[0][:4]
     if first is None:
         return Claimed(now, is_alive, ())
-    read = partial(_record, command.worker)
+    wanting = [place for place, row in enumerate(found) if row[11]]
+    if wanting:
+        more = session.rows(READ_MORE, (Uuids([found[place][3] for place in wanting]),))
+        for place, rest in zip(wanting, more, strict=True):
+            found[place] += rest
+    reader = _Reader(command.worker)
     runs = [
         ClaimedRun(
-            row[2],
-            Tries._make(row[21:25]),
+            row[3],
+            row[4],
             now,
             row[8],
-            stored_arguments(row[10]) if row[9] is None else row[9],
-            row[11],
+            stored_arguments(row[-2]) if row[9] is None else row[9],
+            row[10],
             row,
-            read,
+            reader,
         )
         for row in found
     ]
     return Claimed(now, is_alive, tuple(runs))
 
 
-def _statement(command: ClaimRuns) -> tuple[str, tuple[object, ...]]:
+def _statement(command: ClaimRuns, most: int) -> tuple[str, tuple[object, ...]]:
     limits = command.queue_limits
-    most = min(max(command.limit, 0), INT4_MAX)
     without = (Texts(sorted(command.without)),) if command.without else ()
     if command.queues is None:
         bounds = Int4s([_bounded(limit, most) for limit in limits.values()])
@@ -158,8 +295,43 @@ def _bounded(limit: int, most: int) -> int:
     return min(max(limit, 0), most)
 
 
-def _record(worker: MemberId, row: Row, tries: Tries) -> RunRecord:
-    now, _, *rest = row
-    nothing_yet = (None,) * 6
-    claim = (*tries, worker, now, *nothing_yet, rest[-1], None)
-    return run_record((*rest[:ITSELF], RunState.RUNNING, None, None, *claim))
+class _Reader:
+    """Reads what few ask for from a row that a worker has claimed."""
+
+    def __init__(self, worker: MemberId) -> None:
+        self._worker = worker
+
+    def tries(self, row: Row) -> Tries:
+        return Tries._make(row[4:8])
+
+    def record(self, row: Row, tries: Tries) -> RunRecord:
+        now, run_id, task, arguments, queue = row[0], row[3], row[8], row[9], row[10]
+        name, definition, error = row[-3:] if row[11] else (row[12], None, None)
+        tenant, schedule_id, number, key, priority, origin, lane, *rest = _values(row[13])
+        itself = (run_id, tenant, schedule_id, name, number, key, task, arguments, definition)
+        itself += (queue, priority, origin, lane, *rest)
+        nothing_yet = (None,) * 6
+        claim = (*tries, self._worker, now, *nothing_yet, error, None)
+        return run_record((*itself, RunState.RUNNING, None, None, *claim))
+
+
+_FIELD = struct.Struct(">Ii")
+
+
+def _values(packed: bytes) -> Iterator[object]:
+    """Read a row that the server has sent as one value: the type, length and bytes of each."""
+    place = 4
+    while place < len(packed):
+        kind, length = _FIELD.unpack_from(packed, place)
+        place += _FIELD.size
+        if length < 0:
+            yield None
+            continue
+        value = packed[place : place + length]
+        place += length
+        if kind == OID_UUID:
+            yield value
+        elif kind == OID_TEXT:
+            yield value.decode()
+        else:
+            yield int.from_bytes(value, "big", signed=True)

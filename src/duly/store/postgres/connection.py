@@ -25,6 +25,7 @@ from duly.store.dispatch import MemberKind
 from duly.store.postgres import arrays, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.broom import Broom
+from duly.store.postgres.claiming import Aim
 from duly.store.postgres.failures import failure
 from duly.store.postgres.held_up import HeldUp
 from duly.store.postgres.prepared import PreparedSession
@@ -130,6 +131,7 @@ class Connections:
         self.clock = clock
         self.settings = settings
         self.held_up = HeldUp(clock)
+        self.aim = Aim(clock)
         self.shards = shards
         """How many there are to be when the store is made; from then on, how many there are."""
         self.identity = ""

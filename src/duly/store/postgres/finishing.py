@@ -16,8 +16,16 @@ from duly.store.auditing import refused_subject
 from duly.store.execution import Finished, FinishResult
 from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
 from duly.store.postgres.beating import NONE, write_lines, write_steps
+from duly.store.postgres.claiming import (
+    FINISHED,
+    claim_from_leaf,
+    claim_runs,
+    claimed_from_leaf,
+    most_of,
+)
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
+from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.session import one, uid
 from duly.store.work_rulings import new_lines, said_result
 
@@ -25,31 +33,44 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.store.dispatch import MemberId
-    from duly.store.execution import Finish, Hold
+    from duly.store.execution import Claimed, ClaimRuns, Finish, Hold
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.work import Work
+    from duly.store.records import Row
 
 # The ids are in order, so that whatever goes with one is found by its place: there is nothing to be
 # joined, and no plan that could turn out quadratic.
-FINISH_PLAIN = f"""
-WITH n AS MATERIALIZED (SELECT duly.now_us() AS now),
+_DONE = f"""
 done AS (
     DELETE FROM duly.claims c
     WHERE c.run_id = ANY($2::uuid[]) AND c.worker + 0 = $1::int8
         AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
+        AND (SELECT now FROM f) IS NOT NULL
     RETURNING c.*, pg_catalog.width_bucket(c.run_id, $2::uuid[]) AS place),
 closed AS (
     INSERT INTO duly.outcomes (run_id, finished_at, state, worker, claimed_at, started_at, begun_at,
         fence, attempt, charged, result, cancel_asked_at, progress_at, progress_done,
         progress_total, progress_note)
-    SELECT run_id, (SELECT now FROM n), 'succeeded', worker, claimed_at,
+    SELECT run_id, (SELECT now FROM f), 'succeeded', worker, claimed_at,
         coalesce(started_at, nullif(($4::int8[])[place], {NONE})), begun_at,
         fence, attempt, charged + 1, ($5::text[])[place], cancel_asked_at, progress_at,
-        progress_done, progress_total, progress_note FROM done)
-SELECT n.now, d.count, CASE WHEN d.count <> pg_catalog.cardinality($2::uuid[]) THEN d.places END
-FROM n CROSS JOIN (
-    SELECT count(*) AS count, pg_catalog.array_agg(place) AS places FROM done) d"""  # noqa: S608
+        progress_done, progress_total, progress_note FROM done),
+told AS (
+    SELECT count(*) AS count, CASE WHEN count(*) <> pg_catalog.cardinality($2::uuid[])
+        THEN pg_catalog.array_agg(place) END AS places FROM done)"""  # noqa: S608 - a number of ours
+FINISH_PLAIN = f"""
+WITH f AS MATERIALIZED (SELECT duly.now_us() AS now),{_DONE}
+SELECT f.now, t.count, t.places FROM f CROSS JOIN told t"""  # noqa: S608 - a part of ours
+# The member's row is locked before the claims, here as everywhere, and only then is the clock
+# looked at: so the clock's row asks for the member's. Who is not alive ends all the same.
+_AFTER_THE_MEMBER = """
+f AS MATERIALIZED (
+    SELECT duly.now_us() AS now FROM (SELECT count(*) AS held FROM n) h WHERE h.held >= 0)"""
+_TOLD = ", (SELECT now FROM f), (SELECT count FROM told), (SELECT places FROM told)"
+FINISH_AND_CLAIM_FROM_LEAF = tuple(
+    claim_from_leaf(era, "$6", f"{_AFTER_THE_MEMBER},{_DONE},", _TOLD) for era in range(ERAS)
+)
 ENDS = """
 SELECT a.worker, a.state, o.worker, o.state
 FROM unnest($1::uuid[], $2::int4[]) WITH ORDINALITY u(run_id, fence, place)
@@ -85,20 +106,50 @@ class End(NamedTuple):
 
 def finish_runs(connections: Connections, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
     """End attempts, each with its own result."""
-    results: list[FinishResult | None] = [None] * len(finishes)
     plain = _plain(finishes)
-    now = 0
+    answer = None
     if plain:
         with connections.statement(for_dispatch=True) as session:
             values = plain_values(worker, [finish for _, finish in plain])
-            now, count, places = one(session, FINISH_PLAIN, values)
-        if count == len(finishes):
-            # Nearly always.
-            return Finished(now, (FinishResult.ACCEPTED,) * count)
-        # Nothing is listed when all of them were ours.
-        done = plain if count == len(plain) else [plain[number - 1] for number in places or ()]
-        for place, _ in done:
-            results[place] = FinishResult.ACCEPTED
+            answer = one(session, FINISH_PLAIN, values)
+    return _finished(connections, worker, finishes, (plain, answer))
+
+
+def finish_and_claim(
+    connections: Connections, finishes: Sequence[Finish], claim: ClaimRuns
+) -> tuple[Finished, Claimed]:
+    """End attempts and take runs: by one statement, if all ends are plain and few are queued."""
+    aim = connections.aim
+    plain, leaf = _plain(finishes), aim.leaf(claim)
+    if leaf is None or not plain or len(plain) < len(finishes):
+        finished = finish_runs(connections, claim.worker, finishes)
+        with connections.statement(for_dispatch=True) as session:
+            return finished, claim_runs(session, claim, aim)
+    values = plain_values(claim.worker, [finish for _, finish in plain])
+    with connections.statement(for_dispatch=True) as session:
+        found = session.rows(FINISH_AND_CLAIM_FROM_LEAF[leaf], (*values, most_of(claim)))
+        claimed = claimed_from_leaf(session, claim, aim, found)
+    answer = found[0][FINISHED]
+    return _finished(connections, claim.worker, finishes, (plain, answer)), claimed
+
+
+def _finished(
+    connections: Connections,
+    worker: MemberId,
+    finishes: Sequence[Finish],
+    told: tuple[list[tuple[int, Finish]], Row | None],
+) -> Finished:
+    """Say what became of ends, of which the plain ones were told; end those that are left."""
+    plain, answer = told
+    now, count, places = answer or (0, 0, None)
+    if count == len(finishes) > 0:
+        # Nearly always.
+        return Finished(now, (FinishResult.ACCEPTED,) * count)
+    results: list[FinishResult | None] = [None] * len(finishes)
+    # Nothing is listed when all of them were ours.
+    done = plain if count == len(plain) else [plain[number - 1] for number in places or ()]
+    for place, _ in done:
+        results[place] = FinishResult.ACCEPTED
     left = [place for place, result in enumerate(results) if result is None]
     with connections.write(for_dispatch=True) as work:
         rest = _finish_others(work, worker, [finishes[place] for place in left])

@@ -32,20 +32,16 @@ if TYPE_CHECKING:
     from duly.store.records import Row
 
 # The member's row is held first, and only then is the clock looked at: what is waited for here is
-# waited for briefly, and not for ever.
+# waited for briefly, and not for ever. Who has lost one of its leases fires nothing by this.
 _FENCE = """
-WITH f AS MATERIALIZED (
-    SELECT m.held, m.renewed_at, m.expires_at FROM duly.members m
-    WHERE m.id = $1::int8 AND m.ended_at IS NULL
-        AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
-    FOR KEY SHARE OF m),
-c AS MATERIALIZED (SELECT f.*, duly.now_us() AS at FROM f),
-n AS MATERIALIZED (
-    SELECT c.at AS now,
-        ARRAY(SELECT p FROM pg_catalog.unnest($2::int8[]) p WHERE p = ANY(c.held)) AS have,
-        ARRAY(SELECT (p >> 4 & 65535)::int4 FROM pg_catalog.unnest($2::int8[]) p
-            WHERE p = ANY(c.held) AND p & 15 = 0) AS mine
-    FROM c WHERE c.at < c.expires_at AND c.renewed_at - c.at <= c.expires_at - c.renewed_at)"""
+WITH n AS MATERIALIZED (
+    SELECT c.now FROM (
+        SELECT f.*, duly.now_us() AS now FROM (
+            SELECT m.renewed_at, m.expires_at FROM duly.members m
+            WHERE m.id = $1::int8 AND m.ended_at IS NULL AND m.held @> $2::int8[]
+                AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
+            FOR KEY SHARE OF m) f) c
+    WHERE c.now < c.expires_at AND c.renewed_at - c.now <= c.expires_at - c.renewed_at)"""
 
 # A run that is there already, which is rare, is not looked for: its key refuses it, and all of the
 # batch is looked at one by one.
@@ -53,7 +49,8 @@ FIRE_SCHEDULES = f"""{_FENCE},
 fired AS (
     UPDATE duly.schedule_state s
     SET next_for = u.next_for, next_due = u.next_due,
-        load_at = CASE WHEN u.next_due - s.load_at <= {LAG_US} THEN s.load_at ELSE u.next_due END,
+        load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
+            ELSE u.next_due END,
         before_last = s.last_for, last_for = u.scheduled_for, last_run = u.run_id,
         last_fired_at = n.now, fires = s.fires + 1
     FROM n CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int8[],
@@ -61,7 +58,7 @@ fired AS (
         $9::uuid[], $10::int8[], $11::int8[]) WITH ORDINALITY
         u(ref, version, due, scheduled_for, shard, late_after, run_id, next_for, next_due, place)
     WHERE s.schedule_id = u.ref AND s.version = u.version AND s.next_due = u.due
-        AND s.shard = u.shard AND u.shard = ANY(n.mine) AND u.due <= n.now AND n.now <= u.late_after
+        AND s.shard = u.shard AND u.due <= n.now AND n.now <= u.late_after
         AND (s.last_for IS NULL OR s.last_for < u.scheduled_for)
     RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue,
         s.name, s.arguments, s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
@@ -76,25 +73,20 @@ queued AS (
     SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue,
         name, arguments
     FROM fired)
-SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
+SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
 FROM fired"""  # noqa: S608 - a part of ours
 
-# Who waited for a row to be moved must not fire it where it has gone. Servers older than the autumn
-# of 2025 do not compare its place once more: so its instant stands beside it.
+# What is believed of a timer is found by the place of its run's id: the ids are in order. Who has
+# waited for a row to be moved compares all of it once more, and does not fire it where it has gone.
+_PLACE = "pg_catalog.width_bucket({}, $3::uuid[])"
 FIRE_DELAYED = f"""{_FENCE},
-found AS MATERIALIZED (
-    SELECT t.tid FROM n
-    CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int4[]) u(ref,
-        generation, due, shard)
-    CROSS JOIN LATERAL (
-        SELECT d.ctid AS tid FROM duly.delayed d
-        WHERE d.id = u.ref AND d.generation = u.generation AND d.due_at = u.due
-            AND d.shard = u.shard OFFSET 0) t
-    WHERE u.due <= n.now AND u.shard = ANY(n.mine)),
 fired AS (
     DELETE FROM duly.delayed d
-    WHERE d.ctid = ANY(ARRAY(SELECT tid FROM found)) AND d.due_at <= (SELECT now FROM n)
+    WHERE d.id = ANY($3::uuid[]) AND d.due_at <= (SELECT now FROM n)
+        AND d.generation = ($4::int4[])[{_PLACE.format("d.id")}]
+        AND d.due_at = ($5::int8[])[{_PLACE.format("d.id")}]
+        AND d.shard = ($6::int4[])[{_PLACE.format("d.id")}]
     RETURNING d.*),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
@@ -110,20 +102,19 @@ queued AS (
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
     SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0)
-SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
+SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
         pg_catalog.array_agg(uuid_send(id)) END
 FROM fired"""  # noqa: S608 - a part of ours
 
-# What is believed of a timer is found by the place of its run's id: the ids are in order.
 FIRE_RETRIES = f"""{_FENCE},
 fired AS (
     DELETE FROM duly.waiting w
-    WHERE w.run_id = ANY($3::uuid[]) AND w.shard = ANY((SELECT mine FROM n)::int4[])
+    WHERE w.run_id = ANY($3::uuid[])
         AND w.due_at <= (SELECT now FROM n)
-        AND w.fence = ($4::int4[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
-        AND w.due_at = ($5::int8[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
-        AND w.shard = ($6::int4[])[pg_catalog.width_bucket(w.run_id, $3::uuid[])]
+        AND w.fence = ($4::int4[])[{_PLACE.format("w.run_id")}]
+        AND w.due_at = ($5::int8[])[{_PLACE.format("w.run_id")}]
+        AND w.shard = ($6::int4[])[{_PLACE.format("w.run_id")}]
     RETURNING w.*),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence,
@@ -133,7 +124,7 @@ queued AS (
         f.begun_at
     FROM fired f CROSS JOIN LATERAL (
         SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r)
-SELECT coalesce((SELECT now FROM n), duly.now_us()), (SELECT have FROM n), count(*),
+SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
         pg_catalog.array_agg(uuid_send(run_id)) END
 FROM fired"""  # noqa: S608 - a part of ours
@@ -163,6 +154,12 @@ class Batch:
             told = [(timer.ref, timer.generation, timer.due_at) for timer in self.timers]
             first = {one: place for place, one in reversed([*enumerate(told)])}
             self._seconds = frozenset(range(len(told))).difference(first.values())
+
+    @cached_property
+    def shards(self) -> frozenset[int]:
+        """Those whose timers may be fired under the fence, if it holds."""
+        leases = self.command.fence.leases
+        return frozenset([lease.key.shard for lease in leases if lease.key.lane is Lane.LIVE])
 
     @cached_property
     def timers(self) -> list[Timer]:
@@ -296,26 +293,20 @@ def _fence_values(command: FireTimers) -> tuple[object, ...]:
 
 
 def _fire_plain_schedules(connections: Connections, batch: Batch) -> None:
-    held_up = connections.held_up
+    held_up, shards = connections.held_up, batch.shards
     chosen = [(place, as_plain(fire)) for place, fire in batch.open_schedules()]
-    plain = [(place, fire) for place, fire in chosen if fire is not None]
+    plain = [(place, fire) for place, fire in chosen if fire is not None and fire.shard in shards]
     if held_up:
         plain = [(place, fire) for place, fire in plain if fire.ref not in held_up]
     for part, answer in _ask_each(connections, batch.command, plain):
         if answer is None:
             continue
-        now, have, count, numbers = answer
-        batch.now = now
+        batch.now, count, numbers = answer
         batch.runs_made += count
-        if count == len(part) and len(have) == len(batch.command.fence.leases):
-            for place, _ in part:
-                batch.results[place] = FireResult.FIRED
-            continue
-        batch.hear(now, have)
         # Nothing is listed when all have fired, which is nearly always.
-        fired = range(1, len(part) + 1) if numbers is None and count else numbers or ()
-        for number in fired:
-            batch.results[part[number - 1][0]] = FireResult.FIRED
+        fired = part if count == len(part) else [part[number - 1] for number in numbers or ()]
+        for place, _ in fired:
+            batch.results[place] = FireResult.FIRED
         left = [(place, fire.late_after) for place, fire in part if batch.results[place] is None]
         _look_again(connections, batch, left, firing_others.STILL_BELIEVED)
 
@@ -365,22 +356,17 @@ def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     # Of two timers of one run, the second is looked at by itself.
     by_ref = {timer.ref: (place, timer) for place, timer in reversed(kind.open(batch))}
     chosen = [by_ref[ref] for ref in sorted(by_ref) if not held_up or ref not in held_up]
+    chosen = [one for one in chosen if one[1].shard in batch.shards]
     if not chosen:
         return
     timers = [timer for _, timer in chosen]
     answer = _ask(connections, kind.fire(), run_values(batch.command, timers))
     if answer is None:
         return
-    now, have, count, refs = answer
-    batch.now = now
+    batch.now, count, refs = answer
     batch.has_queued = batch.has_queued or count > 0
     batch.runs_made += count if kind.makes_runs else 0
-    if count == len(chosen) and len(have) == len(batch.command.fence.leases):
-        for place, _ in chosen:
-            batch.results[place] = FireResult.FIRED
-        return
-    batch.hear(now, have)
-    fired = {timer.ref for timer in timers} if refs is None and count else set(refs or ())
+    fired = {timer.ref for timer in timers} if count == len(chosen) else set(refs or ())
     for place, timer in chosen:
         if timer.ref in fired:
             batch.results[place] = FireResult.FIRED
@@ -408,12 +394,14 @@ def _look_again(
 
 
 def _ask(connections: Connections, statement: str, values: tuple[object, ...]) -> Row | None:
-    """Send a statement; None when somebody was in the way and nothing of it has happened."""
+    """Send a statement; None when something was in the way and nothing of it has happened."""
     with connections.statement(for_dispatch=True) as session:
         try:
-            return session.rows(statement, values)[0]
+            answer = session.rows(statement, values)[0]
         except IN_THE_WAY:
             return None
+    is_fenced = answer[0] is None
+    return None if is_fenced else answer
 
 
 def _record_refused(connections: Connections, batch: Batch) -> None:

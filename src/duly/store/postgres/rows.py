@@ -5,7 +5,7 @@ from __future__ import annotations
 from duly.store.run_columns import RUN_BECAME
 
 LAG_US = 10_000_000
-"""How far `load_at` may lie behind the instant it stands for: `found_in_time` says the same."""
+"""How far `load_at` may lie behind the instant it stands for: `check` looks for it."""
 
 RANKED = "priority + CASE lane WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END"
 """The place in the queue by priority and lane, as `gathering.LANE_OFFSETS` has it."""

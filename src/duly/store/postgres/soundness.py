@@ -24,8 +24,8 @@ OURS = (
         "timer",
         "schedule {} has a pending instant that nobody would find in time",
         f"""SELECT schedule_id FROM duly_schedule_state
-        WHERE (load_at IS NULL) <> (next_due IS NULL)
-            OR NOT next_due - load_at BETWEEN 0 AND {LAG_US}""",  # noqa: S608 - a number of ours
+        WHERE (load_at IS NULL) <> (next_due IS NULL) OR (next_for IS NULL) <> (next_due IS NULL)
+            OR next_for > next_due OR NOT next_due - load_at BETWEEN 0 AND {LAG_US}""",  # noqa: S608 - a number of ours
     ),
     Invariant(
         "lease",

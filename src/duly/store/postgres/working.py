@@ -67,7 +67,7 @@ class PostgresWorking:
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take queued runs, by priority and rank."""
         with self._connections.statement(for_dispatch=True) as session:
-            claimed = claiming.claim_runs(session, command)
+            claimed = claiming.claim_runs(session, command, self._connections.aim)
         self._connections.broom.note(len(claimed.runs))
         return claimed
 
@@ -108,6 +108,14 @@ class PostgresWorking:
     def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
         """End attempts, and put their runs where it was decided."""
         return finishing.finish_runs(self._connections, worker, finishes)
+
+    def finish_and_claim(
+        self, finishes: Sequence[Finish], claim: ClaimRuns
+    ) -> tuple[Finished, Claimed]:
+        """End attempts, and take queued runs."""
+        finished, claimed = finishing.finish_and_claim(self._connections, finishes, claim)
+        self._connections.broom.note(len(claimed.runs))
+        return finished, claimed
 
     def find_lost(self, limit: int, overdue_us: int) -> LostClaims:
         """Read claims of dead workers, and those long overdue."""

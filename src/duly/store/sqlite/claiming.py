@@ -7,8 +7,7 @@ order of the queue's own index, and nothing behind them is read.
 from __future__ import annotations
 
 import json
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import RunState
@@ -51,12 +50,16 @@ SELECT r.id, r.tenant, r.schedule_id,
     r.created_at, r.fired_at, y.fence, y.attempt, y.charged, y.begun_at,
     CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, y.priority, y.rank
 FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
-WHERE y.queue = ?1{{}} ORDER BY y.priority, y.rank, y.run_id LIMIT ?2"""  # noqa: S608 - ours
-_WITHOUT = "AND r.task NOT IN (SELECT value FROM json_each(?{}))"
-READ_QUEUED = _READ_QUEUED.format("")
+WHERE y.queue = ?1"""  # noqa: S608 - ours
+_OLDEST = " ORDER BY y.priority, y.rank, y.run_id LIMIT ?2"
+_FIRST = " AND y.priority = (SELECT min(f.priority) FROM duly_ready f WHERE f.queue = ?1)"
+_NEWEST = " ORDER BY y.rank DESC, y.run_id DESC LIMIT ?2"
 # Of those that are passed over nothing is read but the task.
-READ_QUEUED_WITHOUT = _READ_QUEUED.format(f" {_WITHOUT.format(3)}")
-# What was read is the front of the queue, up to the last of it: no row is named.
+_WITHOUT = " AND r.task NOT IN (SELECT value FROM json_each(?{}))"
+# What was read is the front of the queue, up to the last of it, or the end of its first priority:
+# no row is named.
+_FRONT = " AND (y.priority, y.rank, y.run_id) <= (?2, ?3, ?4)"
+_END = " AND y.priority = ?2 AND (y.rank, y.run_id) >= (?3, ?4)"
 _CLAIM_QUEUED = f"""
 INSERT OR ROLLBACK INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at,
     deadline_at)
@@ -64,13 +67,9 @@ SELECT y.run_id, ?5, y.fence + 1, y.attempt + 1, y.charged, coalesce(y.begun_at,
     ?6 + CASE WHEN k.policy IS NULL THEN {TIMEOUT_DEFAULT_US:d} ELSE k.timeout_us END
 FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
-WHERE y.queue = ?1 AND (y.priority, y.rank, y.run_id) <= (?2, ?3, ?4){{}}"""  # noqa: S608 - ours
-CLAIM_QUEUED = _CLAIM_QUEUED.format("")
-CLAIM_QUEUED_WITHOUT = _CLAIM_QUEUED.format(f" {_WITHOUT.format(7)}")
-TAKE_FROM_QUEUE = """
-DELETE FROM duly_ready WHERE queue = ?1 AND (priority, rank, run_id) <= (?2, ?3, ?4)"""
-TAKE_CLAIMED_FROM_QUEUE = f"""{TAKE_FROM_QUEUE}
-    AND EXISTS (SELECT 1 FROM duly_claims c WHERE c.run_id = duly_ready.run_id)"""  # noqa: S608
+WHERE y.queue = ?1"""  # noqa: S608 - ours
+_TAKE_FROM_QUEUE = "DELETE FROM duly_ready AS y WHERE y.queue = ?1"
+_IF_CLAIMED = " AND EXISTS (SELECT 1 FROM duly_claims c WHERE c.run_id = y.run_id)"
 # One whose lease has run out has lost nothing until somebody declares it dead.
 BEAT = """
 UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
@@ -90,6 +89,30 @@ WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
 LIMIT 1"""  # noqa: S608 - a condition of ours
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 
+
+class Taking(NamedTuple):
+    """The statements that move one end of a queue to a worker."""
+
+    read: str
+    claim: str
+    take: str
+
+
+def _taking(*, newest_first: bool, is_without: bool) -> Taking:
+    some = (_FIRST, _NEWEST) if newest_first else ("", _OLDEST)
+    span = _END if newest_first else _FRONT
+    return Taking(
+        read=_READ_QUEUED + some[0] + (_WITHOUT.format(3) if is_without else "") + some[1],
+        claim=_CLAIM_QUEUED + span + (_WITHOUT.format(7) if is_without else ""),
+        take=_TAKE_FROM_QUEUE + span + (_IF_CLAIMED if is_without else ""),
+    )
+
+
+TAKINGS = {
+    (newest_first, is_without): _taking(newest_first=newest_first, is_without=is_without)
+    for newest_first in (False, True)
+    for is_without in (False, True)
+}
 _TRIES = slice(19, 23)
 _ERROR = 23
 _RANK = slice(24, 26)
@@ -128,20 +151,17 @@ def claim_runs(work: Work, command: ClaimRuns) -> list[Row] | None:
 
 
 def _claim(work: Work, command: ClaimRuns, queue: str, most: int) -> list[Row]:
-    """Move the front of a queue to a worker, but for tasks that it is to do without."""
+    """Move one end of a queue to a worker, but for tasks that it is to do without."""
     connection = work.connection
-    read, claim, take = READ_QUEUED, CLAIM_QUEUED, TAKE_FROM_QUEUE
-    without: Row = ()
-    if command.without:
-        read, claim, take = READ_QUEUED_WITHOUT, CLAIM_QUEUED_WITHOUT, TAKE_CLAIMED_FROM_QUEUE
-        without = (json.dumps(sorted(command.without)),)
+    read, claim, take = TAKINGS[command.newest_first, bool(command.without)]
+    without: Row = (json.dumps(sorted(command.without)),) if command.without else ()
     found: list[Row] = connection.execute(read, (queue, most, *without)).fetchall()
     if found:
         last = found[-1]
-        front = (queue, *last[_RANK], last[0])
-        connection.execute(claim, (*front, command.worker, work.now, *without))
+        span = (queue, *last[_RANK], last[0])
+        connection.execute(claim, (*span, command.worker, work.now, *without))
         assert connection.changes() == len(found), "nobody else writes meanwhile"
-        connection.execute(take, front)
+        connection.execute(take, span)
     return found
 
 
@@ -149,19 +169,29 @@ def read_claimed(now: int, worker: MemberId, found: list[Row] | None) -> Claimed
     """Return what a worker got."""
     if found is None:
         return Claimed(now, is_alive=False, runs=())
-    read = partial(_read_record, worker, now)
+    reader = _Reader(worker, now)
     runs: list[ClaimedRun] = []
     for row in found:
-        tries = claimed_tries(Tries(*row[_TRIES]), now)
         arguments = records.stored_arguments(row[8]) if row[7] is None else row[7]
-        runs.append(ClaimedRun(row[0], tries, now, row[6], arguments, row[9], row, read))
+        fence = row[_TRIES.start] + 1
+        runs.append(ClaimedRun(row[0], fence, now, row[6], arguments, row[9], row, reader))
     return Claimed(now, is_alive=True, runs=tuple(runs))
 
 
-def _read_record(worker: MemberId, now: int, row: Row, tries: Tries) -> RunRecord:
-    held = (worker, now, None, None, None, None, None, None, row[_ERROR], None)
-    became = (RunState.RUNNING, None, None, *tries, *held)
-    return records.run_record((*row[: _TRIES.start], *became))
+class _Reader:
+    """Reads what few ask for from a row that a worker has claimed."""
+
+    def __init__(self, worker: MemberId, now: int) -> None:
+        self._worker = worker
+        self._now = now
+
+    def tries(self, row: Row) -> Tries:
+        return claimed_tries(Tries(*row[_TRIES]), self._now)
+
+    def record(self, row: Row, tries: Tries) -> RunRecord:
+        held = (self._worker, self._now, None, None, None, None, None, None, row[_ERROR], None)
+        became = (RunState.RUNNING, None, None, *tries, *held)
+        return records.run_record((*row[: _TRIES.start], *became))
 
 
 def _open_queues(work: Work, command: ClaimRuns) -> Sequence[str]:

@@ -13,7 +13,6 @@ from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.auditing import SYSTEM, changed_subject
 from duly.store.dispatch import (
     Fired,
-    FireDelayed,
     FireOnTime,
     FireResult,
     FireRetry,
@@ -60,43 +59,60 @@ Believed = tuple[int, bytes, int, int, int]
 """A timer's place in the batch, and what is to be compared: id, generation, due, shard."""
 
 
-def fire_timers(work: Work, command: FireTimers) -> Fired:
-    """Fire a batch; each timer has its own result."""
-    held, lost = held_shards(work, command.fence, Lane.LIVE)
-    results, made = _fire_schedules(work, command.schedules, held)
-    more, made_later = _fire_delayed(work, command.delayed, held)
-    again = _fire_retries(work, command.retries, held)
+class Batch:
+    """A batch to be fired, looked through before anybody waits for the lock."""
+
+    def __init__(self, command: FireTimers) -> None:
+        self.command = command
+        self.on_time = [as_plain(fire) for fire in command.schedules]
+        """Those that only make a run, on time."""
+        if len({_ref(fire) for fire in command.schedules}) < len(command.schedules):
+            # Two that speak of one schedule are compared with the same state of it.
+            self.on_time = [None] * len(command.schedules)
+        self.delayed: list[Timer] = [fire.timer for fire in command.delayed]
+        self.is_delayed_once = len({timer.ref for timer in self.delayed}) == len(self.delayed)
+
+
+def fire_timers(work: Work, batch: Batch, *, is_careful: bool = False) -> Fired:
+    """Fire a batch; each timer has its own result.
+
+    Raises `NotAsBelievedError` when it was told to go without care, and should not have been.
+    """
+    held, lost = held_shards(work, batch.command.fence, Lane.LIVE)
+    results, made = _fire_schedules(work, batch, held, is_careful=is_careful)
+    more, made_later = _fire_delayed(work, batch, held, is_careful=is_careful)
+    again = _fire_retries(work, batch.command.retries, held)
     return Fired(work.now, (*results, *more, *again), made + made_later, tuple(lost))
 
 
 def _fire_schedules(
-    work: Work, fires: Sequence[FireSchedule], held: set[int]
+    work: Work, batch: Batch, held: set[int], *, is_careful: bool
 ) -> tuple[list[FireResult], int]:
     """Fire together what is on time, and one by one what is then left."""
+    fires = batch.command.schedules
     together = {
         place: plain
-        for place, plain in enumerate(map(as_plain, fires))
+        for place, plain in enumerate(batch.on_time)
         if plain is not None and plain.shard in held
     }
-    if len({_ref(fire) for fire in fires}) < len(fires):
-        together = {}  # two that speak of one schedule are compared with the same state of it
-    are_fired = fire_on_time(work, list(together.values()))
+    are_fired = fire_on_time(work, list(together.values()), is_careful=is_careful)
     left = _left(len(fires), together, are_fired)
     results, made = _fire_each(work, [fires[place] for place in left], held)
     return _answers(len(fires), left, results), sum(are_fired) + made
 
 
 def _fire_delayed(
-    work: Work, fires: Sequence[FireDelayed], held: set[int]
+    work: Work, batch: Batch, held: set[int], *, is_careful: bool
 ) -> tuple[list[FireResult], int]:
     """Fire together what is as believed, and one by one what is then left."""
-    together = {place: fire.timer for place, fire in enumerate(fires) if fire.timer.shard in held}
-    if len({fire.timer.ref for fire in fires}) < len(fires):
-        together = {}
-    are_fired = fire_delayed(work, list(together.values()))
-    left = _left(len(fires), together, are_fired)
-    results, made = _fire_each_delayed(work, [fires[place].timer for place in left], held)
-    return _answers(len(fires), left, results), sum(are_fired) + made
+    timers = batch.delayed
+    together: dict[int, Timer] = {}
+    if batch.is_delayed_once:
+        together = {place: timer for place, timer in enumerate(timers) if timer.shard in held}
+    are_fired = fire_delayed(work, list(together.values()), is_careful=is_careful)
+    left = _left(len(timers), together, are_fired)
+    results, made = _fire_each_delayed(work, [timers[place] for place in left], held)
+    return _answers(len(timers), left, results), sum(are_fired) + made
 
 
 def _ref(fire: FireSchedule) -> bytes:
@@ -203,7 +219,7 @@ def _fire_each_delayed(
     results, bindings = _believed(timers, held)
     for place, *believed in bindings:
         if work.connection.execute(IS_BELIEVED_DELAYED, believed).fetchone() is not None:
-            (is_due,) = fire_delayed(work, [timers[place]])
+            (is_due,) = fire_delayed(work, [timers[place]], is_careful=True)
             results[place] = FireResult.FIRED if is_due else FireResult.EARLY
     return results, results.count(FireResult.FIRED)
 

@@ -1,34 +1,41 @@
 """Firing many timers alike: those that do nothing but become a run each, as nearly all do.
 
-What is believed of them is compared with the file a few dozen at a time, and so they are moved:
-nothing of them is read. A few dozen among which one is not as believed are left to others, to be
-looked at one by one.
+What is believed of them is compared with the file as they are moved, a hundred at a time, and
+nothing of them is read. Should one of them not be as believed, nothing of the transaction stays,
+and another goes about it with care: a few dozen are compared before they are moved, and those among
+which one is not as believed are left to others, to be looked at one by one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
 
 from duly.domain.literals import Lane, Origin
 from duly.store.dispatch import FireOnTime, Timer
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.sqlite.batches import Batch, chunks
+from duly.store.sqlite.batches import ROWS_MAX, Batch, chunks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.store.records import Row
+    from duly.store.sqlite.batches import Chunk
     from duly.store.sqlite.work import Work
 
 _ON_TIME = FireOnTime._fields
-# An occurrence that is due, after all that were run before it, and never has been run itself.
-COUNT_BELIEVED = Batch(
-    """
-SELECT count(*) FROM asked a CROSS JOIN duly_schedule_state t
+# An occurrence that is due, after all that were run before it.
+_BELIEVED = """
+FROM asked a CROSS JOIN duly_schedule_state t
 WHERE a.due_at <= ?1 AND a.late_after >= ?1
     AND t.schedule_id = a.ref AND t.version = a.generation AND t.next_due = a.due_at
-    AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)
-    AND NOT EXISTS (SELECT 1 FROM duly_runs r WHERE r.id = a.run_id)""",
+    AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)"""
+# And that never has been run itself.
+COUNT_BELIEVED = Batch(
+    f"""
+SELECT count(*){_BELIEVED}
+    AND NOT EXISTS (SELECT 1 FROM duly_runs r WHERE r.id = a.run_id)""",  # noqa: S608 - ours
     *_ON_TIME,
     also=1,
 )
@@ -40,7 +47,7 @@ INSERT OR ROLLBACK INTO duly_runs (id, tenant, schedule_id, definition_number, t
     priority, origin, lane, scheduled_for, not_before, window_from, created_at, fired_at)
 SELECT a.run_id, t.tenant, t.schedule_id, t.definition_number, t.task, t.queue, t.priority,
     '{Origin.SCHEDULE}', '{Lane.LIVE}', a.scheduled_for, a.due_at, t.last_for, ?1, ?1
-FROM asked a CROSS JOIN duly_schedule_state t WHERE t.schedule_id = a.ref""",  # noqa: S608 - ours
+{_BELIEVED}""",
     *_ON_TIME,
     also=1,
 )
@@ -64,21 +71,18 @@ FROM asked a WHERE t.schedule_id = a.ref""",
     also=1,
 )
 _TIMER = Timer._fields
-COUNT_BELIEVED_DELAYED = Batch(
-    """
-SELECT count(*) FROM asked a CROSS JOIN duly_delayed d
+_BELIEVED_DELAYED = """
+FROM asked a CROSS JOIN duly_delayed d
 WHERE a.due_at <= ?1 AND d.id = a.ref AND d.generation = a.generation AND d.due_at = a.due_at
-    AND d.shard = a.shard""",
-    *_TIMER,
-    also=1,
-)
+    AND d.shard = a.shard"""
+COUNT_BELIEVED_DELAYED = Batch(f"SELECT count(*){_BELIEVED_DELAYED}", *_TIMER, also=1)
 MAKE_DELAYED_RUNS = Batch(
-    """
+    f"""
 INSERT OR ROLLBACK INTO duly_runs (id, tenant, schedule_id, definition_number, key, task, arguments,
     queue, priority, origin, lane, scheduled_for, not_before, created_at, fired_at)
 SELECT d.id, d.tenant, d.schedule_id, d.definition_number, d.key, d.task, d.arguments, d.queue,
     d.priority, d.origin, d.lane, d.due_at, d.due_at, d.created_at, ?1
-FROM asked a CROSS JOIN duly_delayed d WHERE d.id = a.ref""",
+{_BELIEVED_DELAYED}""",
     *_TIMER,
     also=1,
 )
@@ -101,35 +105,63 @@ DELETE_DELAYED = Batch(
     "DELETE FROM duly_delayed WHERE id IN (SELECT ref FROM asked)", *_TIMER, also=1
 )
 
-ON_TIME = (MAKE_RUNS, QUEUE_RUNS, ADVANCE_TIMERS)
 TOGETHER = 32
 """So many are looked at one by one when one of them is not as believed."""
-DELAYED = (MAKE_DELAYED_RUNS, QUEUE_DELAYED_RUNS, DELETE_TIMERS, DELETE_DELAYED)
 
 
-def fire_on_time(work: Work, fires: Sequence[FireOnTime]) -> list[bool]:
+class _Moves(NamedTuple):
+    """How timers of one kind are fired."""
+
+    count_believed: Batch
+    make: Batch
+    """Makes runs of those that are as believed."""
+    others: tuple[Batch, ...]
+
+
+ON_TIME = _Moves(COUNT_BELIEVED, MAKE_RUNS, (QUEUE_RUNS, ADVANCE_TIMERS))
+DELAYED = _Moves(
+    COUNT_BELIEVED_DELAYED, MAKE_DELAYED_RUNS, (QUEUE_DELAYED_RUNS, DELETE_TIMERS, DELETE_DELAYED)
+)
+
+
+class NotAsBelievedError(Exception):
+    """One of a batch is not as believed: what was done with the others must not stay."""
+
+
+def fire_on_time(work: Work, fires: Sequence[FireOnTime], *, is_careful: bool) -> list[bool]:
     """Fire schedules, each for one occurrence that is due; say which were as believed."""
-    return _fire(work, fires, COUNT_BELIEVED, ON_TIME)
+    return _fire(work, fires, ON_TIME, is_careful=is_careful)
 
 
-def fire_delayed(work: Work, timers: Sequence[Timer]) -> list[bool]:
+def fire_delayed(work: Work, timers: Sequence[Timer], *, is_careful: bool) -> list[bool]:
     """Let delayed runs that are due become runs; say which were as believed."""
-    are_fired = _fire(work, timers, COUNT_BELIEVED_DELAYED, DELAYED)
+    are_fired = _fire(work, timers, DELAYED, is_careful=is_careful)
     work.count_on("delayed", -sum(are_fired))
     return are_fired
 
 
-def _fire(
-    work: Work, asked: Sequence[Row], count_believed: Batch, moves: Sequence[Batch]
-) -> list[bool]:
-    """Fire those of a chunk, if all of it is as believed and due."""
+def _fire(work: Work, asked: Sequence[Row], moves: _Moves, *, is_careful: bool) -> list[bool]:
+    """Fire them all, or those of each chunk that is as believed and due, if asked for care."""
+    connection = work.connection
     are_fired: list[bool] = []
-    for chunk in chunks(asked, (work.now,), TOGETHER):
-        found = count_believed.run(work.connection, chunk).fetchone()
-        is_so = found == (chunk.filled,)
-        if is_so:
-            for move in moves:
-                move.run(work.connection, chunk)
-            work.has_orders = True
-        are_fired += [is_so] * chunk.filled
+    for chunk in chunks(asked, (work.now,), TOGETHER if is_careful else ROWS_MAX):
+        if is_careful:
+            found = moves.count_believed.run(connection, chunk).fetchone()
+            if found != (chunk.filled,):
+                are_fired += [False] * chunk.filled
+                continue
+        _make(connection, moves.make, chunk)
+        for move in moves.others:
+            move.run(connection, chunk)
+        are_fired += [True] * chunk.filled
+        work.has_orders = True
     return are_fired
+
+
+def _make(connection: apsw.Connection, make: Batch, chunk: Chunk) -> None:
+    try:
+        make.run(connection, chunk)
+    except apsw.ConstraintError as error:  # such a run exists
+        raise NotAsBelievedError from error
+    if connection.changes() != chunk.filled:
+        raise NotAsBelievedError

@@ -3,7 +3,8 @@
 SQLite would do it in the commit that finds the log too long. Where two processes write, that is
 nearly every commit from then on: the log can only begin anew when nobody has written during the
 fold, and till then each one folds its own few pages. Here a thread folds most of it while others go
-on writing, and then the rest with the lock, so that the log begins anew.
+on writing, sees to it that this is on disk, and then folds the rest with the lock, so that the log
+begins anew.
 """
 
 from __future__ import annotations
@@ -61,9 +62,25 @@ class Folding:
                 try:
                     connection.set_busy_handler(patience(PATIENCE_US))
                     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    _flush(connection.filename)
                     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
                     self._fold_at = self._pages
                 finally:
                     connection.close()
         finally:
             self._lock.release()
+
+
+def _flush(path: str) -> None:
+    """Have on disk what was folded: else all of it would be waited for with the lock.
+
+    By a file of SQLite's own, because closing any other one would take away its locks. Should it
+    fail, the connection that folds finds the same failure when it comes to that.
+    """
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
+    with suppress(apsw.Error):
+        file = apsw.VFSFile("", path, flags)
+        try:
+            file.xSync(apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
+        finally:
+            file.xClose()

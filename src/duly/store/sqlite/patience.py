@@ -6,7 +6,7 @@ could do a dozen transactions: whoever comes second hardly ever finds the file f
 
 from __future__ import annotations
 
-import threading
+import select
 from typing import TYPE_CHECKING
 
 from duly.store.wakeups import SECOND_US
@@ -22,7 +22,7 @@ SHARE = 8
 
 def patience(timeout_us: int) -> Callable[[int], bool]:
     """Return what SQLite asks, when somebody else writes, whether to try again."""
-    waited_us, nothing = 0, threading.Event()
+    waited_us = 0
 
     def wait(tries: int) -> bool:
         nonlocal waited_us
@@ -31,7 +31,7 @@ def patience(timeout_us: int) -> Callable[[int], bool]:
         if waited_us >= timeout_us:
             return False
         pause_us = min(max(waited_us // SHARE, PAUSE_MIN_US), PAUSE_MAX_US)
-        nothing.wait(pause_us / SECOND_US)
+        select.select((), (), (), pause_us / SECOND_US)
         waited_us += pause_us
         return True
 

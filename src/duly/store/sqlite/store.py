@@ -23,6 +23,7 @@ from duly.store.sqlite import (
     soundness,
 )
 from duly.store.sqlite.connection import Connections, SqliteSettings, read_path
+from duly.store.sqlite.firing_many import NotAsBelievedError
 from duly.store.sqlite.transaction import SqliteTransaction, lent
 from duly.store.sqlite.working import Working
 from duly.store.wakeups import UdpWakeups
@@ -192,8 +193,13 @@ class SqliteStore(Working, ReadsBySnapshot):
 
     def fire_timers(self, command: port.FireTimers) -> port.Fired:
         """Make the runs, queue them, advance the timers: all in one transaction."""
-        with self._connections.write() as work:
-            return firing.fire_timers(work, command)
+        batch = firing.Batch(command)
+        try:
+            with self._connections.write() as work:
+                return firing.fire_timers(work, batch)
+        except NotAsBelievedError:
+            with self._connections.write() as work:
+                return firing.fire_timers(work, batch, is_careful=True)
 
     def load_owed(
         self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None

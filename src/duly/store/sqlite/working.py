@@ -70,6 +70,16 @@ class Working(ABC):
         with self._write() as work:
             return finishing.finish_runs(work, worker, ends)
 
+    def finish_and_claim(
+        self, finishes: Sequence[port.Finish], claim: port.ClaimRuns
+    ) -> tuple[port.Finished, port.Claimed]:
+        """End attempts, and take queued runs: who waits for the lock does so once."""
+        ends = finishing.Ends(finishes)
+        with self._write() as work:
+            finished = finishing.finish_runs(work, claim.worker, ends)
+            found = claiming.claim_runs(work, claim)
+        return finished, claiming.read_claimed(work.now, claim.worker, found)
+
     def find_lost(self, limit: int, overdue_us: int) -> port.LostClaims:
         """Read claims of the dead, and those that are long overdue."""
         with self._read() as look:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -197,6 +197,32 @@ class Order:
         same = sorted([work.queue(store, "b"), work.queue(store, "c")])
 
         assert [first, *same] == work.take_ids(store, work.join(store))
+
+    @pytest.mark.parametrize("queues", [None, ("default",)])
+    @pytest.mark.parametrize("without", [frozenset(), frozenset({"unheard of"})])
+    def test_the_newest_may_come_first_within_the_first_priority(
+        self,
+        store: Store,
+        clock: ManualClock,
+        queues: tuple[str, ...] | None,
+        without: frozenset[str],
+    ) -> None:
+        """R8: what is less urgent waits all the same, and nothing is passed over for ever."""
+        crowd = [work.queue(store, f"crowd {number}", priority=4) for number in range(4)]
+        less = work.queue(store, "less urgent", priority=5)
+        clock.advance(1)
+        newer, newest = sorted(work.queue(store, text, priority=4) for text in ("new", "newer"))
+        worker = work.join(store)
+        ways: dict[str, Any] = {"queues": queues, "without": without}
+
+        first = work.take_ids(store, worker, 3, newest_first=True, **ways)
+        oldest = work.take_ids(store, worker, 1, **ways)
+        rest = work.take_ids(store, worker, 9, newest_first=True, **ways)
+
+        assert [newest, newer, max(crowd)] == first
+        assert [min(crowd)] == oldest
+        assert sorted(crowd)[2:0:-1] == rest
+        assert [less] == work.take_ids(store, worker, newest_first=True, **ways)
 
     def test_what_is_caught_up_comes_after_what_is_live(self, store: Store) -> None:
         """M3, R8: whatever their priorities."""

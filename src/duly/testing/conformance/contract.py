@@ -10,7 +10,7 @@ from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorke
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
 from duly.testing.conformance.fencing import Fencing
-from duly.testing.conformance.finishing import Ending, LateCompletions
+from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
@@ -68,6 +68,7 @@ class StoreContract(
     Reporting,
     WakingWorkers,
     Ending,
+    EndingAndTaking,
     LateCompletions,
     RetryTimers,
     RetryBudgets,

@@ -153,6 +153,21 @@ class AddingRuns:
             store.add_runs(add_runs(replace(asked, fingerprint="other")))
         assert not again.is_new
 
+    def test_a_known_id_without_a_fingerprint_is_compared_by_its_instant(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """INV-17: what was asked for under a drawn id is told by what is pending."""
+        due_at = clock.now_us() + HOUR_US
+        asked = new_run(due_at, fingerprint="")
+        store.add_runs(add_runs(asked))
+
+        (again,) = store.add_runs(add_runs(asked))
+        with pytest.raises(Conflict, match="is that of another request"):
+            store.add_runs(add_runs(replace(asked, due_at=due_at + 1, fingerprint="other")))
+        store.move_delayed(move(asked.id, due_at + HOUR_US))
+        (moved,) = store.add_runs(add_runs(asked))
+        assert ([False, False], due_at + HOUR_US) == ([again.is_new, moved.is_new], moved.due_at)
+
     def test_runs_that_a_person_orders_are_on_the_audit_trail(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -27,7 +27,7 @@ from duly.domain.concluding import (
 )
 from duly.domain.literals import AttemptState, RunState
 from duly.domain.retrying import Retry
-from duly.store.execution import WORKER_TTL_US, FinishResult, Hold, Report
+from duly.store.execution import WORKER_TTL_US, ClaimRuns, FinishResult, Hold, Report
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, SECOND_US, cancel_run, finish, run_id
@@ -50,6 +50,60 @@ ENDS_OF_OPEN_RUNS: dict[str, End] = {
     "given back": GivenBack(Reason.SHUTDOWN, is_started=True),
 }
 BUDGET_SPENT = TaskPolicy(retry=Retry(1))
+
+
+class EndingAndTaking:
+    """What `finish_and_claim` promises: the one, and then the other."""
+
+    def test_what_is_ended_and_what_is_taken_are_both_done(self, store: Store) -> None:
+        """R3: one answer for each end, and more runs with it."""
+        worker, claimed = work.queue_and_take(store)
+        following = work.queue(store, "b")
+        finished, taken = store.finish_and_claim(
+            [finish(claimed, Succeeded("1"))], ClaimRuns(worker=worker, limit=10)
+        )
+
+        assert ((ACCEPTED,), True) == (finished.results, taken.is_alive)
+        assert [following] == [run.run_id for run in taken.runs]
+        assert RunState.SUCCEEDED is work.look(store, claimed.run_id).state
+        assert RunState.RUNNING is work.look(store, following).state
+
+    def test_what_goes_back_to_the_queue_may_be_taken_again(self, store: Store) -> None:
+        """R4: under the next fence."""
+        worker, claimed = work.queue_and_take(store)
+        back = finish(claimed, GivenBack(Reason.SHUTDOWN, is_started=True))
+        _, taken = store.finish_and_claim([back], ClaimRuns(worker=worker, limit=10))
+
+        assert [Hold(claimed.run_id, 2)] == [run.hold for run in taken.runs]
+
+    def test_ends_of_every_kind_are_told_together(self, store: Store) -> None:
+        """R3: plain ones and others, and one that is refused."""
+        worker = work.join(store)
+        for text in ("a", "b"):
+            work.queue(store, text)
+        plain, other = work.take(store, worker)
+        unknown = replace(finish(plain, Succeeded()), hold=Hold(run_id("nobody"), 1))
+        finished, taken = store.finish_and_claim(
+            [finish(plain, Succeeded()), unknown, finish(other, RETRYABLE)],
+            ClaimRuns(worker=worker, limit=10),
+        )
+
+        assert (ACCEPTED, REFUSED, ACCEPTED) == finished.results
+        assert () == taken.runs
+        assert RunState.RETRYING is work.look(store, other.run_id).state
+
+    def test_a_worker_whose_lease_is_over_ends_and_takes_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """R4: what nobody has taken from it is still its own to end."""
+        worker, claimed = work.queue_and_take(store)
+        work.queue(store, "b")
+        clock.advance(WORKER_TTL_US + 1)
+        finished, taken = store.finish_and_claim(
+            [finish(claimed, Succeeded())], ClaimRuns(worker=worker, limit=10)
+        )
+
+        assert ((ACCEPTED,), False, ()) == (finished.results, taken.is_alive, taken.runs)
 
 
 class Ending:

@@ -1,0 +1,133 @@
+"""How often a worker talks to the store: at once in a quiet hour, together when there is much."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import RunState
+from duly.engine.worker.pace import AT_ONCE_MAX, CROWD, Pace
+from duly.store.wakeups import LocalWakeups, UdpWakeups
+from tests.engine.rig import SECOND, Rig
+
+MILLISECOND = 1000
+EVERY = 5 * MILLISECOND
+TALKS = {"claim_runs", "finish_runs"}
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def talks(shop):
+    return [call for call in shop.line.calls if call in TALKS]
+
+
+def test_a_run_in_a_quiet_hour_is_taken_and_ended_at_once(rig):
+    """P1: nobody waits for others that do not come."""
+    shop = rig.worker()
+    shop.executor.does(Succeeded())
+    rig.run("5s")
+    run = rig.enqueue()
+    shop.worker.wake()
+    shop.worker.tick()
+    shop.worker.tick()
+
+    assert RunState.SUCCEEDED is rig.look(run).state
+
+
+def test_many_that_come_one_by_one_are_taken_and_ended_together(rig):
+    """P1: a thousand a second are two hundred calls, and none waits for longer than a moment."""
+    shop = rig.worker(slots=100)
+    shop.executor.does(Succeeded())
+    rig.run("5s")
+    shop.line.calls.clear()
+    runs, wake_at = [], 0
+    for number in range(1000):
+        runs.append(rig.enqueue(f"r{number}"))
+        shop.worker.wake()
+        wake_at = shop.worker.tick()
+        while wake_at <= rig.store_clock.monotonic_us():
+            wake_at = shop.worker.tick()
+        rig.advance(MILLISECOND)
+
+    assert 190 <= talks(shop).count("claim_runs") <= 200 + AT_ONCE_MAX
+    assert len(talks(shop)) <= 2 * (200 + AT_ONCE_MAX)
+    ended = [rig.look(run).state is RunState.SUCCEEDED for run in runs]
+    assert all(ended[: -2 * EVERY // MILLISECOND])
+    rig.run(2 * EVERY)
+    assert {RunState.SUCCEEDED} == {rig.look(run).state for run in runs}
+
+
+def test_who_has_few_slots_and_much_to_do_does_not_wait(rig):
+    """P1: what is known to be there is taken as soon as there is room."""
+    shop = rig.worker(slots=1)
+    shop.executor.does(Succeeded())
+    runs = [rig.enqueue(f"r{number}") for number in range(50)]
+    before = rig.now
+    while rig.look(runs[-1]).state is RunState.QUEUED:
+        assert shop.worker.tick() <= rig.store_clock.monotonic_us()
+
+    assert before == rig.now
+
+
+def test_what_is_to_end_does_not_wait(rig):
+    """R9: a worker that drains tells what it has to tell."""
+    shop = rig.worker(slots=100)
+    runs = [rig.enqueue(f"r{number}") for number in range(3 * AT_ONCE_MAX)]
+    shop.worker.tick()
+    shop.worker.drain()
+    for work in shop.works:
+        work.ended(Succeeded())
+        shop.worker.tick()
+
+    assert {RunState.SUCCEEDED} == {rig.look(run).state for run in runs}
+    assert shop.worker.is_over
+
+
+def test_after_some_calls_the_next_has_to_wait_and_the_bucket_fills_again():
+    pace = Pace(EVERY)
+    for number in range(AT_ONCE_MAX):
+        assert pace.fit_at <= SECOND, number
+        pace.note(SECOND, 1, is_more=False)
+
+    assert SECOND + EVERY == pace.fit_at
+    pace.note(SECOND + EVERY, 1, is_more=False)
+    assert SECOND + 2 * EVERY == pace.fit_at
+    pace.note(2 * SECOND, 1, is_more=False)
+    assert pace.fit_at < 2 * SECOND
+
+
+@pytest.mark.parametrize(("count", "is_more"), [(CROWD, False), (0, True), (1, True)])
+def test_calls_that_are_worth_it_are_not_counted(count, is_more):
+    pace = Pace(EVERY)
+    for _ in range(1000):
+        pace.note(SECOND, count, is_more=is_more)
+
+    assert pace.fit_at <= SECOND
+
+
+@pytest.mark.parametrize("place", [UdpWakeups, LocalWakeups])
+def test_who_is_nudged_goes_on_and_knows_that_nothing_was_written(place):
+    here = place()
+    here.nudge()
+    assert here.wait(40 * SECOND) is False
+    here.nudge()
+    here.wake()
+    here.nudge()
+    assert here.wait(40 * SECOND) is True
+    assert here.wait(0) is False
+    here.close()
+
+
+def test_an_end_is_no_reason_to_ask_for_more(rig):
+    """P1: nothing was queued by it."""
+    shop = rig.worker()
+    rig.enqueue()
+    shop.worker.tick()
+    shop.line.calls.clear()
+    shop.works[0].ended(Succeeded())
+    shop.worker.tick()
+
+    assert ["finish_runs"] == talks(shop)
