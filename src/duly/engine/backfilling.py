@@ -110,8 +110,7 @@ class Backfilling:
 
     def _step(self, record: BackfillRecord, monotonic: int) -> None:
         key = (record.schedule_id, record.definition_number)
-        self._templates.fetch([key])
-        template = self._templates.find(key)
+        template = self._templates.fetch([key]).get(key)
         if template is None or record.cursor is None:
             self._set_aside(record, monotonic, "its definition can't be read")
             return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from duly.domain.identity import shard_of
 from duly.domain.literals import ScheduleStatus
+from duly.domain.overlapping import gate_of
 from duly.store.auditing import changed_subject, created_subject
 from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
 from duly.store.gathering import Gathering, ground_of
@@ -179,9 +180,13 @@ class Changing(ABC):
         self.run(self.statements.insert_schedule, (command.id, *names, now, now, made_by))
         instants = (pending.scheduled_for, pending.due_at)
         copied = (command.tenant, call.task, call.queue, call.priority)
+        definition = command.definition
+        by = definition.serialize_by
+        gate = gate_of(definition.overlap, command.tenant, command.id, by)
         text = definition_text(command.definition)
         self.run(self.statements.insert_definition, (command.id, 1, text, now, made_by))
-        self.run(self.statements.insert_state, (command.id, shard, *instants, *copied))
+        state = (command.id, shard, *instants, *copied, definition.overlap, gate)
+        self.run(self.statements.insert_state, state)
         self._work.count_on(ScheduleStatus.ACTIVE, 1)
         self._work.announce("schedule", command.id, pending.due_at, shard)
         record = self.read(command.id)
@@ -223,6 +228,8 @@ class Changing(ABC):
             last_run=ground.last_run,
             last_fired_at=ground.last_fired_at,
             fires=ground.fires,
+            active_run=ground.active_run,
+            overlaps=ground.overlaps,
         )
 
     def _update(self, old: ScheduleRecord, changed: ScheduleRecord) -> None:
@@ -258,6 +265,8 @@ def described_row(changed: ScheduleRecord) -> Row:
 def stated_row(changed: ScheduleRecord) -> Row:
     """Return what a fire sees of a schedule, and its id."""
     pending, call = changed.pending, changed.definition.call
+    definition = changed.definition
+    gate = gate_of(definition.overlap, changed.tenant, changed.id, definition.serialize_by)
     return (
         changed.version,
         changed.definition_number,
@@ -271,6 +280,10 @@ def stated_row(changed: ScheduleRecord) -> Row:
         call.task,
         call.queue,
         call.priority,
+        changed.definition.overlap,
+        gate,
+        changed.active_run,
+        changed.overlaps,
         changed.id,
     )
 
@@ -278,4 +291,4 @@ def stated_row(changed: ScheduleRecord) -> Row:
 def noted_row(ground: Ground) -> Row:
     """Return what is noted of runs on their schedule, and its id."""
     runs = (ground.last_for, ground.last_run, ground.last_fired_at, ground.fires)
-    return (*runs, ground.schedule_id)
+    return (*runs, ground.active_run, ground.overlaps, ground.schedule_id)

@@ -9,6 +9,7 @@ has died, by the next that looks: nobody is let go by a look that was taken too 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.identity import identity_text
@@ -17,8 +18,10 @@ from duly.domain.overlapping import GATELESS, Coming, Gate, enter, gate_of, may_
 from duly.errors import Conflict
 
 if TYPE_CHECKING:
+    from duly.domain.attempts import Tries
     from duly.domain.identity import RunId
     from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.store.planning import NewRun
 
 OVERLAP = "overlap"
 """Why a run that waited was closed: another stands for it."""
@@ -40,6 +43,14 @@ def comer_of(record: ScheduleRecord, definition: Definition, run_id: RunId) -> C
     policy = definition.overlap
     gate = gate_of(policy, record.tenant, record.id, definition.serialize_by)
     return Comer(run_id, policy, gate, record.active_run)
+
+
+def comer_by_hand(record: ScheduleRecord, new: NewRun) -> Comer:
+    """Return a run that a person asks of a schedule: under its policy, or the one he names."""
+    definition = record.definition
+    if new.overlap is not None:
+        definition = replace(definition, overlap=new.overlap)
+    return comer_of(record, definition, new.id)
 
 
 def comer_again(record: ScheduleRecord, definition: Definition, run_id: RunId) -> Comer:
@@ -67,12 +78,16 @@ FREE = Arrival(Coming.GOES)
 class Gates(ABC):
     """The gates of a store within one transaction."""
 
+    def __init__(self) -> None:
+        self.gone: set[RunId] = set()
+        """Who has gone ahead in this transaction, and may not be written yet."""
+
     @abstractmethod
     def exists(self, run_id: RunId) -> bool:
         """Say whether there is such a run, whatever has become of it."""
 
     @abstractmethod
-    def is_open(self, run_id: RunId) -> bool:
+    def is_stored_open(self, run_id: RunId) -> bool:
         """Say whether a run is still to end: neither closed nor dead, and not forgotten."""
 
     @abstractmethod
@@ -112,8 +127,12 @@ class Gates(ABC):
         """Close an open run as replaced, or ask its worker to stop; True if it is closed now."""
 
     @abstractmethod
-    def hurry(self, gate: str, run_id: RunId, waiting_for: RunId) -> None:
-        """Let the one in the way have the priority of one that waits for it (M3)."""
+    def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
+        """Let a run wait; the one in its way gets its priority, if that is more urgent (M3)."""
+
+    def is_open(self, run_id: RunId) -> bool:
+        """Say whether a run is still to end."""
+        return run_id in self.gone or self.is_stored_open(run_id)
 
     def arrive(self, comer: Comer) -> Arrival:
         """Decide about a run that comes; whoever asks writes it, as it was decided."""

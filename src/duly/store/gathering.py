@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from duly.domain.attempts import Tries
 from duly.domain.literals import Lane, Overlap
 from duly.domain.overlapping import Coming, gate_of
 from duly.store.gates import Comer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from duly.store.planning import NewRun
     from duly.store.records import Row
 
+_UNTRIED = Tries()
 LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
 """Added to the priority in the queue, so that one order expresses lanes and priorities."""
 
@@ -195,6 +197,12 @@ class Gathering(ABC):
         self._arrivals[run.run_id] = arrival
         if arrival.coming is Coming.GOES:
             ground.active_run = run.run_id
+            gates.gone.add(run.run_id)
+            if arrival.gate is not None:
+                gates.take(arrival.gate, run.run_id)
+        else:
+            priority = ground.priority + LANE_OFFSETS[run.lane]
+            gates.stand(run.run_id, arrival, priority, _UNTRIED)
         return True
 
     def _ask(self, ground: Ground, run: PlannedRun) -> None:

@@ -10,7 +10,7 @@ from duly.domain.identity import RunId, identity_text
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
-from duly.store.gates import FREE, comer_of, in_the_way
+from duly.store.gates import FREE, comer_by_hand, in_the_way
 from duly.store.memory.gates import MemoryGates, begin_earlier, go_ahead, stand
 from duly.store.memory.reading import get_run
 from duly.store.memory.tables import Journal, Outcome, RunRow
@@ -147,10 +147,7 @@ def _arrive(journal: Journal, new: NewRun) -> Arrival:
     if new.schedule_id is None:
         return FREE
     schedule = journal.tables.schedules[new.schedule_id]
-    definition = schedule.definition
-    if new.overlap is not None:
-        definition = replace(definition, overlap=new.overlap)
-    arrival = MemoryGates(journal).arrive(comer_of(schedule, definition, new.id))
+    arrival = MemoryGates(journal).arrive(comer_by_hand(schedule, new))
     if arrival.coming is Coming.SKIPPED:
         raise in_the_way(schedule.name, arrival)
     return arrival

@@ -25,6 +25,7 @@ class MemoryGates(Gates):
     """All gates, alone for as long as the journal is open."""
 
     def __init__(self, journal: Journal) -> None:
+        super().__init__()
         self._journal = journal
         self._tables = journal.tables
 
@@ -32,7 +33,7 @@ class MemoryGates(Gates):
         """Say whether there is such a run."""
         return run_id in self._tables.runs
 
-    def is_open(self, run_id: RunId) -> bool:
+    def is_stored_open(self, run_id: RunId) -> bool:
         """Say whether a run is still to end."""
         tables = self._tables
         is_over = run_id in tables.outcomes or run_id in tables.dead
@@ -101,14 +102,17 @@ class MemoryGates(Gates):
         journal.insert(tables.outcomes, run_id, outcome)
         return True
 
-    def hurry(self, gate: str, run_id: RunId, waiting_for: RunId) -> None:
-        """Let the one in the way have the priority of one that waits for it."""
+    def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
+        """Let a run wait at its gate, and hurry whoever is in its way."""
         journal, tables = self._journal, self._tables
-        row = tables.ready.get(run_id)
-        if row is None:
-            return
-        priority = min(queue_priority(journal, run_id), queue_priority(journal, waiting_for))
-        journal.put(tables.ready, run_id, replace(row, priority=priority))
+        assert arrival.gate is not None, "who waits has a gate"
+        tables.gate_number += 1
+        row = Blocked(arrival.gate, priority, tables.gate_number, journal.now, tries)
+        journal.insert(tables.blocked, run_id, row)
+        before = arrival.in_the_way
+        if before is not None and before in tables.ready:
+            hurried = min(queue_priority(journal, before), priority)
+            journal.put(tables.ready, before, replace(tables.ready[before], priority=hurried))
 
 
 def queue_priority(journal: Journal, run_id: RunId) -> int:
@@ -121,15 +125,8 @@ def queue_priority(journal: Journal, run_id: RunId) -> int:
 
 
 def stand(journal: Journal, run_id: RunId, arrival: Arrival, tries: Tries = _UNTRIED) -> None:
-    """Let a run wait at its gate, and hurry whoever is in its way."""
-    assert arrival.gate is not None, "who waits has a gate"
-    tables = journal.tables
-    tables.gate_number += 1
-    priority = queue_priority(journal, run_id)
-    row = Blocked(arrival.gate, priority, tables.gate_number, journal.now, tries)
-    journal.insert(tables.blocked, run_id, row)
-    if arrival.in_the_way is not None:
-        MemoryGates(journal).hurry(arrival.gate, arrival.in_the_way, run_id)
+    """Let a run wait at its gate."""
+    MemoryGates(journal).stand(run_id, arrival, queue_priority(journal, run_id), tries)
 
 
 def go_ahead(journal: Journal, run_id: RunId) -> None:

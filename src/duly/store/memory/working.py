@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import attempts, backfilling, execution, operating, reaping
+from duly.store.memory.backfilling import MemoryBackfills
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
@@ -143,7 +144,7 @@ class Working(ABC):
 
     def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
         """Write a backfill down."""
-        return self._write(lambda journal: backfilling.create_backfill(journal, command))
+        return self._write(lambda journal: MemoryBackfills(journal).create(command))
 
     def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
         """Return a backfill."""
@@ -171,7 +172,7 @@ class Working(ABC):
 
     def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
         """Apply an order about a backfill."""
-        return self._write(lambda journal: backfilling.change_backfill(journal, command))
+        return self._write(lambda journal: MemoryBackfills(journal).change(command))
 
     def load_backfills(self, limit: int) -> list[BackfillRecord]:
         """Return active backfills."""
@@ -179,7 +180,7 @@ class Working(ABC):
 
     def step_backfill(self, command: StepBackfill) -> Stepped:
         """Do a part of a backfill."""
-        return self._write(lambda journal: backfilling.step_backfill(journal, command))
+        return self._write(lambda journal: MemoryBackfills(journal).step(command))
 
     # Reading
 
