@@ -15,6 +15,7 @@ from duly.domain.literals import ScheduleStatus
 from duly.domain.overlapping import gate_of
 from duly.store.auditing import changed_subject, created_subject
 from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.gates import NOBODY
 from duly.store.gathering import Gathering, ground_of
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.records import Row, definition_text
@@ -282,7 +283,7 @@ def stated_row(changed: ScheduleRecord) -> Row:
         call.priority,
         changed.definition.overlap,
         gate,
-        changed.active_run,
+        changed.active_run or NOBODY,
         changed.overlaps,
         changed.id,
     )
@@ -291,4 +292,4 @@ def stated_row(changed: ScheduleRecord) -> Row:
 def noted_row(ground: Ground) -> Row:
     """Return what is noted of runs on their schedule, and its id."""
     runs = (ground.last_for, ground.last_run, ground.last_fired_at, ground.fires)
-    return (*runs, ground.active_run, ground.overlaps, ground.schedule_id)
+    return (*runs, ground.active_run or NOBODY, ground.overlaps, ground.schedule_id)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store.planning import NewRun
 
+NOBODY = b""
+"""What is written of a schedule of which no run has gone ahead: nothing would be the last made."""
 OVERLAP = "overlap"
 """Why a run that waited was closed: another stands for it."""
 

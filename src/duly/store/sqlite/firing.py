@@ -19,6 +19,7 @@ from duly.store.dispatch import (
     FireSchedule,
     FireTimers,
 )
+from duly.store.gates import NOBODY
 from duly.store.gathering import LANE_OFFSETS, Ground
 from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 # The first column is the place in the batch: what is missing from the answer is gone.
 READ_BELIEVED = """
 SELECT ?1, schedule_id, tenant, shard, definition_number, task, queue, priority, last_for, last_run,
-    last_fired_at, fires, overlap, gate, coalesce(active_run, last_run), overlaps
+    last_fired_at, fires, overlap, gate, nullif(coalesce(active_run, last_run), x''),
+    overlaps
 FROM duly_schedule_state
 WHERE schedule_id = ?2 AND version = ?3 AND next_due = ?4 AND shard = ?5"""
 IS_BELIEVED_DELAYED = """
@@ -194,7 +196,7 @@ def _advanced(fire: FireSchedule, ground: Ground) -> tuple[object, ...]:
         ground.last_run,
         ground.last_fired_at,
         ground.fires,
-        ground.active_run,
+        ground.active_run or NOBODY,
         ground.overlaps,
         ground.schedule_id,
     )

@@ -32,8 +32,9 @@ FROM asked a CROSS JOIN duly_schedule_state t
 WHERE a.due_at <= ?1 AND a.late_after >= ?1
     AND t.schedule_id = a.ref AND t.version = a.generation AND t.next_due = a.due_at
     AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)
-    AND (t.overlap = 'allow' OR (t.overlap = 'skip' AND (t.last_run IS NULL OR EXISTS (
-        SELECT 1 FROM duly_outcomes o WHERE o.run_id = coalesce(t.active_run, t.last_run)))))"""
+    AND (t.overlap = 'allow' OR (t.overlap = 'skip'
+        AND (coalesce(t.active_run, t.last_run) IS NULL OR EXISTS (
+            SELECT 1 FROM duly_outcomes o WHERE o.run_id = coalesce(t.active_run, t.last_run)))))"""
 # And that never has been run itself.
 COUNT_BELIEVED = Batch(
     f"""

@@ -26,7 +26,7 @@ HOLDER = "SELECT run_id FROM duly_held_gates WHERE gate = ?"
 HOLDS = "SELECT 1 FROM duly_held_gates WHERE run_id = ?"
 WAITING = "SELECT run_id FROM duly_blocked WHERE gate = ? ORDER BY priority, number"
 LAST_LET_GO = """
-SELECT coalesce(t.active_run, t.last_run)
+SELECT nullif(coalesce(t.active_run, t.last_run), x'')
 FROM duly_runs r JOIN duly_schedule_state t ON t.schedule_id = r.schedule_id WHERE r.id = ?"""
 TAKE = "INSERT INTO duly_held_gates (run_id, gate) VALUES (?, ?)"
 MARK_CLAIM = "UPDATE duly_claims SET is_gated = 1 WHERE run_id = ?"

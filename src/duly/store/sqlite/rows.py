@@ -18,7 +18,7 @@ SELECT s.id, s.tenant, s.name, s.owner, s.declared_by, s.status, t.version, t.de
     d.definition, t.shard, t.next_for, t.next_due, t.held_for, t.last_for, t.last_run,
     t.last_fired_at, t.fires, s.reason, s.resume_at, s.resume_missed, s.status_before,
     t.pruned_through, s.created_at, s.updated_at, s.updated_by,
-    coalesce(t.active_run, t.last_run), t.overlaps
+    nullif(coalesce(t.active_run, t.last_run), x''), t.overlaps
 FROM duly_schedules s
 JOIN duly_schedule_state t ON t.schedule_id = s.id
 JOIN duly_schedule_definitions d ON d.schedule_id = s.id AND d.number = t.definition_number"""

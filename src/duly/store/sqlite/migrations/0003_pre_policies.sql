@@ -5,7 +5,7 @@
 -- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
 ALTER TABLE duly_schedule_state ADD COLUMN overlap TEXT NOT NULL DEFAULT 'allow';
 ALTER TABLE duly_schedule_state ADD COLUMN gate TEXT;
--- The last run that went ahead; NULL: the last that was made.
+-- The last run that went ahead; NULL: the last that was made; empty: none has.
 ALTER TABLE duly_schedule_state ADD COLUMN active_run BLOB;
 ALTER TABLE duly_schedule_state ADD COLUMN overlaps INTEGER NOT NULL DEFAULT 0;
 
