@@ -47,9 +47,7 @@ bench: .venv/ready-test   ## measure Duly and its best peers, into BENCHMARKS.md
 bench-full: .venv/ready-test   ## measure everything and everybody; hours (QUICK=1: small sizes)
 	@$(BIN)/python -m bench --full $(if $(QUICK),--small --results .bench/small)
 	@$(BIN)/python -m bench.parts.timetables
-	@$(BIN)/python -m bench.parts.engine $(if $(QUICK),--quick)
-	@$(BIN)/python -m bench.parts.fleet $(if $(QUICK),--quick)
-	@$(BIN)/python -m bench.parts.work $(if $(QUICK),--quick)
+	@$(BIN)/python -m bench.parts.takeover
 
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)

@@ -79,13 +79,17 @@ class Grounds:
                 database = Database(self.server)
                 place = database if contender.is_ours else None
                 url = database.url
-                yield Site(url, self.server_process, journal, place)
-                self.server.drop_database(url)
+                try:
+                    yield Site(url, self.server_process, journal, place)
+                finally:
+                    self.server.drop_database(url)
             case "SQLite":
                 file = SqliteFile(self._folder / f"{self._numbers}.db")
-                yield Site(file.url, None, journal, file if contender.is_ours else None)
-                for one in self._folder.glob(f"{self._numbers}.db*"):
-                    one.unlink()
+                try:
+                    yield Site(file.url, None, journal, file if contender.is_ours else None)
+                finally:
+                    for one in self._folder.glob(f"{file.path.name}*"):
+                        one.unlink()
             case "Valkey":
                 with self._valkey() as (url, process):
                     yield Site(url, process, journal, None)

@@ -50,12 +50,21 @@ class Turn:
     contender: Contender
     settings: dict[str, Any]
     measure: Callable[[Grounds], Figures]
+    rounds_max: int | None = None
+    """In how many rounds it takes part; None for all."""
+
+    @property
+    def title(self) -> str:
+        """What it is called when it is told, and chosen by."""
+        return f"{self.workload} {self.settings}"
 
 
 def take_turns(turns: Sequence[Turn], grounds: Grounds, results: Path, rounds: range) -> None:
     """Let all take their turns, round by round; write a line for each."""
     for number in rounds:
         for turn in turns:
+            if turn.rounds_max is not None and number > turn.rounds_max:
+                continue
             began = time.monotonic()
             line = _line(turn, grounds, number)
             with results.open("a", encoding="utf-8") as file:

@@ -122,6 +122,19 @@ def punctuality_tables(records: list[Record]) -> list[str]:
     return [*text, ""]
 
 
+def limit_tables(records: list[Record]) -> list[str]:
+    """W2, how much is too much."""
+    text = header(
+        "contender", "kept up with, a second", "too much, a second", "late p99 ms at each"
+    )
+    for first, figures in groups(records, "W2 limit"):
+        one = figures[-1]
+        tried = sorted((int(rate), late) for rate, late in one["p99_ms_by_rate"].items())
+        told = ", ".join(f"{rate:,}: {late:,.0f}" for rate, late in tried)
+        text.append(row(named(first), f"{one['per_second']:,}", f"{one['too_much']:,}", told))
+    return [*text, ""]
+
+
 def _distribution(name: str, figures: Record) -> Line:
     curve = figures["curve_ms"]
     last = len(curve) - 1
@@ -148,7 +161,7 @@ def _growth_table(records: list[Record], workload: str, knob: str) -> list[str]:
     text = header("contender", knob, "runs/s", "late p99 ms", *names, "processor µs per run")
     for first, figures in groups(records, workload):
         rates = spread([one["per_second"] for one in figures])
-        counts = [f"{middle(figures, name):,.2f}" for name in names]
+        counts = [f"{middle(figures, name):,.2f}" if name in figures[0] else "-" for name in names]
         late = ms(figures, "p99_ms")
         cpu = f"{middle(figures, 'cpu_us_per_run'):,.0f}"
         settings = first["settings"]
@@ -236,6 +249,7 @@ def held_tables(records: list[Record]) -> list[str]:
 SECTIONS: list[tuple[str, str, Callable[[list[Record]], list[str]]]] = [
     ("W1 burst", "W1: all at one instant", burst_tables),
     ("W2 punctuality", "W2: every second, on time", punctuality_tables),
+    ("W2 limit", "W2: the rate at which p99 passes 250 ms", limit_tables),
     ("W3 creation", "W3: making promises", creation_tables),
     (
         "W4 backlog",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 PAGE = Path(__file__).resolve().parents[1] / "BENCHMARKS.md"
 RECORDS: list[dict[str, object]] = []
@@ -30,22 +29,6 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(median(values), min(values), max(values))
 
 
-def share(ordered: list[int], part: float) -> int:
-    """Return what so great a part of sorted values does not exceed."""
-    return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else 0
-
-
-def milliseconds(ordered: list[int]) -> str:
-    """Write p50, p99 and the highest of sorted microseconds."""
-    parts = (share(ordered, 0.5), share(ordered, 0.99), ordered[-1] if ordered else 0)
-    return " | ".join(f"{one / 1000:,.2f}" for one in parts)
-
-
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the median of the ratios, each taken within a round."""
-    return median(one / other for one, other in zip(ours, theirs, strict=True))
-
-
 def header(*columns: str) -> list[str]:
     """Return the first two lines of a table."""
     return [row(*columns), "|---" * len(columns) + "|"]
@@ -58,14 +41,6 @@ def row(*cells: object) -> str:
 def record(workload: str, **facts: object) -> None:
     """Keep figures for whoever asks for them as JSON."""
     RECORDS.append({"workload": workload, **facts})
-
-
-def lateness_table(found: Iterable[tuple[str, list[int]]]) -> list[str]:
-    """Write how late things were, from sorted microseconds."""
-    rows = header("lateness", "count", "p50 ms", "p99 ms", "max ms")
-    for name, late in found:
-        rows.append(row(name, len(late), milliseconds(late)))
-    return rows
 
 
 def takeover_table(found: Iterable[tuple[str, list[float]]]) -> list[str]:
@@ -91,28 +66,3 @@ def write(text: str, mark: str, page: Path = PAGE) -> None:
 def write_records(path: Path, settings: str) -> None:
     lines = [json.dumps({"settings": settings, **one}) + "\n" for one in RECORDS]
     path.write_text("".join(lines), encoding="utf-8")
-
-
-def options_of(about: str, parts: Sequence[str]) -> argparse.ArgumentParser:
-    """Return what every benchmark of the engine can be told."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
-    parser.add_argument("--write", action="store_true", help="put the tables into BENCHMARKS.md")
-    parser.add_argument("--json", type=Path, help="write every figure as JSON lines")
-    return parser
-
-
-def tell(
-    settings: str, parts: Iterable[tuple[str, Callable[[], list[str]]]], options: argparse.Namespace
-) -> str:
-    """Measure part by part, print each table when it is there; return all of them as text."""
-    print(settings, flush=True)
-    text = [settings, ""]
-    for title, part in parts:
-        lines = [f"### {title}", "", *part(), ""]
-        print("\n".join(["", *lines]), flush=True)
-        text += lines
-        if options.json:
-            write_records(options.json, settings)
-    return "\n".join(text)

@@ -1,30 +1,23 @@
-"""What dispatcher processes are like from outside: how late they fire, how soon one is replaced."""
+"""Dispatchers from outside: started as anybody does, waited for, and how soon one is replaced."""
 
 from __future__ import annotations
 
 import json
-import random
-import select
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from bench.stores.places import CLOCK, EPOCH, SECOND_US, Promise, new_app, number
+from bench.stores.places import CLOCK, SECOND_US, Promise, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import duly
     from bench.stores.places import Place
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT_US = 60 * SECOND_US
-SETTLING_SECONDS = 2
 
 
 @contextmanager
@@ -42,56 +35,6 @@ def dispatcher(url: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.terminate()
-
-
-def idle_lateness(place: Place, timers: int, seconds: int) -> tuple[list[int], list[int]]:
-    """Fire timers at random instants; return their lateness, and that of a bare wait beside it."""
-    draw = random.Random(7)
-    with new_app(place.url) as app, dispatcher(place.url) as process:
-        _wait_until_settled(place, process.pid)
-        start_at = CLOCK.now_us() + 3 * SECOND_US + timers * 20_000
-        dues = [start_at + draw.randrange(seconds * SECOND_US) for _ in range(timers)]
-        for due_at in dues:
-            enqueue(app, due_at)
-        floors = [start_at + draw.randrange(seconds * SECOND_US) for _ in range(timers)]
-        floor = _floor(sorted(floors))
-        wait(lambda: _delayed_runs(place, start_at) >= timers)
-    return lateness(place, start_at), floor
-
-
-def near_lateness(
-    place: Place,
-    promises: int,
-    ahead_ms: int,
-    promise: Callable[[duly.App, int], object] | None = None,
-) -> list[int]:
-    """Promise something for a moment that is almost there, from another process (F6)."""
-    draw = random.Random(11)
-    with new_app(place.url) as app, dispatcher(place.url) as process:
-        _wait_until_settled(place, process.pid)
-        before = _runs(place)
-        enqueue(app, CLOCK.now_us())  # what is done for the first time takes longer
-        wait(lambda: _runs(place) > before)
-        start_at = CLOCK.now_us()
-        for _ in range(promises):
-            (promise or enqueue)(app, CLOCK.now_us() + ahead_ms * 1000)
-            # Not in step with whatever the dispatcher does at regular times.
-            sleep((ahead_ms + draw.randrange(2 * ahead_ms)) / 1000)
-        wait(lambda: _delayed_runs(place, start_at) >= promises)
-    return lateness(place, start_at)
-
-
-def enqueue(app: duly.App, due_at: int, connection: object | None = None) -> None:
-    at = EPOCH + timedelta(microseconds=due_at)
-    app.enqueue(app.call("ping"), at=at, past="run", connection=connection)
-
-
-def lateness(place: Place, since: int) -> list[int]:
-    """Return how late delayed runs were fired that were due since then, sorted."""
-    found = place.rows(f"""
-        SELECT fired_at - not_before FROM duly.runs
-        WHERE schedule_id IS NULL AND scheduled_for >= {since:d}""")  # noqa: S608
-    return sorted(late for (late,) in found)
 
 
 def takeover(place: Place, how: signal.Signals) -> float:
@@ -128,17 +71,6 @@ def wait(condition: Callable[[], bool]) -> None:
         sleep(0.02)
 
 
-def _wait_until_settled(place: Place, process: int) -> None:
-    """Wait until a dispatcher owns everything, and has read what there is."""
-    shards = number(place, "SELECT shards FROM duly.cluster")
-    wait(lambda: len(_shards(place, process)) == shards)
-    sleep(SETTLING_SECONDS)
-
-
-def _delayed_runs(place: Place, since: int) -> int:
-    return len(lateness(place, since))
-
-
 def _runs(place: Place) -> int:
     return number(place, "SELECT count(*) FROM duly.runs")
 
@@ -159,27 +91,3 @@ def _last_fire(place: Place, shards: list[int]) -> int:
     places = ",".join(map(str, shards))
     sql = f"SELECT max(last_fired_at) FROM duly.schedule_state WHERE shard IN ({places})"  # noqa: S608
     return number(place, sql)
-
-
-def _floor(instants: list[int]) -> list[int]:
-    """Wait for instants in a process of its own, as barely as Python can."""
-    command = [sys.executable, "-m", "bench.parts.processes"]
-    given = json.dumps(instants)
-    ended = subprocess.run(  # noqa: S603 - our own command
-        command, input=given, capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return sorted(json.loads(ended.stdout))
-
-
-def _wait_barely() -> None:
-    """Wait for each instant on standard input; print how late each wait ended, in microseconds."""
-    late = []
-    for instant in json.load(sys.stdin):
-        while (left_us := instant - CLOCK.now_us()) > 0:
-            select.select([], [], [], left_us / SECOND_US)
-        late.append(CLOCK.now_us() - instant)
-    print(json.dumps(late))
-
-
-if __name__ == "__main__":
-    _wait_barely()

@@ -6,7 +6,7 @@ The server is durable as in production: what it has acknowledged is on the disk.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,10 @@ class Database:
         if not self.url:
             self.url = self._server.create_database()
         make_templates(self.url)
-        with psycopg.connect(self.url) as connection:
+        with ExitStack() as stack:
+            for table in FILLED:
+                stack.enter_context(self.without_indexes(table))
+            connection = stack.enter_context(psycopg.connect(self.url))
             execute(connection, "SET LOCAL synchronous_commit = off; SET LOCAL work_mem = '256MB'")
             counts = [
                 self._tell(connection, kind, promises)
@@ -154,6 +157,20 @@ class Database:
         version, stamp_us = ("7", made_at) if kind == "schedules" else ("8", "due_at")
         execute(connection, TELL_IDS.format(kind=kind, version=version, stamp_us=stamp_us))
         return count
+
+    @contextmanager
+    def without_indexes(self, table: str) -> Iterator[None]:
+        """Fill a table first, and make its indexes when it is full; its primary key stays."""
+        sql = f"""
+            SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index i
+            WHERE i.indrelid = 'duly.{table}'::regclass AND NOT i.indisprimary"""  # noqa: S608
+        found = self.rows(sql)
+        for name, _ in found:
+            self.execute(f"DROP INDEX {name}")
+        yield
+        self.execute("SET maintenance_work_mem = '512MB'")
+        for _, made_by in found:
+            self.execute(str(made_by))
 
     def _repeat(self, connection: psycopg.Connection[Any], table: str) -> None:
         """Repeat the one row of a table for each promise, and leave the row itself out."""

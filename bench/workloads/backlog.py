@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bench.grounds import Grounds, Site
 
 NAME = "W4 backlog"
+MANY = 1_000_000
 
 
 def turns(
@@ -49,7 +50,9 @@ def backlog(contender: Contender, pending: int, count: int, grounds: Grounds) ->
             pend(contender, site, pending)
             if site.server is not None:
                 grounds.checkpoint()
-            lead = START_SECONDS + 2 * count / contender.per_second
+            # Filling takes minutes: not to be done again because a process started slowly.
+            patience = 4 if pending >= MANY else 1
+            lead = patience * START_SECONDS + 2 * count / contender.per_second
             return keep(contender, site, Crowd(count), times * lead)
 
     return summary(in_time(attempt), count)

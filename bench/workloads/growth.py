@@ -43,7 +43,7 @@ HISTORY = "W7 history"
 HELD = "W7 held transaction"
 REPEAT_HISTORY = """
 INSERT INTO duly.{table} ({names})
-SELECT {values} FROM duly.{table} t CROSS JOIN generate_series(1, {times}) n"""
+SELECT {values} FROM duly.{table} t CROSS JOIN generate_series(1, {times}) n ORDER BY {new_id}"""
 NEW_ID = "md5({column}::text || n)::uuid"
 
 
@@ -107,9 +107,10 @@ def _remember(site: Site, times: int) -> None:
         new_id = NEW_ID.format(column=f"t.{column}")
         values = [new_id if name == column else f"t.{name}" for name in names]
         told_names, told_values = ", ".join(names), ", ".join(values)
-        site.place.execute(
-            REPEAT_HISTORY.format(table=table, names=told_names, values=told_values, times=times)
-        )
+        parts = {"table": table, "names": told_names, "values": told_values, "new_id": new_id}
+        with site.place.without_indexes(table):
+            site.place.execute("SET work_mem = '256MB'; SET synchronous_commit = off")
+            site.place.execute(REPEAT_HISTORY.format(**parts, times=times))
         site.place.execute(f"VACUUM (ANALYZE) duly.{table}")
 
 

@@ -3,6 +3,9 @@
 A peer that has no such schedules gets the same instants as delayed runs, which is less work.
 Missed: not begun five seconds after the end. Doubled: begun twice. "Aligned" lets all of them
 fall due on the second: a pulse every second.
+
+How much is too much is searched for: the rate doubles until the 99th percentile is late by more
+than 250 ms, or anything is missed, and the gap is halved a few times.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from bench.harness import (
     sleep_until,
     usage,
 )
-from bench.parts.driving import evenly
 from bench.peers.protocol import now_us, read_journal
 from bench.running import started, told
 from bench.stores.places import Promise, number
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from bench.stores.places import Place
 
 NAME = "W2 punctuality"
+LIMIT = "W2 limit"
+LATE_MS_MAX = 250
+FIRST_RATE, HALVED = 2000, 2
 AFTERWARDS_SECONDS = 5
 START_US = 12 * SECOND_US
 RUNS = "SELECT count(*) FROM duly.runs"
@@ -57,7 +62,10 @@ class Offered(NamedTuple):
         count, period_us = self.rate * self.period, self.period * SECOND_US
         if self.is_aligned:
             return (Promise(due_at=start_at, period_us=period_us) for _ in range(count))
-        return evenly(count, period_us, start_at)
+        return (
+            Promise(due_at=start_at + one * period_us // count, period_us=period_us)
+            for one in range(count)
+        )
 
     def due(self, number: int, start_at: int) -> int:
         """Return the first instant of a schedule; numbers begin at 1."""
@@ -105,6 +113,38 @@ def punctuality(contender: Contender, offered: Offered, grounds: Grounds) -> Fig
         **lateness(late),
         **per_run(found.cpu, crowd.size),
     }
+
+
+def limit_turns(contenders: Iterable[Contender], seconds: int) -> list[Turn]:
+    """Return a turn for each contender that has schedules of a second."""
+    return [
+        Turn(
+            workload=LIMIT,
+            contender=one,
+            settings={"late_ms_max": LATE_MS_MAX, "seconds": seconds},
+            measure=partial(limit, one, seconds),
+        )
+        for one in contenders
+        if one.is_ours
+    ]
+
+
+def limit(contender: Contender, seconds: int, grounds: Grounds) -> Figures:
+    """Search for the highest rate that is kept up with."""
+    tried: dict[int, float] = {}
+
+    def is_kept(rate: int) -> bool:
+        found = punctuality(contender, Offered(rate, seconds), grounds)
+        tried[rate] = found.get("p99_ms", float(seconds * 1000))
+        return tried[rate] <= LATE_MS_MAX and not found["missed"]
+
+    kept_up, too_much = 0, FIRST_RATE
+    while is_kept(too_much):
+        kept_up, too_much = too_much, 2 * too_much
+    for _ in range(HALVED):
+        rate = (kept_up + too_much) // 2
+        kept_up, too_much = (rate, too_much) if is_kept(rate) else (kept_up, rate)
+    return {"per_second": kept_up, "too_much": too_much, "p99_ms_by_rate": tried}
 
 
 def recurring(contender: Contender, site: Site, offered: Offered, times: int) -> Figures:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.cli.demo_fleet import furnished
 from duly.cli.demo_stops import TOUR
 from tests.cli.duly_command import duly
 
@@ -83,6 +84,15 @@ def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
     assert [] == list(tmp_path.iterdir())
     assert 130 == tour.returncode
     assert "" == err
+
+
+def test_a_tour_whose_interrupt_got_lost_ends_all_the_same():
+    """An interrupt may be raised where a library swallows it."""
+    with suppress(KeyboardInterrupt), furnished() as fleet:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        fleet.go_on()
+        pytest.fail("it goes on")
 
 
 def started_tour(folder: Path) -> subprocess.Popen[str]:

@@ -234,6 +234,7 @@ class Rig:
     ) -> Shop:
         """Add a worker that knows `remind` and `report`, or the tasks that are given."""
         line, executor = Line(self.store), Scripted()
+        wakeups = parts.pop("wakeups", None)
         tasks = Tasks(*(known or (Known("remind"), Known("report"))))
         made = Worker(
             line,
@@ -243,6 +244,7 @@ class Rig:
             WorkerSettings(**parts),
             telemetry=self.recorder,
             draws=SeededDraws(),
+            wakeups=wakeups,
         )
         self.workers.append(made)
         return Shop(made, executor, line)

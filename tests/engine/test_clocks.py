@@ -105,6 +105,20 @@ def test_a_step_of_the_store_clock_holds_the_firing_for_a_moment(rig):
     assert 0 == dispatcher.statistics.early_answers
 
 
+def test_a_step_of_the_store_clock_is_noticed_by_the_answer_to_a_fire(rig):
+    """INV-9: what is decided next is not decided by a clock that is known to be wrong."""
+    record = rig.schedule(timetable=every("10s"))
+    rig.dispatcher(feed_idle_us=4_700_000, sweep_every_us=4_700_000)
+    rig.run("9900ms")
+    rig.lines[0].calls.clear()
+    rig.store_clock.set(rig.now + 3 * SECOND)
+    rig.run("101ms")
+
+    assert [10] == rig.instants(record)
+    assert "read_arrivals" not in rig.lines[0].calls
+    assert [3 * SECOND] == [event.step_us for event in rig.recorder.of(ClockStepped)]
+
+
 def test_a_store_clock_that_is_set_back_makes_nothing_early_and_nothing_double(rig):
     """F1, INV-3: an occurrence that has fired stays fired."""
     record = rig.schedule(timetable=every("10s"))

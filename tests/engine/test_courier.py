@@ -87,6 +87,19 @@ def test_one_call_whose_answer_was_lost_loses_neither_an_end_nor_what_was_claime
     assert (3, 0) == (worker.statistics.succeeded, worker.statistics.refused)
 
 
+def test_who_may_hold_what_it_never_heard_of_does_not_leave_in_good_order(rig, shop):
+    """INV-24: its lease runs out, and others settle what it held."""
+    worker, executor, line = shop
+    rig.enqueue()
+    line.loses.add("claim_runs")
+    worker.tick()
+    line.refuses["beat"] = lambda _: True
+    worker.stop()
+
+    assert [] == executor.works
+    assert "leave" not in line.calls
+
+
 @pytest.mark.parametrize("shop", [LateCourier], indirect=True)
 def test_an_end_whose_answer_was_lost_is_told_again_and_what_was_claimed_is_run(rig, shop):
     worker, executor, line = shop

@@ -6,13 +6,25 @@ import pytest
 
 from duly.domain.concluding import Succeeded
 from duly.domain.literals import RunState
-from duly.engine.worker.pace import AT_ONCE_MAX, CROWD, Pace
+from duly.engine.worker import WorkerSettings
+from duly.engine.worker.pace import AT_ONCE_MAX, CROWD, ENDS_ALONE, Pace
 from duly.store.wakeups import LocalWakeups, UdpWakeups
 from tests.engine.rig import SECOND, Rig
 
 MILLISECOND = 1000
-EVERY = 5 * MILLISECOND
+EVERY = WorkerSettings().talk_every_us
 TALKS = {"claim_runs", "finish_runs"}
+
+
+class Bell(LocalWakeups):
+    """Counts how often it was rung by those that have ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.rung = 0
+
+    def nudge(self):
+        self.rung += 1
 
 
 @pytest.fixture
@@ -38,7 +50,7 @@ def test_a_run_in_a_quiet_hour_is_taken_and_ended_at_once(rig):
 
 
 def test_many_that_come_one_by_one_are_taken_and_ended_together(rig):
-    """P1: a thousand a second are two hundred calls, and none waits for longer than a moment."""
+    """P1: a thousand a second are one call for each pace, and none waits longer than a moment."""
     shop = rig.worker(slots=100)
     shop.executor.does(Succeeded())
     rig.run("5s")
@@ -52,11 +64,13 @@ def test_many_that_come_one_by_one_are_taken_and_ended_together(rig):
             wake_at = shop.worker.tick()
         rig.advance(MILLISECOND)
 
-    assert 190 <= talks(shop).count("claim_runs") <= 200 + AT_ONCE_MAX
-    assert len(talks(shop)) <= 2 * (200 + AT_ONCE_MAX)
+    claims = talks(shop).count("claim_runs")
+    paces = 1000 * MILLISECOND // EVERY
+    assert 0.95 * paces <= claims <= paces + AT_ONCE_MAX
+    assert talks(shop).count("finish_runs") <= claims + AT_ONCE_MAX
     ended = [rig.look(run).state is RunState.SUCCEEDED for run in runs]
     assert all(ended[: -2 * EVERY // MILLISECOND])
-    rig.run(2 * EVERY)
+    rig.run(ENDS_ALONE * EVERY)
     assert {RunState.SUCCEEDED} == {rig.look(run).state for run in runs}
 
 
@@ -89,23 +103,23 @@ def test_what_is_to_end_does_not_wait(rig):
 def test_after_some_calls_the_next_has_to_wait_and_the_bucket_fills_again():
     pace = Pace(EVERY)
     for number in range(AT_ONCE_MAX):
-        assert pace.fit_at <= SECOND, number
-        pace.note(SECOND, 1, is_more=False)
+        assert pace.claim_at <= SECOND, number
+        pace.note(SECOND, 1, is_more=False, is_claim=True)
 
-    assert SECOND + EVERY == pace.fit_at
-    pace.note(SECOND + EVERY, 1, is_more=False)
-    assert SECOND + 2 * EVERY == pace.fit_at
-    pace.note(2 * SECOND, 1, is_more=False)
-    assert pace.fit_at < 2 * SECOND
+    assert SECOND + EVERY == pace.claim_at
+    pace.note(SECOND + EVERY, 1, is_more=False, is_claim=True)
+    assert SECOND + 2 * EVERY == pace.claim_at
+    pace.note(2 * SECOND, 1, is_more=False, is_claim=True)
+    assert pace.claim_at < 2 * SECOND
 
 
 @pytest.mark.parametrize(("count", "is_more"), [(CROWD, False), (0, True), (1, True)])
 def test_calls_that_are_worth_it_are_not_counted(count, is_more):
     pace = Pace(EVERY)
     for _ in range(1000):
-        pace.note(SECOND, count, is_more=is_more)
+        pace.note(SECOND, count, is_more=is_more, is_claim=True)
 
-    assert pace.fit_at <= SECOND
+    assert pace.claim_at <= SECOND
 
 
 @pytest.mark.parametrize("place", [UdpWakeups, LocalWakeups])
@@ -119,6 +133,66 @@ def test_who_is_nudged_goes_on_and_knows_that_nothing_was_written(place):
     assert here.wait(40 * SECOND) is True
     assert here.wait(0) is False
     here.close()
+
+
+def test_ends_alone_leave_room_for_claims():
+    pace = Pace(EVERY)
+    while pace.end_at <= SECOND:
+        pace.note(SECOND, 1, is_more=False, is_claim=False)
+
+    assert pace.claim_at <= SECOND
+    assert pace.end_at <= SECOND + ENDS_ALONE * EVERY
+
+
+def busy(rig, shop):
+    """Let a worker take and end runs until it has to wait for the next call."""
+    number = 0
+    while shop.worker.tick() <= rig.store_clock.monotonic_us() or number < 4 * AT_ONCE_MAX:
+        rig.enqueue(f"b{number}")
+        number += 1
+        shop.worker.wake()
+        rig.advance(MILLISECOND)
+
+
+def test_what_has_ended_does_not_ring_before_it_can_be_told(rig):
+    """P1: the worker looks by itself when the time has come."""
+    bell = Bell()
+    shop = rig.worker(slots=100, wakeups=bell)
+    shop.executor.on_start = lambda work: work.began()
+    busy(rig, shop)
+    begun = list(shop.works)
+    bell.rung = 0
+    for work in begun:
+        work.ended(Succeeded())
+
+    assert 0 == bell.rung
+    rig.run(ENDS_ALONE * EVERY)
+    assert {RunState.SUCCEEDED} == {rig.look(work.claimed.run_id).state for work in begun}
+
+
+def test_an_end_that_makes_room_rings_at_once(rig):
+    """P1: behind it there is more, which waits."""
+    bell = Bell()
+    shop = rig.worker(slots=3, wakeups=bell)
+    shop.executor.on_start = lambda work: work.began()
+    busy(rig, shop)
+    bell.rung = 0
+    shop.works[0].ended(Succeeded())
+
+    assert 1 == bell.rung
+
+
+def test_an_end_that_makes_room_in_its_queue_is_followed_by_the_next_at_once(rig):
+    """R7: though there was room for runs of other queues all the time."""
+    shop = rig.worker(slots=10, queue_limits={"default": 1})
+    for number in range(3):
+        rig.enqueue(f"r{number}")
+    shop.worker.tick()
+    for number in range(2):
+        shop.works[number].ended(Succeeded())
+        shop.worker.tick()
+
+    assert 3 == len(shop.works)
 
 
 def test_an_end_is_no_reason_to_ask_for_more(rig):

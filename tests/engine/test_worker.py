@@ -220,7 +220,7 @@ def test_a_worker_that_is_rung_for_good_is_as_quick_as_ever(rig):
         assert "succeeded" == rig.state(run)
         shop.worker.wake()
         shop.worker.tick()
-        rig.advance(15_000)
+        rig.advance(30_000)
 
 
 def test_without_a_wake_up_a_run_waits_for_the_backstop_at_most(rig):

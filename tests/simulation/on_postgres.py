@@ -44,6 +44,9 @@ class WorldBell:
         for place in self.places:
             place.wake()
 
+    def look_ahead(self, _: object) -> None:
+        """Know everybody already."""
+
     def close(self) -> None:
         """Let go of nothing."""
 

@@ -34,7 +34,8 @@ def test_no_run_is_lost_on_postgres(seed, postgres_server):
 
 def test_a_defect_of_a_statement_is_noticed(postgres_server):
     """INV-9: here a timer fires as planned, however late it is."""
-    defect = (firing, "FIRE_SCHEDULES", "AND n.now <= u.late_after", "")
+    condition = f"AND n.now <= {firing.LATE_AFTER}"
+    defect = (firing, "FIRE_SCHEDULES", condition, "")
     recipe = changed(recipe_of(0), seconds=40, workers=0)
     report = simulate(recipe, on_postgres(postgres_server, defect))
 

@@ -11,6 +11,10 @@ from tests.system.checker import violations
 
 pytestmark = pytest.mark.timeout(150)
 
+TRIES = 4
+"""On a busy machine an owner may be stopped just before it asks to write, and has nothing stale to
+bring when it goes on."""
+
 
 def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(fleet):
     """F1, F5, D1, D2: kill -9, SIGTERM, and a client that dies in the middle of a call."""
@@ -35,7 +39,10 @@ def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(flee
 
     assert 0 == fleet.count_audit("member.declared-dead")
 
-    campaign.stop_and_continue()
+    for _ in range(TRIES):
+        campaign.stop_and_continue()
+        if fleet.count_audit("lease.refused"):
+            break
     evidence = campaign.finish()
 
     assert [] == violations(evidence)

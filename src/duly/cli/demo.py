@@ -53,6 +53,7 @@ def _visit(stop: Stop, number: int, fleet: Fleet) -> None:
     print_line(stop.story)
     for step in stop.steps:
         _take(step, fleet)
+        fleet.go_on()
 
 
 def _take(step: Step, fleet: Fleet) -> None:

@@ -26,15 +26,15 @@ TASKS_MODULE = "duly.cli.demo_tasks"
 @contextmanager
 def furnished() -> Iterator[Fleet]:
     """Give the tour a file and a fleet of its own, which are gone afterwards."""
+    fleet = Fleet()
     with (
         TemporaryDirectory(prefix="duly-demo-", ignore_cleanup_errors=True) as folder,
-        _ended_by_signals(),
+        _ended_by_signals(fleet),
     ):
         variables = {
             "DULY_URL": f"sqlite:///{Path(folder) / 'promises.db'}",
             "DULY_APP": f"{TASKS_MODULE}:app",
         }
-        fleet = Fleet()
         with _environment(variables):
             try:
                 yield fleet
@@ -46,9 +46,20 @@ class Fleet:
     """The processes that the tour starts, and ends by their ids."""
 
     def __init__(self) -> None:
+        self.is_over = False
+        """Whether somebody has ended the tour."""
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         # Nobody writes to it: when the tour is gone it is closed, and the processes end, too.
         self._lifeline, self._held = os.pipe()
+
+    def go_on(self) -> None:
+        """Refuse to go on when somebody has ended the tour.
+
+        An interrupt is raised wherever the program happens to be, also where nothing can come of
+        it: in the midst of what a library calls back, or of what clears up.
+        """
+        if self.is_over:
+            raise KeyboardInterrupt
 
     def start(self, kind: str) -> int:
         """Start a dispatcher or a worker; return its process id."""
@@ -111,13 +122,14 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let a signal that would end the tour on the spot end it as Ctrl-C does."""
+def _ended_by_signals(fleet: Fleet) -> Iterator[None]:
+    """Let a signal that would end the tour on the spot end it as Ctrl-C does, and be noted."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
+        fleet.is_over = True
         raise KeyboardInterrupt
 
-    signals = (signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [(one, signal.signal(one, end)) for one in signals]
     try:
         yield

@@ -80,6 +80,12 @@ class ClockSync:
         self._best = min(self._samples, key=self._staleness)
         self._judge_skew(store_now + error - wall, error)
 
+    def is_contradicted(self, before: int, store_now: int) -> bool:
+        """Say whether by our estimate the store's clock can't have shown this since `before`."""
+        best, after = self._trusted(), self._clock.monotonic_us()
+        latest = after + best.offset_us + self._error(best, after)
+        return not self.floor_now(before) <= store_now <= latest
+
     def floor_now(self, monotonic: int) -> int:
         """Return an instant that the store's clock has surely reached."""
         best = self._trusted()

@@ -46,6 +46,8 @@ PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
 PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
+LOOK_EVERY = 8
+"""After how many plans the clock is looked at."""
 FETCH_MAX = 500
 """How many schedules are read ahead at most while others are due."""
 EARLY_RETRY_US = 200
@@ -166,13 +168,15 @@ class Firing:
         self._fetch(batch)
         ends = clock.monotonic_us() + slice_us
         ready: list[Entry] = []
+        is_over = False
         for entry in batch:
             if entry.kind == "delayed":
                 entry.fire = FireDelayed(entry.timer)
             elif entry.kind == "retry":
                 entry.fire = FireRetry(entry.timer)
             else:
-                if ready and clock.monotonic_us() > ends:
+                is_over = is_over or (len(ready) % LOOK_EVERY == 1 and clock.monotonic_us() > ends)
+                if is_over:
                     self._loader.put_back(entry)
                     continue
                 problem = self._plan(entry)
@@ -296,7 +300,8 @@ class Firing:
             lateness.append(now - entry.due_at)
         # Their next instants go straight into the wheel.
         self._loader.hand_over_all(plain)
-        if is_early:
+        if is_early or self._sync.is_contradicted(before, fired.now):
+            # Else not: a fire takes its time, and would take the place of what tells us more.
             self._sync.hear(before, fired.now)
         self._around.statistics.note_lateness(lateness)
         self._report(fired, counted, max(lateness, default=0))

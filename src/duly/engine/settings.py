@@ -81,7 +81,7 @@ class DispatcherSettings:
     batch_backlog_min: int = 100
     """How many of a batch are kept for the backlog while there is fresh work, too."""
     batches_per_tick: int = 4
-    fires_apart_us: int = 4 * _MILLISECOND_US
+    fires_apart_us: int = 3 * _MILLISECOND_US
     """A fire begins so long after the one before it, unless that took all it may: what falls due
     meanwhile goes along, and costs a statement less. What is due alone never waits."""
     busy_retry_us: int = 100 * _MILLISECOND_US

@@ -81,7 +81,7 @@ class Entry:
     @property
     def timer(self) -> Timer:
         """Return what is believed of it, as the store compares it."""
-        return Timer(
+        timer = (
             self.kind,
             self.ref,
             self.shard,
@@ -90,6 +90,8 @@ class Entry:
             self.generation,
             self.definition_number,
         )
+        # As Timer(*timer), without the call in between: it is made for every fire of a run.
+        return tuple.__new__(Timer, timer)
 
     def go_on(self, scheduled_for: int, due_at: int) -> None:
         """Stand for the next instant of the same schedule."""

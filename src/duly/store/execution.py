@@ -127,7 +127,7 @@ class _AtHand:
         tries: Tries = row[1]
         return tries
 
-    def record(self, row: tuple[Any, ...], _tries: Tries) -> RunRecord:
+    def record(self, row: tuple[Any, ...], tries: Tries) -> RunRecord:
         record: RunRecord = row[0]
         return record
 

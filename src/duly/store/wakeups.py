@@ -10,7 +10,9 @@ import select
 import socket
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly.draws import SystemDraws
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +21,43 @@ SECOND_US = 1_000_000
 WAIT_MAX_US = 86_400 * SECOND_US
 LOOPBACK = "127.0.0.1"
 _SCHEME = f"udp:{LOOPBACK}:"
-_WRITTEN, _NUDGE = b"!", b"."
+WRITTEN, _NUDGE, _QUESTION, _ANSWER = b"!", b".", b"?", b"="
+DATAGRAM_MAX = 32
+PORT_MAX = 65_535
+_TOKEN_BYTES = 8
+
+
+class Doorplate(NamedTuple):
+    """Where a place can be rung on its host, and how one finds out whether that is this host."""
+
+    port: int
+    token: bytes
+    """Drawn by the place: another one at the same port, on another host, has another."""
+
+    @classmethod
+    def read(cls, address: str) -> Doorplate | None:
+        """Read an address; None if it is not one."""
+        port, _, token = address.removeprefix(_SCHEME).partition(":")
+        try:
+            plate = cls(int(port), bytes.fromhex(token))
+        except ValueError:
+            return None
+        return plate if plate.token and 0 < plate.port <= PORT_MAX else None
+
+    @property
+    def address(self) -> str:
+        """Return it as members tell it each other."""
+        return f"{_SCHEME}{self.port}:{self.token.hex()}"
+
+    @property
+    def question(self) -> bytes:
+        """Return what is sent to find out whether it is this host."""
+        return _QUESTION + self.token
+
+    @property
+    def answer(self) -> bytes:
+        """Return what the place says to that."""
+        return _ANSWER + self.token
 
 
 class UdpWakeups:
@@ -31,6 +69,7 @@ class UdpWakeups:
         self._socket.settimeout(0)
         self._own = self._socket.getsockname()
         self.address = f"{_SCHEME}{self._own[1]}"
+        self.doorplate = Doorplate(self._own[1], SystemDraws().draw(_TOKEN_BYTES))
 
     def wait(self, timeout_us: int) -> bool:
         """Wait at most that long; True when woken. Never raises, never waits longer."""
@@ -45,7 +84,7 @@ class UdpWakeups:
         """Wake whoever waits here, from any thread or signal handler."""
         with suppress(OSError):
             # By its own socket: making one takes several times as long, and runs ring often.
-            self._socket.sendto(_WRITTEN, self._own)
+            self._socket.sendto(WRITTEN, self._own)
 
     def nudge(self) -> None:
         """End the wait, though nothing was written; from any thread or signal handler."""
@@ -72,7 +111,11 @@ class UdpWakeups:
         is_woken = False
         with suppress(OSError):
             while True:
-                is_woken = self._socket.recv(16) != _NUDGE or is_woken
+                said, sender = self._socket.recvfrom(DATAGRAM_MAX)
+                if said == WRITTEN:
+                    is_woken = True
+                elif said == self.doorplate.question:
+                    self._socket.sendto(self.doorplate.answer, sender)
         return is_woken
 
 
@@ -120,4 +163,4 @@ def wake_all(addresses: Iterable[str]) -> None:
         sender.settimeout(0)
         for port in ports:
             with suppress(OSError, ValueError, OverflowError):
-                sender.sendto(_WRITTEN, (LOOPBACK, int(port)))
+                sender.sendto(WRITTEN, (LOOPBACK, int(port)))

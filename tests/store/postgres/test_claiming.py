@@ -140,6 +140,29 @@ def test_a_queue_that_is_paused_is_not_taken_from(store, aimed):
     assert [other] == work.take_ids(store, aimed)
 
 
+def test_one_queue_is_taken_from_by_itself(store, looks_at_all):
+    worker, mail = work.join(store), ("mail",)
+    assert [] == work.take(store, worker, queues=mail)
+    work.queue(store, "a", queue="lair")
+    wanted = work.queue(store, "b", queue="mail")
+    work.queue(store, "c", queue="mailbox")
+
+    assert [wanted] == work.take_ids(store, worker, queues=mail)
+    assert 1 == len(looks_at_all)
+    assert 2 == len(work.take(store, worker)), "of others it has seen nothing yet"
+    assert 2 == len(looks_at_all)
+
+
+def test_who_has_passed_over_something_has_not_seen_all(store, aimed, line, looks_at_all):
+    passed = work.queue(store, "a", task="other")
+    line.execute(PUT_INTO_ANOTHER)
+    assert [] == work.take(store, aimed, without=frozenset(("other",)))
+    here = work.queue(store, "b")
+
+    assert {passed, here} == set(work.take_ids(store, aimed))
+    assert 3 == len(looks_at_all)
+
+
 def test_queues_take_turns_when_there_is_a_crowd(store, aimed):
     """N2: none is always first, although one statement takes them by their names."""
     for number in range(4):

@@ -282,12 +282,24 @@ def work_on(store, fence, cost):
     cost("report", lambda: store.report(worker, [told(hold) for hold in held]))
     cost("find nothing", lambda: store.find_lost(BATCH, 0))
     cost("succeed", lambda: finish(held, Succeeded()))
-    failing = cost("claim any", lambda: claim(BATCH // 2))
+    failing = cost("claim any", lambda: claim(BATCH // 4))
     cost("fail", lambda: finish(failing, Snoozed(WAIT_US)))
     late = cost("succeed too late", lambda: finish(failing, Succeeded()))
 
     assert {FinishResult.REFUSED} == set(late.results)
-    lost = cost("claim the rest", lambda: claim(BATCH // 2))
+    few = ClaimRuns(worker=worker, limit=BATCH // 4)
+
+    def finish_and_claim(holds):
+        ends = [finish_of(hold, Succeeded()) for hold in holds]
+        return store.finish_and_claim(ends, few)[1].runs
+
+    aim = store._connections.aim  # noqa: SLF001 - all lies in the present leaf
+    aim.hear(few, 0, is_all=True)
+    held = cost("claim from a leaf", lambda: claim(few.limit))
+    aim.hear(few, 0, is_all=True)
+    both = cost("succeed and claim", lambda: finish_and_claim(held))
+    aim.miss()
+    lost = [*(one.hold for one in both), *cost("claim the rest", lambda: claim(BATCH // 2))]
     store.leave(worker)
     found = cost("find lost", lambda: store.find_lost(BATCH, 0)).claims
     losses = tuple(Loss(claim, finish_of(claim.hold, LostEnd()).conclusion) for claim in found)

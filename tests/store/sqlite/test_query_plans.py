@@ -64,6 +64,7 @@ HOT = {
     "covering owed": reading.COVERING_OWED,
     "by id": planning.BY_ID,
     "by name": planning.BY_NAME,
+    "are known": delayed.ARE_KNOWN.text,
     "delayed by id": delayed.DELAYED_BY_ID,
     "delayed by key": delayed.DELAYED_BY_KEY,
     "run by id": delayed.RUN_BY_ID,
@@ -123,6 +124,7 @@ WALKED = (
     "SCAN (subquery",
     "SCAN a",
     "SCAN 128 CONSTANT ROWS",
+    "SCAN 128-ROW VALUES CLAUSE",
     "SCAN duly_runs USING INDEX duly_runs_early",
 )
 """Lists of shards, what an inner search has found, the rows of a batch (`asked`), and the empty

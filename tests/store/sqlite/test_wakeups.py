@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from duly.store.wakeups import LocalWakeups, UdpWakeups, wake_all
+from duly.store.wakeups import LOOPBACK, Doorplate, LocalWakeups, UdpWakeups, wake_all
 
 LONG_US = 30 * 1_000_000
 
@@ -94,3 +94,40 @@ def test_nobody_beyond_this_host_is_ever_called(monkeypatch):
     wake_all(["udp:192.0.2.1:53", "tcp:127.0.0.1:1", "nonsense"])
 
     assert [] == called
+
+
+@pytest.fixture
+def asking():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((LOOPBACK, 0))
+        sender.settimeout(0)
+        yield sender
+
+
+def test_a_place_says_that_it_is_on_this_host_and_is_not_woken_by_the_question(asking):
+    place = UdpWakeups()
+    plate = Doorplate.read(place.doorplate.address)
+    assert plate is not None
+    asking.sendto(plate.question, (LOOPBACK, plate.port))
+
+    assert not place.wait(LONG_US)
+    assert plate.answer == asking.recv(100)
+    place.close()
+
+
+def test_a_place_does_not_answer_for_another_one_at_the_same_port(asking):
+    place = UdpWakeups()
+    other = place.doorplate._replace(token=bytes(8))
+    asking.sendto(other.question, (LOOPBACK, other.port))
+
+    assert not place.wait(LONG_US)
+    with pytest.raises(BlockingIOError):
+        asking.recv(100)
+    place.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["", "duly_work", "udp:127.0.0.1:7", "udp:127.0.0.1:x:00", "udp:127.0.0.1:70000:00"]
+)
+def test_not_every_address_is_a_doorplate(address):
+    assert Doorplate.read(address) is None

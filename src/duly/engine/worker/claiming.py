@@ -71,6 +71,11 @@ class Claiming:
         self._apart_us = 0
         """and for how long from then on ringing does not make us ask again."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether an end may make room in a queue, though there was room before."""
+        return bool(self._parts.settings.queue_limits)
+
     def next_at(self) -> int | None:
         """Return when to ask, on the monotonic clock; None while there is no room."""
         return self._poll_at if self._holdings.free else None

@@ -130,6 +130,12 @@ class Held(LiveRun):
         return attempt_name(self.run_id, self.claimed.tries.attempt)
 
     @property
+    def is_simply_done(self) -> bool:
+        """Whether it has succeeded and is gone, with nothing else to be said about it; as most."""
+        is_done = self.said is SUCCEEDED and self.is_gone and self.stopping is None
+        return is_done and not (self._is_unsent or self._lines or self._is_in_doubt)
+
+    @property
     def begun_at(self) -> int:
         """When its code began on the monotonic clock, or else when it was handed over."""
         return self.handed_at if self._begun_at is None else self._begun_at
@@ -210,8 +216,6 @@ class Held(LiveRun):
         if self.said is None:
             with self._lock:
                 self._is_settled = True
-        elif self.stopping is None and self.said is SUCCEEDED:
-            return SUCCEEDED  # as most
         return self.settled()
 
     def settled(self) -> End | None:

@@ -53,6 +53,8 @@ class Holdings:
         self._workshop: Workshop | None = None
         self._has_rung = False
         """Whether our loop was rung for what was told since it last collected."""
+        self.quiet_until = 0
+        """Our loop need not be rung before this, on the monotonic clock: it looks by itself."""
         self.running: dict[Held, None] = {}
         """In the order of their claims."""
         self.leaked: dict[Held, None] = {}
@@ -139,7 +141,14 @@ class Holdings:
         told, running = self._told, self.running
         while told:
             held = told.popleft()
-            if held in running:
+            if held.is_simply_done and held in running:
+                del running[held]
+                claimed = held.claimed
+                done = Ending(
+                    claimed.hold, held.started_at, DONE, claimed=claimed, worker=held.worker
+                )
+                self.endings.append(done)
+            elif held in running:
                 self.settle(held)
                 if not held.is_gone:
                     self.lingering[held] = None
@@ -194,6 +203,6 @@ class Holdings:
 
     def _ring(self) -> None:
         # Once for all that is told before it is collected: ringing takes longer than telling.
-        if not self._has_rung:
+        if not self._has_rung and self._parts.clock.monotonic_us() >= self.quiet_until:
             self._has_rung = True
             self._parts.ring()

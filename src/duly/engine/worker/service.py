@@ -168,6 +168,8 @@ class Worker:
             self.stop()
         if self._is_over:
             return monotonic + self._parts.settings.beat_every_us
+        if self._claiming.is_limited and self._holdings.has_news():
+            self._claiming.wake()
         self._holdings.collect()
         self._limits.enforce(monotonic)
         self._draining.note(self._membership.number(), monotonic)
@@ -209,14 +211,16 @@ class Worker:
             holdings.settle(held)
         if self._membership.id is not None:
             holdings.give_back_unknown(self._membership.id)
-        # If the store can't be told, our lease runs out by itself, and others settle the rest.
+        # If the store can't be told, or can't tell us what is ours, our lease runs out by itself,
+        # and others settle the rest.
         with suppress(*STORE_AWAY):
             if self._membership.id is not None:
                 # An order to claim that we gave up may have been carried out since: the beat tells.
                 self._heed(self._membership.beat(holdings))
         with suppress(*STORE_AWAY):
             self._finishing.send()
-            self._membership.leave()
+            if not self._membership.is_in_doubt:
+                self._membership.leave()
         self._parts.courier.close()
         self.on_over()
 
@@ -241,12 +245,14 @@ class Worker:
         if worker is not None:
             self._reporting.send(worker, monotonic)
             self._settle_missing(worker)
-        may_claim = self._may_claim(monotonic)
-        if may_claim or self._holdings.endings_due(monotonic):
-            if monotonic < self._pace.fit_at and not self.is_draining:
-                return
-            self._move(worker if may_claim else None, monotonic)
-        if worker is not None and not may_claim:
+        is_wanted = self._may_claim(monotonic)
+        if is_wanted and monotonic >= self._pace.claim_at:
+            self._move(worker, monotonic)
+            return
+        is_fit = monotonic >= self._pace.end_at or self.is_draining or worker is None
+        if is_fit and self._holdings.endings_due(monotonic):
+            self._move(None, monotonic)
+        if worker is not None and not is_wanted:
             self._note_ring(0)
 
     def _may_claim(self, monotonic: int) -> bool:
@@ -262,8 +268,9 @@ class Worker:
             with self._finishing.under_way(worker) as ask:
                 self._claim(worker, monotonic, ask)
         got = self._parts.statistics.claimed - claimed
-        is_more = worker is not None and self._claiming.is_more
-        self._pace.note(monotonic, ends + got, is_more=is_more)
+        is_claim = worker is not None
+        is_more = is_claim and self._claiming.is_more
+        self._pace.note(monotonic, ends + got, is_more=is_more, is_claim=is_claim)
 
     def _claim(self, worker: MemberId, monotonic: int, ask: Ask) -> None:
         """Take more runs."""
@@ -333,17 +340,13 @@ class Worker:
 
     def _wake_at(self, monotonic: int) -> int:
         """Return the first instant at which any part has something to do."""
+        asking = self._moving_at(monotonic)  # which says, first of all, when we want to be rung
         if self._holdings.has_news() or self._is_stop_asked or self._is_over:
             return monotonic
         drain_at = self._draining.next_at()
         times = [self._limits.next_at]
         if drain_at is not None:
             times.append(drain_at)
-        moving = [self._finishing.next_at()]
-        if not self.is_draining:
-            moving.append(self._claiming.next_at())
-        fit_at = 0 if self.is_draining else self._pace.fit_at
-        asking = [None if at is None else max(at, fit_at) for at in moving]
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
             asking += [monotonic] if self._holdings.unknown else []
@@ -351,6 +354,23 @@ class Worker:
             asking.append(monotonic)
         times += [max(at, self._outage.retry_at) for at in asking if at is not None]
         return max(monotonic, min(times))
+
+    def _moving_at(self, monotonic: int) -> list[int | None]:
+        """Return when ends are to be told, and when runs are to be taken.
+
+        Until ends are fit to be told, what has ended need not wake us: we look by then.
+        """
+        holdings, claiming, pace = self._holdings, self._claiming, self._pace
+        end_at, claim_at = self._finishing.next_at(), claiming.next_at()
+        if self.is_draining or self._membership.id is None:
+            holdings.quiet_until = 0
+            return [end_at]
+        has_room = claim_at is not None and not claiming.is_more and not claiming.is_limited
+        is_quiet = has_room and bool(holdings.running) and monotonic < pace.end_at
+        holdings.quiet_until = pace.end_at if is_quiet else 0
+        if is_quiet or end_at is not None:
+            end_at = max(end_at or 0, pace.end_at)
+        return [end_at, None if claim_at is None else max(claim_at, pace.claim_at)]
 
 
 def _nothing() -> None:

@@ -60,7 +60,7 @@ class WorkerSettings:
     claim_apart_us: int = 10 * _MILLISECOND_US
     """However often we are rung: two claims that bring nothing lie this far apart, and further each
     time, up to the poll's. All workers hear of all queues."""
-    talk_every_us: int = 5 * _MILLISECOND_US
+    talk_every_us: int = 4 * _MILLISECOND_US
     """While a few runs come and go all the time, we tell of ends and ask for more this often."""
     finish_max: int = 1000
     """How many attempts one transaction ends."""

@@ -23,12 +23,11 @@ from duly.domain.identity import shard_of
 from duly.domain.literals import Origin, RunState
 from duly.domain.runs import DelayedRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, delayed_row
+from duly.store.adding import Adding, Known, alike_later, delayed_row
 from duly.store.gathering import ordered_row
 from duly.store.planning import NEAR_US, AddedRun
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import (
-    Encoded,
     Int4s,
     Int8s,
     OptionalInt4s,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
+    from duly.store.adding import Alike
     from duly.store.auditing import Subject
     from duly.store.planning import AddRuns, NewRun
     from duly.store.postgres.session import Session
@@ -175,56 +175,42 @@ def add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     `add_runs` decides. The statement commits by itself; inside a transaction it belongs into a
     savepoint, for it may fail.
     """
+    try:
+        alike = alike_later(command)
+        added = None if alike is None else _add_later(session, alike, shards)
+        return added or _add_plain(session, command, shards)
+    except (errors.UniqueViolation, errors.DivisionByZero):
+        return None
+
+
+def _add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     if not _is_plain(command):
         return None
     are_drawn = all(new.is_drawn for new in command.runs)
     is_free = are_drawn and not any(new.key is not None for new in command.runs)
     # In a fixed order wherever somebody might have to wait for somebody.
     asked = command.runs if is_free else sorted(command.runs, key=_place)
-    try:
-        later = _later_values(asked, shards) if is_free else None
-        if later is not None:
-            now, is_later = one(session, ADD_LATER, later)
-            if is_later:
-                return _plainly_added(command, now)
-        values = _plain_values(asked, shards)
-        now, is_plain, _ = one(session, ADD_PLAIN, (*values, int(are_drawn)))
-    except (errors.UniqueViolation, errors.DivisionByZero):
-        return None
+    values = _plain_values(asked, shards)
+    now, is_plain, _ = one(session, ADD_PLAIN, (*values, int(are_drawn)))
     return _plainly_added(command, now) if is_plain else None
 
 
-def _later_values(asked: Sequence[NewRun], shards: int) -> tuple[Encoded | int, ...] | None:
-    """Return what is told of runs that are wanted later, and are alike but for their arguments."""
-    first = asked[0]
-    call, tenant, origin, lane = first.call, first.tenant, first.origin, first.lane
-    task, queue, priority = call.task, call.queue, call.priority
-    due_at, delay_us = first.due_at, first.delay_us
-    if due_at is None and delay_us is None:
-        return None
-    arguments = []
-    for new in asked:
-        call = new.call
-        if (
-            call.task != task
-            or call.queue != queue
-            or call.priority != priority
-            or new.due_at != due_at
-            or new.delay_us != delay_us
-            or new.tenant != tenant
-            or new.origin is not origin
-            or new.lane is not lane
-        ):
-            return None
-        arguments.append(call.arguments)
-    return (
-        Uuids([new.id for new in asked]),
-        Texts(arguments),
-        Int4s([shard_of(new.id, shards) for new in asked]),
-        *(Text(one) for one in (tenant, task, queue, origin, lane)),
-        priority,
-        *((due_at, 0) if due_at is not None else (delay_us or 0, 1)),
+def _add_later(session: Session, alike: Alike, shards: int) -> Plain | None:
+    """Make runs that are alike and to come; None if their time has come: nothing is written."""
+    due = (alike.due_at, 0) if alike.due_at is not None else (alike.delay_us, 1)
+    values = (
+        Uuids(alike.ids),
+        Texts(alike.arguments),
+        Int4s([shard_of(run_id, shards) for run_id in alike.ids]),
+        *(Text(one) for one in (alike.tenant, alike.task, alike.queue, alike.origin, alike.lane)),
+        alike.priority,
+        *due,
     )
+    now, is_later = one(session, ADD_LATER, values)
+    if not is_later:
+        return None
+    due_at = alike.due(now)
+    return Plain(alike.added(due_at), has_arrivals=due_at - now <= NEAR_US, has_orders=False)
 
 
 def _plain_values(asked: Sequence[NewRun], shards: int) -> tuple[object, ...]:

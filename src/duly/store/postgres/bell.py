@@ -19,11 +19,12 @@ from duly.errors import StoreError
 from duly.store.dispatch import MemberKind
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.errands import CLOSE_WITHIN_S, LOOK_UP_US, Errand
+from duly.store.postgres.neighbours import Neighbours
 from duly.store.wakeups import SECOND_US, UdpWakeups
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
-    from duly.store.postgres.session import BoundedConnection
+    from duly.store.postgres.session import BoundedConnection, Session
 
 CHANNELS = {MemberKind.DISPATCHER: "duly", MemberKind.WORKER: "duly_work"}
 RING = "SELECT pg_notify(channel, '') FROM pg_catalog.unnest($1::text[]) channel"
@@ -32,6 +33,8 @@ APART_US = {
     MemberKind.WORKER: (SECOND_US // 500, SECOND_US // 100),
 }
 """How long it is quiet at least and at most; runs are to start at once, timers are loaded ahead."""
+NOTIFY_EVERY_US = SECOND_US // 10
+"""How often NOTIFY is sent though all who are known hear us without it."""
 LISTEN_AGAIN_US = SECOND_US
 
 
@@ -40,13 +43,24 @@ class Bell:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._neighbours = {kind: Neighbours(kind, connections.clock) for kind in MemberKind}
+        self._notify_at = dict.fromkeys(MemberKind, 0)
         self._errands = {
             kind: Errand(f"duly bell, {kind}", partial(self._ring, kind), connections.clock, apart)
             for kind, apart in APART_US.items()
         }
 
     def ring(self, kind: MemberKind = MemberKind.DISPATCHER) -> None:
-        """Have members of a kind woken soon; returns at once and never fails."""
+        """Have members of a kind woken soon; returns at once and never fails.
+
+        Where all are neighbours they are rung at once, and a NOTIFY now and then is for whoever has
+        come since.
+        """
+        if self._neighbours[kind].ring():
+            monotonic = self._connections.clock.monotonic_us()
+            if monotonic < self._notify_at[kind]:
+                return
+            self._notify_at[kind] = monotonic + NOTIFY_EVERY_US
         self._errands[kind].call()
 
     def ring_all(self) -> None:
@@ -54,14 +68,25 @@ class Bell:
         for kind in MemberKind:
             self.ring(kind)
 
+    def look_ahead(self, session: Session) -> None:
+        """Learn which workers are neighbours before there is anything to ring for.
+
+        The first of a crowd would wait for the thread that rings, for its connection, and for the
+        answers.
+        """
+        self._neighbours[MemberKind.WORKER].look(session, is_ahead=True)
+
     def close(self) -> None:
         """Ring for what is still to be rung for, and let go."""
         for errand in self._errands.values():
             errand.close()
+        for neighbours in self._neighbours.values():
+            neighbours.close()
 
     def _ring(self, kind: MemberKind) -> None:
         with suppress(StoreError), self._connections.statement() as session:
             session.rows(RING, (Texts([CHANNELS[kind]]),))
+            self._neighbours[kind].look(session)
 
 
 class PostgresWakeups:
@@ -74,7 +99,8 @@ class PostgresWakeups:
     def __init__(self, connections: Connections, kind: MemberKind = MemberKind.DISPATCHER) -> None:
         self._connections = connections
         self._place = UdpWakeups()
-        self.address = CHANNELS[kind]
+        self.address = self._place.doorplate.address
+        self._channel = CHANNELS[kind]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="duly listener", daemon=True)
         self._thread.start()
@@ -110,7 +136,7 @@ class PostgresWakeups:
             self._over.wait(LISTEN_AGAIN_US / SECOND_US)
 
     def _hear(self, connection: BoundedConnection) -> None:
-        connection.execute(f"LISTEN {self.address}".encode())
+        connection.execute(f"LISTEN {self._channel}".encode())
         # Something may have been rung for before we listened.
         self._place.wake()
         server = connection.pgconn

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
-from duly.store.postgres.arrays import OID_TEXT, OID_UUID, Int4s, Texts, Uuids
+from duly.store.postgres.arrays import OID_TEXT, OID_UUID, Int4s, Text, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
 from duly.store.records import run_record, stored_arguments
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from duly.store.records import Row
 
 INT4_MAX = (1 << 31) - 1
+LAST_NAME = chr(0x10FFFF)
+"""No queue's name comes after it."""
 ERA_SETTLED_US = 5 * SECOND_US
 """So long after the era has moved on, nobody writes to the leaf before it: no statement takes as
 long. Only a caller's own transaction may."""
@@ -100,8 +102,8 @@ picked AS MATERIALIZED (
 _FROM_ONE = f"""
 picked AS MATERIALIZED (
     SELECT r.ctid AS tid, {_PICKED} AS carried FROM duly.ready_{{0}} r
-    WHERE r.queue > '' AND (SELECT era FROM era) = {{0}}
-    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT {{1}}::int4 FOR UPDATE OF r SKIP LOCKED),
+    WHERE r.queue BETWEEN ${{1}}::text AND ${{2}}::text AND (SELECT era FROM era) = {{0}}
+    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT ${{3}}::int4 FOR UPDATE OF r SKIP LOCKED),
 gone AS (
     DELETE FROM duly.ready_{{0}} WHERE ctid = ANY(ARRAY(SELECT tid FROM picked)))"""  # noqa: S608
 # What few ask for comes as one value, which is read when somebody does. What few runs need is not
@@ -150,9 +152,13 @@ def _from_all(queues: str, known: str, order: str) -> str:
     return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known, order)},{_CLAIM}{_CLAIMED}"
 
 
-def claim_from_leaf(era: int, most: str, also: str = "", columns: str = "") -> str:
-    """Return the statement that claims from one leaf, and does something else besides."""
-    claim = f"{_ERA},{_FROM_ONE.format(era, most)},{_CLAIM}{columns}{_CLAIMED}"
+def claim_from_leaf(era: int, first: int, also: str = "", columns: str = "") -> str:
+    """Return the statement that claims from one leaf, and does something else besides.
+
+    Beginning with the place `first` it takes the `leaf_values`.
+    """
+    places = (first, first + 1, first + 2)
+    claim = f"{_ERA},{_FROM_ONE.format(era, *places)},{_CLAIM}{columns}{_CLAIMED}"
     return f"{_WORKER},{also}{claim}"
 
 
@@ -171,7 +177,7 @@ NEWEST = {
     CLAIM_ANY_WITHOUT: CLAIM_ANY_WITHOUT_NEWEST,
 }
 """For each statement the one that takes the newest first."""
-CLAIM_FROM_LEAF = tuple(claim_from_leaf(era, "$2") for era in range(ERAS))
+CLAIM_FROM_LEAF = tuple(claim_from_leaf(era, 2) for era in range(ERAS))
 # Of runs that were tried before, whose arguments are long, or whose schedule's name they lack.
 READ_MORE = f"""
 SELECT (SELECT s.name FROM duly.schedules s WHERE s.id = r.schedule_id),
@@ -192,22 +198,24 @@ class Aim:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._leaf: int | None = None
+        self._queues: tuple[str, ...] | None = None
+        """Of which all leaves were looked at,"""
         self._seen_at = 0
-        """When all leaves were looked at, by the monotonic clock."""
+        """and when, by the monotonic clock."""
 
     def leaf(self, command: ClaimRuns) -> int | None:
         """Return the leaf that an order can be carried out from; None when all have to be seen."""
-        is_plain = command.queues is None and not command.queue_limits and not command.without
-        is_plain = is_plain and not command.newest_first
-        return self._leaf if is_plain and self.is_fresh(AIM_KEPT_US) else None
+        is_known = command.queues == self._queues and self.is_fresh(AIM_KEPT_US)
+        return self._leaf if is_known and _is_plain(command) else None
 
     def is_fresh(self, kept_us: int) -> bool:
         """Say whether all leaves were looked at not long ago."""
         return self._clock.monotonic_us() - self._seen_at < kept_us
 
-    def hear(self, era: int | None, *, is_all: bool) -> None:
+    def hear(self, command: ClaimRuns, era: int | None, *, is_all: bool) -> None:
         """Learn whether a look at all leaves has found all there was, and which era it is."""
-        self._leaf = era if is_all else None
+        self._leaf = era if is_all and _is_plain(command) else None
+        self._queues = command.queues
         self._seen_at = self._clock.monotonic_us()
 
     def miss(self) -> None:
@@ -220,8 +228,20 @@ def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     leaf = aim.leaf(command)
     if leaf is None:
         return _claim_from_all(session, command, aim)
-    found = session.rows(CLAIM_FROM_LEAF[leaf], (command.worker, most_of(command)))
+    found = session.rows(CLAIM_FROM_LEAF[leaf], (command.worker, *leaf_values(command)))
     return claimed_from_leaf(session, command, aim, found)
+
+
+def _is_plain(command: ClaimRuns) -> bool:
+    """Say whether all of one queue or of every queue is asked for, and in the usual order."""
+    is_whole = command.queues is None or len(command.queues) == 1
+    return is_whole and not (command.queue_limits or command.without or command.newest_first)
+
+
+def leaf_values(command: ClaimRuns) -> tuple[object, ...]:
+    """Return from which queue to which, and how many."""
+    names = command.queues or ("", LAST_NAME)
+    return Text(names[0]), Text(names[-1]), most_of(command)
 
 
 def most_of(command: ClaimRuns) -> int:
@@ -246,7 +266,7 @@ def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     statement, values = _statement(command, most)
     found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
     count = 0 if found[0][3] is None else len(found)
-    aim.hear(found[0][2], is_all=count < most)
+    aim.hear(command, found[0][2], is_all=count < most)
     return _claimed(session, command, found)
 
 

@@ -21,7 +21,7 @@ from duly.store.postgres.claiming import (
     claim_from_leaf,
     claim_runs,
     claimed_from_leaf,
-    most_of,
+    leaf_values,
 )
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
@@ -69,7 +69,7 @@ f AS MATERIALIZED (
     SELECT duly.now_us() AS now FROM (SELECT count(*) AS held FROM n) h WHERE h.held >= 0)"""
 _TOLD = ", (SELECT now FROM f), (SELECT count FROM told), (SELECT places FROM told)"
 FINISH_AND_CLAIM_FROM_LEAF = tuple(
-    claim_from_leaf(era, "$6", f"{_AFTER_THE_MEMBER},{_DONE},", _TOLD) for era in range(ERAS)
+    claim_from_leaf(era, 6, f"{_AFTER_THE_MEMBER},{_DONE},", _TOLD) for era in range(ERAS)
 )
 ENDS = """
 SELECT a.worker, a.state, o.worker, o.state
@@ -127,7 +127,7 @@ def finish_and_claim(
             return finished, claim_runs(session, claim, aim)
     values = plain_values(claim.worker, [finish for _, finish in plain])
     with connections.statement(for_dispatch=True) as session:
-        found = session.rows(FINISH_AND_CLAIM_FROM_LEAF[leaf], (*values, most_of(claim)))
+        found = session.rows(FINISH_AND_CLAIM_FROM_LEAF[leaf], (*values, *leaf_values(claim)))
         claimed = claimed_from_leaf(session, claim, aim, found)
     answer = found[0][FINISHED]
     return _finished(connections, claim.worker, finishes, (plain, answer)), claimed

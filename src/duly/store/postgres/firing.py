@@ -43,25 +43,31 @@ WITH n AS MATERIALIZED (
             FOR KEY SHARE OF m) f) c
     WHERE c.now < c.expires_at AND c.renewed_at - c.now <= c.expires_at - c.renewed_at)"""
 
+# What is told of a schedule stands at its place in each array: to unnest all of them, and put rows
+# together from that, took a sixth of a fire.
+_VERSION, _DUE, _FOR, _SHARD, LATE_AFTER, _RUN, _NEXT_FOR, _NEXT_DUE = (
+    f"(${number}::{kind}[])[u.place]"
+    for number, kind in enumerate(
+        ("int4", "int8", "int8", "int4", "int8", "uuid", "int8", "int8"), 4
+    )
+)
 # A run that is there already, which is rare, is not looked for: its key refuses it, and all of the
 # batch is looked at one by one.
 FIRE_SCHEDULES = f"""{_FENCE},
 fired AS (
     UPDATE duly.schedule_state s
-    SET next_for = u.next_for, next_due = u.next_due,
-        load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
-            ELSE u.next_due END,
-        before_last = s.last_for, last_for = u.scheduled_for, last_run = u.run_id,
-        last_fired_at = n.now, fires = s.fires + 1
-    FROM n CROSS JOIN unnest($3::uuid[], $4::int4[], $5::int8[], $6::int8[],
-        $7::int4[], $8::int8[],
-        $9::uuid[], $10::int8[], $11::int8[]) WITH ORDINALITY
-        u(ref, version, due, scheduled_for, shard, late_after, run_id, next_for, next_due, place)
-    WHERE s.schedule_id = u.ref AND s.version = u.version AND s.next_due = u.due
-        AND s.shard = u.shard AND u.due <= n.now AND n.now <= u.late_after
-        AND (s.last_for IS NULL OR s.last_for < u.scheduled_for)
-    RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue,
-        s.name, s.arguments, s.before_last, u.run_id, u.scheduled_for, u.due, u.place, n.now),
+    SET next_for = {_NEXT_FOR}, next_due = {_NEXT_DUE},
+        load_at = CASE WHEN {_NEXT_DUE} - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
+            ELSE {_NEXT_DUE} END,
+        before_last = s.last_for, last_for = {_FOR}, last_run = {_RUN}, last_fired_at = n.now,
+        fires = s.fires + 1
+    FROM n CROSS JOIN pg_catalog.unnest($3::uuid[]) WITH ORDINALITY u(ref, place)
+    WHERE s.schedule_id = u.ref AND s.version = {_VERSION} AND s.next_due = {_DUE}
+        AND s.shard = {_SHARD} AND {_DUE} <= n.now AND n.now <= {LATE_AFTER}
+        AND (s.last_for IS NULL OR s.last_for < {_FOR})
+    RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue, s.name,
+        s.arguments, s.before_last, {_RUN} AS run_id, {_FOR} AS scheduled_for, {_DUE} AS due,
+        u.place, n.now),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, window_from, created_at, fired_at,
         schedule_id, definition_number, priority, tenant, task, queue, origin, lane)
@@ -133,8 +139,8 @@ IN_THE_WAY = (errors.LockNotAvailable, errors.UniqueViolation, errors.DeadlockDe
 """Somebody holds a row for more than a moment, or has just made the same run: row by row, then."""
 
 
-PART_MIN = 32
-"""Below this a second statement costs more than it saves."""
+PART_MIN = 128
+"""Below this a second statement costs more than it saves: as much as firing twenty."""
 
 
 class Batch:
@@ -225,8 +231,9 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
     """Fire a batch; each timer in one transaction, and with its own result."""
     batch = Batch(command)
     _fire_plain_schedules(connections, batch)
-    for kind in (DELAYED, RETRIES):
-        _fire_runs(connections, batch, kind)
+    for kind, is_there in ((DELAYED, command.delayed), (RETRIES, command.retries)):
+        if is_there:
+            _fire_runs(connections, batch, kind)
     if not batch.is_all_fired():
         is_left = batch.open_schedules() or batch.open_delayed() or batch.open_retries()
         if is_left:

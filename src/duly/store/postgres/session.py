@@ -14,6 +14,7 @@ from psycopg.rows import tuple_row
 from duly.store.postgres import arrays
 
 if TYPE_CHECKING:
+    import select
     from collections.abc import Sequence
 
     from psycopg.abc import RV, PQGen
@@ -51,6 +52,8 @@ class BoundedConnection(Connection[Any]):
     """Whether a commit was answered that no standby is known to have."""
     search_path: str = ""
     """Where names are looked for by default: for callers to whom it is lent."""
+    watched: select.poll | None = None
+    """Tells whether the server has said something while nobody asked."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
     prepared: dict[str, Prepared]

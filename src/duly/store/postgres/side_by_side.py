@@ -24,6 +24,8 @@ class SideBySide:
         Nothing is left running when this returns.
         """
         first, *others = calls
+        if not others:
+            return [first()]
         futures = [self._pool().submit(call) for call in others]
         try:
             result = first()

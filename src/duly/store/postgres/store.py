@@ -178,6 +178,8 @@ class PostgresStore(PostgresWorking, ReadsBySnapshot):
         with self._dispatching() as session:
             renewal, program_min = leases.renew(session, command)
             self._connections.refuse_newer(session, program_min)
+            if renewal.is_alive:
+                self._connections.bell.look_ahead(session)
             return renewal
 
     def leave(self, member: port.MemberId) -> None:

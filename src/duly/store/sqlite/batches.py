@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import apsw
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 128
 """How many rows are bound together: more at a time is no faster."""
-_SIZES = (1, 8, 32, ROWS_MAX)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, ROWS_MAX)
 """What a statement is prepared for; rows of nothing fill it up."""
 
 
@@ -44,15 +44,11 @@ def chunks(rows: Sequence[Row], also: Row = (), most: int = ROWS_MAX) -> Iterato
         yield Chunk(count, fit, bindings)
 
 
-class Batch:
-    """A statement that joins rows with a table, made with `asked` for a table of them."""
+class _Sized:
+    """A statement for any number of rows, in a few sizes."""
 
-    def __init__(self, statement: str, *columns: str, also: int = 0) -> None:
-        """Take `also` so many parameters besides, which come first: ?1 and so on."""
-        self._texts = [
-            f"WITH asked ({', '.join(columns)}) AS ({_values(size, len(columns), also)}){statement}"
-            for size in _SIZES
-        ]
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = list(texts)
 
     @property
     def text(self) -> str:
@@ -70,6 +66,34 @@ class Batch:
             self.run(connection, chunk)
             changed += connection.changes()
         return changed
+
+
+class Batch(_Sized):
+    """A statement that joins rows with a table, made with `asked` for a table of them."""
+
+    def __init__(self, statement: str, *columns: str, also: int = 0) -> None:
+        """Take `also` so many parameters besides, which come first: ?1 and so on."""
+        super().__init__(
+            f"WITH asked ({', '.join(columns)}) AS ({_values(size, len(columns), also)}){statement}"
+            for size in _SIZES
+        )
+
+
+class Among(_Sized):
+    """A statement about rows of a table that are named, one after the other behind it.
+
+    No table is made of their names, which for a few of them would take longer than all the rest.
+    """
+
+    def __init__(self, statement: str, columns: int = 1) -> None:
+        """Name rows by so many columns."""
+        super().__init__(f"{statement} IN ({_names(size, columns)})" for size in _SIZES)
+
+
+def _names(rows: int, columns: int) -> str:
+    if columns > 1:
+        return _values(rows, columns, 0)
+    return ", ".join(f"?{number}" for number in range(1, rows + 1))
 
 
 def _values(rows: int, columns: int, after: int) -> str:

@@ -34,6 +34,8 @@ READERS_MAX = 8
 LOG_PAGES = 20_000
 """Of four kilobytes each."""
 
+STATEMENTS_MAX = 256
+"""How many statements stay prepared: some are for several numbers of rows."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 8192
 
@@ -223,7 +225,7 @@ class Connections:
     def _open(self) -> apsw.Connection:
         if self._is_closed:
             raise StoreUnavailable(self.name, "has been closed", "open it again")
-        connection = apsw.Connection(str(self.path))
+        connection = apsw.Connection(str(self.path), statementcachesize=STATEMENTS_MAX)
         try:
             connection.set_busy_handler(patience(self.settings.busy_timeout_us))
             mode = connection.pragma("journal_mode", "wal")

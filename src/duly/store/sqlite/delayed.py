@@ -12,12 +12,13 @@ from duly.domain.literals import RunState
 from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, delayed_row
+from duly.store.adding import Adding, Known, alike_later, delayed_row
 from duly.store.auditing import delayed_subject
 from duly.store.gates import comer_by_hand, in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.rulings import due_of, no_longer_pending, unknown_delayed
 from duly.store.sqlite import rows
+from duly.store.sqlite.batches import Batch, chunks
 from duly.store.sqlite.gates import SqliteGates, go_ahead
 from duly.store.sqlite.planning import read_schedule
 from duly.store.sqlite.settlements import write_runs
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
+    from duly.store.adding import Alike
     from duly.store.auditing import Subject
     from duly.store.gates import Arrival
     from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
@@ -58,9 +60,58 @@ INSERT_OUTCOME = """
 INSERT INTO duly_outcomes (run_id, state, reason, finished_at) VALUES (?, ?, ?, ?)"""
 
 
+ARE_KNOWN = Batch(
+    """
+SELECT 1 FROM asked a
+WHERE EXISTS (SELECT 1 FROM duly_delayed d WHERE d.id = a.id)
+    OR EXISTS (SELECT 1 FROM duly_runs r WHERE r.id = a.id) LIMIT 1""",
+    *("id", "arguments", "shard"),
+    also=8,
+)
+KEEP_ALIKE = Batch(
+    """
+INSERT INTO duly_delayed (id, tenant, task, arguments, queue, priority, origin, lane, shard, due_at,
+    generation, fingerprint, created_at)
+SELECT id, ?1, ?2, arguments, ?3, ?4, ?5, ?6, shard, ?7, 1, '', ?8
+FROM asked WHERE id IS NOT NULL""",
+    *("id", "arguments", "shard"),
+    also=8,
+)
+TIME_ALIKE = Batch(
+    """
+INSERT INTO duly_timers (shard, due_at, ref, generation)
+SELECT shard, ?7, id, 1 FROM asked WHERE id IS NOT NULL""",
+    *("id", "arguments", "shard"),
+    also=8,
+)
+
+
 def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     """Make runs, all or none."""
-    return _SqliteAdding(work, command).add_all(command)
+    alike = alike_later(command)
+    added = None if alike is None else _add_later(work, alike)
+    return added or _SqliteAdding(work, command).add_all(command)
+
+
+def _add_later(work: Work, alike: Alike) -> list[AddedRun] | None:
+    """Make runs that are alike and to come; None if something is in their way."""
+    due_at, connection = alike.due(work.now), work.connection
+    ids = alike.ids
+    if due_at <= work.now or len(set(ids)) < len(ids):
+        return None
+    told = (alike.tenant, alike.task, alike.queue, alike.priority, alike.origin, alike.lane)
+    shards = [shard_of(run_id, work.shards) for run_id in ids]
+    rows = [*zip(ids, alike.arguments, shards, strict=True)]
+    bound = [*chunks(rows, (*told, due_at, work.now))]
+    if any(ARE_KNOWN.run(connection, one).fetchone() for one in bound):
+        return None
+    for one in bound:
+        KEEP_ALIKE.run(connection, one)
+        TIME_ALIKE.run(connection, one)
+    work.count_on("delayed", len(ids))
+    for run_id, shard in zip(ids, shards, strict=True):
+        work.announce("delayed", run_id, due_at, shard)
+    return alike.added(due_at)
 
 
 def move_delayed(work: Work, command: MoveDelayed) -> DelayedRecord:

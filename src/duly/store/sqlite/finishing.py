@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from duly.domain.concluding import Close
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.execution import Finish, Finished, FinishResult
-from duly.store.sqlite.batches import Batch
+from duly.store.sqlite.batches import Among, Batch
 from duly.store.sqlite.places import CLAIM_COLUMNS, OUTCOME_COLUMNS, Claim, Moving, tenant_of
 from duly.store.work_rulings import said_result, said_state
 
@@ -35,7 +35,7 @@ WHERE c.run_id = a.run_id AND c.fence = a.fence AND c.worker = ?2 AND NOT c.is_g
     *("run_id", "fence", "started_at", "state", "reason", "charge", "error", "result"),
     also=2,
 )
-DROP_CLOSED = Batch("DELETE FROM duly_claims WHERE run_id IN (SELECT run_id FROM asked)", "run_id")
+DROP_CLOSED = Among("DELETE FROM duly_claims WHERE run_id")
 # The first column is the place in the batch: what is missing from the answer is not ours.
 TAKE_CLAIM = f"""
 DELETE FROM duly_claims WHERE run_id = ?2 AND fence = ?3 AND worker = ?4

@@ -8,6 +8,7 @@ which one is not as believed are left to others, to be looked at one by one.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -15,7 +16,7 @@ import apsw
 from duly.domain.literals import Lane, Origin
 from duly.store.dispatch import FireOnTime, Timer
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.sqlite.batches import ROWS_MAX, Batch, chunks
+from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,15 +100,8 @@ FROM asked a CROSS JOIN duly_delayed d WHERE d.id = a.ref""",  # noqa: S608 - nu
     *_TIMER,
     also=1,
 )
-DELETE_TIMERS = Batch(
-    """
-DELETE FROM duly_timers WHERE (shard, due_at, ref) IN (SELECT shard, due_at, ref FROM asked)""",
-    *_TIMER,
-    also=1,
-)
-DELETE_DELAYED = Batch(
-    "DELETE FROM duly_delayed WHERE id IN (SELECT ref FROM asked)", *_TIMER, also=1
-)
+DELETE_TIMERS = Among("DELETE FROM duly_timers WHERE (shard, due_at, ref)", columns=3)
+DELETE_DELAYED = Among("DELETE FROM duly_delayed WHERE id")
 
 TOGETHER = 32
 """So many are looked at one by one when one of them is not as believed."""
@@ -123,9 +117,7 @@ class _Moves(NamedTuple):
 
 
 ON_TIME = _Moves(COUNT_BELIEVED, MAKE_RUNS, (QUEUE_RUNS, ADVANCE_TIMERS))
-DELAYED = _Moves(
-    COUNT_BELIEVED_DELAYED, MAKE_DELAYED_RUNS, (QUEUE_DELAYED_RUNS, DELETE_TIMERS, DELETE_DELAYED)
-)
+DELAYED = _Moves(COUNT_BELIEVED_DELAYED, MAKE_DELAYED_RUNS, (QUEUE_DELAYED_RUNS,))
 
 
 class NotAsBelievedError(Exception):
@@ -140,7 +132,10 @@ def fire_on_time(work: Work, fires: Sequence[FireOnTime], *, is_careful: bool) -
 def fire_delayed(work: Work, timers: Sequence[Timer], *, is_careful: bool) -> list[bool]:
     """Let delayed runs that are due become runs; say which were as believed."""
     are_fired = _fire(work, timers, DELAYED, is_careful=is_careful)
-    work.count_on("delayed", -sum(are_fired))
+    fired = [*compress(timers, are_fired)]
+    DELETE_TIMERS.change(work.connection, [(one.shard, one.due_at, one.ref) for one in fired])
+    DELETE_DELAYED.change(work.connection, [(one.ref,) for one in fired])
+    work.count_on("delayed", -len(fired))
     return are_fired
 
 

@@ -14,6 +14,7 @@ from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateComp
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
+from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
 from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
@@ -37,6 +38,7 @@ class StoreContract(
     CreatingSchedules,
     ChangingSchedules,
     AddingRuns,
+    AddingMany,
     MovingAndCancelling,
     Membership,
     Leases,
