@@ -15,6 +15,7 @@ from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_
 from duly.client import ordering
 from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
+from duly.client.backfills import Backfills
 from duly.client.caller import Caller
 from duly.client.catalogue import Backing, Catalogue
 from duly.client.declarations import APP_DEFAULT, Declarations
@@ -112,6 +113,7 @@ class App(Declaring):
         self.runs = Runs(self._caller)
         self.delayed = DelayedRuns(self._caller)
         self.queues = Queues(self._caller)
+        self.backfills = Backfills(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""

@@ -28,6 +28,7 @@ _OPTIONS = {
     "app.schedules.list()": "duly schedule list",
     "app.runs.list()": "duly run list",
     "app.delayed.list()": "duly delayed list",
+    "app.backfills.list()": "duly backfill list",
 }
 
 app = App(
@@ -45,6 +46,7 @@ for name, place, purpose in (
     ("cancel", "duly.cli.enqueue:cancel", "Cancel a delayed run."),
     ("delayed", "duly.cli.delayed:app", "Look at delayed runs that are pending."),
     ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
+    ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),

@@ -36,7 +36,10 @@ class Schedule:
     priority: int
     misfire: Misfire
     jitter: timedelta
-    overlap: str | None
+    overlap: str
+    """What becomes of an occurrence while an earlier run is open."""
+    serialize_by: str | None
+    """Under `serialize`: whose runs go one after the other."""
     owner: str | None
     declared_by: str | None
     """Where it is declared (`code:app`, `file:app:s.toml`); None when it was made by hand."""
@@ -47,6 +50,8 @@ class Schedule:
     last_for: datetime | None
     last_run: UUID | None
     fires: int
+    overlaps: int
+    """How many occurrences found an earlier run open."""
     reason: str | None
     """Why it is paused, has ended or is deleted."""
     resume_at: datetime | None
@@ -86,6 +91,7 @@ class Schedule:
             "misfire": self.misfire.to_json(),
             "jitter": duration_text(self.jitter // MICROSECOND),
             "overlap": self.overlap,
+            "serialize_by": self.serialize_by,
             "owner": self.owner,
             "declared_by": self.declared_by,
             "next_for": _iso(self.next_for),
@@ -93,6 +99,7 @@ class Schedule:
             "last_for": _iso(self.last_for),
             "last_run": None if self.last_run is None else str(self.last_run),
             "fires": self.fires,
+            "overlaps": self.overlaps,
             "reason": self.reason,
             "resume_at": _iso(self.resume_at),
             "created_at": iso_utc(self.created_at),
@@ -116,7 +123,8 @@ def schedule_view(record: ScheduleRecord) -> Schedule:
         priority=definition.call.priority,
         misfire=definition.misfire,
         jitter=timedelta(microseconds=definition.jitter_us),
-        overlap=None if definition.overlap is None else str(definition.overlap),
+        overlap=str(definition.overlap),
+        serialize_by=definition.serialize_by,
         owner=record.owner,
         declared_by=record.declared_by,
         next_for=None if pending is None else from_microseconds(pending.scheduled_for),
@@ -124,6 +132,7 @@ def schedule_view(record: ScheduleRecord) -> Schedule:
         last_for=_moment(record.last_for),
         last_run=None if record.last_run is None else UUID(bytes=record.last_run),
         fires=record.fires,
+        overlaps=record.overlaps,
         reason=record.reason,
         resume_at=_moment(record.resume_at),
         created_at=from_microseconds(record.created_at),

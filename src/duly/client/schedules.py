@@ -34,7 +34,7 @@ from duly.client.schedule_orders import (
 from duly.client.schedule_view import Schedule, schedule_view
 from duly.domain.identity import ordered_run_id
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Lane, Missed, Origin, ScheduleStatus
+from duly.domain.literals import Lane, Missed, Origin, Overlap, ScheduleStatus
 from duly.domain.planning import (
     Change,
     decide_delete,
@@ -118,6 +118,7 @@ class Schedules:
         misfire: str | Misfire | None = None,
         jitter: str | timedelta | None = None,
         overlap: str | None = None,
+        serialize_by: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
         name: str | None = None,
@@ -134,6 +135,7 @@ class Schedules:
             "misfire": misfire,
             "jitter": jitter,
             "overlap": overlap,
+            "serialize_by": serialize_by,
             "queue": queue,
             "priority": priority,
         }
@@ -209,9 +211,18 @@ class Schedules:
         )
 
     def trigger(
-        self, schedule: Reference, *, reason: str | None = None, key: str | None = None
+        self,
+        schedule: Reference,
+        *,
+        reason: str | None = None,
+        key: str | None = None,
+        overlap: str | None = None,
     ) -> EnqueuedRun:
-        """Run it now, besides its timetable: also while it is paused, not when it is deleted."""
+        """Run it now, besides its timetable: also while it is paused, not when it is deleted.
+
+        While an earlier run is open its overlap policy holds for this one as well; `overlap` is
+        another policy for this one run, on record (O3). One that would be skipped is a Conflict.
+        """
         seen = self._seen(schedule)
         record = seen.record
         if record.status is ScheduleStatus.DELETED:
@@ -227,6 +238,7 @@ class Schedules:
             key=read_key(key),
             schedule_id=record.id,
             definition_number=record.definition_number,
+            overlap=None if overlap is None else read_choice("overlap", overlap, Overlap),
             is_drawn=True,
         )
         made = add_runs(self._caller, [run], reason=reason)[0]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.instants import SECOND_US
-from duly.domain.literals import Lane
+from duly.domain.literals import Lane, Overlap
 from duly.domain.settling import Settlement, settle
 from duly.errors import STORE_AWAY
 from duly.store.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
@@ -141,6 +141,8 @@ class CatchUp:
             return None
         now = self._sync.floor_now(self._around.clock.monotonic_us())
         runs_max = min(self._around.settings.catch_up_per_range, self._allowed_us // self._run_us)
+        if template.definition.overlap is not Overlap.ALLOW:
+            runs_max = min(runs_max, 1)  # the next one when this one is over
         try:
             return settle(template, owed.first_for, owed.last_for, now, runs_max)
         except Exception as error:  # noqa: BLE001 - as above

@@ -19,6 +19,7 @@ from duly.store.rulings import (
     key_taken,
     refuse_another_request,
     refuse_deleted,
+    triggered_facts,
     unknown_schedule,
 )
 
@@ -116,7 +117,8 @@ class Adding(ABC):
         self.run_at_once(new, instant)
         if new.origin is Origin.MANUAL:
             name = identity_text(new.id)
-            subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after={"run": name})
+            facts = triggered_facts(new)
+            subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after=facts)
             self.record("schedule.triggered", subject)
         return AddedRun(new.id, instant, is_new=True)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import Lane, Origin
+    from duly.domain.literals import Lane, Origin, Overlap
     from duly.domain.planning import Change
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Call, Definition, Pending, ScheduleRecord
@@ -92,6 +92,9 @@ class NewRun:
     fingerprint: str = ""
     schedule_id: ScheduleId | None = None
     definition_number: int | None = None
+    overlap: Overlap | None = None
+    """Of a run that a person asks of a schedule: the policy it comes under instead of the
+    schedule's own (O3)."""
     is_drawn: bool = False
     """Whether the id was drawn for this very order, so that nobody else can know it yet."""
 

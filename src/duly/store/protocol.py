@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from duly.store.backfilling import BackfillStore
 from duly.store.dispatch import DispatchStore, MaintenanceStore
 from duly.store.execution import ExecutionStore
 from duly.store.operating import OperatingStore
@@ -18,6 +19,7 @@ class Store(
     MaintenanceStore,
     ExecutionStore,
     OperatingStore,
+    BackfillStore,
     ReadingStore,
     SchemaStore,
     Protocol,

@@ -74,6 +74,11 @@ def said_result(conclusion: Conclusion) -> str | None:
     return conclusion.next.result if isinstance(conclusion.next, Close) else None
 
 
+def said_state(state: str) -> AttemptState:
+    """Return what an attempt said that left its run in a state: to make way is to be cancelled."""
+    return AttemptState.CANCELLED if state == RunState.REPLACED else AttemptState(state)
+
+
 def new_lines(told: Report | Finish, stored: int) -> Sequence[LogLine]:
     """Return those lines of a report or an end that are not among the attempt's stored ones."""
     if told.lines_before is None:

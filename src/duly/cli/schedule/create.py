@@ -82,6 +82,8 @@ def create(  # noqa: PLR0913 - each group of options is an argument
 def _terms(policies: PolicyOptions) -> dict[str, Any]:
     return {
         "misfire": policies.misfire_over(Misfire()) or Misfire(),
+        "overlap": policies.overlap,
+        "serialize_by": policies.serialize_by,
         "jitter": policies.jitter,
         "queue": policies.queue,
         "priority": policies.priority,

@@ -46,8 +46,8 @@ class EditOptions:
 
 EDIT = EditOptions()
 _CHANGE_REMEDY = (
-    "give --when, --tz, --task, --arguments, --misfire, --jitter, --queue, --priority, --owner"
-    " or --rename"
+    "give --when, --tz, --task, --arguments, --misfire, --overlap, --jitter, --queue, --priority,"
+    " --owner or --rename"
 )
 
 
@@ -102,6 +102,8 @@ def _changes(
     changes: dict[str, Any] = {
         "misfire": policies.misfire_over(before.misfire),
         "jitter": policies.jitter,
+        "overlap": policies.overlap,
+        "serialize_by": policies.serialize_by,
         "queue": policies.queue,
         "priority": policies.priority,
         "owner": policies.owner,
@@ -159,6 +161,10 @@ def _undo_policies(before: Schedule, after: Schedule) -> list[str]:
     for key, option in _MISFIRE_OPTIONS.items():
         if old[key] != new[key]:
             words += [option, NO_BOUND if old[key] is None else str(old[key])]
+    if before.overlap != after.overlap:
+        words += ["--overlap", before.overlap]
+    if before.serialize_by not in (None, after.serialize_by):
+        words += ["--serialize-by", before.serialize_by]
     if before.jitter != after.jitter:
         words += ["--jitter", duration_text(before.jitter // MICROSECOND)]
     for key in ("queue", "priority", "owner"):

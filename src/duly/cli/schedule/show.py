@@ -8,7 +8,7 @@ from datetime import datetime
 from duly.app import App
 from duly.cli.output import print_facts, print_line
 from duly.cli.references import find_schedule
-from duly.cli.schedule.policies import misfire_words
+from duly.cli.schedule.policies import misfire_words, overlap_words
 from duly.cli.schedule.telling import (
     local_text,
     print_pending,
@@ -24,7 +24,7 @@ from duly.domain.identity import ScheduleId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.misfire import Misfire
 from duly.domain.runs import SkipRecord
-from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
+from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
 from duly.domain.timetable.timetable import Timetable
 
 TARGET = Target()
@@ -66,10 +66,7 @@ def _facts(app: App, schedule: Schedule) -> list[tuple[str, str]]:
         ("task", f"{schedule.task}({_arguments(schedule)})"),
         ("zone and clocks", _clock_policies(schedule.timetable)),
         ("if missed", misfire_words(schedule.misfire) + _default(schedule.misfire == Misfire())),
-        (
-            "if it overlaps",
-            (schedule.overlap or "runs may overlap") + _default(not schedule.overlap),
-        ),
+        ("if it overlaps", _overlap(schedule)),
         ("jitter", _jitter(schedule)),
         ("queue", schedule.queue + _default(schedule.queue == QUEUE_DEFAULT)),
         (
@@ -89,6 +86,7 @@ def _past(
 ) -> list[tuple[str, str]]:
     tz = zone(schedule.timetable)
     facts = [("runs so far", f"{schedule.fires:,}"), ("newest run", _last(last, tz))]
+    facts.append(("overlaps", _overlaps(schedule)))
     facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed]
     if not owed:
         facts.append(("owed", "nothing"))
@@ -96,6 +94,12 @@ def _past(
         ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}") for one in skips
     ]
     return facts
+
+
+def _overlaps(schedule: Schedule) -> str:
+    if not schedule.overlaps:
+        return "none so far"
+    return f"{schedule.overlaps:,} occurrences found an earlier run open"
 
 
 def _status(schedule: Schedule, now: datetime) -> str:
@@ -123,6 +127,11 @@ def _clock_policies(timetable: Timetable) -> str:
     gap, fold = stored["gap"], stored["fold"]
     gap_words = f"gap={gap}{_default(gap == 'next')}"
     return f"{zone(timetable)}, {gap_words}, fold={fold}{_default(fold == 'first')}"
+
+
+def _overlap(schedule: Schedule) -> str:
+    words = overlap_words(schedule.overlap, schedule.serialize_by)
+    return f"{schedule.overlap}: {words}{_default(schedule.overlap == OVERLAP_DEFAULT)}"
 
 
 def _jitter(schedule: Schedule) -> str:

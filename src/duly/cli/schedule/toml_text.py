@@ -11,7 +11,7 @@ from duly.cli.rules import spoken_parts
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
 from duly.domain.misfire import Misfire
-from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT
+from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
 from duly.domain.timetable.timetable import Timetable
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -28,8 +28,10 @@ def toml_table(schedule: Schedule) -> str:
         values["misfire"] = {key: part for key, part in stored.items() if part is not None}
     if schedule.jitter:
         values["jitter"] = duration_text(schedule.jitter // MICROSECOND)
-    if schedule.overlap:
+    if schedule.overlap != OVERLAP_DEFAULT:
         values["overlap"] = schedule.overlap
+    if schedule.serialize_by is not None:
+        values["serialize_by"] = schedule.serialize_by
     if schedule.queue != QUEUE_DEFAULT:
         values["queue"] = schedule.queue
     if schedule.priority != PRIORITY_DEFAULT:

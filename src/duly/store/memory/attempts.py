@@ -13,6 +13,7 @@ from duly.domain.attempts import (
 )
 from duly.domain.literals import AttemptState, RunState
 from duly.store.dispatch import MemberId
+from duly.store.gates import OVERLAP
 from duly.store.memory.ownership import is_alive
 from duly.store.work_rulings import (
     Breath,
@@ -56,6 +57,9 @@ def place_of(journal: Journal, run_id: RunId) -> dict[str, Any]:
             "tries": waiting.tries,
             "next_at": waiting.due_at,
         }
+    elif run_id in tables.blocked:
+        blocked = tables.blocked[run_id]
+        place = {"state": RunState.BLOCKED, "state_reason": OVERLAP, "tries": blocked.tries}
     elif run_id in tables.claims:
         claim = tables.claims[run_id]
         place = {"state": RunState.RUNNING, "state_reason": None, "tries": claim.tries}
@@ -76,6 +80,7 @@ def _closed(journal: Journal, run_id: RunId, outcome: Outcome) -> dict[str, Any]
         "tries": outcome.tries,
         "error": last_error(journal, run_id) if claim is None else outcome.error,
         "result": outcome.result,
+        "into": outcome.into,
     }
 
 

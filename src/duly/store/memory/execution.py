@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LateWord
-from duly.domain.literals import AttemptState
+from duly.domain.literals import AttemptState, RunState
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.dispatch import MemberId, MemberKind
 from duly.store.execution import (
@@ -19,9 +19,9 @@ from duly.store.execution import (
     Stop,
     StopKind,
 )
-from duly.store.gathering import LANE_OFFSETS
 from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
 from duly.store.memory.ending import end_claim
+from duly.store.memory.gates import queue_priority
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.reading import run_record
 from duly.store.memory.tables import Claim
@@ -77,9 +77,7 @@ def _in_order(journal: Journal, queue: str, *, newest_first: bool) -> list[RunId
     tables = journal.tables
 
     def place(run_id: RunId) -> tuple[int, int, RunId]:
-        row = tables.runs[run_id]
-        priority = call_of(journal, row).priority + LANE_OFFSETS[row.lane]
-        return (priority, tables.ready[run_id].rank, run_id)
+        return (queue_priority(journal, run_id), tables.ready[run_id].rank, run_id)
 
     there = [
         run_id for run_id in tables.ready if call_of(journal, tables.runs[run_id]).queue == queue
@@ -218,7 +216,9 @@ def _has_said(journal: Journal, worker: MemberId, finish: Finish) -> bool:
     outcome = tables.outcomes.get(hold.run_id)
     if outcome is None or outcome.claim is None:
         return False
-    closed_by = (outcome.claim.worker, outcome.claim.tries.fence, AttemptState(outcome.state))
+    state = outcome.state
+    said = AttemptState.CANCELLED if state is RunState.REPLACED else AttemptState(state)
+    closed_by = (outcome.claim.worker, outcome.claim.tries.fence, said)
     return closed_by == (worker, hold.fence, finish.conclusion.attempt_state)
 
 

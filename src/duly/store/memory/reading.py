@@ -74,7 +74,7 @@ def run_record(journal: Journal, row: RunRow) -> RunRecord:
         call=call_of(journal, row),
         origin=row.origin,
         lane=row.lane,
-        root=row.id,
+        root=row.id if row.root is None else row.root,
         scheduled_for=row.scheduled_for,
         not_before=row.not_before,
         window_from=row.window_from,

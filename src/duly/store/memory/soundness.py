@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from duly.domain.identity import identity_text
 from duly.domain.literals import ScheduleStatus
-from duly.store.memory.tables import Claim, Dead, Outcome, Ready, Waiting
+from duly.store.memory.tables import Blocked, Claim, Dead, Outcome, Ready, Waiting
 from duly.store.schema import Finding
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.store.memory.tables import Journal, Tables
 
-Placed: TypeAlias = Ready | Claim | Waiting | Dead | Outcome
+Placed: TypeAlias = Ready | Blocked | Claim | Waiting | Dead | Outcome
 
 REMEDY = "this is a defect: keep the store and report it"
 
@@ -23,6 +24,7 @@ REMEDY = "this is a defect: keep the store and report it"
 def check(journal: Journal) -> list[Finding]:
     """Return everything that is not as it must be."""
     found = [*_schedules(journal), *_runs(journal), *_tries(journal), *_workers(journal)]
+    found += _gates(journal)
     return [Finding(what, detail, REMEDY) for what, detail in found]
 
 
@@ -49,7 +51,25 @@ def _runs(journal: Journal) -> Iterator[tuple[str, str]]:
 
 def _places(tables: Tables) -> tuple[Mapping[RunId, Placed], ...]:
     """Return where a run may be: in one of these."""
-    return (tables.ready, tables.claims, tables.waiting, tables.dead, tables.outcomes)
+    return (
+        tables.ready,
+        tables.blocked,
+        tables.claims,
+        tables.waiting,
+        tables.dead,
+        tables.outcomes,
+    )
+
+
+def _gates(journal: Journal) -> Iterator[tuple[str, str]]:
+    """Find gates that several hold, or one that is over or waits (O1)."""
+    tables = journal.tables
+    for gate, holders in Counter(tables.held_gates.values()).items():
+        if holders > 1:
+            yield "gate", f"gate {gate} is held by {holders} runs"
+    for run_id in tables.held_gates:
+        if run_id in tables.outcomes or run_id in tables.dead or run_id in tables.blocked:
+            yield "gate", f"run {identity_text(run_id)} holds a gate, and is over or waits"
 
 
 def _tries(journal: Journal) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from duly.store.memory import (
     retention,
     soundness,
 )
+from duly.store.memory.gates import open_gates
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
@@ -72,7 +73,13 @@ class MemoryStore(Working):
                 journal.undo()
                 raise
             self._wake(journal.wakes)
+            if journal.freed:
+                self._open(journal.freed, len(journal.freed))
         return result
+
+    def _open(self, gates: set[str] | None, limit: int) -> int:
+        """Let through who waits, in a transaction of its own: after the one that made room."""
+        return self._write(lambda journal: open_gates(journal, gates, limit))
 
     def _read(self, operation: Callable[[Journal], T]) -> T:
         with self._lock:
@@ -213,6 +220,10 @@ class MemoryStore(Working):
     def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
         """Settle a part of a range."""
         return self._write(lambda journal: firing.drain_owed(journal, command))
+
+    def open_gates(self, limit: int) -> int:
+        """Let through who waits at gates that nobody holds."""
+        return self._open(None, limit)
 
     def due_resumes(self, limit: int) -> list[ScheduleId]:
         """Read paused schedules whose time to resume has come."""

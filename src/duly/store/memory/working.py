@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.store.memory import attempts, execution, operating, reaping
+from duly.store.memory import attempts, backfilling, execution, operating, reaping
+from duly.store.memory.backfilling import MemoryBackfills
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
@@ -14,9 +15,18 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord, TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.runs import RunRecord
     from duly.store import execution as port
+    from duly.store.backfilling import (
+        BackfillRecord,
+        ChangeBackfill,
+        CreateBackfill,
+        SlotState,
+        StepBackfill,
+        Stepped,
+    )
     from duly.store.dispatch import MemberId
     from duly.store.memory.tables import Journal, Tables
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
@@ -129,6 +139,48 @@ class Working(ABC):
     def list_queues(self) -> list[QueueRecord]:
         """Return queues that hold something or are paused, by name."""
         return self._read(operating.list_queues)
+
+    # Backfills
+
+    def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
+        """Write a backfill down."""
+        return self._write(lambda journal: MemoryBackfills(journal).create(command))
+
+    def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
+        """Return a backfill."""
+        return self._read(lambda journal: backfilling.get_backfill(journal, tenant, backfill_id))
+
+    def list_backfills(
+        self, tenant: str, schedule_id: ScheduleId | None, limit: int
+    ) -> list[BackfillRecord]:
+        """Return backfills, newest first."""
+        return self._read(
+            lambda journal: backfilling.list_backfills(journal, tenant, schedule_id, limit)
+        )
+
+    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+        """Return what was done about occurrences."""
+        return self._read(
+            lambda journal: backfilling.list_slots(journal, backfill_id, after, limit)
+        )
+
+    def classify_slots(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
+        """Say what is known about occurrences."""
+        return self._read(
+            lambda journal: backfilling.classify_slots(journal, schedule_id, instants)
+        )
+
+    def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
+        """Apply an order about a backfill."""
+        return self._write(lambda journal: MemoryBackfills(journal).change(command))
+
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills."""
+        return self._read(lambda journal: backfilling.load_backfills(journal, limit))
+
+    def step_backfill(self, command: StepBackfill) -> Stepped:
+        """Do a part of a backfill."""
+        return self._write(lambda journal: MemoryBackfills(journal).step(command))
 
     # Reading
 

@@ -62,9 +62,9 @@ _FRONT = " AND (y.priority, y.rank, y.run_id) <= (?2, ?3, ?4)"
 _END = " AND y.priority = ?2 AND (y.rank, y.run_id) >= (?3, ?4)"
 _CLAIM_QUEUED = f"""
 INSERT OR ROLLBACK INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at,
-    deadline_at)
+    is_gated, deadline_at)
 SELECT y.run_id, ?5, y.fence + 1, y.attempt + 1, y.charged, coalesce(y.begun_at, ?6), ?6,
-    ?6 + CASE WHEN k.policy IS NULL THEN {TIMEOUT_DEFAULT_US:d} ELSE k.timeout_us END
+    y.is_gated, ?6 + CASE WHEN k.policy IS NULL THEN {TIMEOUT_DEFAULT_US:d} ELSE k.timeout_us END
 FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
 WHERE y.queue = ?1"""  # noqa: S608 - ours

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane, ScheduleStatus
+from duly.domain.literals import Lane, Overlap, ScheduleStatus
 from duly.store.auditing import SYSTEM, changed_subject
 from duly.store.dispatch import (
     Fired,
@@ -19,6 +19,7 @@ from duly.store.dispatch import (
     FireSchedule,
     FireTimers,
 )
+from duly.store.gates import NOBODY
 from duly.store.gathering import LANE_OFFSETS, Ground
 from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
@@ -36,14 +37,16 @@ if TYPE_CHECKING:
 # The first column is the place in the batch: what is missing from the answer is gone.
 READ_BELIEVED = """
 SELECT ?1, schedule_id, tenant, shard, definition_number, task, queue, priority, last_for, last_run,
-    last_fired_at, fires
+    last_fired_at, fires, overlap, gate, nullif(coalesce(active_run, last_run), x''),
+    overlaps
 FROM duly_schedule_state
 WHERE schedule_id = ?2 AND version = ?3 AND next_due = ?4 AND shard = ?5"""
 IS_BELIEVED_DELAYED = """
 SELECT 1 FROM duly_delayed WHERE id = ? AND generation = ? AND due_at = ? AND shard = ?"""
 ADVANCE = """
 UPDATE duly_schedule_state
-SET next_for = ?, next_due = ?, last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
+SET next_for = ?, next_due = ?, last_for = ?, last_run = ?, last_fired_at = ?, fires = ?,
+    active_run = ?, overlaps = ?
 WHERE schedule_id = ?"""
 END_STATE = "UPDATE duly_schedule_state SET version = version + 1 WHERE schedule_id = ?"
 END_SCHEDULE = """
@@ -161,7 +164,7 @@ def _fire_each(
         fire = fires[place]
         results[place] = _judge(fire, work.now)
         if results[place] is FireResult.FIRED:
-            ground = Ground(state[0], state[1], *state[2:])
+            ground = Ground(*state[:11], Overlap(state[11]), *state[12:])
             settlements.add(ground, fire.plan.settlement)
             fired.append((fire, ground))
     ending = [fire for fire, _ in fired if fire.plan.pending is None]
@@ -193,6 +196,8 @@ def _advanced(fire: FireSchedule, ground: Ground) -> tuple[object, ...]:
         ground.last_run,
         ground.last_fired_at,
         ground.fires,
+        ground.active_run or NOBODY,
+        ground.overlaps,
         ground.schedule_id,
     )
 

@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
 
 _ON_TIME = FireOnTime._fields
-# An occurrence that is due, after all that were run before it.
+# An occurrence that is due, after all that were run before it, and whose run finds no gate and, if
+# that is asked, no earlier one open.
 _BELIEVED = """
 FROM asked a CROSS JOIN duly_schedule_state t
 WHERE a.due_at <= ?1 AND a.late_after >= ?1
     AND t.schedule_id = a.ref AND t.version = a.generation AND t.next_due = a.due_at
-    AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)"""
+    AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)
+    AND (t.overlap = 'allow' OR (t.overlap = 'skip'
+        AND (coalesce(t.active_run, t.last_run) IS NULL OR EXISTS (
+            SELECT 1 FROM duly_outcomes o WHERE o.run_id = coalesce(t.active_run, t.last_run)))))"""
 # And that never has been run itself.
 COUNT_BELIEVED = Batch(
     f"""
@@ -66,7 +70,7 @@ ADVANCE_TIMERS = Batch(
     """
 UPDATE OR ROLLBACK duly_schedule_state AS t
 SET next_for = a.next_for, next_due = a.next_due, last_for = a.scheduled_for, last_run = a.run_id,
-    last_fired_at = ?1, fires = t.fires + 1
+    last_fired_at = ?1, fires = t.fires + 1, active_run = NULL
 FROM asked a WHERE t.schedule_id = a.ref""",
     *_ON_TIME,
     also=1,

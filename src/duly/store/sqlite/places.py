@@ -15,8 +15,10 @@ from duly.domain.identity import RunId, shard_of
 from duly.domain.literals import Lane, RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.execution import Hold
+from duly.store.gates import closed_state
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.retry_slots import take_slot
+from duly.store.sqlite.gates import give_back
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.slots import SqliteSlots
@@ -29,17 +31,19 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
 
 CLAIM_COLUMNS = """run_id, worker, fence, attempt, charged, begun_at, claimed_at, started_at,
-    cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines"""
+    cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines,
+    replaced_by"""
 OUTCOME_COLUMNS = """run_id, state, reason, finished_at, fence, attempt, charged, begun_at, worker,
     claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
     progress_at, error, result"""
 INSERT_OUTCOME = f"""
-INSERT INTO duly_outcomes ({OUTCOME_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
+INSERT INTO duly_outcomes ({OUTCOME_COLUMNS}, into_run)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
 # Of a run that no claim has closed.
 INSERT_ORDERED_OUTCOME = """
-INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
+    into_run)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_ATTEMPT = """
 INSERT INTO duly_attempts (run_id, fence, number, worker, state, reason, claimed_at, started_at,
     cancel_asked_at, ended_at, progress_done, progress_total, progress_note, progress_at, error)
@@ -70,6 +74,7 @@ class Claim(NamedTuple):
     progress_note: str | None
     progress_at: int | None
     lines: int
+    replaced_by: RunId | None
 
     @property
     def tries(self) -> Tries:
@@ -110,6 +115,8 @@ class Moving:
         started_at = finish.started_at if claim.started_at is None else claim.started_at
         after = next_place(finish.conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
         told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
+        if not isinstance(after, Wait | Requeue):
+            give_back(self._work, claim.run_id)
         if isinstance(after, Close):
             self._close(claim, finish, after, (*told, *progress))
         else:
@@ -123,9 +130,10 @@ class Moving:
 
     def _close(self, claim: Claim, finish: Finish, close: Close, told: Row) -> None:
         charged = claim.charged + finish.conclusion.is_charged
-        row = (claim.run_id, close.state, close.reason, self._work.now, claim.fence, claim.attempt)
+        state, into = closed_state(close.state, claim.replaced_by)
+        row = (claim.run_id, state, close.reason, self._work.now, claim.fence, claim.attempt)
         by = (charged, claim.begun_at, claim.worker)
-        self._outcomes.append((*row, *by, *told, finish.conclusion.error, close.result))
+        self._outcomes.append((*row, *by, *told, finish.conclusion.error, close.result, into))
 
     def _record(self, claim: Claim, finish: Finish, told: Row) -> None:
         conclusion = finish.conclusion
@@ -144,7 +152,8 @@ class Moving:
             case Die():
                 _die(self._work, run, after.reason)
             case Cancelled():
-                close(self._work, run, RunState.CANCELLED, Reason.CANCELLED)
+                state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
+                close(self._work, run, state, Reason.CANCELLED, into)
             case _:
                 assert_never(after)
 
@@ -158,9 +167,12 @@ def queue(work: Work, run: Tried) -> None:
     work.has_orders = True
 
 
-def close(work: Work, run: Tried, state: RunState, reason: Reason) -> None:
+def close(  # noqa: PLR0913, PLR0917 - what is known of it
+    work: Work, run: Tried, state: RunState, reason: Reason, into: RunId | None = None
+) -> None:
     """Close a run that nobody holds."""
-    row = (run.id, state, reason, work.now, *run.row)
+    give_back(work, run.id)
+    row = (run.id, state, reason, work.now, *run.row, into)
     work.connection.execute(INSERT_ORDERED_OUTCOME, row)
 
 

@@ -76,6 +76,7 @@ OPEN_PLACES = {
     RunState.RUNNING: "SELECT run_id FROM duly_claims",
     RunState.RETRYING: "SELECT run_id FROM duly_waiting",
     RunState.DEAD: "SELECT run_id FROM duly_dead",
+    RunState.BLOCKED: "SELECT run_id FROM duly_blocked",
 }
 
 

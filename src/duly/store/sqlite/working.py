@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.store.sqlite import claiming, finishing, operating, reaping, telling
+from duly.store.sqlite import backfilling, claiming, finishing, operating, reaping, telling
+from duly.store.sqlite.backfilling import SqliteBackfills
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -14,9 +15,18 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.runs import RunRecord
     from duly.store import execution as port
+    from duly.store.backfilling import (
+        BackfillRecord,
+        ChangeBackfill,
+        CreateBackfill,
+        SlotState,
+        StepBackfill,
+        Stepped,
+    )
     from duly.store.dispatch import MemberId
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
     from duly.store.sqlite.work import Look, Work
@@ -102,6 +112,50 @@ class Working(ABC):
         """Return a run's last states by partition."""
         with self._read() as look:
             return telling.get_checkpoints(look, run_id)
+
+    # Backfills
+
+    def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
+        """Write a backfill down."""
+        with self._write() as work:
+            return SqliteBackfills(work).create(command)
+
+    def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
+        """Apply an order about a backfill."""
+        with self._write() as work:
+            return SqliteBackfills(work).change(command)
+
+    def step_backfill(self, command: StepBackfill) -> Stepped:
+        """Do a part of a backfill."""
+        with self._write() as work:
+            return SqliteBackfills(work).step(command)
+
+    def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
+        """Return a backfill."""
+        with self._read() as look:
+            return backfilling.get_backfill(look, tenant, backfill_id)
+
+    def list_backfills(
+        self, tenant: str, schedule_id: ScheduleId | None, limit: int
+    ) -> list[BackfillRecord]:
+        """Return backfills, newest first."""
+        with self._read() as look:
+            return backfilling.list_backfills(look, tenant, schedule_id, limit)
+
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills, oldest first."""
+        with self._read() as look:
+            return backfilling.load_backfills(look, limit)
+
+    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+        """Return what was done about occurrences."""
+        with self._read() as look:
+            return backfilling.list_slots(look, backfill_id, after, limit)
+
+    def classify_slots(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
+        """Say what is known about occurrences."""
+        with self._read() as look:
+            return backfilling.classify_slots(look, schedule_id, instants)
 
     # Operating
 

@@ -10,6 +10,7 @@ import pytest
 
 _PARTS = (
     "attempts",
+    "backfills",
     "breathing",
     "claiming",
     "delayed",
@@ -19,6 +20,7 @@ _PARTS = (
     "firing",
     "loading",
     "operating",
+    "overlapping",
     "owed",
     "ownership",
     "reading",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
+from duly.testing.conformance.backfills import Backfilling, BackfillOrders
 from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorkers
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
@@ -15,6 +16,7 @@ from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, On
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
+from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.reading import (
@@ -49,6 +51,11 @@ class StoreContract(
     Fencing,
     FiringSchedules,
     FiringLate,
+    Overlapping,
+    OverlapByHand,
+    OverlapInCatchUp,
+    Backfilling,
+    BackfillOrders,
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,

@@ -1,0 +1,97 @@
+-- Policies: gates for runs that may not overlap, and backfills. Only adds, but for one view. Programs
+-- of schema 2 go on firing, and know of no gates.
+-- compatible-with: 2
+
+-- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
+ALTER TABLE duly_schedule_state ADD COLUMN overlap TEXT NOT NULL DEFAULT 'allow';
+ALTER TABLE duly_schedule_state ADD COLUMN gate TEXT;
+-- The last run that went ahead; NULL: the last that was made; empty: none has.
+ALTER TABLE duly_schedule_state ADD COLUMN active_run BLOB;
+ALTER TABLE duly_schedule_state ADD COLUMN overlaps INTEGER NOT NULL DEFAULT 0;
+
+-- Whether the run holds a gate: its end is looked at by itself.
+ALTER TABLE duly_ready ADD COLUMN is_gated INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE duly_claims ADD COLUMN is_gated INTEGER NOT NULL DEFAULT 0;
+-- To find one that may have been hurried; plain runs never touch it.
+CREATE INDEX duly_ready_gated ON duly_ready (run_id) WHERE is_gated;
+-- For whom it was asked to make way.
+ALTER TABLE duly_claims ADD COLUMN replaced_by BLOB;
+-- The run that stands for one that was coalesced or replaced.
+ALTER TABLE duly_outcomes ADD COLUMN into_run BLOB;
+
+-- One open run at a time goes through a gate, and holds it until it is over.
+CREATE TABLE duly_held_gates (
+    run_id BLOB PRIMARY KEY,
+    gate TEXT NOT NULL UNIQUE
+) STRICT, WITHOUT ROWID;
+
+-- Runs that wait at a gate: a fifth place for an open run.
+CREATE TABLE duly_blocked (
+    run_id BLOB PRIMARY KEY,
+    gate TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    charged INTEGER NOT NULL,
+    begun_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX duly_blocked_gate ON duly_blocked (gate, priority, number);
+
+CREATE TABLE duly_backfills (
+    id BLOB PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    schedule_id BLOB NOT NULL,
+    definition_number INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    mode TEXT NOT NULL,
+    "order" TEXT NOT NULL,
+    -- As a list of words with blanks between them.
+    classes TEXT NOT NULL,
+    per_minute INTEGER NOT NULL,
+    concurrency INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    cursor INTEGER,
+    total INTEGER NOT NULL,
+    looked_at INTEGER NOT NULL,
+    made INTEGER NOT NULL,
+    reason TEXT,
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX duly_backfills_active ON duly_backfills (id) WHERE status = 'active';
+CREATE INDEX duly_backfills_schedule ON duly_backfills (schedule_id, id);
+
+-- What a backfill has done about each occurrence.
+CREATE TABLE duly_backfill_slots (
+    backfill_id BLOB NOT NULL,
+    scheduled_for INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    run_id BLOB,
+    -- Until it has been seen to be over.
+    is_open INTEGER NOT NULL,
+    PRIMARY KEY (backfill_id, scheduled_for)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX duly_backfill_slots_open ON duly_backfill_slots (backfill_id, run_id) WHERE is_open;
+
+DROP VIEW duly_public_runs;
+CREATE VIEW duly_public_runs AS
+SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.origin, r.lane,
+    r.scheduled_for, r.not_before, r.created_at, r.fired_at,
+    coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
+        WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
+        WHEN b.run_id IS NOT NULL THEN 'blocked' ELSE 'queued' END) AS state,
+    coalesce(o.reason, x.reason, w.reason, CASE WHEN b.run_id IS NOT NULL THEN 'overlap' END)
+        AS state_reason, o.finished_at,
+    coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, 0) AS attempt,
+    coalesce(o.started_at, c.started_at) AS started_at, w.due_at AS next_at
+FROM duly_runs r
+LEFT JOIN duly_outcomes o ON o.run_id = r.id
+LEFT JOIN duly_dead x ON x.run_id = r.id
+LEFT JOIN duly_waiting w ON w.run_id = r.id
+LEFT JOIN duly_claims c ON c.run_id = r.id
+LEFT JOIN duly_blocked b ON b.run_id = r.id;

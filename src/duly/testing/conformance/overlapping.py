@@ -1,0 +1,560 @@
+"""Overlap: the part of the contract about occurrences that come while an earlier run is open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from duly.domain.concluding import CancelledEnd, Failed, Succeeded
+from duly.domain.literals import Lane, Origin, Overlap, RunState, SkipReason
+from duly.domain.misfire import Misfire
+from duly.domain.overlapping import GATELESS, WAITING_MAX
+from duly.domain.runs import VerdictKind
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.settling import plan_late, settle
+from duly.errors import Conflict
+from duly.store.dispatch import MEMBER_TTL_US, DrainOwed, FirePlanned, FireResult
+from duly.store.execution import WORKER_TTL_US, Beat, FinishResult, StopKind
+from duly.store.reading import RunFilter
+from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
+from duly.testing.factories import (
+    HOUR_US,
+    MINUTE_US,
+    SECOND_US,
+    add_runs,
+    cancel_run,
+    new_run,
+    on_time,
+    order_runs,
+    template_of,
+    timer_of,
+)
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+    from duly.domain.runs import RunRecord
+    from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.store.dispatch import Fence
+    from duly.store.execution import ClaimedRun
+    from duly.store.protocol import Store
+    from duly.testing.manual_clock import ManualClock
+
+GATED = tuple(one for one in Overlap if one not in GATELESS)
+ONE_AT_A_TIME = tuple(one for one in Overlap if one is not Overlap.ALLOW)
+
+
+class Overlapping:
+    """What firing promises about a schedule whose earlier run is still open."""
+
+    @pytest.mark.parametrize("policy", Overlap)
+    def test_who_finds_nobody_goes(self, store: Store, clock: ManualClock, policy: Overlap) -> None:
+        """O1: under every policy; and again when the earlier one has ended."""
+        record = made(store, policy)
+        for _ in range(3):
+            record = steps.fire_due(store, clock, record)
+            assert 1 == work_off(store)
+
+        assert (3, 0) == (record.fires, record.overlaps)
+        assert [] == store.check()
+
+    def test_runs_may_overlap_when_that_is_allowed(self, store: Store, clock: ManualClock) -> None:
+        """O1: allow."""
+        record = fired(store, clock, Overlap.ALLOW, times=3)
+
+        assert 3 == len(work.take_ids(store, work.join(store)))
+        assert (3, 0) == (record.fires, record.overlaps)
+
+    def test_an_occurrence_is_skipped_while_an_earlier_run_is_open(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, M1: skip; on record, with the run that was in the way; no run is made."""
+        record = fired(store, clock, Overlap.SKIP, times=3)
+
+        first = only_run(store)
+        assert (1, 2) == (record.fires, record.overlaps)
+        assert first.scheduled_for == record.last_for
+        skips = store.list_skips(record.id, 10)
+        expected = [(SkipReason.OVERLAP, first.id, 1)] * 2
+        assert expected == [(skip.reason, skip.into, skip.count) for skip in skips]
+        verdicts = store.judge(record.id, [skip.first_for for skip in skips])
+        assert [VerdictKind.SKIPPED] * 2 == [verdict.kind for verdict in verdicts]
+        assert [] == store.check()
+
+    @pytest.mark.parametrize("place", ["queued", "running", "retrying"])
+    def test_an_open_run_is_in_the_way_wherever_it_is(
+        self, store: Store, clock: ManualClock, place: str
+    ) -> None:
+        """O1, INV-8."""
+        record = fired(store, clock, Overlap.SKIP)
+        if place != "queued":
+            worker = work.join(store, ttl_us=10 * HOUR_US)
+            claimed = work.take_one(store, worker)
+            if place == "retrying":
+                work.end(store, worker, claimed, Failed("again", after_us=10 * HOUR_US))
+        assert place == only_run(store).state
+
+        assert 1 == steps.fire_due(store, clock, record).overlaps
+
+    def test_a_lost_worker_leaves_its_run_in_the_way(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, INV-8: across takeovers; time alone opens no gate."""
+        record = fired(store, clock, Overlap.SKIP)
+        work.take_one(store, work.join(store))
+        clock.advance(WORKER_TTL_US + MEMBER_TTL_US)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert (1, 1) == (record.fires, record.overlaps)
+
+    @pytest.mark.parametrize("how", ["closed", "dead", "cancelled"])
+    def test_a_run_that_is_over_is_in_nobodys_way(
+        self, store: Store, clock: ManualClock, how: str
+    ) -> None:
+        """O1: dead letters wait for a person, and nobody waits for them."""
+        record = fired(store, clock, Overlap.SKIP)
+        end_somehow(store, how)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert (2, 0) == (record.fires, record.overlaps)
+
+    def test_one_may_wait_and_no_more(self, store: Store, clock: ManualClock) -> None:
+        """O1: queue-one."""
+        record = fired(store, clock, Overlap.QUEUE_ONE, times=4)
+
+        assert ["queued", "blocked"] == states(store, record)
+        (skip, _) = store.list_skips(record.id, 10)
+        assert SkipReason.OVERFLOW == skip.reason
+        assert (2, 3) == (record.fires, record.overlaps)
+        assert 1 == work_off(store)
+        assert ["succeeded", "queued"] == states(store, record)
+        assert [] == store.check()
+
+    def test_all_wait_their_turn_and_go_in_order(self, store: Store, clock: ManualClock) -> None:
+        """O1: queue-all."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=4)
+        assert ["queued", "blocked", "blocked", "blocked"] == states(store, record)
+
+        began = []
+        for _ in range(4):
+            worker = work.join(store)
+            claimed = work.take_one(store, worker)
+            began.append(claimed.record.scheduled_for)
+            work.end(store, worker, claimed, Succeeded())
+
+        assert sorted(began) == began
+        assert ["succeeded"] * 4 == states(store, record)
+        assert [] == work.take_ids(store, work.join(store))
+        assert [] == store.check()
+
+    def test_a_row_that_has_grown_too_long_is_not_fed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, L6: so many that something must be wrong."""
+        record = made(store, Overlap.QUEUE_ALL)
+        fence = steps.own(store, ttl_us=10_000 * HOUR_US)
+        for _ in range(WAITING_MAX + 2):
+            steps.fall_due(clock, record)
+            steps.fire(store, fence, on_time(record))
+            record = steps.look(store, record)
+
+        assert (WAITING_MAX + 1, WAITING_MAX + 1) == (record.fires, record.overlaps)
+        (skip,) = store.list_skips(record.id, 10)
+        assert SkipReason.OVERFLOW == skip.reason
+
+    def test_one_waits_for_the_latest(self, store: Store, clock: ManualClock) -> None:
+        """O1: coalesce; those before it say for whom they were closed, and its window is theirs."""
+        record = fired(store, clock, Overlap.COALESCE, times=4)
+
+        first, second, third, last = runs_of(store, record)
+        assert ["queued", "coalesced", "coalesced", "blocked"] == states(store, record)
+        assert (third.id, last.id) == (second.into, third.into)
+        assert first.scheduled_for == last.window_from
+        assert 2 == work_off(store) + work_off(store)
+        assert [] == store.check()
+
+    def test_the_newest_takes_the_place_of_one_that_has_not_begun(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1: replace; it goes at once, for nobody has to stop."""
+        record = fired(store, clock, Overlap.REPLACE, times=3)
+
+        first, second, last = runs_of(store, record)
+        assert ["replaced", "replaced", "queued"] == states(store, record)
+        assert (second.id, last.id) == (first.into, second.into)
+        assert [last.id] == work.take_ids(store, work.join(store))
+        assert [] == store.check()
+
+    def test_a_running_one_is_asked_to_stop_and_keeps_its_gate_until_it_has(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, INV-8: replace."""
+        record = fired(store, clock, Overlap.REPLACE)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        claimed = work.take_one(store, worker)
+        record = steps.fire_due(store, clock, record)
+        record = steps.fire_due(store, clock, record)
+
+        assert ["running", "replaced", "blocked"] == states(store, record)
+        (stop,) = store.beat(Beat(worker=worker, holds=(claimed.hold,))).stops
+        assert StopKind.CANCEL == stop.kind
+        assert [] == work.take_ids(store, work.join(store))
+        assert FinishResult.ACCEPTED == work.end(store, worker, claimed, CancelledEnd())
+        assert FinishResult.ACCEPTED == work.end(store, worker, claimed, CancelledEnd())
+        assert ["replaced", "replaced", "queued"] == states(store, record)
+        assert runs_of(store, record)[2].id == runs_of(store, record)[0].into
+        assert [] == store.check()
+
+    def test_a_running_one_that_succeeds_all_the_same_has_succeeded(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, R3: it was asked, and had done its work."""
+        record = fired(store, clock, Overlap.REPLACE)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        claimed = work.take_one(store, worker)
+        record = steps.fire_due(store, clock, record)
+
+        work.end(store, worker, claimed, Succeeded())
+
+        assert ["succeeded", "queued"] == states(store, record)
+
+    def test_schedules_of_one_key_go_one_after_the_other(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1: serialize."""
+        one = made(store, Overlap.SERIALIZE, "one", serialize_by="account:7")
+        two = made(store, Overlap.SERIALIZE, "two", serialize_by="account:7")
+        other = made(store, Overlap.SERIALIZE, "other", serialize_by="account:8")
+        for record in (one, two, other):
+            steps.fire_due(store, clock, record)
+
+        assert [["queued"], ["blocked"], ["queued"]] == [
+            states(store, record) for record in (one, two, other)
+        ]
+        assert 2 == work_off(store)
+        assert ["queued"] == states(store, two)
+
+    def test_a_key_belongs_to_its_tenant(self, store: Store, clock: ManualClock) -> None:
+        """O1, L2."""
+        one = made(store, Overlap.SERIALIZE, "one", serialize_by="account:7")
+        two = made(store, Overlap.SERIALIZE, "two", serialize_by="account:7", tenant="another")
+        for record in (one, two):
+            steps.fire_due(store, clock, record)
+
+        assert 2 == work_off(store)
+
+    @pytest.mark.parametrize("how", ["closed", "dead", "cancelled", "cancelled in the queue"])
+    def test_however_a_run_ends_the_next_goes(
+        self, store: Store, clock: ManualClock, how: str
+    ) -> None:
+        """O1: every end gives the gate back."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
+
+        end_somehow(store, how)
+
+        assert "queued" == states(store, record)[1]
+        assert [] == store.check()
+
+    def test_an_attempt_that_is_tried_again_keeps_the_gate(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1: until its run is over."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
+        worker = work.join(store)
+        work.end(store, worker, work.take_one(store, worker), Failed("again", after_us=SECOND_US))
+
+        assert 0 == store.open_gates(10)
+        assert ["retrying", "blocked"] == states(store, record)
+
+    def test_a_lost_attempt_keeps_the_gate_until_its_run_is_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, INV-8: the lost worker may still be at it, and its run is tried again."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
+        work.take_one(store, work.join(store))
+        clock.advance(WORKER_TTL_US)
+
+        assert [True] == work.settle(store, work.maintain(store), *work.lost_claims(store))
+        assert 0 == store.open_gates(10)
+        assert ["retrying", "blocked"] == states(store, record)
+
+    def test_a_waiting_run_can_be_cancelled(self, store: Store, clock: ManualClock) -> None:
+        """A1: the others close up."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=3)
+        store.cancel_run(cancel_run(runs_of(store, record)[1].id))
+        assert ["queued", "cancelled", "blocked"] == states(store, record)
+
+        assert 1 == work_off(store)
+
+        assert ["succeeded", "cancelled", "queued"] == states(store, record)
+        assert [] == store.check()
+
+    @pytest.mark.parametrize("policy", GATED)
+    def test_a_changed_policy_finds_the_run_that_is_open(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """O1, S4: it went ahead when there was no gate; who comes now waits for it all the same."""
+        record = fired(store, clock, Overlap.SKIP)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        claimed = work.take_one(store, worker)
+        by = "account:7" if policy is Overlap.SERIALIZE else None
+        changed = replace(record.definition, overlap=policy, serialize_by=by)
+        record = steps.edit(store, steps.look(store, record), changed)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert ["running", "blocked"] == states(store, record)
+        work.end(store, worker, claimed, Succeeded())
+        assert ["succeeded", "queued"] == states(store, record)
+        assert [] == store.check()
+
+    def test_who_waits_still_goes_after_the_policy_was_changed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, S4: and not beside one that came when there was no gate any more."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
+        changed = replace(record.definition, overlap=Overlap.SKIP)
+        record = steps.edit(store, record, changed)
+        record = steps.fire_due(store, clock, record)
+        assert (["queued", "blocked"], 2) == (states(store, record), record.overlaps)
+
+        assert 1 == work_off(store)
+
+        assert ["succeeded", "queued"] == states(store, record)
+        assert [] == store.check()
+
+    def test_a_gate_that_nobody_opened_is_found(self, store: Store, clock: ManualClock) -> None:
+        """O1: asking once more opens nothing, and nothing is let through twice."""
+        record = fired(store, clock, Overlap.QUEUE_ALL, times=3)
+
+        assert 0 == store.open_gates(10)
+        assert 1 == work_off(store)
+        assert 0 == store.open_gates(10)
+        assert ["succeeded", "queued", "blocked"] == states(store, record)
+
+
+class OverlapInCatchUp:
+    """What draining promises about a schedule whose earlier run is still open."""
+
+    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
+    def test_what_is_owed_waits_where_it_is_until_nobody_is_in_the_way(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """F8, O1: there it can still be edited, paused and called off."""
+        record = made(store, policy, misfire=Misfire("all"))
+        fence = steps.own(store, ttl_us=100 * HOUR_US)
+        owed = owing(store, clock, fence, record)
+        first, second = owed.first_for, owed.first_for + HOUR_US
+
+        assert FireResult.FIRED == drain(store, fence, record, owed, first)
+        rest = store.list_owed(record.id)
+        assert FireResult.BUSY == drain(store, fence, record, rest[0], second)
+        assert rest == store.list_owed(record.id)
+        assert 1 == work_off(store)
+        assert FireResult.FIRED == drain(store, fence, record, rest[0], second)
+        assert [first, second] == [run.scheduled_for for run in runs_of(store, record)]
+        assert 0 == steps.look(store, record).overlaps
+        assert [] == store.check()
+
+    def test_what_is_owed_is_drained_at_once_where_runs_may_overlap(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F8."""
+        record = made(store, Overlap.ALLOW, misfire=Misfire("all"))
+        fence = steps.own(store, ttl_us=100 * HOUR_US)
+        owed = owing(store, clock, fence, record)
+
+        assert FireResult.FIRED == drain(store, fence, record, owed, owed.first_for)
+        (rest,) = store.list_owed(record.id)
+        assert FireResult.FIRED == drain(store, fence, record, rest, rest.first_for)
+
+
+class OverlapByHand:
+    """What orders of people promise about a schedule whose earlier run is still open."""
+
+    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
+    def test_a_run_by_hand_is_in_the_way_like_any_other(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """O1, INV-8."""
+        record = made(store, policy)
+        trigger(store, record)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        work.take_one(store, worker)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert 1 == record.overlaps
+        assert [] == work.take_ids(store, work.join(store))
+
+    def test_a_run_by_hand_that_would_be_skipped_is_refused(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, L6: with the run that is in the way, and how to do it on purpose."""
+        record = fired(store, clock, Overlap.SKIP)
+        open_run = only_run(store)
+
+        with pytest.raises(Conflict, match="overlap='allow'"):
+            trigger(store, record)
+        assert open_run == only_run(store)
+
+    def test_a_run_by_hand_waits_where_others_do(self, store: Store, clock: ManualClock) -> None:
+        """O1."""
+        record = fired(store, clock, Overlap.QUEUE_ALL)
+        by_hand = trigger(store, record)
+        assert RunState.BLOCKED == work.look(store, by_hand).state
+
+        assert 1 == work_off(store)
+
+        assert [by_hand] == work.take_ids(store, work.join(store))
+
+    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
+    def test_the_policy_can_be_overridden_for_one_run(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """O3: on purpose, on record."""
+        record = fired(store, clock, policy)
+        by_hand = trigger(store, record, overlap=Overlap.ALLOW)
+
+        assert 2 == len(work.take_ids(store, work.join(store)))
+        (entry,) = steps.audit(store, action="schedule.triggered")
+        assert {"overlap": "allow"}.items() <= (entry.after or {}).items()
+        assert RunState.RUNNING == work.look(store, by_hand).state
+        assert [] == store.check()
+
+    def test_a_dead_run_that_is_brought_back_waits_for_one_that_is_open(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, B3: a person's order takes nobody's place."""
+        record = fired(store, clock, Overlap.COALESCE)
+        (dead,) = runs_of(store, record)
+        end_somehow(store, "dead")
+        record = steps.fire_due(store, clock, record)
+
+        assert store.retry_runs(order_runs(dead.id))[0].is_done
+
+        assert ["blocked", "queued"] == states(store, record)
+        assert 1 == work_off(store)
+        assert ["queued", "succeeded"] == states(store, record)
+
+    def test_a_dead_run_is_not_brought_back_beside_one_that_is_open(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, INV-8: nobody waits under skip; it stays among the dead letters."""
+        record = fired(store, clock, Overlap.SKIP)
+        (dead,) = runs_of(store, record)
+        end_somehow(store, "dead")
+        steps.fire_due(store, clock, record)
+
+        assert not store.retry_runs(order_runs(dead.id))[0].is_done
+        assert RunState.DEAD == work.look(store, dead.id).state
+
+    def test_who_is_in_the_way_of_a_more_urgent_run_is_hurried(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """M3: it has the priority of the one that waits for it."""
+        slow = made(store, Overlap.SERIALIZE, "slow", serialize_by="a", priority=9)
+        urgent = made(store, Overlap.SERIALIZE, "urgent", serialize_by="a", priority=0)
+        steps.fire_due(store, clock, slow)
+        between = work.queue(store, "between", priority=5)
+        steps.fire_due(store, clock, urgent)
+
+        (first,) = runs_of(store, slow)
+        assert [first.id, between] == work.take_ids(store, work.join(store))
+
+
+def made(store: Store, policy: Overlap, name: str = "nightly", **parts: Any) -> ScheduleRecord:
+    """Make an hourly schedule of a policy."""
+    if policy is Overlap.SERIALIZE:
+        parts.setdefault("serialize_by", "account:1")
+    return steps.create(store, name, overlap=policy, **parts)
+
+
+def fired(store: Store, clock: ManualClock, policy: Overlap, times: int = 1) -> ScheduleRecord:
+    """Make a schedule of a policy, and let it fire so many times; nobody works meanwhile."""
+    record = made(store, policy)
+    for _ in range(times):
+        record = steps.fire_due(store, clock, record)
+    return record
+
+
+def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord) -> Owed:
+    """Let a schedule miss three occurrences, and return the range that it owes."""
+    steps.fall_due(clock, record, late_us=2 * HOUR_US + 2 * MINUTE_US)
+    assert record.pending is not None
+    plan = plan_late(template_of(record), record.pending, clock.now_us())
+    fire = FirePlanned(timer_of(record), plan, None)
+    assert (FireResult.FIRED,) == steps.fire(store, fence, fire).results
+    (owed,) = store.list_owed(record.id)
+    return owed
+
+
+def drain(  # noqa: PLR0913, PLR0917 - what is drained, by whom and how far
+    store: Store, fence: Fence, record: ScheduleRecord, owed: Owed, until: int
+) -> FireResult:
+    """Make the runs of a range up to an occurrence."""
+    settled = settle(template_of(record), owed.first_for, owed.last_for, store.now(), 1)
+    assert until == settled.runs[0].scheduled_for
+    order = DrainOwed(fence=fence, shard=record.shard, owed=owed, settlement=settled)
+    return store.drain_owed(order)
+
+
+def runs_of(store: Store, record: ScheduleRecord) -> list[RunRecord]:
+    """Return a schedule's runs, oldest first."""
+    command = RunFilter(tenant=record.tenant, schedule_id=record.id, limit=100)
+    return sorted(store.list_runs(command), key=lambda run: run.scheduled_for)
+
+
+def states(store: Store, record: ScheduleRecord) -> list[str]:
+    """Return the states of a schedule's runs, oldest first."""
+    return [str(run.state) for run in runs_of(store, record)]
+
+
+def only_run(store: Store) -> RunRecord:
+    """Return the one run there is."""
+    (run,) = store.list_runs(RunFilter(tenant=TENANT_DEFAULT))
+    return run
+
+
+def work_off(store: Store) -> int:
+    """Claim what there is, and end it well; say how many there were."""
+    worker = work.join(store)
+    taken: list[ClaimedRun] = work.take(store, worker)
+    for claimed in taken:
+        assert FinishResult.ACCEPTED == work.end(store, worker, claimed, Succeeded())
+    store.leave(worker)
+    return len(taken)
+
+
+def end_somehow(store: Store, how: str) -> None:
+    """End the one run that is queued."""
+    if how == "cancelled in the queue":
+        command = RunFilter(tenant=TENANT_DEFAULT, states=frozenset((RunState.QUEUED,)))
+        (run,) = store.list_runs(command)
+        store.cancel_run(cancel_run(run.id))
+        return
+    worker = work.join(store)
+    claimed = work.take_one(store, worker)
+    ends = {"closed": Succeeded(), "dead": work.FATAL, "cancelled": CancelledEnd()}
+    assert FinishResult.ACCEPTED == work.end(store, worker, claimed, ends[how])
+    store.leave(worker)
+
+
+def trigger(store: Store, record: ScheduleRecord, overlap: Overlap | None = None) -> RunId:
+    """Ask for a run of a schedule, now."""
+    new = new_run(
+        None,
+        f"by hand {store.now()}",
+        call=record.definition.call,
+        origin=Origin.MANUAL,
+        lane=Lane.LIVE,
+        schedule_id=record.id,
+        definition_number=record.definition_number,
+        overlap=overlap,
+    )
+    (added,) = store.add_runs(add_runs(new))
+    return added.id
