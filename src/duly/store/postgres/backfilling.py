@@ -83,7 +83,6 @@ WHERE id = $1::uuid"""
 # As a reference to the schedule would: orders about it and its removal wait, its fires do not.
 HOLD_SCHEDULE = """
 SELECT 1 FROM duly.schedule_state WHERE schedule_id = $1::uuid FOR KEY SHARE"""
-HAVE_RUNS = "SELECT uuid_send(id) FROM duly.runs WHERE id = ANY($1::uuid[])"
 NOTE = """
 INSERT INTO duly.backfill_slots (backfill_id, scheduled_for, kind, run_id, is_open)
 SELECT $1::uuid, u.*, u.run_id IS NOT NULL
@@ -166,10 +165,8 @@ class PostgresBackfills(BackfillWork):
 
     def existing(self, run_ids: Sequence[RunId]) -> set[RunId]:
         """Say which of some runs are there, whatever has become of them."""
-        if not run_ids:
-            return set()
-        found = self._work.session.rows(HAVE_RUNS, (Uuids(sorted(run_ids)),))
-        return {RunId(run_id) for (run_id,) in found}
+        self._gates.foresee(run_ids, ())
+        return super().existing(run_ids)
 
     def gates(self) -> PostgresGates:
         """Return the gates."""
