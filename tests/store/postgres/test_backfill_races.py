@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.domain.backfilling import BackfillStatus, SlotClass
+from duly.domain.identity import occurrence_run_id
 from duly.domain.literals import Lane, Overlap, ScheduleStatus
 from duly.store.dispatch import FireResult
 from duly.testing.conformance import backfills as kit
@@ -43,7 +44,7 @@ def deleting(store, record):
 
 
 def expected_ids(record):
-    return [kit.occurrence_run_id(record.id, instant) for instant in kit.instants(record)]
+    return [occurrence_run_id(record.id, instant) for instant in kit.instants(record)]
 
 
 # Steps beside steps

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from duly.store.postgres.work import Work
     from duly.store.records import Row
 
-BACKFILL = """
+_BACKFILL = """
 SELECT uuid_send(b.id), b.tenant, uuid_send(b.schedule_id), s.name, b.definition_number, b.since,
     b.until, b.mode, b."order", b.classes, b.per_minute, b.concurrency, b.status, b.version,
     b.cursor, b.total, b.looked_at, b.made, (
@@ -64,11 +64,11 @@ SELECT uuid_send(b.id), b.tenant, uuid_send(b.schedule_id), s.name, b.definition
 FROM duly.backfills b JOIN duly.schedules s ON s.id = b.schedule_id"""
 # Before it is read: who has waited for it reads what the other has left.
 LOCK = "SELECT 1 FROM duly.backfills WHERE id = $1::uuid FOR UPDATE"
-BY_ID = f"{BACKFILL} WHERE b.id = $1::uuid"
-LIST_OF_TENANT = f"{BACKFILL} WHERE b.tenant = $1 ORDER BY b.id DESC LIMIT $2::int8"
+BY_ID = f"{_BACKFILL} WHERE b.id = $1::uuid"
+LIST_OF_TENANT = f"{_BACKFILL} WHERE b.tenant = $1 ORDER BY b.id DESC LIMIT $2::int8"
 LIST_OF_SCHEDULE = f"""
-{BACKFILL} WHERE b.tenant = $1 AND b.schedule_id = $2::uuid ORDER BY b.id DESC LIMIT $3::int8"""
-LIST_ACTIVE = f"{BACKFILL} WHERE b.status = 'active' ORDER BY b.id LIMIT $1::int8"
+{_BACKFILL} WHERE b.tenant = $1 AND b.schedule_id = $2::uuid ORDER BY b.id DESC LIMIT $3::int8"""
+LIST_ACTIVE = f"{_BACKFILL} WHERE b.status = 'active' ORDER BY b.id LIMIT $1::int8"
 INSERT = """
 INSERT INTO duly.backfills (id, tenant, schedule_id, definition_number, since, until, mode, "order",
     classes, per_minute, concurrency, status, version, cursor, total, looked_at, made, reason,

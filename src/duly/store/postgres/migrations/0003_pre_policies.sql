@@ -94,6 +94,7 @@ CREATE TABLE duly.backfills (
     reason text
 ) WITH (fillfactor = 50);
 CREATE INDEX backfills_active ON duly.backfills (id) WHERE status = 'active';
+CREATE INDEX backfills_tenant ON duly.backfills (tenant, id);
 CREATE INDEX backfills_schedule ON duly.backfills (schedule_id, id);
 
 -- What a backfill has done about each occurrence.
