@@ -75,10 +75,6 @@ ON CONFLICT (place) DO UPDATE SET promised_at = excluded.promised_at,
 NOTE_TURNS = """
 INSERT INTO duly.turns (run_id, at) SELECT u.* FROM unnest($1::uuid[], $2::int8[]) u
 ON CONFLICT (run_id) DO UPDATE SET at = excluded.at"""
-COUNT_UNBEGUN = """
-INSERT INTO duly.unbegun (run_id, count)
-SELECT u.run_id, 1 FROM pg_catalog.unnest($1::uuid[]) u(run_id)
-ON CONFLICT (run_id) DO UPDATE SET count = unbegun.count + 1"""
 # Numbers are drawn in the order in which the runs are given.
 STAND_ALL = f"""
 INSERT INTO duly.blocked (run_id, gate, priority, since, fence, attempt, charged, begun_at)
@@ -204,9 +200,7 @@ class PostgresAdmission(Admission):
     def _end_unbegun(self, run_ids: Sequence[RunId]) -> dict[RunId, Tries]:
         """End claims that have not begun, and leave no record; return their runs' tries."""
         if run_ids:
-            ids = Uuids(sorted(run_ids))
-            self._session.run(DELETE_CLAIMS, (ids,))
-            self._session.run(COUNT_UNBEGUN, (ids,))
+            self._session.run(DELETE_CLAIMS, (Uuids(sorted(run_ids)),))
             leave_places(self._work, [run_id for run_id in run_ids if self._held.get(run_id)])
         return {run_id: put_off_tries(self._claims[run_id].tries) for run_id in run_ids}
 

@@ -51,17 +51,18 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
 
-LIMITS = "SELECT scope, source, running, rate, running_by, at, by, reason FROM duly.limits"
+LIMITS = """
+SELECT scope, source, running, rate, running_by, set_at, set_by, reason FROM duly.limits"""
 LIMITS_OF = f"{LIMITS} WHERE scope = ANY($1::text[])"
 READ_VERSION = "SELECT limits_version FROM duly.cluster WHERE id = 1"
 # Changes come one after the other: whoever is second knows what the first has left.
 NEW_VERSION = "UPDATE duly.cluster SET limits_version = limits_version + 1 WHERE id = 1"
 WRITE_LIMIT = """
-INSERT INTO duly.limits (scope, source, running, rate, running_by, at, by, reason)
+INSERT INTO duly.limits (scope, source, running, rate, running_by, set_at, set_by, reason)
 VALUES ($1, $2, $3::int4, $4, $5, $6::int8, $7, $8)
 ON CONFLICT (scope, source) DO UPDATE
 SET running = excluded.running, rate = excluded.rate, running_by = excluded.running_by,
-    at = excluded.at, by = excluded.by, reason = excluded.reason"""
+    set_at = excluded.set_at, set_by = excluded.set_by, reason = excluded.reason"""
 REMOVE_LIMIT = "DELETE FROM duly.limits WHERE scope = $1 AND source = $2"
 CLAIMED_TASKS = """
 SELECT uuid_send(c.run_id), r.task, r.tenant FROM duly.claims c
