@@ -101,8 +101,13 @@ def probed(breaker: Breaker, run: RunId, now: int, *, is_success: bool | None) -
     if is_success is None:
         return replace(breaker, state=BreakerState.OPEN, probe=None, retry_at=now)
     if is_success:
-        return Breaker(counted_from=now, epoch=breaker.epoch)
+        return reset_of(breaker, now)
     return _opened(breaker, min(breaker.pause_us * 2, PAUSE_MAX_US), now)
+
+
+def reset_of(breaker: Breaker, now: int) -> Breaker:
+    """Take a destination for well, because a person says so."""
+    return Breaker(counted_from=now, epoch=breaker.epoch)
 
 
 def _opened(breaker: Breaker, pause_us: int, now: int) -> Breaker:

@@ -188,6 +188,10 @@ class Limits:
         self._said = {(record.scope, record.source): record.limit for record in self.records}
         self._found: dict[str, Limit] = {}
 
+    def said(self, source: LimitSource) -> dict[str, Limit]:
+        """Return what one of those says who may, by scope."""
+        return {record.scope: record.limit for record in self.records if record.source is source}
+
     def of(self, scope: str) -> Limit:
         """Return what holds for a task, a tenant or a destination."""
         found = self._found.get(scope)

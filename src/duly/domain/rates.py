@@ -30,19 +30,19 @@ _RATE = re.compile(r"([0-9]{1,7}) ?/ ?([0-9]{1,5})? ?(ms|s|m|h|d)(?: burst ([0-9
 class Rate(NamedTuple):
     """How many may begin in how long, and how many of them at once after a quiet time."""
 
-    count: int
+    times: int
     period_us: int
     burst: int
 
     @property
     def every_us(self) -> int:
         """How far apart they lie when they come evenly."""
-        return -(-self.period_us // self.count)
+        return -(-self.period_us // self.times)
 
     @property
     def text(self) -> str:
         """Write it as it is read: "100/1m burst 10"."""
-        return f"{self.count}/{duration_text(self.period_us)} burst {self.burst}"
+        return f"{self.times}/{duration_text(self.period_us)} burst {self.burst}"
 
 
 class Pace(NamedTuple):
@@ -105,6 +105,15 @@ def take_turn(rates: Sequence[tuple[Rate, Pace]], given_at: int | None, now: int
         return Turn(now, tuple(_begun(rate, pace, now) for rate, pace in rates))
     at = max(begins_at, *(pace.again_at for _, pace in rates))
     return Turn(at, tuple(pace._replace(again_at=at + rate.every_us) for rate, pace in rates))
+
+
+def spread_turns(rate: Rate | None, count: int, now: int) -> tuple[list[int], Pace]:
+    """Give turns anew to so many that wait, because the rate has changed or is none any more."""
+    if rate is None:
+        return [now] * count, Pace()
+    allowance_us = (rate.burst - 1) * rate.every_us
+    at = [max(now, now + number * rate.every_us - allowance_us) for number in range(count)]
+    return at, Pace(promised_at=now + count * rate.every_us)
 
 
 def _earliest(rate: Rate, even_at: int, now: int, slack_us: int = 0) -> int:

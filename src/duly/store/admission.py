@@ -23,7 +23,8 @@ from duly.domain.admission import (
     falls_under,
     room,
 )
-from duly.domain.breakers import count, probed
+from duly.domain.breakers import PAUSE_FIRST_US, count, probed
+from duly.domain.instants import DAY, SECOND_US
 from duly.domain.limits import LimitKind, Why, known_why, scope_of
 from duly.errors import NotFound
 from duly.store.auditing import Subject
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
     from duly.domain.breakers import Breaker
     from duly.domain.identity import RunId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.rates import Pace
+    from duly.domain.rates import Pace, Rate
     from duly.store.dispatch import MemberId
     from duly.store.execution import Hold
 
-LISTED_MAX = 1_000
+BREAKERS_KEPT_US = 7 * DAY * SECOND_US
+"""How long a destination that is well is remembered after anybody has spoken to it."""
 NOT_ADMITTED = 0
 """The fence of a place whose holder was let go from a gate, and has not been claimed since."""
 
@@ -112,7 +114,12 @@ class LimitingStore(Protocol):
         ...
 
     def set_limit(self, command: SetLimit) -> LimitRecord:
-        """Limit something by a person's order, on record (`limit.set`); who waits may go on."""
+        """Limit something by a person's order, on record (`limit.set`).
+
+        In the same way as by any other change of a limit: who stands for a place goes if there is
+        one now, what runs already takes its places, and who waits for a turn at a rate that has
+        changed gets another by the new one.
+        """
         ...
 
     def remove_limit(self, scope: str, actor: Actor) -> bool:
@@ -134,7 +141,7 @@ class LimitingStore(Protocol):
     def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
         """Take a destination for well, on record (`breaker.reset`); NotFound for a stranger.
 
-        What was put off stays so until its timer.
+        What was put off because of it comes back within PAUSE_FIRST_US, spread out.
         """
         ...
 
@@ -328,6 +335,28 @@ def fold(breaker: Breaker, ends: Iterable[tuple[RunId, bool | None]], now: int) 
         elif is_answered is not None:
             succeeded, failed = succeeded + is_answered, failed + (not is_answered)
     return count(breaker, succeeded, failed, now) if succeeded or failed else breaker
+
+
+def place_records(
+    held: Mapping[str, int], waiting: Mapping[str, int], ahead: Mapping[str, int], now: int
+) -> list[PlaceRecord]:
+    """Return what is going on at limits, by name; `ahead`: up to when turns are given out."""
+    given = {place: at for place, at in ahead.items() if at > now}
+    return [
+        PlaceRecord(place, held.get(place, 0), waiting.get(place, 0), given.get(place))
+        for place in sorted({*held, *waiting, *given})
+    ]
+
+
+def changed_rates(before: Limits, after: Limits, paced: Iterable[str]) -> dict[str, Rate | None]:
+    """Return what the rates are now at those places where they have changed."""
+    rates = {place: (before.of(place).rate, after.of(place).rate) for place in paced}
+    return {place: new for place, (old, new) in sorted(rates.items()) if old != new}
+
+
+def spread_again(count: int, now: int) -> list[int]:
+    """Return when those come back who were put off to a destination that is taken for well."""
+    return [now + number * PAUSE_FIRST_US // count for number in range(count)]
 
 
 def destination_of(places: Iterable[str]) -> str | None:

@@ -18,6 +18,7 @@ _PARTS = (
     "fired_runs",
     "finishing",
     "firing",
+    "limits",
     "loading",
     "operating",
     "overlapping",

@@ -13,6 +13,7 @@ from duly.testing.conformance.fencing import Fencing
 from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
+from duly.testing.conformance.limits import Breakers, Caps, Rates, SayingLimits
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
@@ -82,6 +83,10 @@ class StoreContract(
     ReadingAttempts,
     CountingWork,
     ForgettingWork,
+    Caps,
+    Rates,
+    Breakers,
+    SayingLimits,
 ):
     """What every store must do. A backend passes all of it, or is not a backend."""
 
