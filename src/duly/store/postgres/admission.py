@@ -19,6 +19,12 @@ from duly.domain.rates import Pace
 from duly.store.admission import Admission, Admitted, AskingClaim
 from duly.store.limit_rows import breaker_of
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
+from duly.store.postgres.destinations import (
+    BREAKERS_OF,
+    count_held,
+    lock_breakers,
+    write_breakers,
+)
 from duly.store.postgres.ending import (
     DELETE_CLAIMS,
     INSERT_WAITING,
@@ -30,15 +36,13 @@ from duly.store.postgres.ending import (
 )
 from duly.store.postgres.gate_locks import lock_gates
 from duly.store.postgres.limiting import (
-    BREAKERS_OF,
-    COUNT_HELD,
     FORGET_TURNS,
     leave_places,
     limits_of,
-    lock_breakers,
     mark_claims,
+    note_turns,
     take_places,
-    write_breakers,
+    write_paces,
 )
 from duly.store.postgres.rows import RANKED
 from duly.store.work_rulings import put_off_tries
@@ -67,14 +71,6 @@ SELECT u.place, (SELECT count(*) FROM (
 FROM unnest($1::text[], $2::text[], $3::int4[]) u(place, gate, most)"""
 PACES_OF = """
 SELECT place, promised_at, begun_at, again_at FROM duly.paces WHERE place = ANY($1::text[])"""
-WRITE_PACES = """
-INSERT INTO duly.paces (place, promised_at, begun_at, again_at)
-SELECT u.* FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) u
-ON CONFLICT (place) DO UPDATE SET promised_at = excluded.promised_at,
-    begun_at = excluded.begun_at, again_at = excluded.again_at"""
-NOTE_TURNS = """
-INSERT INTO duly.turns (run_id, at) SELECT u.* FROM unnest($1::uuid[], $2::int8[]) u
-ON CONFLICT (run_id) DO UPDATE SET at = excluded.at"""
 # Numbers are drawn in the order in which the runs are given.
 STAND_ALL = f"""
 INSERT INTO duly.blocked (run_id, gate, priority, since, fence, attempt, charged, begun_at)
@@ -146,7 +142,7 @@ class PostgresAdmission(Admission):
         waiting = self._session.rows(COUNT_WAITING, (names, gates, Int4s(most)))
         paces = self._session.rows(PACES_OF, (names,))
         return Books(
-            dict(self._session.rows(COUNT_HELD, (names,))),
+            count_held(self._session, places),
             dict(waiting),
             {place: Pace(*instants) for place, *instants in paces},
             self._breakers(destinations) if destinations else {},
@@ -184,8 +180,7 @@ class PostgresAdmission(Admission):
             kinds = (Uuids, Int4s, Int8s, Int4s, Int4s, Int4s, OptionalInt8s, Texts)
             self._session.run(INSERT_WAITING, encoded(rows, kinds))
             self._work.announce_all("retry", [(row[0], row[2], row[1]) for row in rows])
-        if turns:
-            self._session.run(NOTE_TURNS, (Uuids([*turns]), Int8s([*turns.values()])))
+        note_turns(self._work, turns)
 
     def stand(self, standing: Sequence[tuple[Hold, str]]) -> None:
         """Let runs stand at the gates of places."""
@@ -214,7 +209,5 @@ class PostgresAdmission(Admission):
 
     def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
         """Write paces and breakers that have changed."""
-        if paces:
-            columns = zip(*paces.values(), strict=True)
-            self._session.run(WRITE_PACES, (Texts([*paces]), *map(Int8s, columns)))
+        write_paces(self._work, paces)
         write_breakers(self._work, breakers)

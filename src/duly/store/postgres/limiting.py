@@ -4,7 +4,7 @@ A place is a row for each attempt that is there; how many there are is counted. 
 locked the place's gate, as with any other gate: it is the row that is locked while nobody stands
 there. The end of an attempt only deletes its rows, and looks afterwards, in another transaction,
 who may go. Rows are locked in this order: claims, gates in the order of their names, breakers in
-the order of their destinations.
+the order of their destinations, runs that wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import falls_under, room
-from duly.domain.breakers import Breaker, reset_of
 from duly.domain.identity import RunId
 from duly.domain.limits import (
     NO_LIMIT,
@@ -20,34 +19,35 @@ from duly.domain.limits import (
     LimitRecord,
     Limits,
     LimitSource,
+    Why,
     cap_gate,
     capped_place,
     scope_of,
+    why_text,
 )
+from duly.domain.rates import spread_turns
 from duly.store.admission import (
-    BREAKERS_KEPT_US,
     NOT_ADMITTED,
-    BreakerRecord,
     Opening,
     changed_limit_subject,
+    changed_rates,
     destination_of,
-    fold,
     place_records,
-    reset_breaker_subject,
-    unknown_destination,
 )
-from duly.store.limit_rows import breaker_of, breaker_row, limit_record, limit_row
-from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Texts, Uuids
+from duly.store.limit_rows import limit_record, limit_row
+from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
+from duly.store.postgres.destinations import count_held, forget_breakers, take_in
 from duly.store.postgres.gate_locks import lock_gates
-from duly.store.postgres.session import first, one
+from duly.store.postgres.put_off import call_back, list_put_off
+from duly.store.postgres.session import one, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from duly.domain.audit import Actor
     from duly.domain.limits import Limit
+    from duly.domain.rates import Pace, Rate
     from duly.store.admission import PlaceRecord, SetLimit
-    from duly.store.postgres.arrays import Encoded
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
 
@@ -79,9 +79,16 @@ SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::int4[]) u ON CONFLICT DO NOTH
 LEAVE_PLACES = """
 DELETE FROM duly.held_places WHERE run_id = ANY($1::uuid[])
 RETURNING uuid_send(run_id), place"""
+PACED = "SELECT place FROM duly.paces"
+WRITE_PACES = """
+INSERT INTO duly.paces (place, promised_at, begun_at, again_at)
+SELECT u.* FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) u
+ON CONFLICT (place) DO UPDATE SET promised_at = excluded.promised_at,
+    begun_at = excluded.begun_at, again_at = excluded.again_at"""
+NOTE_TURNS = """
+INSERT INTO duly.turns (run_id, at) SELECT u.* FROM unnest($1::uuid[], $2::int8[]) u
+ON CONFLICT (run_id) DO UPDATE SET at = excluded.at"""
 FORGET_TURNS = "DELETE FROM duly.turns WHERE run_id = ANY($1::uuid[])"
-COUNT_HELD = """
-SELECT place, count(*) FROM duly.held_places WHERE place = ANY($1::text[]) GROUP BY place"""
 STANDING = """
 SELECT uuid_send(run_id) FROM duly.blocked WHERE gate = $1
 ORDER BY priority, number LIMIT $2::int8"""
@@ -107,43 +114,15 @@ SELECT f.gate, (
     SELECT count(*) FROM duly.held_places h
     WHERE h.place = pg_catalog.substr(f.gate, 5)) AS held
 FROM found f WHERE f.gate ^@ 'cap:'"""
-
-_BREAKER = """state, counted_from, succeeded, failed, opened_at, retry_at, pause_us,
-    uuid_send(probe), epoch, updated_at, destination"""
-BREAKERS = f"SELECT {_BREAKER} FROM duly.breakers"  # noqa: S608 - columns of ours
-ALL_BREAKERS = f"{BREAKERS} ORDER BY destination"
-# Who is well is only read: no decision changes that.
-BREAKERS_OF = f"{BREAKERS} WHERE destination = ANY($1::text[])"
-LOCK_BREAKERS = f"{BREAKERS_OF} ORDER BY destination FOR UPDATE"
-# Makes what is missing and locks what is there, name by name.
-KNOW_BREAKERS = """
-INSERT INTO duly.breakers (destination, state, counted_from, succeeded, failed, pause_us, epoch,
-    updated_at)
-SELECT u.destination, 'closed', 0, 0, 0, 0, 0, $2::int8 FROM unnest($1::text[]) u(destination)
-ON CONFLICT (destination) DO UPDATE SET destination = excluded.destination WHERE false"""
-WRITE_BREAKERS = """
-UPDATE duly.breakers b
-SET state = u.state, counted_from = u.counted_from, succeeded = u.succeeded, failed = u.failed,
-    opened_at = u.opened_at, retry_at = u.retry_at, pause_us = u.pause_us, probe = u.probe,
-    epoch = u.epoch, updated_at = $1::int8
-FROM unnest($2::text[], $3::text[], $4::int8[], $5::int4[], $6::int4[], $7::int8[], $8::int8[],
-    $9::int8[], $10::uuid[], $11::int8[])
-    u(destination, state, counted_from, succeeded, failed, opened_at, retry_at, pause_us, probe,
-    epoch)
-WHERE b.destination = u.destination"""
 COUNT_PLACES = "SELECT place, count(*) FROM duly.held_places GROUP BY place"
 COUNT_STANDING = """
 SELECT pg_catalog.substr(gate, 5), count(*) FROM duly.blocked
 WHERE gate >= 'cap:' AND gate < 'cap;' GROUP BY gate"""
-TURNS_AHEAD = "SELECT place, promised_at FROM duly.paces WHERE promised_at > $1::int8"
+TURNS_AHEAD = "SELECT place, promised_at FROM duly.paces"
 FORGET_PACES = """
 DELETE FROM duly.paces WHERE place = ANY(ARRAY(
     SELECT place FROM duly.paces
     WHERE greatest(promised_at, begun_at, again_at) < $1::int8
-    LIMIT $2::int8 FOR UPDATE SKIP LOCKED))"""
-FORGET_BREAKERS = """
-DELETE FROM duly.breakers WHERE destination = ANY(ARRAY(
-    SELECT destination FROM duly.breakers WHERE state = 'closed' AND updated_at < $1::int8
     LIMIT $2::int8 FOR UPDATE SKIP LOCKED))"""
 # One that nobody holds or stands at; who comes makes it anew.
 FORGET_CAPPED_GATES = """
@@ -170,57 +149,44 @@ def limits_of(session: Session, scopes: Iterable[str]) -> Limits:
 
 def declare_limits(work: Work, said: Mapping[str, Limit | None], actor: Actor) -> None:
     """Remember what code says; most programs say what is known already."""
-    if not _news(work.session, said):
+    known = limits_of(work.session, said).said(LimitSource.CODE)
+    if all(limit == known.get(scope) for scope, limit in said.items()):
         return
-    _begin_change(work)
+    before = _begin_change(work)
     # Looked at again: another program may have said the same at the same moment.
-    for scope, (before, limit) in _news(work.session, said).items():
-        _change(work, (scope, LimitSource.CODE), before, limit, actor)
-    _apply(work)
-
-
-def _news(
-    session: Session, said: Mapping[str, Limit | None]
-) -> dict[str, tuple[Limit | None, Limit | None]]:
-    """Return what is said otherwise than before: both, by its scope."""
-    known = _said(session, said, LimitSource.CODE)
-    return {
-        scope: (known.get(scope), limit)
-        for scope, limit in sorted(said.items())
-        if known.get(scope) != limit
-    }
-
-
-def _said(session: Session, scopes: Iterable[str], source: LimitSource) -> dict[str, Limit]:
-    """Return what somebody says about scopes."""
-    found = map(limit_record, session.rows(LIMITS_OF, (Texts([*scopes]),)))
-    return {record.scope: record.limit for record in found if record.source is source}
+    known = before.said(LimitSource.CODE)
+    for scope, limit in sorted(said.items()):
+        if limit != known.get(scope):
+            _change(work, (scope, LimitSource.CODE), known.get(scope), limit, actor)
+    _apply(work, before)
 
 
 def set_limit(work: Work, command: SetLimit) -> LimitRecord:
     """Limit something by a person's order."""
-    _begin_change(work)
-    scope, source = key = (command.scope, LimitSource.PERSON)
-    before = _said(work.session, [scope], source).get(scope)
-    record = _change(work, key, before, command.limit, command.actor)
-    _apply(work)
+    before = _begin_change(work)
+    key = (command.scope, LimitSource.PERSON)
+    said = before.said(LimitSource.PERSON).get(command.scope)
+    record = _change(work, key, said, command.limit, command.actor)
+    _apply(work, before)
     return record
 
 
 def remove_limit(work: Work, scope: str, actor: Actor) -> bool:
     """Take a person's limit away."""
-    _begin_change(work)
-    before = _said(work.session, [scope], LimitSource.PERSON).get(scope)
-    if before is None:
+    before = _begin_change(work)
+    said = before.said(LimitSource.PERSON).get(scope)
+    if said is None:
         return False
-    _change(work, (scope, LimitSource.PERSON), before, None, actor)
-    _apply(work)
+    _change(work, (scope, LimitSource.PERSON), said, None, actor)
+    _apply(work, before)
     return True
 
 
-def _begin_change(work: Work) -> None:
+def _begin_change(work: Work) -> Limits:
+    """Let nobody else change limits meanwhile; return them as they are."""
     work.session.run(NEW_VERSION)
     work.look_at_the_clock()
+    return list_limits(work.session)
 
 
 def _change(  # noqa: PLR0913, PLR0917 - who says what about which limit, and what was said before
@@ -240,9 +206,43 @@ def _change(  # noqa: PLR0913, PLR0917 - who says what about which limit, and wh
     return record
 
 
-def _apply(work: Work) -> None:
-    """Let what runs already hold its places at limits that are new; who stands may go on."""
+def _apply(work: Work, before: Limits) -> None:
+    """Let what runs already hold its places at limits that are new; who waits may go on."""
     limits = list_limits(work.session)
+    _count_running(work, limits)
+    paced = [place for (place,) in work.session.rows(PACED)]
+    changed = changed_rates(before, limits, paced)
+    if changed:
+        lock_gates(work.session, map(cap_gate, changed))
+        work.look_at_the_clock()
+    for place, rate in changed.items():
+        _give_turns_anew(work, place, rate)
+    work.freed += [gate for gate, _ in work.session.rows(CAPPED_GATES)]
+
+
+def _give_turns_anew(work: Work, place: str, rate: Rate | None) -> None:
+    waiting = list_put_off(work, why_text(Why.RATE, place))
+    turns, pace = spread_turns(rate, len(waiting), work.now)
+    call_back(work, waiting, turns)
+    note_turns(work, dict(zip((run_id for run_id, _ in waiting), turns, strict=True)))
+    write_paces(work, {place: pace})
+
+
+def note_turns(work: Work, turns: Mapping[RunId, int]) -> None:
+    """Note turns at rates that runs were given."""
+    if turns:
+        work.session.run(NOTE_TURNS, (Uuids([*turns]), Int8s([*turns.values()])))
+
+
+def write_paces(work: Work, paces: Mapping[str, Pace]) -> None:
+    """Write what is remembered of rates."""
+    if paces:
+        columns = zip(*paces.values(), strict=True)
+        work.session.run(WRITE_PACES, (Texts([*paces]), *map(Int8s, columns)))
+
+
+def _count_running(work: Work, limits: Limits) -> None:
+    """Let what runs already hold its places."""
     falling: dict[RunId, tuple[str, ...]] = {}
     for run_id, task, tenant in work.session.rows(CLAIMED_TASKS):
         places = falls_under(limits, task, tenant, None).places
@@ -254,7 +254,6 @@ def _apply(work: Work) -> None:
     if taken:
         mark_claims(work, [run_id for (run_id,) in running])
         take_places(work, [(run_id, place, NOT_ADMITTED) for run_id, place in taken])
-    work.freed += [gate for gate, _ in work.session.rows(CAPPED_GATES)]
 
 
 def mark_claims(work: Work, run_ids: Sequence[RunId]) -> None:
@@ -294,31 +293,8 @@ def end_at_limits(work: Work, ended: Mapping[RunId, bool | None]) -> None:
         destination = destination_of([place])
         if destination is not None:
             ends.setdefault(destination, []).append((run_id, ended[run_id]))
-    if not ends:
-        return
-    # Of one that nobody has told anything about nothing is written.
-    telling = [name for name, told in ends.items() if any(said is not None for _, said in told)]
-    if telling:
-        work.session.run(KNOW_BREAKERS, (Texts(sorted(telling)), work.now))
-    known = lock_breakers(work, sorted(ends))
-    folded = {name: fold(before, ends[name], work.now) for name, before in known.items()}
-    write_breakers(work, {name: one for name, one in folded.items() if one != known[name]})
-
-
-def lock_breakers(work: Work, destinations: Sequence[str]) -> dict[str, Breaker]:
-    """Return what is known of destinations, which nobody else changes from here on."""
-    found = work.session.rows(LOCK_BREAKERS, (Texts(destinations),))
-    return {row[10]: breaker_of(row) for row in found}
-
-
-def write_breakers(work: Work, breakers: Mapping[str, Breaker]) -> None:
-    """Write what has changed of destinations that are known."""
-    if not breakers:
-        return
-    columns = zip(*(breaker_row(breaker) for breaker in breakers.values()), strict=True)
-    kinds = (Texts, Int8s, Int4s, Int4s, OptionalInt8s, OptionalInt8s, Int8s, OptionalUuids, Int8s)
-    values: list[Encoded] = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
-    work.session.run(WRITE_BREAKERS, (work.now, Texts([*breakers]), *values))
+    if ends:
+        take_in(work, ends)
 
 
 class PostgresOpening(Opening):
@@ -338,8 +314,7 @@ class PostgresOpening(Opening):
 
     def count_held(self, place: str) -> int:
         """Return how many hold a place."""
-        row = first(self._session, COUNT_HELD, (Texts([place]),))
-        return 0 if row is None else int(row[1])
+        return count_held(self._session, [place]).get(place, 0)
 
     def standing(self, place: str, limit: int) -> list[RunId]:
         """Return who stands for a place, the first to go first."""
@@ -372,37 +347,13 @@ def gates_with_room(session: Session, limit: int) -> list[str]:
 
 def list_places(look: Look) -> list[PlaceRecord]:
     """Return limits at which somebody is or waits, or whose turns are given out ahead."""
-    held, waiting = dict(look.session.rows(COUNT_PLACES)), dict(look.session.rows(COUNT_STANDING))
-    ahead = dict(look.session.rows(TURNS_AHEAD, (look.now,)))
+    statements = (COUNT_PLACES, COUNT_STANDING, TURNS_AHEAD)
+    held, waiting, ahead = (pairs(look.session, statement) for statement in statements)
     return place_records(held, waiting, ahead, look.now)
-
-
-def list_breakers(look: Look) -> list[BreakerRecord]:
-    """Return what is known of destinations, by name."""
-    found = look.session.rows(ALL_BREAKERS)
-    places = {row[10]: scope_of(LimitKind.DESTINATION, row[10]) for row in found}
-    running = dict(look.session.rows(COUNT_HELD, (Texts([*places.values()]),)))
-    return [
-        BreakerRecord(row[10], breaker_of(row), running.get(places[row[10]], 0), row[9])
-        for row in found
-    ]
-
-
-def reset_breaker(work: Work, destination: str, actor: Actor) -> BreakerRecord:
-    """Take a destination for well."""
-    known = lock_breakers(work, [destination]).get(destination)
-    if known is None:
-        raise unknown_destination(destination)
-    now = work.look_at_the_clock()
-    reset = reset_of(known, now)
-    write_breakers(work, {destination: reset})
-    work.record(actor, "breaker.reset", reset_breaker_subject(destination, known))
-    place = scope_of(LimitKind.DESTINATION, destination)
-    return BreakerRecord(destination, reset, PostgresOpening(work).count_held(place), now)
 
 
 def forget_limits(work: Work, limit: int) -> None:
     """Remove what says nothing any more of rates, destinations and gates of places."""
     work.session.run(FORGET_PACES, (work.now, limit))
-    work.session.run(FORGET_BREAKERS, (work.now - BREAKERS_KEPT_US, limit))
+    forget_breakers(work, limit)
     work.session.run(FORGET_CAPPED_GATES, (limit,))

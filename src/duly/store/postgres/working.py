@@ -11,6 +11,7 @@ from duly.store.postgres import (
     backfilling,
     beating,
     claiming,
+    destinations,
     finishing,
     limiting,
     lost,
@@ -228,12 +229,12 @@ class PostgresWorking:
     def list_breakers(self) -> list[BreakerRecord]:
         """Return what is known of destinations."""
         with self._connections.read() as look:
-            return limiting.list_breakers(look)
+            return destinations.list_breakers(look)
 
     def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
         """Take a destination for well."""
         with self._connections.write() as work:
-            return limiting.reset_breaker(work, destination, actor)
+            return destinations.reset_breaker(work, destination, actor)
 
     # Backfills
 

@@ -57,7 +57,8 @@ SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.orig
         WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
         WHEN b.run_id IS NOT NULL THEN 'blocked' ELSE 'queued' END) AS state,
     coalesce(o.reason, x.reason, w.reason, CASE WHEN substr(b.gate, 1, 4) = 'cap:'
-        THEN 'cap ' || substr(b.gate, 5) WHEN b.run_id IS NOT NULL THEN 'overlap' END)
+        THEN ('cap ' || substr(b.gate, 5)) COLLATE "default"
+        WHEN b.run_id IS NOT NULL THEN 'overlap' END)
         AS state_reason, o.finished_at,
     coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, 0) AS attempt,
     coalesce(o.started_at, c.started_at) AS started_at, w.due_at AS next_at
@@ -142,6 +143,9 @@ CREATE TABLE duly.turns (
     run_id uuid PRIMARY KEY,
     at int8 NOT NULL
 );
+-- To call those back who were put off, when a limit has changed; retries never touch it.
+CREATE INDEX waiting_put_off ON duly.waiting (reason)
+    WHERE reason ^@ 'rate ' OR reason ^@ 'breaker ';
 CREATE TABLE duly.paces (
     place text COLLATE "C" PRIMARY KEY,
     promised_at int8 NOT NULL,
