@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.breakers import Breaker, ask
+from duly.domain.breakers import BACK_EVERY_US, Breaker, ask
 from duly.domain.instants import MINUTE, SECOND_US
 from duly.domain.limits import LimitKind, Why, keyed_place, scope_of, why_text
 from duly.domain.rates import Pace, take_turn
@@ -131,7 +131,8 @@ def _decide(comer: Comer, books: Books, now: int) -> Verdict:
         until, breaker = ask(known, comer.run_id, now, comer.probe_us)
         if until is not None:
             _leave(comer, books)
-            return Verdict(Way.LATER, why_text(Why.BREAKER, comer.destination), until)
+            at = _take_turn_back(comer.destination, books, until)
+            return Verdict(Way.LATER, why_text(Why.BREAKER, comer.destination), at)
     full = _first_full(comer, books)
     if full is not None:
         _leave(comer, books)
@@ -165,6 +166,20 @@ def _take_turn(comer: Comer, books: Books, now: int) -> int:
     for (place, _), pace in zip(comer.rates, turn.paces, strict=True):
         books.paces[place] = pace
     return turn.at
+
+
+def turns_back(destination: str) -> str:
+    """Return under which name the turns are kept of those who wait for a destination."""
+    return why_text(Why.BREAKER, destination)
+
+
+def _take_turn_back(destination: str, books: Books, until: int) -> int:
+    """Give one that waits for a destination its turn to ask again, not before an instant."""
+    name = turns_back(destination)
+    pace = books.paces.get(name, Pace())
+    at = max(until, pace.promised_at)
+    books.paces[name] = pace._replace(promised_at=at + BACK_EVERY_US)
+    return at
 
 
 def _slowest(comer: Comer, books: Books) -> str:

@@ -22,6 +22,7 @@ from duly.domain.admission import (
     decide,
     falls_under,
     room,
+    turns_back,
 )
 from duly.domain.breakers import PAUSE_FIRST_US, count, probed
 from duly.domain.instants import DAY, SECOND_US
@@ -254,8 +255,8 @@ class Admission(ABC):
     def _decide_new(
         self, new: Sequence[tuple[Request, Comer]], places: Sequence[str]
     ) -> dict[Hold, Verdict]:
-        destinations = {one.destination for one, _ in new if one.destination is not None}
-        books = self.books(places, sorted(destinations))
+        destinations = sorted({one.destination for one, _ in new if one.destination is not None})
+        books = self.books([*places, *map(turns_back, destinations)], destinations)
         paces, breakers = dict(books.paces), dict(books.breakers)
         decided = decide([comer for _, comer in new], books, self.now)
         self._write(new, decided)

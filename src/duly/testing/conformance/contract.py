@@ -6,20 +6,22 @@ import pytest
 
 from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
 from duly.testing.conformance.backfills import Backfilling, BackfillOrders
+from duly.testing.conformance.breakers import Breakers
 from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorkers
+from duly.testing.conformance.caps import Caps
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
 from duly.testing.conformance.fencing import Fencing
 from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
 from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, OnTimeAndLate
-from duly.testing.conformance.limits import Breakers, Caps, Rates, SayingLimits
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
 from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
+from duly.testing.conformance.rates import Rates, SayingLimits
 from duly.testing.conformance.reading import (
     ReadingRuns,
     ReadingSchedules,
