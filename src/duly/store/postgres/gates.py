@@ -52,6 +52,9 @@ THOSE_THERE = "SELECT uuid_send(id) FROM duly.runs WHERE id = ANY($1::uuid[])"
 THOSE_OPEN = f"""
 SELECT uuid_send(r.id) FROM duly.runs r
 WHERE r.id = ANY($1::uuid[]) AND NOT {_IS_OVER.format("r.id")}"""  # noqa: S608 - a part of ours
+THOSE_WAITING = """
+SELECT uuid_send(run_id) FROM duly.blocked
+WHERE run_id = ANY($1::uuid[]) AND gate NOT LIKE 'cap:%'"""
 
 LOCK_FREE_GATES = """
 SELECT name FROM duly.gates WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE SKIP LOCKED"""
@@ -71,9 +74,17 @@ LAST_LET_GO = f"""
 SELECT uuid_send({WENT_AHEAD.format("t.")})
 FROM duly.runs r JOIN duly.schedule_state t ON t.schedule_id = r.schedule_id
 WHERE r.id = $1::uuid"""  # noqa: S608 - a part of ours
-GO_AHEAD = """
-UPDATE duly.schedule_state SET active_run = $1::uuid
-WHERE schedule_id = (SELECT schedule_id FROM duly.runs WHERE id = $1::uuid)"""
+# Unless it goes beside one that is open: whoever comes then still finds that.
+GO_AHEAD = f"""
+UPDATE duly.schedule_state t SET active_run = $1::uuid
+WHERE t.schedule_id = (SELECT schedule_id FROM duly.runs WHERE id = $1::uuid)
+    AND NOT EXISTS (
+        SELECT 1 FROM duly.runs r
+        WHERE r.id = {WENT_AHEAD.format("t.")} AND NOT {_IS_OVER.format("r.id")}
+            AND NOT EXISTS (
+                SELECT 1 FROM duly.blocked b
+                WHERE b.run_id = r.id AND b.gate NOT LIKE 'cap:%' OFFSET 0)
+        OFFSET 0)"""  # noqa: S608 - parts of ours
 STAND = """
 INSERT INTO duly.blocked (run_id, gate, priority, since, fence, attempt, charged, begun_at)
 VALUES ($1::uuid, $2, $3::int4, $4::int8, $5::int4, $6::int4, $7::int4, $8::int8)"""
@@ -120,7 +131,7 @@ UPDATE duly.blocked SET priority = $2::int4 WHERE run_id = $1::uuid AND priority
 # From gate to gate along the index: how many wait at each is not counted.
 FREE_GATES = f"""
 WITH RECURSIVE found(gate) AS (
-    (SELECT b.gate FROM duly.blocked b ORDER BY b.gate LIMIT 1)
+    (SELECT b.gate FROM duly.blocked b WHERE b.gate > '' ORDER BY b.gate LIMIT 1)
     UNION ALL
     SELECT (SELECT b.gate FROM duly.blocked b WHERE b.gate > f.gate ORDER BY b.gate LIMIT 1)
     FROM found f WHERE f.gate IS NOT NULL)
@@ -166,11 +177,14 @@ class PostgresGates(Gates):
         self._states: dict[str, _State] = {}
         self._there: dict[RunId, bool] = {}
         self._open: dict[RunId, bool] = {}
+        self._waits: dict[RunId, bool] = {}
 
     def foresee(self, ids: Iterable[RunId], went_ahead: Iterable[RunId | None]) -> None:
         """Learn at once which runs there are, and which that went ahead are still open."""
         self._learn(THOSE_THERE, ids, self._there)
-        self._learn(THOSE_OPEN, (one for one in went_ahead if one is not None), self._open)
+        asked = {one for one in went_ahead if one is not None}
+        self._learn(THOSE_OPEN, asked, self._open)
+        self._learn(THOSE_WAITING, (one for one in asked if self._open[one]), self._waits)
 
     def _learn(self, statement: str, ids: Iterable[RunId], known: dict[RunId, bool]) -> None:
         asked = sorted(set(ids))
@@ -245,6 +259,12 @@ class PostgresGates(Gates):
         """Return who waits, the first to go first."""
         return [*self._state(gate).waiting]
 
+    def waits(self, run_id: RunId) -> bool:
+        """Say whether a run waits for another one."""
+        if run_id not in self._waits:
+            self._learn(THOSE_WAITING, [run_id], self._waits)
+        return self._waits[run_id]
+
     def holds(self, run_id: RunId) -> bool:
         """Say whether a run holds any gate."""
         return bool(self._session.rows(HOLDS, (uid(run_id),)))
@@ -288,6 +308,7 @@ class PostgresGates(Gates):
         self._session.run(QUEUE_LET_GO, (key, self._work.now, *tries))
         self._session.run(GO_AHEAD, (key,))
         self._states.pop(gate, None)
+        self._waits[run_id] = False
         self._work.has_orders = True
 
     def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
@@ -296,6 +317,7 @@ class PostgresGates(Gates):
         place = (uid(run_id), arrival.gate, priority, self._work.now)
         self._session.run(STAND, (*place, *tries))
         self._states.pop(arrival.gate, None)
+        self._waits[run_id] = True
         if arrival.in_the_way is not None:
             hurried = (uid(arrival.in_the_way), priority)
             self._session.run(HURRY, hurried) or self._session.run(HURRY_STANDING, hurried)
@@ -322,7 +344,7 @@ class PostgresGates(Gates):
             tries = tries or first(self._session, LEAVE, (key,))
             if tries is not None:
                 leave_limits(self._work, run_id)
-                self._session.rows(GIVE_BACK, (Uuids([run_id]),))
+                give_back(self._work, [run_id])
                 self._close(run_id, RunState.REPLACED, tries, into)
                 self._states.clear()
                 return True

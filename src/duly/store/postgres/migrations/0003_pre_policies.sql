@@ -1,7 +1,7 @@
 -- Policies: gates for runs that may not overlap, and backfills. Only adds, but for one view and one
--- index. Programs of schema 2 go on firing, and know of no gates. What a plain run has nothing to say
--- about is NULL in the rows that every run writes: there it takes up no space.
--- compatible-with: 2
+-- index. Programs of schemas 1 and 2 go on firing, and know of no gates. What a plain run has nothing
+-- to say about is NULL in the rows that every run writes: there it takes up no space.
+-- compatible-with: 1
 
 -- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
 ALTER TABLE duly.schedule_state
