@@ -15,6 +15,7 @@ from duly.domain.concluding import Failed
 from duly.engine.ends import error_text
 from duly.engine.work import CrowdExecutor
 from duly.engine.worker.held import Cause, Held, Stopping
+from duly.engine.worker.lanes import ReservedLanes
 from duly.store.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
@@ -64,6 +65,9 @@ class Claiming:
         self._takes_newest = False
         """Whether the next claim begins at the other end: every second while there is a crowd, so
         that nobody waits for all of it, and who has waited longest gets half."""
+        self._served: dict[str, str] = {}
+        """While there is a crowd: whom of its tenants each queue has served last."""
+        self._lanes = ReservedLanes(parts.settings.slots)
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
         self._vain_at: int | None = None
@@ -94,23 +98,25 @@ class Claiming:
 
         `ask` brings the order to the store.
         """
-        free = self._holdings.free
         if not self.is_due(monotonic):
             return True
         # Said before it is asked: what fails is not asked again at once.
         self._poll_at = monotonic + self._poll_us
-        claimed = self._ask(worker, free, ask)
+        order = self._order(worker)
+        claimed = self._ask(order, ask)
         if not claimed.is_alive:
             return False
         count = len(claimed.runs)
         self._parts.statistics.claimed += count
         taken = self._start_all(worker, claimed.runs)
-        self._pace(monotonic, taken, free)
+        self._pace(monotonic, taken, order.limit)
+        self._take_turns(claimed)
+        self._lanes.note(order, claimed.runs)
         if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
 
-    def _ask(self, worker: MemberId, free: int, ask: Ask) -> Claimed:
+    def _order(self, worker: MemberId) -> ClaimRuns:
         settings = self._parts.settings
         limits = dict(settings.queue_limits)
         if limits:
@@ -119,25 +125,37 @@ class Claiming:
                     limits[queue] = max(0, limits[queue] - count)
         order = ClaimRuns(
             worker=worker,
-            limit=free,
+            limit=self._holdings.free,
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,
             without=self._missing.served_elsewhere(),
             newest_first=self._takes_newest,
+            served=self._served,
         )
-        self._rotation += 1
+        is_turn = self.is_more and not self._takes_newest
+        return self._lanes.order(order, self._holdings.running) if is_turn else order
+
+    def _ask(self, order: ClaimRuns, ask: Ask) -> Claimed:
         before = self._parts.clock.monotonic_us()
         claimed = ask(order)
         self._parts.time.hear(before, claimed.now)
         return claimed
 
-    def _pace(self, monotonic: int, got: int, free: int) -> None:
+    def _take_turns(self, claimed: Claimed) -> None:
+        """Let another queue and other tenants be first; the newest come where the oldest did."""
+        if self._takes_newest:
+            return
+        self._rotation += 1
+        is_crowd = self._poll_at == 0
+        self._served = {**self._served, **claimed.served} if is_crowd else {}
+
+    def _pace(self, monotonic: int, got: int, asked: int) -> None:
         """Decide when to look again: at once while there is more than we had room for."""
         settings = self._parts.settings
         self._note_vain(monotonic, is_vain=not got)
         was_newest = self._takes_newest
-        self.is_more = got == free
+        self.is_more = got == asked
         self._takes_newest = self.is_more and not was_newest
         if self.is_more or was_newest:
             self._poll_us = settings.poll_min_us

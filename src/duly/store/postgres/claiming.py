@@ -6,25 +6,30 @@ and exactly what was locked moves to the claims. Each leaf of the queue is delet
 a row's place is told by its leaf and its position there, not by either alone.
 
 Nearly always there is less than is asked for, and all of it is in the leaf of the present era. Then
-a statement that knows of no other leaf, and takes whatever queue comes first, costs half as much.
+a statement that knows of no other leaf, and takes whatever queue and whatever tenant comes first,
+costs half as much. Who gets as many by it as he has asked for looks at all leaves the next time,
+where tenants share (`sharing.py`).
 """
 
 from __future__ import annotations
 
 import struct
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
-from duly.domain.literals import RunState
+from duly.domain.literals import Lane, RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import OID_TEXT, OID_UUID, Int4s, Text, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
+from duly.store.postgres.sharing import Terms, shares
 from duly.store.records import run_record, stored_arguments
 from duly.store.wakeups import SECOND_US
+from duly.store.work_rulings import begin_in, first_priority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from duly.store.records import Row
 
 INT4_MAX = (1 << 31) - 1
+INT4_MIN = -(1 << 31)
 LAST_NAME = chr(0x10FFFF)
 """No queue's name comes after it."""
 ERA_SETTLED_US = 5 * SECOND_US
@@ -62,8 +68,9 @@ _IS_OPEN = "NOT EXISTS (SELECT 1 FROM duly.queues p WHERE p.name = {} OFFSET 0)"
 
 _NAMED = f"""
 q AS MATERIALIZED (
-    SELECT u.name, u.most
-    FROM n CROSS JOIN unnest($2::text[], $3::int4[]) WITH ORDINALITY u(name, most, place)
+    SELECT u.name, u.most, u.begin
+    FROM n CROSS JOIN unnest($2::text[], $3::int4[], $5::text[]) WITH ORDINALITY
+        u(name, most, begin, place)
     WHERE {_IS_OPEN.format("u.name")} ORDER BY u.place)"""  # noqa: S608 - a condition of ours
 
 # From name to name along the index: what a queue holds is not counted.
@@ -78,7 +85,9 @@ open AS MATERIALIZED (
     FROM found f WHERE f.name IS NOT NULL AND {_IS_OPEN.format("f.name")}),
 q AS MATERIALIZED (
     SELECT o.name, coalesce((SELECT u.most FROM unnest($2::text[], $3::int4[]) u(name, most)
-        WHERE u.name = o.name LIMIT 1), $4::int4) AS most
+        WHERE u.name = o.name LIMIT 1), $4::int4) AS most,
+        coalesce((SELECT u.begin FROM unnest($6::text[], $7::text[]) u(name, begin)
+        WHERE u.name = o.name LIMIT 1), '') AS begin
     FROM n CROSS JOIN open o
     ORDER BY (o.place - $5::int8 % o.many + o.many) % o.many)"""  # noqa: S608 - a condition of ours
 
@@ -94,16 +103,15 @@ gone_{era} AS (
 _PICKED = "r.run_id, r.fence, r.attempt, r.charged, r.begun_at, r.schedule_name, r.arguments"
 _FROM_ALL = f"""
 picked AS MATERIALIZED (
-    SELECT p.* FROM q CROSS JOIN LATERAL (
-        SELECT r.ctid AS tid, r.era, {_PICKED} AS carried
-        FROM duly.ready r WHERE r.queue = q.name{{}}{{}}
-        LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
+    SELECT p.* FROM q CROSS JOIN LATERAL ({{}}
+        LIMIT q.most) p
     LIMIT $4::int4),{_TAKE_FROM_LEAVES}"""  # noqa: S608 - columns of ours
 _FROM_ONE = f"""
 picked AS MATERIALIZED (
-    SELECT r.ctid AS tid, {_PICKED} AS carried FROM duly.ready_{{0}} r
+    SELECT r.ctid AS tid, r.tenant, {_PICKED} AS carried FROM duly.ready_{{0}} r
     WHERE r.queue BETWEEN ${{1}}::text AND ${{2}}::text AND (SELECT era FROM era) = {{0}}
-    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT ${{3}}::int4 FOR UPDATE OF r SKIP LOCKED),
+    ORDER BY r.queue, r.priority, r.tenant, r.rank, r.run_id LIMIT ${{3}}::int4
+    FOR UPDATE OF r SKIP LOCKED),
 gone AS (
     DELETE FROM duly.ready_{{0}} WHERE ctid = ANY(ARRAY(SELECT tid FROM picked)))"""  # noqa: S608
 # What few ask for comes as one value, which is read when somebody does. What few runs need is not
@@ -111,7 +119,7 @@ gone AS (
 _CLAIM = f"""
 made AS MATERIALIZED (
     SELECT n.now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
-        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, r.task, r.queue,
+        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, p.tenant, r.task, r.queue,
         coalesce(r.arguments, p.carried) AS arguments,
         p.fence > 0 OR coalesce(r.arguments, p.carried) IS NULL
             OR (p.schedule_name IS NULL AND r.schedule_id IS NOT NULL) AS is_more,
@@ -132,24 +140,14 @@ SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
     r.arguments, r.queue, r.is_more, r.schedule_name, r.rest"""  # noqa: S608 - parts of ours
 _CLAIMED = """
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
+_QUEUE, _TENANT = 10, 14
 FINISHED = slice(14, 17)
-"""Where an answer tells what has ended besides."""
-
-# Runs of tasks that the worker is to do without are passed over before they are locked.
-_IS_KNOWN = """
-            AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
-
-_OLDEST = """
-        ORDER BY r.priority, r.rank, r.run_id"""
-_NEWEST = """
-            AND r.priority = (
-                SELECT f.priority FROM duly.ready f WHERE f.queue = q.name
-                ORDER BY f.priority LIMIT 1)
-        ORDER BY r.rank DESC, r.run_id DESC"""
+"""Where an answer from one leaf tells what has ended besides."""
 
 
-def _from_all(queues: str, known: str, order: str) -> str:
-    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known, order)},{_CLAIM}{_CLAIMED}"
+def _from_all(queues: str, terms: Terms) -> str:
+    picked = _FROM_ALL.format(shares(f"r.ctid AS tid, r.era, {_PICKED} AS carried", terms))
+    return f"{_WORKER},{_ERA},{queues},{picked},{_CLAIM}, r.tenant{_CLAIMED}"
 
 
 def claim_from_leaf(era: int, first: int, also: str = "", columns: str = "") -> str:
@@ -162,13 +160,17 @@ def claim_from_leaf(era: int, first: int, also: str = "", columns: str = "") -> 
     return f"{_WORKER},{also}{claim}"
 
 
-CLAIM_NAMED, CLAIM_NAMED_NEWEST = (_from_all(_NAMED, "", order) for order in (_OLDEST, _NEWEST))
-CLAIM_ANY, CLAIM_ANY_NEWEST = (_from_all(_EVERY, "", order) for order in (_OLDEST, _NEWEST))
+CLAIM_NAMED, CLAIM_NAMED_NEWEST = (
+    _from_all(_NAMED, Terms("$6", None, is_newest)) for is_newest in (False, True)
+)
+CLAIM_ANY, CLAIM_ANY_NEWEST = (
+    _from_all(_EVERY, Terms("$8", None, is_newest)) for is_newest in (False, True)
+)
 CLAIM_NAMED_WITHOUT, CLAIM_NAMED_WITHOUT_NEWEST = (
-    _from_all(_NAMED, _IS_KNOWN.format("$5"), order) for order in (_OLDEST, _NEWEST)
+    _from_all(_NAMED, Terms("$6", "$7", is_newest)) for is_newest in (False, True)
 )
 CLAIM_ANY_WITHOUT, CLAIM_ANY_WITHOUT_NEWEST = (
-    _from_all(_EVERY, _IS_KNOWN.format("$6"), order) for order in (_OLDEST, _NEWEST)
+    _from_all(_EVERY, Terms("$8", "$9", is_newest)) for is_newest in (False, True)
 )
 NEWEST = {
     CLAIM_NAMED: CLAIM_NAMED_NEWEST,
@@ -235,7 +237,8 @@ def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
 def _is_plain(command: ClaimRuns) -> bool:
     """Say whether all of one queue or of every queue is asked for, and in the usual order."""
     is_whole = command.queues is None or len(command.queues) == 1
-    return is_whole and not (command.queue_limits or command.without or command.newest_first)
+    is_usual = not (command.newest_first or command.served) and command.first_lane is Lane.LIVE
+    return is_whole and is_usual and not (command.queue_limits or command.without)
 
 
 def leaf_values(command: ClaimRuns) -> tuple[object, ...]:
@@ -266,11 +269,19 @@ def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     statement, values = _statement(command, most)
     found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
     count = 0 if found[0][3] is None else len(found)
-    aim.hear(command, found[0][2], is_all=count < most)
-    return _claimed(session, command, found)
+    is_all = count < most
+    aim.hear(command, found[0][2], is_all=is_all)
+    # Who was served last in each queue is of interest in a crowd alone.
+    served = {} if is_all or not count else {row[_QUEUE]: row[_TENANT] for row in found}
+    return _claimed(session, command, found, served)
 
 
-def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
+def _claimed(
+    session: Session,
+    command: ClaimRuns,
+    found: list[Row],
+    served: Mapping[str, str] = MappingProxyType({}),
+) -> Claimed:
     now, is_alive, _, first = found[0][:4]
     if first is None:
         return Claimed(now, is_alive, ())
@@ -293,22 +304,27 @@ def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
         )
         for row in found
     ]
-    return Claimed(now, is_alive, tuple(runs))
+    return Claimed(now, is_alive, tuple(runs), served)
 
 
 def _statement(command: ClaimRuns, most: int) -> tuple[str, tuple[object, ...]]:
     limits = command.queue_limits
     without = (Texts(sorted(command.without)),) if command.without else ()
+    first = first_priority(command)
+    rest = (INT4_MIN if first is None else first, *without)
     if command.queues is None:
         bounds = Int4s([_bounded(limit, most) for limit in limits.values()])
-        values = (command.worker, Texts([*limits]), bounds, most, command.rotation)
-        return CLAIM_ANY_WITHOUT if without else CLAIM_ANY, (*values, *without)
+        served = command.served
+        begins = (Texts([*served]), Texts([begin_in(command, name) for name in served]))
+        values = (command.worker, Texts([*limits]), bounds, most, command.rotation, *begins)
+        return CLAIM_ANY_WITHOUT if without else CLAIM_ANY, (*values, *rest)
     names = command.queues
-    first = command.rotation % len(names) if names else 0
-    names = names[first:] + names[:first]
+    turn = command.rotation % len(names) if names else 0
+    names = names[turn:] + names[:turn]
     bounds = Int4s([_bounded(limits.get(name, most), most) for name in names])
-    values_named = (command.worker, Texts(names), bounds, most)
-    return CLAIM_NAMED_WITHOUT if without else CLAIM_NAMED, (*values_named, *without)
+    named_begins = Texts([begin_in(command, name) for name in names])
+    values_named = (command.worker, Texts(names), bounds, most, named_begins)
+    return CLAIM_NAMED_WITHOUT if without else CLAIM_NAMED, (*values_named, *rest)
 
 
 def _bounded(limit: int, most: int) -> int:

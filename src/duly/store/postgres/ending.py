@@ -15,7 +15,7 @@ from duly.domain.identity import RunId, shard_of
 from duly.domain.literals import RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
-from duly.store.postgres.rows import RANKED
+from duly.store.postgres.rows import RANKED, SHARE
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
 from duly.store.retry_slots import take_slot
@@ -61,13 +61,14 @@ SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[],
 # Behind its priority, from now on.
 QUEUE_AGAIN = f"""
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
-    charged, begun_at)
+    charged, begun_at, tenant)
 SELECT r.queue, r.ranked, $1::int8, u.run_id, $1::int8, $1::int8,
-    (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at
+    (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at, r.share
 FROM unnest($2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[])
     u(run_id, fence, attempt, charged, begun_at)
 CROSS JOIN LATERAL (
-    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+    WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608 - expressions of ours
 
 
 @dataclass(slots=True)

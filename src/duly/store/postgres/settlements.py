@@ -19,7 +19,7 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
-from duly.store.postgres.rows import RANKED
+from duly.store.postgres.rows import RANKED, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,10 +45,10 @@ WITH made AS (
         u(id, tenant, schedule_id, number, key, task, arguments, queue, priority, origin, lane,
         scheduled_for, not_before, window_from)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, queue, priority, lane, not_before, fired_at),
+    RETURNING id, queue, priority, lane, tenant, not_before, fired_at),
 queued AS (
-    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
-    SELECT queue, {RANKED}, not_before, id, fired_at, not_before,
+    INSERT INTO duly.ready (queue, priority, tenant, rank, run_id, fired_at, not_before, era)
+    SELECT queue, {RANKED}, {SHARE}, not_before, id, fired_at, not_before,
         (SELECT era FROM duly.cluster WHERE id = 1)
     FROM made)
 SELECT uuid_send(id) FROM made"""  # noqa: S608 - an expression of ours
