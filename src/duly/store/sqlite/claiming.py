@@ -116,7 +116,7 @@ class Taking(NamedTuple):
 
     def without(self, place: int) -> Taking:
         """Return them for one who is to do without some tasks, bound there in the first."""
-        front, order = self.read.split(" ORDER BY", 1)
+        front, order = self.read.rsplit(" ORDER BY", 1)
         return Taking(
             read=f"{front}{_WITHOUT.format(place)} ORDER BY{order}",
             claim=self.claim + _WITHOUT.format(8),
