@@ -43,7 +43,7 @@ LOCK_BELIEVED = f"""
 SELECT u.place, uuid_send(s.schedule_id), s.tenant, s.shard, s.definition_number, s.task, s.queue,
     s.priority, s.last_for, uuid_send(s.last_run), s.last_fired_at, s.fires,
     coalesce(s.overlap, 'allow'), s.gate, uuid_send({WENT_AHEAD.format("s.")}),
-    coalesce(s.overlaps, 0) {_BELIEVED}
+    coalesce(s.overlap_count, 0) {_BELIEVED}
 ORDER BY s.schedule_id FOR UPDATE OF s SKIP LOCKED"""
 STILL_BELIEVED = f"SELECT u.place {_BELIEVED}"
 _BELIEVED_DELAYED = """
@@ -70,10 +70,10 @@ SET next_for = u.next_for, next_due = u.next_due,
     load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
         ELSE u.next_due END,
     last_for = u.last_for, last_run = u.last_run, last_fired_at = u.last_fired_at, fires = u.fires,
-    active_run = coalesce(u.active_run, {NOBODY}), overlaps = nullif(u.overlaps, 0)
+    active_run = coalesce(u.active_run, {NOBODY}), overlap_count = nullif(u.overlap_count, 0)
 FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::uuid[], $6::int8[],
     $7::int8[], $8::uuid[], $9::int8[])
-    u(id, next_for, next_due, last_for, last_run, last_fired_at, fires, active_run, overlaps)
+    u(id, next_for, next_due, last_for, last_run, last_fired_at, fires, active_run, overlap_count)
 WHERE s.schedule_id = u.id"""  # noqa: S608 - a number of ours
 END_STATE = "UPDATE duly.schedule_state SET version = version + 1 WHERE schedule_id = $1::uuid"
 END_SCHEDULE = """

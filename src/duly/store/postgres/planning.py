@@ -59,7 +59,7 @@ SET version = $1::int4, definition_number = $2::int4, next_for = $3::int8, next_
     load_at = $4::int8, held_for = $5::int8, last_for = $6::int8, last_run = $7::uuid,
     last_fired_at = $8::int8, fires = $9::int8, task = $10, queue = $11, priority = $12::int4,
     overlap = nullif($13::text, 'allow'), gate = $14, active_run = {_ACTIVE.format("$15")},
-    overlaps = nullif($16::int8, 0), (name, arguments) = (
+    overlap_count = nullif($16::int8, 0), (name, arguments) = (
         SELECT s.name, duly.short_arguments(d.definition)
         FROM duly.schedules s JOIN duly.schedule_definitions d ON d.schedule_id = s.id
         WHERE s.id = $17::uuid AND d.number = $2::int4)
@@ -67,7 +67,7 @@ WHERE schedule_id = $17::uuid"""  # noqa: S608 - an expression of ours
 NOTE_RUNS = f"""
 UPDATE duly.schedule_state
 SET last_for = $1::int8, last_run = $2::uuid, last_fired_at = $3::int8, fires = $4::int8,
-    active_run = {_ACTIVE.format("$5")}, overlaps = nullif($6::int8, 0)
+    active_run = {_ACTIVE.format("$5")}, overlap_count = nullif($6::int8, 0)
 WHERE schedule_id = $7::uuid"""  # noqa: S608 - an expression of ours
 DELETE_OWED = "DELETE FROM duly.owed WHERE schedule_id = $1::uuid AND first_for = $2::int8"
 DELETE_OWED_OF = f"""

@@ -27,7 +27,7 @@ SELECT uuid_send(s.id), s.tenant, s.name, s.owner, s.declared_by, s.status, t.ve
     t.definition_number, d.definition, t.shard, t.next_for, t.next_due, t.held_for, t.last_for,
     uuid_send(t.last_run), t.last_fired_at, t.fires, s.reason, s.resume_at, s.resume_missed,
     s.status_before, t.pruned_through, s.created_at, s.updated_at, s.updated_by,
-    uuid_send({WENT_AHEAD.format("t.")}), coalesce(t.overlaps, 0)
+    uuid_send({WENT_AHEAD.format("t.")}), coalesce(t.overlap_count, 0)
 FROM duly.schedules s
 JOIN duly.schedule_state t ON t.schedule_id = s.id
 JOIN duly.schedule_definitions d

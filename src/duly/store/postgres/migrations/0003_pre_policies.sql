@@ -10,7 +10,7 @@ ALTER TABLE duly.schedule_state
     ADD COLUMN gate text COLLATE "C",
     -- The last run that went ahead; NULL: the last that was made; all zeros: none has.
     ADD COLUMN active_run uuid,
-    ADD COLUMN overlaps int8;
+    ADD COLUMN overlap_count int8;
 
 -- Whether the run holds a gate: its end is looked at by itself. NULL: it holds none.
 ALTER TABLE duly.ready ADD COLUMN is_gated bool;
