@@ -53,30 +53,32 @@ _ALONG = """
 _LINES = """
 ring AS MATERIALIZED ({along}),
 named AS MATERIALIZED (
-    SELECT t.name, count(*) OVER () AS many FROM (SELECT name FROM ring LIMIT q.most) t),
+    SELECT t.name, count(*) OVER () AS many, (
+        SELECT count(*) = 1 FROM (SELECT FROM ring LIMIT 2) two) AS is_alone
+    FROM (SELECT name FROM ring LIMIT q.most) t),
 divided AS MATERIALIZED (
-    SELECT t.name, d.rank, d.run_id FROM named t LEFT JOIN LATERAL (
+    SELECT t.name, t.is_alone, d.rank, d.run_id FROM named t LEFT JOIN LATERAL (
         SELECT r.rank, r.run_id FROM duly.ready r
         WHERE t.many > 1 AND r.queue = q.name AND r.priority = b.name AND r.tenant = t.name{known}
         ORDER BY {order} OFFSET q.most / t.many - 1 LIMIT 1) d ON true)
-SELECT name, {shares} FROM divided
+SELECT name, is_alone, {shares} FROM divided
 UNION ALL
-SELECT name, {rests} FROM divided WHERE rank IS NOT NULL
+SELECT name, is_alone, {rests} FROM divided WHERE rank IS NOT NULL
 UNION ALL
-SELECT name, {all} FROM (SELECT name FROM ring OFFSET q.most) others"""
+SELECT name, false, {all} FROM (SELECT name FROM ring OFFSET q.most) others"""
 
 _OF_LINES = """
 SELECT p.* FROM ({priorities}) b
-CROSS JOIN LATERAL ({lines}) l(tenant, from_rank, from_run, to_rank, to_run)
+CROSS JOIN LATERAL ({lines}) l(tenant, is_alone, from_rank, from_run, to_rank, to_run)
 CROSS JOIN LATERAL (
-    SELECT {columns}, r.tenant FROM duly.ready r
+    SELECT {columns}, l.is_alone FROM duly.ready r
     WHERE r.queue = q.name AND r.priority = b.name AND r.tenant = l.tenant
         AND (r.rank, r.run_id) {above} (l.from_rank, l.from_run)
         AND (r.rank, r.run_id) {below} (l.to_rank, l.to_run){known}
     ORDER BY {order} LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p"""
 
 # Runs of tasks that the worker is to do without are passed over before they are locked.
-_IS_KNOWN = """
+IS_KNOWN = """
             AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
 
 
@@ -86,7 +88,7 @@ def shares(columns: str, terms: Terms) -> str:
     here = "rank, run_id"
     there = f"coalesce(rank, {LAST_ROW[0]}::int8), coalesce(run_id, '{LAST_ROW[1]}'::uuid)"
     from_here = f"coalesce(rank, {FIRST_ROW[0]}::int8), coalesce(run_id, '{FIRST_ROW[1]}'::uuid)"
-    known = "" if terms.without is None else _IS_KNOWN.format(terms.without)
+    known = "" if terms.without is None else IS_KNOWN.format(terms.without)
     order = "r.rank DESC, r.run_id DESC" if terms.is_newest else "r.rank, r.run_id"
     begin = f"{terms.first}::int4"
     priorities = _RING.format(name="priority", line="r.queue = q.name", begin=begin) + _ALONG
