@@ -9,6 +9,7 @@ from duly.testing.conformance.backfills import Backfilling, BackfillOrders
 from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorkers
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
+from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
 from duly.testing.conformance.fencing import Fencing
 from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
@@ -66,6 +67,8 @@ class StoreContract(
     Upkeep,
     Claiming,
     Order,
+    FairShares,
+    ReservedLanes,
     Breathing,
     Reporting,
     WakingWorkers,
