@@ -49,8 +49,10 @@ NEXT_TENANT = """
 SELECT min(tenant) FROM duly_ready
 WHERE queue = ? AND priority = ? AND tenant >= ? AND tenant < ?"""
 HAS_OTHERS = """
-SELECT EXISTS (SELECT 1 FROM duly_ready WHERE queue = ?1 AND priority = ?2 AND tenant > ?3)
-    OR EXISTS (SELECT 1 FROM duly_ready WHERE queue = ?1 AND priority = ?2 AND tenant < ?3)"""
+SELECT 1 FROM duly_ready WHERE queue = ?1 AND priority = ?2 AND tenant > ?3
+UNION ALL
+SELECT 1 FROM duly_ready WHERE queue = ?1 AND priority = ?2 AND tenant < ?3
+LIMIT 1"""
 _NO_PRIORITY = (-(1 << 62), 1 << 62)
 _NO_TENANT = ("", chr(0x10FFFF))
 """What comes before all names, and what after."""
@@ -203,8 +205,8 @@ class _Claiming:
         found = self._read(taking, ())
         if found and len(found) == self._room:
             priority, tenant, _ = found[-1][_PLACE]
-            bindings = (queue, priority, tenant)
-            if rows.one(self._work.connection, HAS_OTHERS, bindings)[0]:
+            others = self._work.connection.execute(HAS_OTHERS, (queue, priority, tenant))
+            if others.fetchone() is not None:
                 return None
         self._move(taking, found)
         return found
