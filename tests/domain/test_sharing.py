@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duly.domain.identity import RunId
 from duly.domain.sharing import Sharing, Waiting, begin_behind, ring, share_out
 
 lines = st.lists(
@@ -32,7 +33,7 @@ sharings = st.builds(
 
 
 def line(tenant, count, priority=0):
-    return [Waiting(priority, tenant, rank, bytes([rank])) for rank in range(count)]
+    return [Waiting(priority, tenant, rank, RunId(bytes([rank]))) for rank in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_within_a_priority_nobody_gets_two_more_than_one_who_wanted_more(waiting
 def test_whoever_waits_is_served_within_a_round(counts, most):
     """R8, INV-22: tenants that do not fit into one claim have the next."""
     waiting = [one for number, count in enumerate(counts) for one in line(f"t{number}", count)]
-    begin, met = "", Counter()
+    begin, met = "", Counter[str]()
     for _ in range(-(-len(counts) // most)):
         taken = share_out(waiting, Sharing(most=most, begin=begin))
         met.update(one.tenant for one in taken)

@@ -79,5 +79,5 @@ def _share_out(lines: dict[str, list[Waiting]], sharing: Sharing) -> list[Waitin
 
 def ring(names: Sequence[_Name], begin: _Name | None) -> list[_Name]:
     """Return names in their order, from one on and round."""
-    first = 0 if begin is None else bisect_left(names, begin)
-    return [*names[first:], *names[:first]]
+    first: int = 0 if begin is None else bisect_left(names, begin)
+    return list(names[first:]) + list(names[:first])
