@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import apsw
 
 from duly.domain.literals import Lane, Origin
-from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.dispatch import FireOnTime, Timer
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
+from duly.store.sqlite.rows import SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
 
 _ON_TIME = FireOnTime._fields
-# As `share_of` has it.
-_SHARE = f"coalesce(nullif({{}}.tenant, '{TENANT_DEFAULT}'), '')"
 # An occurrence that is due, after all that were run before it, and whose run finds no gate and, if
 # that is asked, no earlier one open.
 _BELIEVED = """
@@ -63,7 +61,7 @@ QUEUE_RUNS = Batch(
     f"""
 INSERT OR ROLLBACK INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before,
     schedule_name, arguments)
-SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, {_SHARE.format("t")}, a.due_at,
+SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, {SHARE.format("t")}, a.due_at,
     a.run_id, ?1, a.due_at, t.name, t.arguments
 FROM asked a CROSS JOIN duly_schedule_state t WHERE t.schedule_id = a.ref""",  # noqa: S608 - ours
     *_ON_TIME,
@@ -98,7 +96,7 @@ _BEHIND = " ".join(f"WHEN '{lane}' THEN {offset:d}" for lane, offset in LANE_OFF
 QUEUE_DELAYED_RUNS = Batch(
     f"""
 INSERT OR ROLLBACK INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before)
-SELECT d.queue, d.priority + CASE d.lane {_BEHIND} END, {_SHARE.format("d")}, d.due_at, d.id,
+SELECT d.queue, d.priority + CASE d.lane {_BEHIND} END, {SHARE.format("d")}, d.due_at, d.id,
     ?1, d.due_at
 FROM asked a CROSS JOIN duly_delayed d WHERE d.id = a.ref""",  # noqa: S608 - numbers of ours
     *_TIMER,
