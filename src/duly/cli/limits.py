@@ -12,6 +12,8 @@ from duly.client.limits import Limit, Place
 from duly.errors import UsageError
 
 TARGET = Target()
+LIMIT_HEADINGS = ("limit", "running", "by", "rate", "set by", "since", "why")
+PLACE_HEADINGS = ("taken", "running", "waiting", "next turn")
 
 app = App(name="limit", help="Limit how many runs go on, and how often; for the whole fleet.")
 
@@ -22,20 +24,18 @@ def list_limits(*, target: Target = TARGET) -> None:
     with opened(target, makes_store=False) as application:
         limits, places = application.limits.list(), application.limits.places()
         if target.json:
-            known = {"limits": limits, "places": places}
-            print_json({name: [one.to_json() for one in known[name]] for name in known})
+            said, taken = [one.to_json() for one in limits], [one.to_json() for one in places]
+            print_json({"limits": said, "places": taken})
             return
         if not limits:
             print_line(
                 "Nothing is limited. To limit something: duly limit set task:send --running 5"
             )
         else:
-            headings = ("limit", "running", "by", "rate", "set by", "since", "why")
-            print_table(headings, [_row(one) for one in limits])
+            print_table(LIMIT_HEADINGS, [_row(one) for one in limits])
         if places:
             print_line("")
-            headings = ("taken", "running", "waiting", "next turn")
-            print_table(headings, [_place_row(one) for one in places])
+            print_table(PLACE_HEADINGS, [_place_row(one) for one in places])
 
 
 @app.command(name="set")
