@@ -48,6 +48,7 @@ for name, place, purpose in (
     ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
     ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
+    ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
     ("worker", "duly.cli.worker:worker", "Execute queued runs, until it is stopped."),

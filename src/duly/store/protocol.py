@@ -9,6 +9,7 @@ from duly.store.dispatch import DispatchStore, MaintenanceStore
 from duly.store.execution import ExecutionStore
 from duly.store.operating import OperatingStore
 from duly.store.planning import PlanningStore
+from duly.store.quotas import QuotaStore
 from duly.store.reading import ReadingStore
 from duly.store.schema import SchemaStore
 
@@ -20,6 +21,7 @@ class Store(
     ExecutionStore,
     OperatingStore,
     BackfillStore,
+    QuotaStore,
     ReadingStore,
     SchemaStore,
     Protocol,

@@ -24,6 +24,7 @@ from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
+from duly.domain.presets import NO_PRESET
 from duly.errors import UsageError
 
 RULE, ARGUMENTS, POLICIES, TARGET = RuleOptions(), ArgumentOptions(), PolicyOptions(), Target()
@@ -46,8 +47,8 @@ class EditOptions:
 
 EDIT = EditOptions()
 _CHANGE_REMEDY = (
-    "give --when, --tz, --task, --arguments, --misfire, --overlap, --jitter, --queue, --priority,"
-    " --owner or --rename"
+    "give --when, --tz, --task, --arguments, --preset, --misfire, --overlap, --jitter, --queue,"
+    " --priority, --owner or --rename"
 )
 
 
@@ -100,6 +101,7 @@ def _changes(
 ) -> dict[str, Any]:
     options, rule, arguments, policies = given
     changes: dict[str, Any] = {
+        "preset": policies.preset,
         "misfire": policies.misfire_over(before.misfire),
         "jitter": policies.jitter,
         "overlap": policies.overlap,
@@ -157,6 +159,8 @@ def _undo_call(before: Schedule, after: Schedule) -> list[str]:
 
 def _undo_policies(before: Schedule, after: Schedule) -> list[str]:
     words: list[str] = []
+    if before.preset != after.preset:
+        words += ["--preset", before.preset or NO_PRESET]
     old, new = before.misfire.to_json(), after.misfire.to_json()
     for key, option in _MISFIRE_OPTIONS.items():
         if old[key] != new[key]:

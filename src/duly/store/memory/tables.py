@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
     from duly.domain.identity import BackfillId, ScheduleId
     from duly.domain.literals import AttemptState, RunState
+    from duly.domain.quotas import Counted, Quota, QuotaKey
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun
@@ -211,6 +212,7 @@ class Tables:
     """By task: the slots of its retry budget that are taken, in order."""
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
+    quotas: dict[tuple[QuotaKey, Counted], Quota] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import attempts, backfilling, execution, operating, reaping
 from duly.store.memory.backfilling import MemoryBackfills
+from duly.store.memory.quotas import MemorySetting, list_quotas
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store import execution as port
     from duly.store.backfilling import (
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from duly.store.dispatch import MemberId
     from duly.store.memory.tables import Journal, Tables
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.quotas import SetQuotas
 
 T = TypeVar("T")
 
@@ -139,6 +142,20 @@ class Working(ABC):
     def list_queues(self) -> list[QueueRecord]:
         """Return queues that hold something or are paused, by name."""
         return self._read(operating.list_queues)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        return self._write(lambda journal: MemorySetting(journal).set(command))
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        self._write(lambda journal: MemorySetting(journal).take_back(key, actor))
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        return self._read(list_quotas)
 
     # Backfills
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.postgres import beating, claiming, finishing, lost, ordering
 from duly.store.postgres.arrays import OptionalInt8s, Texts
+from duly.store.postgres.quotas import PostgresSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store.dispatch import MemberId
     from duly.store.execution import (
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     )
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
     from duly.store.postgres.connection import Connections
+    from duly.store.quotas import SetQuotas
 
 # Programs say the same at every start: what has not changed is not written.
 REGISTER_POLICIES = """
@@ -134,6 +137,23 @@ class PostgresWorking:
         """Say whether any living worker knows a task and serves the queue."""
         with self._connections.statement(for_dispatch=True) as session:
             return lost.is_served(session, task, queue)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        with self._connections.write() as work:
+            return PostgresSetting(work).set(command)
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        with self._connections.write() as work:
+            PostgresSetting(work).take_back(key, actor)
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        with self._connections.statement() as session:
+            return list_quotas(session)
 
     # Operating
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.sqlite import backfilling, claiming, finishing, operating, reaping, telling
 from duly.store.sqlite.backfilling import SqliteBackfills
+from duly.store.sqlite.quotas import SqliteSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store import execution as port
     from duly.store.backfilling import (
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     )
     from duly.store.dispatch import MemberId
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.quotas import SetQuotas
     from duly.store.sqlite.work import Look, Work
 
 
@@ -156,6 +159,23 @@ class Working(ABC):
         """Say what is known about occurrences."""
         with self._read() as look:
             return backfilling.classify_slots(look, schedule_id, instants)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        with self._write() as work:
+            return SqliteSetting(work).set(command)
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        with self._write() as work:
+            SqliteSetting(work).take_back(key, actor)
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        with self._read() as look:
+            return list_quotas(look)
 
     # Operating
 

@@ -23,6 +23,7 @@ _PARTS = (
     "overlapping",
     "owed",
     "ownership",
+    "quotas",
     "reading",
     "reaping",
     "retention",

@@ -19,6 +19,7 @@ from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queu
 from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
+from duly.testing.conformance.quotas import BoundedOrders, BoundedSchedules
 from duly.testing.conformance.reading import (
     ReadingRuns,
     ReadingSchedules,
@@ -40,6 +41,8 @@ class StoreContract(
     AddingRuns,
     AddingMany,
     MovingAndCancelling,
+    BoundedSchedules,
+    BoundedOrders,
     Membership,
     Leases,
     Loading,
