@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import errors
 
+from duly.domain.attempts import Tries
 from duly.domain.identity import shard_of
 from duly.domain.literals import Origin, RunState
+from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
 from duly.store import records
 from duly.store.adding import Adding, Known, alike_later, delayed_row
-from duly.store.gathering import ordered_row
+from duly.store.gates import in_the_way
+from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.planning import NEAR_US, AddedRun
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import (
@@ -37,7 +40,9 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
+from duly.store.postgres.by_hand import ByHand
 from duly.store.postgres.confirming import confirm_runs
+from duly.store.postgres.gates import LOCK_STATES
 from duly.store.postgres.pending import close_all
 from duly.store.postgres.quotas import PostgresCounting
 from duly.store.postgres.rows import RANKED
@@ -278,6 +283,7 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     def add() -> list[AddedRun]:
         seen = _look(work, command)
         adding = _PostgresAdding(work, command.actor, seen)
+        adding.by_hand.expect_new([new for new in command.runs if new.id not in seen.known])
         added = adding.add_all(command)
         adding.flush()
         PostgresCounting(work.session).check_pending(command, added, work.now)
@@ -300,6 +306,8 @@ def _look(work: Work, command: AddRuns) -> _Seen:
     """Read what is there, and hold on to what must stay so until the commit."""
     session, runs = work.session, command.runs
     of = sorted({new.schedule_id for new in runs if new.schedule_id is not None})
+    if of:
+        session.rows(LOCK_STATES, (Uuids(of),))
     found = session.rows(LOCK_SCHEDULES, (Uuids(of),)) if of else []
     schedules = {row[0]: (row[1], row[2]) for row in found}
     keys = sorted({(new.tenant, new.key) for new in runs if new.key is not None})
@@ -338,6 +346,7 @@ class _PostgresAdding(Adding):
         super().__init__(actor, work.now)
         self._work = work
         self._seen = seen
+        self.by_hand = ByHand(work)
         self._replaced: list[DelayedRecord] = []
         self._runs: list[Row] = []
         self._kept: dict[bytes, Row] = {}
@@ -362,6 +371,11 @@ class _PostgresAdding(Adding):
         self._replaced.append(pending)
 
     def run_at_once(self, new: NewRun, instant: int) -> None:
+        priority = new.call.priority + LANE_OFFSETS[new.lane]
+        arrival = self.by_hand.come(new.id, priority, Tries())
+        if arrival.coming is Coming.SKIPPED:
+            assert new.schedule_id is not None, "others come to no gate"
+            raise in_the_way(self.by_hand.schedules[new.schedule_id].name, arrival)
         self._seen.known[new.id] = Known(new, instant)
         self._runs.append(ordered_row(new, instant, self.now))
 
@@ -395,7 +409,8 @@ class _PostgresAdding(Adding):
     def _make_runs(self) -> None:
         if self._runs:
             ids = Uuids([row[0] for row in self._runs])
-            made = write_runs(self._work, self._runs)
+            made = write_runs(self._work, self._runs, self.by_hand.arrivals)
+            self.by_hand.write()
             if len(made) < len(self._runs) or one(self._work.session, ARE_PENDING, (ids,))[0]:
                 raise OvertakenError
 

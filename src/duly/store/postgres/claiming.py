@@ -91,7 +91,8 @@ gone_{era} AS (
 )
 
 # Rows are locked as they are read, and reading ends with the last that is wanted.
-_PICKED = "r.run_id, r.fence, r.attempt, r.charged, r.begun_at, r.schedule_name, r.arguments"
+_PICKED = """r.run_id, r.fence, r.attempt, r.charged, r.begun_at, r.is_gated, r.schedule_name,
+        r.arguments"""
 _FROM_ALL = f"""
 picked AS MATERIALIZED (
     SELECT p.* FROM q CROSS JOIN LATERAL (
@@ -111,7 +112,7 @@ gone AS (
 _CLAIM = f"""
 made AS MATERIALIZED (
     SELECT n.now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
-        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, r.task, r.queue,
+        coalesce(p.begun_at, n.now) AS begun_at, p.is_gated, p.schedule_name, r.task, r.queue,
         coalesce(r.arguments, p.carried) AS arguments,
         p.fence > 0 OR coalesce(r.arguments, p.carried) IS NULL
             OR (p.schedule_name IS NULL AND r.schedule_id IS NOT NULL) AS is_more,
@@ -125,8 +126,9 @@ made AS MATERIALIZED (
         WHERE k.name = r.task OFFSET 0) k ON true),
 claimed AS (
     INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
-        charged)
-    SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
+        charged, is_gated)
+    SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged, is_gated
+    FROM made)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
     (SELECT era FROM era), uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task,
     r.arguments, r.queue, r.is_more, r.schedule_name, r.rest"""  # noqa: S608 - parts of ours
@@ -331,7 +333,7 @@ class _Reader:
         itself = (run_id, tenant, schedule_id, name, number, key, task, arguments, definition)
         itself += (queue, priority, origin, lane, *rest)
         nothing_yet = (None,) * 6
-        claim = (*tries, self._worker, now, *nothing_yet, error, None)
+        claim = (*tries, self._worker, now, *nothing_yet, error, None, None)
         return run_record((*itself, RunState.RUNNING, None, None, *claim))
 
 

@@ -117,6 +117,7 @@ OPEN_PLACES = {
     RunState.RUNNING: "SELECT run_id FROM duly.claims",
     RunState.RETRYING: "SELECT run_id FROM duly.waiting",
     RunState.DEAD: "SELECT run_id FROM duly.dead",
+    RunState.BLOCKED: "SELECT run_id FROM duly.blocked",
 }
 
 

@@ -87,6 +87,10 @@ DELETE_PARTS = (
     "DELETE FROM duly.schedule_definitions WHERE schedule_id = ANY($1::uuid[])",
     "DELETE FROM duly.skips WHERE schedule_id = ANY($1::uuid[])",
     "DELETE FROM duly.owed WHERE schedule_id = ANY($1::uuid[])",
+    # As `overlapping.schedule_gate` names it.
+    """DELETE FROM duly.gates WHERE name = ANY(ARRAY(
+        SELECT 'schedule:' || replace(u.id::text, '-', '')
+        FROM pg_catalog.unnest($1::uuid[]) u(id)))""",
 )
 # Whom somebody holds is left for the next time: he would have to wait for us in turn.
 DELETE_MEMBERS = """

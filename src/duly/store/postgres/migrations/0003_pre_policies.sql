@@ -1,0 +1,68 @@
+-- Policies: gates for runs that may not overlap, and backfills. Only adds, but for one view and one
+-- index. Programs of schema 2 go on firing, and know of no gates. What a plain run has nothing to say
+-- about is NULL in the rows that every run writes: there it takes up no space.
+-- compatible-with: 2
+
+-- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
+ALTER TABLE duly.schedule_state
+    -- NULL: they may overlap.
+    ADD COLUMN overlap text,
+    ADD COLUMN gate text COLLATE "C",
+    -- The last run that went ahead; NULL: the last that was made; all zeros: none has.
+    ADD COLUMN active_run uuid,
+    ADD COLUMN overlap_count int8;
+
+-- Whether the run holds a gate: its end is looked at by itself. NULL: it holds none.
+ALTER TABLE duly.ready ADD COLUMN is_gated bool;
+ALTER TABLE duly.claims
+    ADD COLUMN is_gated bool,
+    -- For whom it was asked to make way.
+    ADD COLUMN replaced_by uuid;
+-- The run that stands for one that was coalesced or replaced.
+ALTER TABLE duly.outcomes ADD COLUMN into_run uuid;
+-- To find one that was claimed before, or that may have been hurried; plain runs never touch it.
+DROP INDEX duly.ready_again;
+CREATE INDEX ready_again ON duly.ready (run_id) WHERE fence > 0 OR is_gated;
+
+-- A row for each gate, to be locked while somebody decides about it.
+CREATE TABLE duly.gates (
+    name text COLLATE "C" PRIMARY KEY
+) WITH (fillfactor = 50);
+
+-- One open run at a time goes through a gate, and holds it until it is over.
+CREATE TABLE duly.held_gates (
+    run_id uuid PRIMARY KEY,
+    gate text COLLATE "C" NOT NULL UNIQUE
+);
+
+-- Runs that wait at a gate: a fifth place for an open run.
+CREATE TABLE duly.blocked (
+    run_id uuid PRIMARY KEY,
+    -- Grows along a gate, because it is drawn by whoever has locked that.
+    number int8 GENERATED ALWAYS AS IDENTITY,
+    since int8 NOT NULL,
+    begun_at int8,
+    priority int4 NOT NULL,
+    fence int4 NOT NULL,
+    attempt int4 NOT NULL,
+    charged int4 NOT NULL,
+    gate text COLLATE "C" NOT NULL
+);
+CREATE INDEX blocked_gate ON duly.blocked (gate, priority, number);
+
+CREATE OR REPLACE VIEW duly.public_runs AS
+SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.origin, r.lane,
+    r.scheduled_for, r.not_before, r.created_at, r.fired_at,
+    coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
+        WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
+        WHEN b.run_id IS NOT NULL THEN 'blocked' ELSE 'queued' END) AS state,
+    coalesce(o.reason, x.reason, w.reason, CASE WHEN b.run_id IS NOT NULL THEN 'overlap' END)
+        AS state_reason, o.finished_at,
+    coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, 0) AS attempt,
+    coalesce(o.started_at, c.started_at) AS started_at, w.due_at AS next_at
+FROM duly.runs r
+LEFT JOIN duly.outcomes o ON o.run_id = r.id
+LEFT JOIN duly.dead x ON x.run_id = r.id
+LEFT JOIN duly.waiting w ON w.run_id = r.id
+LEFT JOIN duly.claims c ON c.run_id = r.id
+LEFT JOIN duly.blocked b ON b.run_id = r.id;
