@@ -28,7 +28,7 @@ SELECT q.scope, q.tenant, q.counted, q.most, q.version, q.updated_at, q.updated_
 FROM duly.quotas q"""
 OF_SCOPE = f"{QUOTA} WHERE q.scope = $1 AND q.tenant = $2"
 OF_SCOPES = f"""{QUOTA} WHERE (q.scope, q.tenant) IN (
-    SELECT u.scope, u.tenant FROM pg_catalog.unnest($1::text[], $2::text[]) u(scope, tenant))"""  # noqa: S608 - columns of ours
+    SELECT u.scope, u.tenant FROM unnest($1::text[], $2::text[]) u(scope, tenant))"""  # noqa: S608 - columns of ours
 IS_PENDING_BOUND = "SELECT 1 FROM duly.quotas WHERE counted = 'pending' LIMIT 1"
 WRITE_QUOTA = """
 INSERT INTO duly.quotas (scope, tenant, counted, most, version, updated_at, updated_by)
