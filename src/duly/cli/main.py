@@ -25,6 +25,7 @@ INTERRUPTED = 130
 _OPTIONS = {
     'past="run"': "--past",
     "replace=True": "--replace",
+    "serialize_by='account:42'": "--serialize-by account:42",
     "app.schedules.list()": "duly schedule list",
     "app.runs.list()": "duly run list",
     "app.delayed.list()": "duly delayed list",

@@ -13,7 +13,7 @@ from duly.cli.calls import ArgumentOptions, read_call
 from duly.cli.output import print_line
 from duly.cli.references import find_schedule
 from duly.cli.rules import RuleOptions, edited_rule, spoken_parts
-from duly.cli.schedule.policies import NO_BOUND, PolicyOptions
+from duly.cli.schedule.policies import PolicyOptions
 from duly.cli.schedule.telling import (
     local_text,
     print_pending,
@@ -24,7 +24,8 @@ from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
-from duly.domain.presets import NO_PRESET
+from duly.domain.misfire import NO_BOUND
+from duly.domain.presets import NO_PRESET, PRESETS
 from duly.errors import UsageError
 
 RULE, ARGUMENTS, POLICIES, TARGET = RuleOptions(), ArgumentOptions(), PolicyOptions(), Target()
@@ -159,13 +160,17 @@ def _undo_call(before: Schedule, after: Schedule) -> list[str]:
 
 def _undo_policies(before: Schedule, after: Schedule) -> list[str]:
     words: list[str] = []
+    misfire, overlap = after.misfire, after.overlap
     if before.preset != after.preset:
         words += ["--preset", before.preset or NO_PRESET]
-    old, new = before.misfire.to_json(), after.misfire.to_json()
+        if before.preset in PRESETS:
+            # What the preset brings back by itself need not be said.
+            misfire, overlap = PRESETS[before.preset].misfire, PRESETS[before.preset].overlap
+    old, new = before.misfire.to_json(), misfire.to_json()
     for key, option in _MISFIRE_OPTIONS.items():
         if old[key] != new[key]:
             words += [option, NO_BOUND if old[key] is None else str(old[key])]
-    if before.overlap != after.overlap:
+    if before.overlap != overlap:
         words += ["--overlap", before.overlap]
     if before.serialize_by not in (None, after.serialize_by):
         words += ["--serialize-by", before.serialize_by]

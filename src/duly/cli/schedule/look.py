@@ -12,7 +12,7 @@ from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_schedule
 from duly.cli.schedule.telling import local_text, print_warning, zone
 from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, utc_text, zoned_text
+from duly.cli.times import relative_text, share_text, utc_text, zoned_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 
@@ -157,7 +157,7 @@ def _span(start: str, end: str) -> list[tuple[str, str]]:
 def _share(schedule: Schedule) -> str:
     """Say which part of the time between two occurrences a run takes (O2)."""
     times = schedule.run_times
-    return "-" if times is None or times.ratio is None else f"{times.ratio:.0%}"
+    return "-" if times is None or times.ratio is None else share_text(times.ratio)
 
 
 def _why(schedule: Schedule) -> str:

@@ -17,7 +17,7 @@ from duly.cli.schedule.telling import (
     zone,
 )
 from duly.cli.target import Target, opened
-from duly.cli.times import lateness_text, relative_text, utc_text, zoned_text
+from duly.cli.times import lateness_text, relative_text, share_text, utc_text, zoned_text
 from duly.client.run_view import Run
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_words
@@ -112,10 +112,10 @@ def _run_time(schedule: Schedule) -> str:
     if times is None or times.usual is None:
         return "no run is over yet"
     runs = "the last run" if times.count == 1 else f"nine of ten of the last {times.count} runs"
-    text = f"{lateness_text(times.usual)} from fire to end, of {runs}"
+    text = f"{runs} took up to {lateness_text(times.usual)} from fire to end"
     if times.interval is None or times.ratio is None:
         return text
-    return f"{text}: {times.ratio:.0%} of the {lateness_text(times.interval)} to the next one"
+    return f"{text}, {share_text(times.ratio)} of the {lateness_text(times.interval)} to the next"
 
 
 def _status(schedule: Schedule, now: datetime) -> str:

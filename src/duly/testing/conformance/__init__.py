@@ -28,6 +28,7 @@ _PARTS = (
     "reaping",
     "retention",
     "retries",
+    "run_times",
     "schedules",
     "steps",
     "transactions",

@@ -29,6 +29,7 @@ from duly.testing.conformance.reading import (
 from duly.testing.conformance.reaping import FindingLost, SettlingLost
 from duly.testing.conformance.retention import Retaining
 from duly.testing.conformance.retries import RetryBudgets, RetryTimers
+from duly.testing.conformance.run_times import ReadingRunTimes
 from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
 from duly.testing.conformance.transactions import LentTransactions
 from duly.testing.conformance.upkeep import Upkeep
@@ -62,6 +63,7 @@ class StoreContract(
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,
+    ReadingRunTimes,
     Verdicts,
     StatusOnOneScreen,
     Retaining,
