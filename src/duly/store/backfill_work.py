@@ -71,6 +71,10 @@ class BackfillWork(ABC):
     def classify(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
         """Say what is known about occurrences."""
 
+    def existing(self, run_ids: Sequence[RunId]) -> set[RunId]:
+        """Say which of some runs are there, whatever has become of them."""
+        return {run_id for run_id in run_ids if self.gates().exists(run_id)}
+
     @abstractmethod
     def gates(self) -> Gates:
         """Return the gates of the store."""
@@ -181,13 +185,14 @@ class BackfillWork(ABC):
         made = looked_at = 0
         cursor = command.cursor
         slots = self.classify(record.schedule_id, [one.scheduled_for for one in command.slots])
-        for planned, slot in zip(command.slots, slots, strict=True):
+        looks = list(zip(command.slots, slots, strict=True))
+        chosen = [chosen_run(record, slot, planned) for planned, slot in looks]
+        existing = self.existing([run_id for run_id in chosen if run_id is not None])
+        for (planned, slot), wanted in zip(looks, chosen, strict=True):
             if made >= room:
                 cursor = planned.scheduled_for
                 break
-            run_id = chosen_run(record, slot, planned)
-            if run_id is not None and self.gates().exists(run_id):
-                run_id = None
+            run_id = None if wanted in existing else wanted
             if run_id is not None:
                 self._make(record, of, planned, run_id)
             self.note(record.id, SlotState(planned.scheduled_for, slot.kind, run_id))

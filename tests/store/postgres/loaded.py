@@ -82,6 +82,16 @@ HISTORY = (
     """INSERT INTO duly.checkpoints (run_id, partition, fence, state, at)
     SELECT md5('r' || i)::uuid, '', 1, '{}', %(start)s
     FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.backfills (id, schedule_id, since, until, cursor, total, looked_at, made,
+        created_at, updated_at, definition_number, per_minute, concurrency, version, tenant, mode,
+        "order", classes, status, created_by)
+    SELECT md5('f' || i)::uuid, md5('s' || i)::uuid, 0, 9, 0, 9, 0, 0, %(start)s, %(start)s, 1, 1,
+        1, 1, 't' || i %% 9, 'fill', 'oldest-first', '', CASE WHEN i %% 99 = 0 THEN 'active'
+        ELSE 'done' END, 'x'
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.backfill_slots (backfill_id, scheduled_for, run_id, is_open, kind)
+    SELECT md5('f' || i)::uuid, t, md5('r' || i)::uuid, i %% 9 = 0, 'missing'
+    FROM generate_series(1, %(count)s) i CROSS JOIN generate_series(1, 3) t""",
     """INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
     SELECT %(start)s, md5('s' || i)::uuid, i %% 32, i %% 4, true
     FROM generate_series(1, %(count)s) i""",

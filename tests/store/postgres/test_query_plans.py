@@ -68,6 +68,7 @@ SCANNING = {
     "ordering.LIST_QUEUED": "how long each queue is; counted for people",
     "ordering.COUNT_CLAIMED": "claims, as many as workers have slots; counted for people",
     "reading.COUNT_OWED": "ranges that are left from an outage; the status counts them",
+    "backfilling.LIST_ACTIVE": "by an index of those alone that go on",
     "reading.COUNT_EARLY": "by an index that is empty for ever",
     "retention.FOLD_TALLIES": "some of the changes that are there, whichever",
     "schema.HAS_SCHEMA": "the names of schemas",

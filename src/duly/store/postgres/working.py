@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.store.postgres import beating, claiming, finishing, lost, ordering
+from duly.store.postgres import backfilling, beating, claiming, finishing, lost, ordering
 from duly.store.postgres.arrays import OptionalInt8s, Texts
 from duly.store.postgres.quotas import PostgresSetting, list_quotas
 from duly.store.work_rulings import lost_lease
@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.store.backfilling import (
+        BackfillRecord,
+        ChangeBackfill,
+        CreateBackfill,
+        SlotState,
+        StepBackfill,
+        Stepped,
+    )
     from duly.store.dispatch import MemberId
     from duly.store.execution import (
         Beat,
@@ -191,3 +200,47 @@ class PostgresWorking:
         """Return queues that hold something or are paused, by name."""
         with self._connections.read() as look:
             return ordering.list_queues(look.session)
+
+    # Backfills
+
+    def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
+        """Write a backfill down."""
+        with self._connections.write() as work:
+            return backfilling.create_backfill(work, command)
+
+    def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
+        """Apply an order about a backfill."""
+        with self._connections.write() as work:
+            return backfilling.change_backfill(work, command)
+
+    def step_backfill(self, command: StepBackfill) -> Stepped:
+        """Do a part of a backfill."""
+        with self._connections.write(for_dispatch=True) as work:
+            return backfilling.step_backfill(work, command)
+
+    def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
+        """Return a backfill."""
+        with self._connections.read() as look:
+            return backfilling.get_backfill(look, tenant, backfill_id)
+
+    def list_backfills(
+        self, tenant: str, schedule_id: ScheduleId | None, limit: int
+    ) -> list[BackfillRecord]:
+        """Return backfills, newest first."""
+        with self._connections.read() as look:
+            return backfilling.list_backfills(look, tenant, schedule_id, limit)
+
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills, oldest first."""
+        with self._connections.read(for_dispatch=True) as look:
+            return backfilling.load_backfills(look, limit)
+
+    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+        """Return what was done about occurrences, by their time."""
+        with self._connections.read() as look:
+            return backfilling.list_slots(look, backfill_id, after, limit)
+
+    def classify_slots(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
+        """Say what is known about occurrences."""
+        with self._connections.read() as look:
+            return backfilling.classify_slots(look, schedule_id, instants)

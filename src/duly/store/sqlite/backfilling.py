@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Tries
-from duly.domain.backfilling import (
-    BackfillMode,
-    BackfillOrder,
-    BackfillStatus,
-    SlotClass,
-    classify,
-)
-from duly.domain.identity import BackfillId, RunId, ScheduleId
+from duly.domain.backfilling import SlotClass, classify
+from duly.domain.identity import RunId
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.overlapping import Coming
+from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
 from duly.store.backfill_work import BackfillWork
-from duly.store.backfilling import BackfillRecord, SlotState
+from duly.store.backfilling import SlotState
 from duly.store.gathering import LANE_OFFSETS, RunBefore
 from duly.store.sqlite import rows
 from duly.store.sqlite.gates import SqliteGates
@@ -34,11 +29,12 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfill_steps import Planned
     from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store.auditing import Subject
+    from duly.store.backfilling import BackfillRecord
     from duly.store.dispatch import Fence
     from duly.store.gates import Arrival
-    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 BACKFILL = """
@@ -208,64 +204,3 @@ def _find(
 ) -> BackfillRecord | None:
     row = connection.execute(statement, (backfill_id,)).fetchone()
     return None if row is None else backfill_record(row)
-
-
-def run_ids_from(instant: int) -> bytes:
-    """Return the first id that a run of an instant can have."""
-    return (instant // 1000).to_bytes(6, signed=False) + bytes(10)
-
-
-def backfill_record(row: Row) -> BackfillRecord:
-    """Return a backfill."""
-    return BackfillRecord(
-        id=BackfillId(row[0]),
-        tenant=row[1],
-        schedule_id=ScheduleId(row[2]),
-        schedule_name=row[3],
-        definition_number=row[4],
-        since=row[5],
-        until=row[6],
-        mode=BackfillMode(row[7]),
-        order=BackfillOrder(row[8]),
-        classes=frozenset(SlotClass(one) for one in row[9].split()),
-        per_minute=row[10],
-        concurrency=row[11],
-        status=BackfillStatus(row[12]),
-        version=row[13],
-        cursor=row[14],
-        total=row[15],
-        looked_at=row[16],
-        made=row[17],
-        open=row[18],
-        reason=row[19],
-        created_at=row[20],
-        created_by=row[21],
-        updated_at=row[22],
-    )
-
-
-def backfill_row(record: BackfillRecord) -> Row:
-    """Return the columns of a backfill."""
-    return (
-        record.id,
-        record.tenant,
-        record.schedule_id,
-        record.definition_number,
-        record.since,
-        record.until,
-        record.mode,
-        record.order,
-        " ".join(sorted(record.classes)),
-        record.per_minute,
-        record.concurrency,
-        record.status,
-        record.version,
-        record.cursor,
-        record.total,
-        record.looked_at,
-        record.made,
-        record.reason,
-        record.created_at,
-        record.created_by,
-        record.updated_at,
-    )

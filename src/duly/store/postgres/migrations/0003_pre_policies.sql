@@ -80,3 +80,45 @@ LEFT JOIN duly.dead x ON x.run_id = r.id
 LEFT JOIN duly.waiting w ON w.run_id = r.id
 LEFT JOIN duly.claims c ON c.run_id = r.id
 LEFT JOIN duly.blocked b ON b.run_id = r.id;
+
+-- Backfills: history made on purpose, each a row with a cursor.
+CREATE TABLE duly.backfills (
+    id uuid PRIMARY KEY,
+    schedule_id uuid NOT NULL,
+    since int8 NOT NULL,
+    until int8 NOT NULL,
+    -- NULL: there is nothing left to look at.
+    cursor int8,
+    total int8 NOT NULL,
+    looked_at int8 NOT NULL,
+    made int8 NOT NULL,
+    created_at int8 NOT NULL,
+    updated_at int8 NOT NULL,
+    definition_number int4 NOT NULL,
+    per_minute int4 NOT NULL,
+    concurrency int4 NOT NULL,
+    version int4 NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    mode text NOT NULL,
+    "order" text NOT NULL,
+    -- As a list of words with blanks between them.
+    classes text NOT NULL,
+    status text NOT NULL,
+    created_by text NOT NULL,
+    reason text
+) WITH (fillfactor = 50);
+CREATE INDEX backfills_active ON duly.backfills (id) WHERE status = 'active';
+CREATE INDEX backfills_tenant ON duly.backfills (tenant, id);
+CREATE INDEX backfills_schedule ON duly.backfills (schedule_id, id);
+
+-- What a backfill has done about each occurrence.
+CREATE TABLE duly.backfill_slots (
+    backfill_id uuid NOT NULL,
+    scheduled_for int8 NOT NULL,
+    run_id uuid,
+    -- Until it has been seen to be over.
+    is_open bool NOT NULL,
+    kind text NOT NULL,
+    PRIMARY KEY (backfill_id, scheduled_for)
+);
+CREATE INDEX backfill_slots_open ON duly.backfill_slots (backfill_id, run_id) WHERE is_open;
