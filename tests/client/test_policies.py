@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_an_end_users_eleventh_schedule_is_refused(app, tasks):
     for number in range(10):
         app.schedules.create(f"{number}", tasks.report, NIGHTLY, owner="anna")
 
-    def one_more() -> duly.Schedule:
+    def one_more() -> Any:
         return app.schedules.create("more", tasks.report, NIGHTLY, owner="anna")
 
     assert "duly quota set owner:anna --schedules N" in refused(app, OverQuota, one_more)

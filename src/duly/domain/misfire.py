@@ -77,7 +77,10 @@ def read_misfire(value: object) -> Misfire:
         unknown = sorted(str(key) for key in value if key not in _KEYS)
         if unknown:
             raise UsageError("misfire", unknown[0], "is not a part of it", f"use {_KEYS_TEXT}")
-        return Misfire(**{key: None if part == NO_BOUND else part for key, part in value.items()})
+        given: dict[str, Any] = {
+            key: None if part == NO_BOUND else part for key, part in value.items()
+        }
+        return Misfire(**given)
     if not isinstance(value, str):
         remedy = 'give "skip", "latest", "all" or a duly.Misfire'
         raise UsageError("misfire", value, "is not a misfire policy", remedy)

@@ -163,9 +163,10 @@ def _undo_policies(before: Schedule, after: Schedule) -> list[str]:
     misfire, overlap = after.misfire, after.overlap
     if before.preset != after.preset:
         words += ["--preset", before.preset or NO_PRESET]
-        if before.preset in PRESETS:
+        preset = PRESETS.get(before.preset or "")
+        if preset is not None:
             # What the preset brings back by itself need not be said.
-            misfire, overlap = PRESETS[before.preset].misfire, PRESETS[before.preset].overlap
+            misfire, overlap = preset.misfire, preset.overlap
     old, new = before.misfire.to_json(), misfire.to_json()
     for key, option in _MISFIRE_OPTIONS.items():
         if old[key] != new[key]:
