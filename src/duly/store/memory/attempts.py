@@ -11,9 +11,9 @@ from duly.domain.attempts import (
     ProgressRecord,
     TaskPolicy,
 )
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.literals import RunState
 from duly.store.dispatch import MemberId
-from duly.store.gates import OVERLAP
+from duly.store.gates import blocked_reason
 from duly.store.memory.ownership import is_alive
 from duly.store.work_rulings import (
     Breath,
@@ -22,6 +22,7 @@ from duly.store.work_rulings import (
     live_state,
     new_lines,
     newest,
+    said_state,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def place_of(journal: Journal, run_id: RunId) -> dict[str, Any]:
         }
     elif run_id in tables.blocked:
         blocked = tables.blocked[run_id]
-        place = {"state": RunState.BLOCKED, "state_reason": OVERLAP, "tries": blocked.tries}
+        reason = blocked_reason(blocked.gate)
+        place = {"state": RunState.BLOCKED, "state_reason": reason, "tries": blocked.tries}
     elif run_id in tables.claims:
         claim = tables.claims[run_id]
         place = {"state": RunState.RUNNING, "state_reason": None, "tries": claim.tries}
@@ -159,7 +161,7 @@ def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) ->
     return AttemptRecord(
         **_record_parts(journal, run_id, claim),
         number=claim.tries.attempt,
-        state=AttemptState(outcome.state),
+        state=said_state(outcome.state),
         reason=outcome.reason,
         heartbeat_at=_heartbeat(journal, claim, outcome.finished_at),
         ended_at=outcome.finished_at,
@@ -228,6 +230,8 @@ def forget_work(journal: Journal, run_id: RunId) -> None:
     tables = journal.tables
     journal.remove(tables.progress, run_id)
     journal.remove(tables.lines, run_id)
+    journal.remove(tables.unbegun, run_id)
+    journal.remove(tables.turns, run_id)
     for attempt in [key for key in tables.attempts if key[0] == run_id]:
         journal.remove(tables.attempts, attempt)
     for checkpoint in [key for key in tables.checkpoints if key[0] == run_id]:

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Tries
 from duly.domain.identity import RunId
+from duly.domain.limits import capped_place
 from duly.domain.literals import Lane, RunState
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS
+from duly.store.sqlite.limiting import SqliteOpening, leave_limits, standing_places
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.store.gates import Arrival
+    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 HAS_RUN = "SELECT 1 FROM duly_runs WHERE id = ?"
@@ -23,6 +26,7 @@ SELECT 1 FROM duly_runs r
 WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = r.id)
     AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = r.id)"""
 HOLDER = "SELECT run_id FROM duly_held_gates WHERE gate = ?"
+WAITS = "SELECT 1 FROM duly_blocked WHERE run_id = ?"
 HOLDS = "SELECT 1 FROM duly_held_gates WHERE run_id = ?"
 WAITING = "SELECT run_id FROM duly_blocked WHERE gate = ? ORDER BY priority, number"
 LAST_LET_GO = """
@@ -35,8 +39,14 @@ MARK_READY = """
 UPDATE duly_ready SET is_gated = 1
 WHERE run_id = ?4 AND ((queue = ?1 AND priority = ?2 AND rank = ?3) OR fence > 0)"""
 GO_AHEAD = """
-UPDATE duly_schedule_state SET active_run = ?1
-WHERE schedule_id = (SELECT schedule_id FROM duly_runs WHERE id = ?1)"""
+UPDATE duly_schedule_state AS t SET active_run = ?1
+WHERE schedule_id = (SELECT schedule_id FROM duly_runs WHERE id = ?1)
+    AND NOT EXISTS (
+        SELECT 1 FROM duly_runs r
+        WHERE r.id = coalesce(t.active_run, t.last_run)
+            AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = r.id)
+            AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = r.id)
+            AND NOT EXISTS (SELECT 1 FROM duly_blocked b WHERE b.run_id = r.id))"""
 NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM duly_blocked WHERE gate = ?"
 STAND = """
 INSERT INTO duly_blocked (run_id, gate, priority, number, since, fence, attempt, charged, begun_at)
@@ -60,9 +70,11 @@ TAKE_OUT_WAITING = """
 DELETE FROM duly_waiting WHERE run_id = ? RETURNING fence, attempt, charged, begun_at"""
 GIVE_BACK = "DELETE FROM duly_held_gates WHERE run_id = ? RETURNING gate"
 HURRY = "UPDATE duly_ready SET priority = ? WHERE run_id = ? AND is_gated AND priority > ?"
+HURRY_STANDING = "UPDATE duly_blocked SET priority = ? WHERE run_id = ? AND priority > ?"
 FREE_GATES = """
 SELECT DISTINCT b.gate FROM duly_blocked b
-WHERE NOT EXISTS (SELECT 1 FROM duly_held_gates h WHERE h.gate = b.gate)
+WHERE substr(b.gate, 1, 4) <> 'cap:'
+    AND NOT EXISTS (SELECT 1 FROM duly_held_gates h WHERE h.gate = b.gate)
 ORDER BY b.gate LIMIT ?"""
 _UNTRIED = Tries()
 
@@ -96,6 +108,10 @@ class SqliteGates(Gates):
     def waiting(self, gate: str) -> list[RunId]:
         """Return who waits, the first to go first."""
         return [RunId(run_id) for (run_id,) in self._work.connection.execute(WAITING, (gate,))]
+
+    def waits(self, run_id: RunId) -> bool:
+        """Say whether a run waits for another one."""
+        return self._is(WAITS, run_id)
 
     def holds(self, run_id: RunId) -> bool:
         """Say whether a run holds any gate."""
@@ -137,6 +153,7 @@ class SqliteGates(Gates):
         connection.execute(STAND, (*place, *tries))
         if arrival.in_the_way is not None:
             connection.execute(HURRY, (priority, arrival.in_the_way, priority))
+            connection.execute(HURRY_STANDING, (priority, arrival.in_the_way, priority))
 
     def close_waiting(self, run_id: RunId, state: RunState, into: RunId) -> None:
         """Close one that waits, because another stands for it."""
@@ -152,10 +169,14 @@ class SqliteGates(Gates):
         tries = connection.execute(TAKE_OUT_READY, (run_id,)).fetchone()
         if tries is None:
             tries = connection.execute(TAKE_OUT_WAITING, (run_id,)).fetchone()
+            if tries is not None:
+                self._work.count_on("retrying", -1)
+        if tries is None:
+            tries = connection.execute(LEAVE, (run_id,)).fetchone()  # it stands at a limit
             if tries is None:
                 return False  # nobody knows what it did, and it keeps its gate
-            self._work.count_on("retrying", -1)
         connection.execute(GIVE_BACK, (run_id,)).fetchall()
+        leave_limits(self._work, run_id)
         self._close(run_id, RunState.REPLACED, tries, into)
         return True
 
@@ -165,7 +186,10 @@ class SqliteGates(Gates):
 
 
 def go_ahead(work: Work, run_id: RunId) -> None:
-    """Note on its schedule that a run has gone ahead."""
+    """Note on its schedule that a run has gone ahead, unless it goes beside one that is open.
+
+    A person may order that; whoever comes then still finds the one that was there before.
+    """
     work.connection.execute(GO_AHEAD, (run_id,))
 
 
@@ -175,8 +199,15 @@ def give_back(work: Work, run_id: RunId) -> None:
 
 
 def open_gates(work: Work, gates: Iterable[str] | None, limit: int) -> int:
-    """Let the first go at gates that are free: at those that are named, or at any."""
+    """Let those go that may, at gates: at those that are named, or at any."""
     if gates is None:
-        gates = [gate for (gate,) in work.connection.execute(FREE_GATES, (limit,)).fetchall()]
+        rows: list[Row] = work.connection.execute(FREE_GATES, (limit,)).fetchall()
+        found = [gate for (gate,) in rows]
+        places = standing_places(work)
+    else:
+        capped = {gate: capped_place(gate) for gate in sorted(set(gates))}
+        found = [gate for gate, place in capped.items() if place is None]
+        places = [place for place in capped.values() if place is not None]
     opener = SqliteGates(work)
-    return sum(opener.open(gate) for gate in sorted(set(gates)))
+    opened = sum(opener.open(gate) for gate in found)
+    return opened + (SqliteOpening(work).open(places, limit) if places else 0)
