@@ -8,12 +8,12 @@ import pytest
 
 from duly.domain.literals import Overlap, RunState
 from duly.domain.misfire import Misfire
-from duly.domain.overlapping import GATELESS
 from duly.errors import Conflict
 from duly.store.dispatch import FireResult
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.overlap_steps import (
+    ONE_AT_A_TIME,
     drain,
     end_somehow,
     fired,
@@ -33,9 +33,6 @@ from duly.testing.factories import (
 if TYPE_CHECKING:
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
-
-GATED = tuple(one for one in Overlap if one not in GATELESS)
-ONE_AT_A_TIME = tuple(one for one in Overlap if one is not Overlap.ALLOW)
 
 
 class OverlapInCatchUp:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
 
+ONE_AT_A_TIME = tuple(one for one in Overlap if one is not Overlap.ALLOW)
+
 
 def made(store: Store, policy: Overlap, name: str = "nightly", **parts: Any) -> ScheduleRecord:
     """Make an hourly schedule of a policy."""

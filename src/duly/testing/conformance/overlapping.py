@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from duly.testing.manual_clock import ManualClock
 
 GATED = tuple(one for one in Overlap if one not in GATELESS)
-ONE_AT_A_TIME = tuple(one for one in Overlap if one is not Overlap.ALLOW)
 
 
 class Overlapping:
