@@ -366,9 +366,10 @@ def test_ends_of_many_workers_are_all_counted(store, watch):
     for one in asking:
         assert [GOES] == ways(store, *one, destination=API)
 
-    watch.at_once(
-        *[lambda one=one: work.end(store, *one, work.FATAL, is_answered=False) for one in asking]
-    )
+    def fail(worker, claimed):
+        return work.end(store, worker, claimed, work.FATAL, is_answered=False)
+
+    watch.at_once(*[lambda one=one: fail(*one) for one in asking])
 
     assert (0, FAILURES_MIN - 1) == (
         kit.known(store).breaker.succeeded,
