@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from duly.client.arguments import (
     Payload,
     Signature,
+    is_short,
     write_arguments,
     write_payload,
 )
@@ -92,8 +93,11 @@ class Task(Generic[Called, Bound, Result]):
 
     def bind(self, *args: Bound.args, **kwargs: Bound.kwargs) -> BoundCall:
         """Return a call with these arguments; refuse what the signature or a type does not take."""
-        arguments = self.signature.bind(args, kwargs)
-        return self._call(write_arguments(self.signature, arguments, self._payload))
+        text = None if kwargs else self.signature.simple_text(args)
+        if text is None or not is_short(text, self._payload):
+            arguments = self.signature.bind(args, kwargs)
+            text = write_arguments(self.signature, arguments, self._payload)
+        return self._call(text)
 
     def bind_json(self, arguments: Mapping[str, Any]) -> BoundCall:
         """Return a call with arguments given as JSON values, as a command or a file has them."""

@@ -103,7 +103,7 @@ class NewRun:
 class AddRuns:
     """Make runs, all or none."""
 
-    runs: tuple[NewRun, ...]
+    runs: Sequence[NewRun]
     actor: Actor
 
 

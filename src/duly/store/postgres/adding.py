@@ -25,7 +25,7 @@ from duly.domain.literals import Origin, RunState
 from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, alike_later, delayed_row
+from duly.store.adding import Adding, Known, delayed_row
 from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.planning import NEAR_US, AddedRun
@@ -50,18 +50,19 @@ from duly.store.postgres.session import one
 from duly.store.postgres.settlements import write_runs
 from duly.store.postgres.trail import record_all
 from duly.store.rulings import LIBRARY
+from duly.store.runs_alike import alike_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
-    from duly.store.adding import Alike
     from duly.store.auditing import Subject
     from duly.store.planning import AddRuns, NewRun
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row
+    from duly.store.runs_alike import RunsAlike
 
 DELAYED_BY_IDS = f"{rows.DELAYED} WHERE id = ANY($1::uuid[])"
 RUNS_BY_IDS = f"{rows.RUN} WHERE r.id = ANY($1::uuid[])"
@@ -200,7 +201,7 @@ def _add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     return _plainly_added(command, now) if is_plain else None
 
 
-def _add_later(session: Session, alike: Alike, shards: int) -> Plain | None:
+def _add_later(session: Session, alike: RunsAlike, shards: int) -> Plain | None:
     """Make runs that are alike and to come; None if their time has come: nothing is written."""
     due = (alike.due_at, 0) if alike.due_at is not None else (alike.delay_us, 1)
     values = (

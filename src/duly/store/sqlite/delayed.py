@@ -12,11 +12,12 @@ from duly.domain.literals import RunState
 from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, alike_later, delayed_row
+from duly.store.adding import Adding, Known, delayed_row
 from duly.store.auditing import delayed_subject
 from duly.store.gates import comer_by_hand, in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.rulings import due_of, no_longer_pending, unknown_delayed
+from duly.store.runs_alike import alike_later
 from duly.store.sqlite import rows
 from duly.store.sqlite.batches import Batch, chunks
 from duly.store.sqlite.gates import SqliteGates, go_ahead
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
-    from duly.store.adding import Alike
     from duly.store.auditing import Subject
     from duly.store.gates import Arrival
     from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+    from duly.store.runs_alike import RunsAlike
     from duly.store.sqlite.work import Work
 
 DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?"
@@ -93,7 +94,7 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     return added or _SqliteAdding(work, command).add_all(command)
 
 
-def _add_later(work: Work, alike: Alike) -> list[AddedRun] | None:
+def _add_later(work: Work, alike: RunsAlike) -> list[AddedRun] | None:
     """Make runs that are alike and to come; None if something is in their way."""
     due_at, connection = alike.due(work.now), work.connection
     ids = alike.ids
