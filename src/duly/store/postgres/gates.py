@@ -13,8 +13,8 @@ transaction, whoever ended it looks who waits:
 * Whoever locks it later sees that nobody holds it.
 * We die in between. Then maintenance finds a gate that nobody holds and at which somebody waits.
 
-A run that is over holds nothing, even where its row says so: a program that knows of no gates may
-have ended it. Such a row is deleted by the next that comes to the gate.
+A run that is over or gone holds nothing, even where its row says so: a program that knows of no
+gates may have ended it. Such a row is deleted by the next that comes to the gate.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _IS_OVER = """(EXISTS (SELECT 1 FROM duly.outcomes o WHERE o.run_id = {0} OFFSET 0)
         OR EXISTS (SELECT 1 FROM duly.dead x WHERE x.run_id = {0} OFFSET 0))"""
+_HOLDS_NO_MORE = f"""(NOT EXISTS (SELECT 1 FROM duly.runs r WHERE r.id = h.run_id OFFSET 0)
+        OR {_IS_OVER.format("h.run_id")})"""  # noqa: S608 - a part of ours
 THOSE_THERE = "SELECT uuid_send(id) FROM duly.runs WHERE id = ANY($1::uuid[])"
 THOSE_OPEN = f"""
 SELECT uuid_send(r.id) FROM duly.runs r
@@ -65,7 +67,7 @@ MISSING_GATES = """
 SELECT u.name FROM unnest($1::text[]) u(name)
 WHERE NOT EXISTS (SELECT 1 FROM duly.gates g WHERE g.name = u.name)"""
 READ_GATES = f"""
-SELECT u.name, uuid_send(h.run_id), h.run_id IS NOT NULL AND {_IS_OVER.format("h.run_id")},
+SELECT u.name, uuid_send(h.run_id), h.run_id IS NOT NULL AND {_HOLDS_NO_MORE},
     ARRAY(SELECT uuid_send(b.run_id) FROM duly.blocked b WHERE b.gate = u.name
         ORDER BY b.priority, b.number)
 FROM unnest($1::text[]) u(name) LEFT JOIN duly.held_gates h ON h.gate = u.name"""  # noqa: S608
@@ -137,7 +139,7 @@ WITH RECURSIVE found(gate) AS (
     SELECT (SELECT b.gate FROM duly.blocked b WHERE b.gate > f.gate ORDER BY b.gate LIMIT 1)
     FROM found f WHERE f.gate IS NOT NULL)
 SELECT f.gate FROM found f WHERE f.gate IS NOT NULL AND f.gate NOT LIKE 'cap:%' AND NOT EXISTS (
-    SELECT 1 FROM duly.held_gates h WHERE h.gate = f.gate AND NOT {_IS_OVER.format("h.run_id")})
+    SELECT 1 FROM duly.held_gates h WHERE h.gate = f.gate AND NOT {_HOLDS_NO_MORE})
 LIMIT $1::int8"""  # noqa: S608 - a part of ours
 # Waits for whoever is deciding about a gate, and for nobody for long.
 WAIT_FOR_DECISIONS = """
@@ -241,9 +243,11 @@ class PostgresGates(Gates):
             return
         over: list[RunId] = []
         for gate, holder, is_over, waiting in self._session.rows(READ_GATES, (Texts(gates),)):
-            if is_over:
+            # One that we let go ourselves may not be written yet.
+            is_past = is_over and holder not in self.gone
+            if is_past:
                 over.append(holder)
-            self._states[gate] = _State(None if is_over else holder, waiting)
+            self._states[gate] = _State(None if is_past else holder, waiting)
         if over:
             self._session.rows(GIVE_BACK, (Uuids(over),))
 
