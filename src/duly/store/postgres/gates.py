@@ -157,6 +157,8 @@ SELECT uuid_send(schedule_id) FROM duly.schedule_state WHERE schedule_id = ANY($
 ORDER BY schedule_id FOR UPDATE"""
 LOCK_STATES, LOCK_FREE_STATES = _LOCK_STATES, f"{_LOCK_STATES} SKIP LOCKED"
 
+AT_ONCE_MAX = 50
+"""How many gates one transaction opens: fires of their schedules wait for it."""
 LOOKS_MAX = 5
 """How often a run may move on while we look for it, and others may come first at a gate."""
 
@@ -416,10 +418,12 @@ def open_freed(connections: Connections, gates: Sequence[str]) -> None:
 
 def _open(connections: Connections, gates: Sequence[str], *, only_free: bool) -> int:
     opened = 0
-    for _ in range(LOOKS_MAX):
-        if not gates:
-            break
-        with connections.write(for_dispatch=True) as work:
-            let_go, gates = PostgresGates(work).open_all(gates, only_free=only_free)
-        opened += let_go
+    for begin in range(0, len(gates), AT_ONCE_MAX):
+        left: Sequence[str] = gates[begin : begin + AT_ONCE_MAX]
+        for _ in range(LOOKS_MAX):
+            if not left:
+                break
+            with connections.write(for_dispatch=True) as work:
+                let_go, left = PostgresGates(work).open_all(left, only_free=only_free)
+            opened += let_go
     return opened
