@@ -99,12 +99,16 @@ CLOSE_INTO = """
 INSERT INTO duly.outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
     into_run)
 VALUES ($1::uuid, $2, $3, $4::int8, $5::int4, $6::int4, $7::int4, $8::int8, $9::uuid)"""
-QUEUE_LET_GO = f"""
+LET_GO = f"""
+WITH gone AS (DELETE FROM duly.blocked WHERE run_id = $1::uuid RETURNING *),
+taken AS (INSERT INTO duly.held_gates (run_id, gate) SELECT run_id, gate FROM gone)
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
     charged, begun_at, is_gated)
-SELECT queue, {RANKED}, not_before, id, $2::int8, not_before,
-    (SELECT era FROM duly.cluster WHERE id = 1), $3::int4, $4::int4, $5::int4, $6::int8, true
-FROM duly.runs WHERE id = $1::uuid"""  # noqa: S608 - an expression of ours
+SELECT r.queue, r.ranked, r.not_before, g.run_id, $2::int8, r.not_before,
+    (SELECT era FROM duly.cluster WHERE id = 1), g.fence, g.attempt, g.charged, g.begun_at, true
+FROM gone g CROSS JOIN LATERAL (
+    SELECT queue, {RANKED} AS ranked, not_before FROM duly.runs
+    WHERE id = g.run_id OFFSET 0) r"""  # noqa: S608 - an expression of ours
 
 MARK_CLAIM = "UPDATE duly.claims SET is_gated = true WHERE run_id = $1::uuid"
 # One that holds no gate and was never claimed is where its run says.
@@ -309,10 +313,8 @@ class PostgresGates(Gates):
     def let_go(self, gate: str, run_id: RunId) -> None:
         """Queue one that has waited."""
         key = uid(run_id)
-        tries = first(self._session, LEAVE, (key,))
-        assert tries is not None, "who takes one away has locked the gate"
-        self._session.run(TAKE, (key, gate))
-        self._session.run(QUEUE_LET_GO, (key, self._work.now, *tries))
+        is_gone = self._session.run(LET_GO, (key, self._work.now))
+        assert is_gone, "who takes one away has locked the gate"
         self._session.run(GO_AHEAD, (key,))
         self._states.pop(gate, None)
         self._waits[run_id] = False
