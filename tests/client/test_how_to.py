@@ -20,6 +20,15 @@ def test_the_pages_python_examples_hold():
     assert 0 == found.failed
 
 
+def test_the_examples_of_limits_hold():
+    """R8, B4: on the page about limits."""
+    page = PAGES / "limit-and-protect.md"
+    found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+
+    assert found.attempted > 8
+    assert 0 == found.failed
+
+
 def test_the_pages_file_can_be_declared(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     path = tmp_path / "schedules.toml"

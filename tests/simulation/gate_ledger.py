@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.identity import occurrence_run_id
-from duly.domain.literals import Lane, Overlap, RunState
+from duly.domain.literals import Lane, Overlap, RunState, SkipReason
 from tests.simulation.work_ledger import RunNote
 from tests.simulation.world import Violation
 
@@ -287,6 +287,8 @@ class GateLedger:
         if self.store.get_run(run_id) is not None:
             raise Violation(f"INV-8: a run was made that is to be skipped: {reason}")
         (verdict,) = self.store.judge(schedule_id, [occurrence])
+        if verdict.reason == SkipReason.SKIPPED:
+            return  # a person had skipped it, and new times have promised it anew
         if verdict.reason != reason:
             raise Violation(f"INV-8: {occurrence} is to be skipped as {reason}, is {verdict}")
         if verdict.run_id is None:

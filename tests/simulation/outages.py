@@ -119,8 +119,8 @@ class Outage:
 
     def ending(self, seconds: int) -> Timetable:
         """Return a rule of one occurrence a second, that ends after so many."""
-        start = from_microseconds(self.begun_at + SECOND)
-        return Interval("1s").limited(seconds, start=start)
+        last = from_microseconds(self.begun_at + seconds * SECOND)
+        return Interval("1s").between(None, last)
 
     def until(self, seconds: float) -> None:
         """Let time pass until so long after the beginning."""

@@ -29,6 +29,7 @@ _OPTIONS = {
     "app.runs.list()": "duly run list",
     "app.delayed.list()": "duly delayed list",
     "app.backfills.list()": "duly backfill list",
+    "app.breakers.list()": "duly breaker list",
 }
 
 app = App(
@@ -48,6 +49,8 @@ for name, place, purpose in (
     ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
     ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
+    ("limit", "duly.cli.limits:app", "Limit how many runs go on, and how often."),
+    ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
     ("worker", "duly.cli.worker:worker", "Execute queued runs, until it is stopped."),

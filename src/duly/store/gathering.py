@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from duly.domain.attempts import Tries
 from duly.domain.literals import Lane, Overlap
 from duly.domain.overlapping import Coming, gate_of
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.gates import Comer
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 _UNTRIED = Tries()
 LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
 """Added to the priority in the queue, so that one order expresses lanes and priorities."""
+
+
+def share_of(tenant: str) -> str:
+    """Return the name under which a tenant's runs stand in the queue: nothing, for the default."""
+    return "" if tenant == TENANT_DEFAULT else tenant
 
 
 @dataclass(slots=True)

@@ -24,7 +24,8 @@ from duly.store.postgres.arrays import (
     Uuids,
 )
 from duly.store.postgres.gates import give_back
-from duly.store.postgres.rows import IS_GATED, RANKED
+from duly.store.postgres.limiting import end_at_limits
+from duly.store.postgres.rows import IS_GATED, RANKED, SHARE
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
 from duly.store.retry_slots import take_slot
@@ -71,14 +72,15 @@ SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[],
 # Behind its priority, from now on.
 QUEUE_AGAIN = f"""
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
-    charged, begun_at, is_gated)
+    charged, begun_at, is_gated, tenant)
 SELECT r.queue, r.ranked, $1::int8, u.run_id, $1::int8, $1::int8,
     (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at,
-    {IS_GATED.format("u.run_id")}
+    {IS_GATED.format("u.run_id")}, r.share
 FROM unnest($2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[])
     u(run_id, fence, attempt, charged, begun_at)
 CROSS JOIN LATERAL (
-    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+    WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608 - expressions of ours
 
 
 @dataclass(slots=True)
@@ -148,18 +150,22 @@ class Endings:
         self._dead: list[Row] = []
         self._given_back: list[RunId] = []
         """Who holds a gate no longer."""
+        self._limited: dict[RunId, bool | None] = {}
+        """Who may hold places at limits: whether the other side did its part."""
         self._entries: list[tuple[str, Subject]] = []
 
     def record(self, action: str, subject: Subject) -> None:
         """Have an audit entry written, in its turn."""
         self._entries.append((action, subject))
 
-    def end(self, claim: Claim, conclusion: Conclusion) -> None:
+    def end(self, claim: Claim, conclusion: Conclusion, *, is_answered: bool | None = None) -> None:
         """End a claim that we hold, and put its run where it was decided."""
         run_id, tries = claim.run_id, ended_tries(claim.tries, conclusion)
         asked = claim.cancel_asked_at is not None
         after = next_place(conclusion, is_cancel_asked=asked)
         self._ended.append(run_id)
+        if claim.is_gated:
+            self._limited[run_id] = is_answered
         if claim.is_gated and not isinstance(after, Wait | Requeue):
             self._given_back.append(run_id)
         if isinstance(after, Close):
@@ -188,6 +194,7 @@ class Endings:
         if self._ended:
             self._work.session.run(DELETE_CLAIMS, (Uuids(sorted(self._ended)),))
         give_back(self._work, self._given_back)
+        end_at_limits(self._work, self._limited)
         self._write_attempts()
         write_outcomes(self._work, self._outcomes)
         self._write_waits()

@@ -11,6 +11,7 @@ from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorke
 from duly.testing.conformance.caps import Caps
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
+from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
 from duly.testing.conformance.fencing import Fencing
 from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
@@ -69,6 +70,8 @@ class StoreContract(
     Upkeep,
     Claiming,
     Order,
+    FairShares,
+    ReservedLanes,
     Breathing,
     Reporting,
     WakingWorkers,
