@@ -24,6 +24,7 @@ from duly.client.lending import Lending
 from duly.client.limits import Limits
 from duly.client.ordering import Terms, read_when
 from duly.client.queues import Queues
+from duly.client.quotas import Quotas
 from duly.client.reading import (
     read_actor,
     read_key,
@@ -118,6 +119,7 @@ class App(Declaring):
         self.backfills = Backfills(self._caller)
         self.limits = Limits(self._caller)
         self.breakers = Breakers(self._caller)
+        self.quotas = Quotas(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
@@ -129,6 +131,11 @@ class App(Declaring):
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
         if self._names_store:
             require_store(self._url, is_file_enough=is_file_enough)
+
+    @property
+    def tenant(self) -> str:
+        """Whose promises it speaks about."""
+        return self._caller.tenant
 
     @property
     def store(self) -> Store:

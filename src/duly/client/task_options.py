@@ -12,6 +12,7 @@ from duly.domain.durations import duration_text
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import Effects, TaskKind
 from duly.domain.plans import ProcessPlan, read_command_plan, read_memory
+from duly.domain.presets import read_preset
 from duly.domain.retrying import Retry, read_retry
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT
 from duly.domain.task_limits import NO_LIMITS, TaskLimits, read_task_limits
@@ -28,7 +29,7 @@ LIMIT_MIN_US = SECOND_US // 1000
 _HONOURED = (Effects.IDEMPOTENT, Effects.PURE)
 _OF_FUNCTIONS = (TaskKind.ASYNC, TaskKind.THREAD, TaskKind.PROCESS)
 _FOR_ALL = (
-    *("queue", "priority", "retry", "timeout", "run_timeout", "effects"),
+    *("queue", "priority", "preset", "retry", "timeout", "run_timeout", "effects"),
     *("running", "running_by", "rate", "destination"),
 )
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -46,6 +47,8 @@ class RunOptions(TypedDict, total=False):
 
     queue: str
     priority: int
+    preset: str
+    """Retries for a kind of work, as `app.schedules.create` has presets; what is said wins."""
     retry: Retry | int
     """How many attempts in all, or `duly.Retry(…)`; 5 unless told."""
     timeout: Delay | None
@@ -172,9 +175,10 @@ def read_policy(options: Mapping[str, Any]) -> TaskPolicy:
     timeout_us = policy.timeout_us
     if "timeout" in options:
         timeout_us = _read_limit("timeout", options["timeout"])
-    retry, effects = options.get("retry"), options.get("effects")
+    retry, effects, preset = (options.get(name) for name in ("retry", "effects", "preset"))
+    usual = policy.retry if preset is None else read_preset(preset).retry
     return TaskPolicy(
-        retry=policy.retry if retry is None else read_retry(retry),
+        retry=usual if retry is None else read_retry(retry),
         timeout_us=timeout_us,
         run_timeout_us=_read_limit("run_timeout", options.get("run_timeout")),
         stall_us=_read_limit("stall", options.get("stall")),
