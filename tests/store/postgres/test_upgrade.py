@@ -38,6 +38,12 @@ SELECT run_id, duly.now_us(), 'succeeded', worker, claimed_at, fence, attempt FR
 PRUNE_AS_BEFORE = """
 WITH closed AS (DELETE FROM duly.outcomes WHERE run_id = %(run)s)
 DELETE FROM duly.runs WHERE id = %(run)s"""
+DELAY_AS_BEFORE = """
+WITH counted AS (INSERT INTO duly.tally_changes (name, change) VALUES ('delayed', 1))
+INSERT INTO duly.delayed (id, due_at, created_at, shard, generation, priority, tenant, task,
+    arguments, queue, origin, lane, fingerprint)
+SELECT gen_random_uuid(), 1::int8 << 52, duly.now_us(), 0, 1, 50, 'default', 'remind', '{}',
+    'default', 'delay', 'live', 'x'"""
 NEWER_POLICY = (
     '{"retry":{"attempts":3,"per_hour":9},"effects":"reversible","stall":"1m","memory":1}'
 )
@@ -53,8 +59,10 @@ DELETE FROM duly.members WHERE id IN (
 def old(database, open_store):
     """A store as a program of schema 1 has made it, with something in it."""
     store = open_store(database, settings=FIRST)
-    store.add_runs(add_runs(new_run(None, "queued")))
-    store.add_runs(add_runs(new_run(1 << 52, "later")))
+    store.now()
+    with psycopg.connect(database, autocommit=True) as line:
+        line.execute(QUEUE_AS_BEFORE)
+        line.execute(DELAY_AS_BEFORE)
     return store
 
 
