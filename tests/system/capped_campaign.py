@@ -126,8 +126,8 @@ def most_at_once(ledger: Path, killed_at: dict[int, int]) -> tuple[dict[str, int
             begun[who] = (place, int(process))
         else:
             del begun[who]
-    for place, process in begun.values():
-        changes[place].append((killed_at[process], -1))
+    for place, victim in begun.values():
+        changes[place].append((killed_at[victim], -1))
     most = {}
     for place, found in changes.items():
         here = most[place] = 0
@@ -190,7 +190,7 @@ def main() -> None:
     runs = int(numbers[0]) if numbers else RUNS
     kills = int(numbers[1]) if len(numbers) > 1 else KILLS
     folder = Path(tempfile.mkdtemp(prefix="duly-capped-"))
-    seed = numbers[2] if len(numbers) > 2 else "capped"  # noqa: PLR2004 - the third of them
+    seed = numbers[2] if len(numbers) > 2 else "capped"
     with _store(store) as url, campaign(url, folder, runs, seed) as going:
         going.start()
         for _ in range(kills):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -14,12 +15,15 @@ RUNS = 200
 KILLS = 3
 
 
+def has_grown(ledger, size):
+    return ledger.stat().st_size > size
+
+
 def judge(url, folder):
     with campaign(url, folder, RUNS, "capped") as going:
         going.start()
         for _ in range(KILLS):
-            seen = going.ledger.stat().st_size
-            wait_until("it goes on", lambda seen=seen: going.ledger.stat().st_size > seen)
+            wait_until("it goes on", partial(has_grown, going.ledger, going.ledger.stat().st_size))
             going.kill_worker()
         figures = going.finish()
         return [*violations(figures), *going.fleet.check()], report(figures)
