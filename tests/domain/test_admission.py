@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.domain.admission import Books, Comer, Verdict, Way, decide, falls_under, room
-from duly.domain.breakers import FAILURES_MIN, PAUSE_FIRST_US, Breaker, BreakerState, count
+from duly.domain.breakers import (
+    BACK_EVERY_US,
+    FAILURES_MIN,
+    PAUSE_FIRST_US,
+    Breaker,
+    BreakerState,
+    count,
+)
 from duly.domain.identity import RunId
 from duly.domain.limits import Limit, LimitRecord, Limits, LimitSource
 from duly.domain.rates import Pace, Rate
@@ -63,7 +70,21 @@ def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
     (verdict,) = decide([comer], books, NOW)
 
     assert (verdict.way, verdict.why) == (Way.LATER, "breaker api")
-    assert (books.held, books.paces, books.breakers) == ({}, {}, {"api": OPEN})
+    assert (books.held, books.breakers) == ({}, {"api": OPEN})
+    assert "task:a" not in books.paces
+
+
+def test_a_crowd_comes_back_one_after_the_other():
+    """B2, INV-23: to a destination that is down, as well as when it is back."""
+    books = Books(breakers={"api": OPEN})
+    comers = [Comer(run_id=run(number), destination="api") for number in range(1_000)]
+
+    back = [verdict.at for verdict in decide(comers, books, NOW)]
+
+    first = NOW + PAUSE_FIRST_US
+    assert back == [first + number * BACK_EVERY_US for number in range(1_000)]
+    (again,) = decide(comers[:1], books, NOW + SECOND)
+    assert again.at == first + 1_000 * BACK_EVERY_US
 
 
 def test_who_stands_takes_no_turn_and_is_no_probe():
