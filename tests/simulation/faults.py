@@ -73,6 +73,10 @@ class Weather:
         """Say whether a wake-up gets lost."""
         return not self.is_calm and self._draws.random() < self._wakeup_loss
 
+    def loses_opening(self) -> bool:
+        """Say whether who has ended a run dies before it lets the next one go."""
+        return not self.is_calm and self._draws.random() < self._wakeup_loss
+
     def wakeup_delay_us(self) -> int:
         """Return how long a wake-up is on its way."""
         return self._draws.randint(50, self._usual_us)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.policy_mutants import POLICY_MUTANTS
 from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
 from tests.simulation.work_mutants import WORK_MUTANTS
@@ -38,6 +39,16 @@ def test_a_defect_of_work_is_noticed(mutant):
     """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26."""
     recipe = first_noticed(
         mutant, lambda seed: world if (world := recipe_of(seed)).workers else None
+    )
+
+    assert simulate(recipe).violation is None, recipe.command()
+
+
+@pytest.mark.parametrize("mutant", POLICY_MUTANTS, ids=name_of)
+def test_a_defect_of_policies_is_noticed(mutant):
+    """INV-8, INV-9, INV-22: overlap, catch-up, backfills."""
+    recipe = first_noticed(
+        mutant, lambda seed: world if (world := recipe_of(seed)).has_policies else None
     )
 
     assert simulate(recipe).violation is None, recipe.command()

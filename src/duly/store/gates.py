@@ -114,6 +114,10 @@ class Gates(ABC):
         """Return who waits at a gate, the first to go first."""
 
     @abstractmethod
+    def waits(self, run_id: RunId) -> bool:
+        """Say whether a run waits for another one, and has not gone ahead."""
+
+    @abstractmethod
     def holds(self, run_id: RunId) -> bool:
         """Say whether a run holds any gate."""
 
@@ -145,6 +149,13 @@ class Gates(ABC):
         """Say whether a run is still to end."""
         return run_id in self.gone or self.is_stored_open(run_id)
 
+    def has_gone(self, run_id: RunId) -> bool:
+        """Say whether a run has gone ahead and is still to end.
+
+        One that has gone before may wait again: dead, and brought back by a person.
+        """
+        return self.is_open(run_id) and not self.waits(run_id)
+
     def arrive(self, comer: Comer) -> Arrival:
         """Decide about a run that comes; whoever asks writes it, as it was decided."""
         if comer.policy is Overlap.ALLOW:
@@ -153,7 +164,7 @@ class Gates(ABC):
         if gate is None:
             return self._skip_or_go(comer)
         self.lock(gate)
-        holder, waiting = self.holder(gate) or self._gateless(comer), self.waiting(gate)
+        holder, waiting = self.holder(gate) or self._went_elsewhere(comer), self.waiting(gate)
         entry = enter(comer.policy, Gate(holder is not None, len(waiting)))
         stands_for: list[RunId] = []
         if entry.closes_waiting is not None:
@@ -191,21 +202,24 @@ class Gates(ABC):
         if not may_go_on(Gate(self.holder(gate) is not None, len(waiting))):
             return False
         before = self.last_let_go(waiting[0])
-        if before is not None and self.is_open(before):
+        if before is not None and self.has_gone(before):
             return False  # it went when the schedule had no gate, and is in the way all the same
         self.let_go(gate, waiting[0])
         return True
 
-    def _gateless(self, comer: Comer) -> RunId | None:
-        """Let the schedule's last run hold the gate that it had none of when it went ahead.
+    def _went_elsewhere(self, comer: Comer) -> RunId | None:
+        """Return the schedule's last run if it is open and went ahead without this gate.
 
-        The policy has been changed since; who comes now still finds it in the way.
+        The policy has been changed since; who comes now still finds it in the way. If it had no
+        gate it holds this one from now on; if it had another, whoever tends the store sees when it
+        is over.
         """
         last = comer.last_let_go
-        if last is None or last == comer.run_id or not self.is_open(last) or self.holds(last):
+        if last is None or last == comer.run_id or not self.has_gone(last):
             return None
         assert comer.gate is not None, "who comes to a gate has one"
-        self.take(comer.gate, last)
+        if not self.holds(last):
+            self.take(comer.gate, last)
         return last
 
     def _skip_or_go(self, comer: Comer) -> Arrival:

@@ -177,6 +177,9 @@ class Gathering(ABC):
                 continue
             ground.fires += 1
             ground.last_fired_at = self._now
+            if ground.overlap is Overlap.ALLOW:
+                # Who comes to a gate has been noted there; should the policy change, this counts.
+                ground.active_run = row[self.ID]
             if ground.last_for is None or ground.last_for < row[self.FOR]:
                 ground.last_for, ground.last_run = row[self.FOR], row[self.ID]
         self.write_ranges(list(self._skips.values()), list(self._owed.values()))

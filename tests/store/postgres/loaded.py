@@ -104,6 +104,12 @@ HISTORY = (
     """INSERT INTO duly.audit (at, subject_id, actor, source, action, tenant, subject)
     SELECT %(start)s + i, md5('s' || i)::uuid, 'x', 'x', 'schedule.created', 'default', 's' || i
     FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.gates (name) SELECT 'key:' || i FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.held_gates (run_id, gate)
+    SELECT md5('w' || i)::uuid, 'key:' || i FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.blocked (run_id, since, priority, fence, attempt, charged, gate)
+    SELECT md5('b' || i)::uuid, %(start)s, 50, 0, 0, 0, 'key:' || i
+    FROM generate_series(1, %(count)s) i""",
     """UPDATE duly.schedules SET status = 'paused', resume_at = updated_at + 1000
     WHERE name LIKE '%%77'""",
     """UPDATE duly.schedules SET status = 'deleted', updated_at = updated_at - 1000

@@ -96,7 +96,11 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_NAMED_WITHOUT_NEWEST": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT_NEWEST": "the same, and one row of each queue",
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
-    "ordering.TAKE_QUEUED_AGAIN": "one row, by the index of those that were claimed before",
+    "gates.MARK_READY": "one row, by all that its index knows",
+    **dict.fromkeys(
+        ("gates.MARK_READY_AGAIN", "gates.TAKE_READY", "ordering.TAKE_READY", "gates.HURRY"),
+        "one row, by the index of those that were claimed before or hold a gate",
+    ),
 }
 """Statements that may read the queue, and what they do so for."""
 RUNS_AS_THEY_ARE = re.compile(r"LEFT JOIN duly.ready y ON y.run_id = r.id AND y.fence > 0")

@@ -11,7 +11,7 @@ from duly.domain.attempts import (
     ProgressRecord,
     TaskPolicy,
 )
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.literals import RunState
 from duly.store.dispatch import MemberId
 from duly.store.gates import blocked_reason
 from duly.store.memory.ownership import is_alive
@@ -22,6 +22,7 @@ from duly.store.work_rulings import (
     live_state,
     new_lines,
     newest,
+    said_state,
 )
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) ->
     return AttemptRecord(
         **_record_parts(journal, run_id, claim),
         number=claim.tries.attempt,
-        state=AttemptState(outcome.state),
+        state=said_state(outcome.state),
         reason=outcome.reason,
         heartbeat_at=_heartbeat(journal, claim, outcome.finished_at),
         ended_at=outcome.finished_at,

@@ -56,6 +56,10 @@ class MemoryGates(Gates):
         there = [run_id for run_id, row in blocked.items() if row.gate == gate]
         return sorted(there, key=lambda run_id: blocked[run_id].place)
 
+    def waits(self, run_id: RunId) -> bool:
+        """Say whether a run waits for another one."""
+        return run_id in self._tables.blocked
+
     def holds(self, run_id: RunId) -> bool:
         """Say whether a run holds any gate."""
         return run_id in self._tables.held_gates
@@ -140,12 +144,18 @@ def stand(journal: Journal, run_id: RunId, arrival: Arrival, tries: Tries = _UNT
 
 
 def go_ahead(journal: Journal, run_id: RunId) -> None:
-    """Note on its schedule that a run has gone ahead."""
+    """Note on its schedule that a run has gone ahead, unless it goes beside one that is open.
+
+    A person may order that; whoever comes then still finds the one that was there before.
+    """
     tables = journal.tables
     schedule_id = tables.runs[run_id].schedule_id
-    if schedule_id is not None and schedule_id in tables.schedules:
-        changed = replace(tables.schedules[schedule_id], active_run=run_id)
-        journal.put(tables.schedules, schedule_id, changed)
+    record = None if schedule_id is None else tables.schedules.get(schedule_id)
+    if record is None:
+        return
+    before = record.active_run
+    if before is None or not MemoryGates(journal).has_gone(before):
+        journal.put(tables.schedules, record.id, replace(record, active_run=run_id))
 
 
 def begin_earlier(journal: Journal, run_id: RunId, arrival: Arrival) -> None:

@@ -95,7 +95,9 @@ class ByHand:
         if arrival.gate is not None:
             self._gates.take(arrival.gate, run_id)
         self._gates.gone.add(run_id)
-        self._went_ahead[schedule_id] = run_id
+        if last is None or not self._gates.has_gone(last):
+            # Beside one that is open it may go by order; whoever comes then still finds that.
+            self._went_ahead[schedule_id] = run_id
         return arrival
 
     def is_waiting(self, run_id: RunId) -> bool:

@@ -26,6 +26,7 @@ SELECT 1 FROM duly_runs r
 WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = r.id)
     AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = r.id)"""
 HOLDER = "SELECT run_id FROM duly_held_gates WHERE gate = ?"
+WAITS = "SELECT 1 FROM duly_blocked WHERE run_id = ?"
 HOLDS = "SELECT 1 FROM duly_held_gates WHERE run_id = ?"
 WAITING = "SELECT run_id FROM duly_blocked WHERE gate = ? ORDER BY priority, number"
 LAST_LET_GO = """
@@ -38,8 +39,14 @@ MARK_READY = """
 UPDATE duly_ready SET is_gated = 1
 WHERE run_id = ?4 AND ((queue = ?1 AND priority = ?2 AND rank = ?3) OR fence > 0)"""
 GO_AHEAD = """
-UPDATE duly_schedule_state SET active_run = ?1
-WHERE schedule_id = (SELECT schedule_id FROM duly_runs WHERE id = ?1)"""
+UPDATE duly_schedule_state AS t SET active_run = ?1
+WHERE schedule_id = (SELECT schedule_id FROM duly_runs WHERE id = ?1)
+    AND NOT EXISTS (
+        SELECT 1 FROM duly_runs r
+        WHERE r.id = coalesce(t.active_run, t.last_run)
+            AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = r.id)
+            AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = r.id)
+            AND NOT EXISTS (SELECT 1 FROM duly_blocked b WHERE b.run_id = r.id))"""
 NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM duly_blocked WHERE gate = ?"
 STAND = """
 INSERT INTO duly_blocked (run_id, gate, priority, number, since, fence, attempt, charged, begun_at)
@@ -101,6 +108,10 @@ class SqliteGates(Gates):
     def waiting(self, gate: str) -> list[RunId]:
         """Return who waits, the first to go first."""
         return [RunId(run_id) for (run_id,) in self._work.connection.execute(WAITING, (gate,))]
+
+    def waits(self, run_id: RunId) -> bool:
+        """Say whether a run waits for another one."""
+        return self._is(WAITS, run_id)
 
     def holds(self, run_id: RunId) -> bool:
         """Say whether a run holds any gate."""
@@ -175,7 +186,10 @@ class SqliteGates(Gates):
 
 
 def go_ahead(work: Work, run_id: RunId) -> None:
-    """Note on its schedule that a run has gone ahead."""
+    """Note on its schedule that a run has gone ahead, unless it goes beside one that is open.
+
+    A person may order that; whoever comes then still finds the one that was there before.
+    """
     work.connection.execute(GO_AHEAD, (run_id,))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
-from duly.domain.literals import Lane, Origin, Overlap, RunState, SkipReason
+from duly.domain.literals import AttemptState, Lane, Origin, Overlap, RunState, SkipReason
 from duly.domain.misfire import Misfire
 from duly.domain.overlapping import GATELESS, WAITING_MAX
 from duly.domain.runs import VerdictKind
@@ -209,6 +209,19 @@ class Overlapping:
         assert runs_of(store, record)[2].id == runs_of(store, record)[0].into
         assert [] == store.check()
 
+    def test_an_attempt_that_made_way_was_cancelled(self, store: Store, clock: ManualClock) -> None:
+        """O1, R5: its run was replaced."""
+        record = fired(store, clock, Overlap.REPLACE)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        claimed = work.take_one(store, worker)
+        record = steps.fire_due(store, clock, record)
+        work.end(store, worker, claimed, CancelledEnd())
+
+        (attempt,) = store.list_attempts(claimed.record.id)
+
+        assert ["replaced", "queued"] == states(store, record)
+        assert AttemptState.CANCELLED == attempt.state
+
     def test_a_running_one_that_succeeds_all_the_same_has_succeeded(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -309,6 +322,24 @@ class Overlapping:
 
         assert ["running", "blocked"] == states(store, record)
         work.end(store, worker, claimed, Succeeded())
+        assert ["succeeded", "queued"] == states(store, record)
+        assert [] == store.check()
+
+    def test_a_run_at_another_gate_is_in_the_way_after_the_policy_was_changed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, S4, INV-8: who comes to the new gate finds the run that holds the old one."""
+        record = fired(store, clock, Overlap.COALESCE)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        claimed = work.take_one(store, worker)
+        changed = replace(record.definition, overlap=Overlap.SERIALIZE, serialize_by="account:7")
+        record = steps.edit(store, steps.look(store, record), changed)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert ["running", "blocked"] == states(store, record)
+        work.end(store, worker, claimed, Succeeded())
+        store.open_gates(10)
         assert ["succeeded", "queued"] == states(store, record)
         assert [] == store.check()
 
@@ -426,6 +457,22 @@ class OverlapByHand:
         assert RunState.RUNNING == work.look(store, by_hand).state
         assert [] == store.check()
 
+    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
+    def test_after_an_override_the_earlier_run_is_in_the_way_as_before(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """O3, INV-8: the policy is overridden for one run, and for no other."""
+        record = fired(store, clock, policy)
+        worker = work.join(store, ttl_us=10 * HOUR_US)
+        work.take_one(store, worker)
+        trigger(store, record, overlap=Overlap.ALLOW)
+        work_off(store)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert 1 == record.overlaps
+        assert [] == work.take_ids(store, work.join(store))
+
     def test_a_dead_run_that_is_brought_back_waits_for_one_that_is_open(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -440,6 +487,25 @@ class OverlapByHand:
         assert ["blocked", "queued"] == states(store, record)
         assert 1 == work_off(store)
         assert ["queued", "succeeded"] == states(store, record)
+
+    def test_a_dead_run_that_was_brought_back_goes_when_its_turn_has_come(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, B3: also if nothing of its schedule has gone ahead since."""
+        first = made(store, Overlap.SERIALIZE, "first", serialize_by="a")
+        other = made(store, Overlap.SERIALIZE, "other", serialize_by="a")
+        first = steps.fire_due(store, clock, first)
+        (dead,) = runs_of(store, first)
+        end_somehow(store, "dead")
+        steps.fire_due(store, clock, other)
+        assert store.retry_runs(order_runs(dead.id))[0].is_done
+        first = steps.fire_due(store, clock, first)
+        assert [] == store.check()
+
+        assert 1 == work_off(store)
+
+        assert [dead.id] == work.take_ids(store, work.join(store))
+        assert [] == store.check()
 
     def test_a_dead_run_is_not_brought_back_beside_one_that_is_open(
         self, store: Store, clock: ManualClock
