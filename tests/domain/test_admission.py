@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.admission import Books, Comer, Verdict, Way, decide, falls_under, room
+from duly.domain.admission import (
+    Books,
+    Comer,
+    Verdict,
+    Way,
+    decide,
+    falls_under,
+    room,
+    turns_back,
+)
 from duly.domain.breakers import (
     BACK_EVERY_US,
     FAILURES_MIN,
@@ -71,20 +80,19 @@ def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
 
     assert (verdict.way, verdict.why) == (Way.LATER, "breaker api")
     assert (books.held, books.breakers) == ({}, {"api": OPEN})
-    assert "task:a" not in books.paces
+    assert list(books.paces) == [turns_back("api")]
 
 
-def test_a_crowd_comes_back_one_after_the_other():
-    """B2, INV-23: to a destination that is down, as well as when it is back."""
+def test_who_waits_for_a_destination_comes_back_in_a_turn_of_its_own():
+    """B2, INV-23: so many a second, however many wait, and none before it is tried again."""
     books = Books(breakers={"api": OPEN})
-    comers = [Comer(run_id=run(number), destination="api") for number in range(1_000)]
+    comers = [Comer(run_id=run(number), destination="api") for number in range(500)]
 
-    back = [verdict.at for verdict in decide(comers, books, NOW)]
+    first = decide(comers, books, NOW)
+    again = decide(comers[:3], books, NOW + PAUSE_FIRST_US - 1)
 
-    first = NOW + PAUSE_FIRST_US
-    assert back == [first + number * BACK_EVERY_US for number in range(1_000)]
-    (again,) = decide(comers[:1], books, NOW + SECOND)
-    assert again.at == first + 1_000 * BACK_EVERY_US
+    at = [verdict.at - NOW for verdict in [*first, *again] if verdict.at is not None]
+    assert at == [PAUSE_FIRST_US + number * BACK_EVERY_US for number in range(503)]
 
 
 def test_who_stands_takes_no_turn_and_is_no_probe():
