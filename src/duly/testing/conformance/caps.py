@@ -336,7 +336,7 @@ class Caps:
         store.remove_limit(TASK, ADA)
 
         assert [(TASK, OPENED_MAX + 1, 5, None)] == store.list_places()
-        assert [2, 3, 0] == [store.open_gates(2), store.open_gates(10), store.open_gates(10)]
+        assert [5, 0] == [store.open_gates(10), store.open_gates(10)]
         assert [] == store.check()
 
     def test_who_stands_keeps_its_line(self, store: Store, clock: ManualClock) -> None:
