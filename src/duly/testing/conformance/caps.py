@@ -16,7 +16,7 @@ from duly.domain.schedules import TENANT_DEFAULT, Call
 from duly.store.execution import WORKER_TTL_US, Hold
 from duly.store.gates import OPENED_MAX
 from duly.testing import factories
-from duly.testing.conformance import overlapping, steps
+from duly.testing.conformance import overlap_steps, steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.limit_steps import (
     TASK,
@@ -342,7 +342,7 @@ class Caps:
     def test_who_stands_keeps_its_line(self, store: Store, clock: ManualClock) -> None:
         """O1, R8: the next of its schedule waits for it all the same."""
         limit(store, "task:report", running=1)
-        record = overlapping.fired(store, clock, Overlap.QUEUE_ALL, times=2)
+        record = overlap_steps.fired(store, clock, Overlap.QUEUE_ALL, times=2)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
         worker = join(store)
@@ -350,16 +350,16 @@ class Caps:
         claimed = work.take(store, worker)
         assert [other] == [claimed[0].run_id]
         assert [Way.GOES, Way.STANDS] == ways(store, worker, *claimed)
-        assert ["blocked", "blocked"] == overlapping.states(store, record)
+        assert ["blocked", "blocked"] == overlap_steps.states(store, record)
         assert [] == store.check()
 
         end_all(store, worker, claimed[0])
 
-        assert ["queued", "blocked"] == overlapping.states(store, record)
+        assert ["queued", "blocked"] == overlap_steps.states(store, record)
         again = work.take_one(store, worker)
         assert [Way.GOES] == ways(store, worker, again)
         end_all(store, worker, again)
-        assert ["succeeded", "queued"] == overlapping.states(store, record)
+        assert ["succeeded", "queued"] == overlap_steps.states(store, record)
         assert [] == store.check()
 
     @pytest.mark.parametrize("policy", [Overlap.SKIP, Overlap.QUEUE_ALL, Overlap.COALESCE])
@@ -408,7 +408,7 @@ class Caps:
         self, store: Store, clock: ManualClock
     ) -> None:
         """O1, R8."""
-        record = overlapping.fired(store, clock, Overlap.REPLACE)
+        record = overlap_steps.fired(store, clock, Overlap.REPLACE)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
         worker = join(store)
@@ -417,5 +417,5 @@ class Caps:
 
         record = steps.fire_due(store, clock, record)
 
-        assert ["replaced", "queued"] == overlapping.states(store, record)
+        assert ["replaced", "queued"] == overlap_steps.states(store, record)
         assert [] == store.check()
