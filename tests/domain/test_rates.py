@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.rates import Rate, read_rate, take_turns
+from duly.domain.rates import SLACK_US, Pace, Rate, read_rate, spread_turns, take_turn
 from duly.errors import UsageError
 
 SECOND = 1_000_000
@@ -38,45 +38,147 @@ def test_what_is_no_rate_is_refused_by_its_field(value: object):
         read_rate("rate", value)
 
 
+def come(rate: Rate, pace: Pace, now: int, count: int) -> tuple[list[int], Pace]:
+    """Give turns to so many that come now, for the first time."""
+    turns = []
+    for _ in range(count):
+        turn = take_turn([(rate, pace)], None, now)
+        (pace,) = turn.paces
+        turns.append(turn.at)
+    return turns, pace
+
+
 def test_after_a_quiet_time_a_burst_goes_at_once_and_the_rest_comes_evenly():
     """B4."""
-    turns = take_turns(Rate(2, SECOND, 3), 0, NOW, 6)
+    turns, _ = come(Rate(2, SECOND, 3), Pace(), NOW, 6)
 
-    late = [at - NOW for at in turns.at]
-    assert late == [0, 0, 0, SECOND // 2, SECOND, 3 * SECOND // 2]
+    assert [at - NOW for at in turns] == [0, 0, 0, SECOND // 2, SECOND, 3 * SECOND // 2]
 
 
 def test_who_comes_later_stands_behind_those_who_came_before():
-    """B4: what is remembered is one instant."""
+    """B4."""
     rate = Rate(1, SECOND, 1)
-    first = take_turns(rate, 0, NOW, 3)
+    _, pace = come(rate, Pace(), NOW, 3)
 
-    second = take_turns(rate, first.next_at, NOW + SECOND // 2, 1)
+    turns, _ = come(rate, pace, NOW + SECOND // 2, 1)
 
-    assert second.at == (NOW + 3 * SECOND,)
+    assert turns == [NOW + 3 * SECOND]
 
 
-@given(
-    rate=st.builds(
-        Rate,
-        st.integers(1, 50),
-        st.integers(1, 60).map(lambda one: one * SECOND),
-        st.integers(1, 20),
-    ),
-    gaps=st.lists(st.tuples(st.integers(0, 5 * SECOND), st.integers(1, 8)), max_size=20),
+def test_who_comes_back_at_its_turn_is_not_charged_again():
+    """B4."""
+    rate = Rate(1, SECOND, 1)
+    turns, pace = come(rate, Pace(), NOW, 3)
+
+    back = take_turn([(rate, pace)], turns[1], turns[1])
+
+    assert back.at == turns[1]
+    assert back.paces[0].promised_at == pace.promised_at
+
+
+def test_one_that_comes_back_too_early_waits_for_its_turn_and_changes_nothing():
+    """B4."""
+    rate = Rate(1, SECOND, 1)
+    turns, pace = come(rate, Pace(), NOW, 3)
+
+    early = take_turn([(rate, pace)], turns[2], NOW + 1)
+
+    assert (early.at, early.paces) == (turns[2], (pace,))
+
+
+def test_the_slowest_of_several_decides_and_all_give_the_same_turn():
+    """B4."""
+    slow, fast = Rate(1, 60 * SECOND, 1), Rate(10, SECOND, 1)
+    paces = [come(slow, Pace(), NOW, 2)[1], come(fast, Pace(), NOW, 2)[1]]
+
+    turn = take_turn(list(zip((slow, fast), paces, strict=True)), None, NOW)
+
+    assert turn.at == NOW + 120 * SECOND
+
+
+def test_when_a_rate_changes_those_who_wait_get_turns_by_the_new_one():
+    """B4."""
+    turns, pace = spread_turns(Rate(1, SECOND, 2), 4, NOW)
+
+    assert [at - NOW for at in turns] == [0, 0, SECOND, 2 * SECOND]
+    assert come(Rate(1, SECOND, 2), pace, NOW, 1)[0] == [NOW + 3 * SECOND]
+    assert spread_turns(None, 2, NOW) == ([NOW, NOW], Pace())
+
+
+RATES = st.builds(
+    Rate,
+    st.integers(1, 50),
+    st.integers(1, 60).map(lambda one: one * SECOND),
+    st.integers(1, 20),
 )
-def test_no_while_holds_more_than_the_rate_and_its_burst(rate: Rate, gaps: list[tuple[int, int]]):
-    """B4: in any span, at most the burst and one for each share of it; and nobody goes early."""
-    now, next_at, begun = NOW, 0, []
-    for gap, count in gaps:
-        now += gap
-        turns = take_turns(rate, next_at, now, count)
-        assert all(at >= now for at in turns.at)
-        begun += turns.at
-        next_at = turns.next_at
+GAPS = st.lists(
+    st.tuples(st.integers(0, 5 * SECOND), st.integers(0, 8), st.booleans()), max_size=20
+)
 
-    begun.sort()
+
+@given(rate=RATES, gaps=GAPS)
+def test_no_while_holds_more_than_the_rate_and_its_burst(
+    rate: Rate, gaps: list[tuple[int, int, bool]]
+):
+    """B4: also when those that come back are late, together; nobody goes before its turn.
+
+    Everybody who does not begin is told a later instant.
+    """
+    now, pace, begun = NOW, Pace(), []
+    waiting: list[int] = []
+    for gap, count, is_fired in [*gaps, (3600 * SECOND, 0, True)]:
+        now += gap
+        back = sorted(at for at in waiting if at <= now) if is_fired else []
+        for given_at in [None] * count + back:
+            if given_at is not None:
+                waiting.remove(given_at)
+            turn = take_turn([(rate, pace)], given_at, now)
+            (pace,) = turn.paces
+            if turn.at <= now:
+                begun.append(now)
+            else:
+                waiting.append(turn.at)
+
     for first, start in enumerate(begun):
         for last in range(first, len(begun)):
-            allowed = rate.burst + (begun[last] - start) // rate.every_us
+            allowed = rate.burst + (begun[last] - start + SLACK_US) // rate.every_us
             assert last - first + 1 <= allowed
+
+
+@given(rate=RATES, gaps=GAPS)
+def test_without_anybody_who_comes_late_a_rate_is_kept_to_the_last(
+    rate: Rate, gaps: list[tuple[int, int, bool]]
+):
+    """B4: turns that are given out lie no closer than they may."""
+    now, pace, turns = NOW, Pace(), []
+    for gap, count, _ in gaps:
+        now += gap
+        given, pace = come(rate, pace, now, count)
+        assert all(at >= now for at in given)
+        turns += given
+
+    turns.sort()
+    for first, start in enumerate(turns):
+        for last in range(first, len(turns)):
+            assert last - first + 1 <= rate.burst + (turns[last] - start) // rate.every_us
+
+
+@given(rate=RATES, late=st.integers(1, 40))
+def test_all_that_came_late_get_through_in_the_end(rate: Rate, late: int):
+    """B4: nobody starves, and each waits for an instant that comes."""
+    turns, pace = come(rate, Pace(), NOW, late + rate.burst)
+    now = max(turns) + 3600 * SECOND
+    waiting = [at for at in turns if at > NOW]
+    for _ in range(len(waiting) + 1):
+        left = []
+        for given_at in waiting:
+            turn = take_turn([(rate, pace)], given_at, now)
+            (pace,) = turn.paces
+            if turn.at > now:
+                left.append(turn.at)
+        if not left:
+            break
+        assert len(left) < len(waiting)
+        waiting, now = sorted(left), max(left)
+    else:
+        raise AssertionError("somebody never got through")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.instants import MINUTE, SECOND_US
@@ -24,7 +23,11 @@ FAILURES_MIN = 10
 FAILED_SHARE_MIN = 0.5
 PAUSE_FIRST_US = 5 * SECOND_US
 PAUSE_MAX_US = 5 * MINUTE * SECOND_US
-_DRAW_BYTES = 7
+LOOK_US = SECOND_US
+"""While a probe is under way, the others ask again after so long."""
+BACK_EVERY_US = SECOND_US // 200
+"""Who is put off comes back in a turn of its own: however many wait for a destination that is down,
+they do not keep the fleet busy with asking, nor do they all call it at once when it is back."""
 
 
 class BreakerState(StrEnum):
@@ -51,14 +54,14 @@ class Breaker:
     pause_us: int = 0
     probe: RunId | None = None
     epoch: int = 0
-    """Grows with every opening; what is put off is spread anew each time."""
+    """Grows with every opening."""
 
 
 class Pass(NamedTuple):
     """Whether an attempt may be made, and what that does to the breaker."""
 
     put_off_until: int | None
-    """None if it goes."""
+    """When to ask again at the earliest; None if it goes."""
     breaker: Breaker
 
 
@@ -85,9 +88,8 @@ def ask(breaker: Breaker, run: RunId, now: int, probe_us: int) -> Pass:
     assert breaker.retry_at is not None, "who is not closed knows when to go on"
     if now < breaker.retry_at:
         is_probing = breaker.state is BreakerState.HALF_OPEN
-        # A probe may take its time; the others look again after a pause, and not after all of it.
-        after = now + breaker.pause_us if is_probing else breaker.retry_at
-        return Pass(after + _spread_us(breaker, run), breaker)
+        # A probe may take its time; the others look again soon, and not after all of that.
+        return Pass(now + LOOK_US if is_probing else breaker.retry_at, breaker)
     probing = replace(
         breaker, state=BreakerState.HALF_OPEN, probe=run, retry_at=now + max(probe_us, SECOND_US)
     )
@@ -101,8 +103,13 @@ def probed(breaker: Breaker, run: RunId, now: int, *, is_success: bool | None) -
     if is_success is None:
         return replace(breaker, state=BreakerState.OPEN, probe=None, retry_at=now)
     if is_success:
-        return Breaker(counted_from=now, epoch=breaker.epoch)
+        return reset_of(breaker, now)
     return _opened(breaker, min(breaker.pause_us * 2, PAUSE_MAX_US), now)
+
+
+def reset_of(breaker: Breaker, now: int) -> Breaker:
+    """Take a destination for well, because a person says so."""
+    return Breaker(counted_from=now, epoch=breaker.epoch)
 
 
 def _opened(breaker: Breaker, pause_us: int, now: int) -> Breaker:
@@ -116,10 +123,3 @@ def _opened(breaker: Breaker, pause_us: int, now: int) -> Breaker:
         probe=None,
         epoch=breaker.epoch + 1,
     )
-
-
-def _spread_us(breaker: Breaker, run: RunId) -> int:
-    """Return how long after the end of the pause a run comes: they do not all come at once."""
-    seed = run + breaker.epoch.to_bytes(8)
-    draw = blake2b(seed, digest_size=_DRAW_BYTES, person=b"duly.breaker").digest()
-    return int.from_bytes(draw) * breaker.pause_us >> 8 * _DRAW_BYTES

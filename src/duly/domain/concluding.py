@@ -191,6 +191,11 @@ def success(result: str | None) -> Conclusion:
     return _conclusion(AttemptState.SUCCEEDED, None, None, close)
 
 
+def not_begun(reason: Reason) -> Conclusion:
+    """Return what becomes of a run whose claim is given back before it began."""
+    return _free(reason, Requeue(), is_started=False)
+
+
 def _again(attempted: Attempted, after_us: int | None) -> Next:
     """Try again if the budget and the run's own time allow it."""
     charged = attempted.tries.charged + 1

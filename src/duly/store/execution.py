@@ -179,6 +179,8 @@ class Beaten:
     stops: tuple[Stop, ...]
     strays: tuple[Hold, ...] = ()
     """Claims of this worker that it did not name: the answer that gave them to it was lost."""
+    limits_version: int = 0
+    """Of the fleet's limits: who knows an older one loads them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,9 @@ class Finish:
     lines_before: int | None = None
     """How many lines of the attempt were told before these; None when nobody has counted. Those of
     them that are stored already, because an answer was lost, are not stored again."""
+    is_answered: bool | None = None
+    """Of an attempt that was admitted with a destination: whether the other side did its part, well
+    or with a refusal; False: it failed; None: the end tells nothing about it (B2)."""
 
 
 class FinishResult(StrEnum):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.identity import identity_text
+from duly.domain.limits import Why, capped_place, why_text
 from duly.domain.literals import Overlap, RunState, SkipReason
 from duly.domain.overlapping import GATELESS, Coming, Gate, enter, gate_of, may_go_on
 from duly.errors import Conflict
@@ -25,8 +26,16 @@ if TYPE_CHECKING:
 
 NOBODY = b""
 """What is written of a schedule of which no run has gone ahead: nothing would be the last made."""
+OPENED_MAX = 1_000
+"""How many whoever has made room lets go at once; the rest is let go by who tends the store."""
 OVERLAP = "overlap"
 """Why a run that waited was closed: another stands for it."""
+
+
+def blocked_reason(gate: str) -> str:
+    """Return why a run waits at a gate: for an earlier one, or for a place at a limit."""
+    place = capped_place(gate)
+    return OVERLAP if place is None else why_text(Why.CAP, place)
 
 
 class Comer(NamedTuple):

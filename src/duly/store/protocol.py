@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from duly.store.admission import LimitingStore
 from duly.store.backfilling import BackfillStore
 from duly.store.dispatch import DispatchStore, MaintenanceStore
 from duly.store.execution import ExecutionStore
@@ -20,6 +21,7 @@ class Store(
     ExecutionStore,
     OperatingStore,
     BackfillStore,
+    LimitingStore,
     ReadingStore,
     SchemaStore,
     Protocol,

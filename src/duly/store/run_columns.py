@@ -13,7 +13,9 @@ RUN_STATE = """coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
 """A run's state by the place it is in."""
 
 RUN_REASON = """coalesce(o.reason, x.reason, w.reason,
-        CASE WHEN b.run_id IS NOT NULL THEN 'overlap' END)"""
+        CASE WHEN substr(b.gate, 1, 4) = 'cap:' THEN 'cap ' || substr(b.gate, 5)
+            WHEN b.run_id IS NOT NULL THEN 'overlap' END)"""
+"""Why it is there; of one that waits at a gate, as `gates.blocked_reason` says it."""
 
 RUN_BECAME = f"""{RUN_STATE}, {RUN_REASON}, o.finished_at,
     coalesce(o.fence, c.fence, w.fence, x.fence, b.fence, y.fence, 0),

@@ -45,6 +45,15 @@ def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
     )
 
 
+def put_off_tries(tries: Tries) -> Tries:
+    """Return the tries of a run whose claim was ended before it began: nothing of it was used up.
+
+    The fence stays grown, for it is never given out twice; what was never begun has not begun.
+    """
+    attempt = tries.attempt - 1
+    return tries._replace(attempt=attempt, begun_at=tries.begun_at if attempt else None)
+
+
 def retried_tries(tries: Tries) -> Tries:
     """Return the tries of a dead run that is queued again: its budget and its time begin anew."""
     return tries._replace(charged=0, begun_at=None)

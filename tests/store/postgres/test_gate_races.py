@@ -14,7 +14,6 @@ from duly.domain.attempts import Reason
 from duly.domain.concluding import CancelledEnd, Failed, GivenBack, Succeeded
 from duly.domain.literals import Lane, Origin, Overlap, RunState
 from duly.domain.planning import decide_edit
-from duly.domain.timetable.interval import every
 from duly.errors import Conflict
 from duly.store.dispatch import FireResult
 from duly.store.execution import Beat, FinishResult
@@ -108,8 +107,7 @@ def test_of_two_that_come_to_a_gate_at_once_one_goes(store, clock, watch):
     """O1: a dispatcher does not wait for another; who was passed over comes again, and waits."""
     one = fired(store, clock, Overlap.SERIALIZE)
     assert 1 == work_off(store)
-    two = made(store, Overlap.SERIALIZE, "two", timetable=every("1m"))
-    steps.fall_due(clock, two)
+    two = made(store, Overlap.SERIALIZE, "two")
     steps.fall_due(clock, one)
     fence = steps.own(store, (Lane.LIVE,), ttl_us=LONG_US)
     hold_at(watch, "duly.runs")

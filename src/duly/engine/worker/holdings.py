@@ -197,7 +197,7 @@ class Holdings:
             held.take_progress() if held.has_progress else None,
             held.take_lines() if held.has_lines else (),
             held.lines_before,
-            claimed,
+            claimed=claimed,
             worker=held.worker,
         )
 

@@ -13,7 +13,7 @@ from duly.domain.attempts import (
 )
 from duly.domain.literals import RunState
 from duly.store.dispatch import MemberId
-from duly.store.gates import OVERLAP
+from duly.store.gates import blocked_reason
 from duly.store.memory.ownership import is_alive
 from duly.store.work_rulings import (
     Breath,
@@ -60,7 +60,8 @@ def place_of(journal: Journal, run_id: RunId) -> dict[str, Any]:
         }
     elif run_id in tables.blocked:
         blocked = tables.blocked[run_id]
-        place = {"state": RunState.BLOCKED, "state_reason": OVERLAP, "tries": blocked.tries}
+        reason = blocked_reason(blocked.gate)
+        place = {"state": RunState.BLOCKED, "state_reason": reason, "tries": blocked.tries}
     elif run_id in tables.claims:
         claim = tables.claims[run_id]
         place = {"state": RunState.RUNNING, "state_reason": None, "tries": claim.tries}
@@ -229,6 +230,8 @@ def forget_work(journal: Journal, run_id: RunId) -> None:
     tables = journal.tables
     journal.remove(tables.progress, run_id)
     journal.remove(tables.lines, run_id)
+    journal.remove(tables.unbegun, run_id)
+    journal.remove(tables.turns, run_id)
     for attempt in [key for key in tables.attempts if key[0] == run_id]:
         journal.remove(tables.attempts, attempt)
     for checkpoint in [key for key in tables.checkpoints if key[0] == run_id]:

@@ -134,7 +134,7 @@ def beat(journal: Journal, command: Beat) -> Beaten:
         elif claim.cancel_asked_at is not None:
             stops.append(Stop(hold, StopKind.CANCEL))
     strays = _strays(journal, command) if alive else ()
-    return Beaten(now, alive, tuple(stops), strays)
+    return Beaten(now, alive, tuple(stops), strays, tables.cluster["limits_version"])
 
 
 def _strays(journal: Journal, command: Beat) -> tuple[Hold, ...]:
@@ -203,7 +203,8 @@ def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
         claim = replace(claim, progress=finish.progress, progress_at=journal.now)
         write_progress(journal, hold.run_id, hold.fence, finish.progress)
     write_lines(journal, finish)
-    end_claim(journal, hold.run_id, claim, finish.conclusion)
+    is_answered = finish.is_answered
+    end_claim(journal, hold.run_id, claim, finish.conclusion, is_answered=is_answered)
     return FinishResult.ACCEPTED
 
 

@@ -6,17 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Tries
+from duly.domain.limits import capped_place
 from duly.domain.literals import RunState
 from duly.store.dispatch import MemberKind
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.memory.attempts import call_of
+from duly.store.memory.limiting import MemoryOpening, leave_limits
 from duly.store.memory.tables import Blocked, Outcome
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.store.gates import Arrival
-    from duly.store.memory.tables import Journal
+    from duly.store.memory.tables import Journal, Ready, Waiting
 
 _UNTRIED = Tries()
 
@@ -96,11 +98,15 @@ class MemoryGates(Gates):
             journal.put(tables.claims, run_id, asked)
             journal.wakes.add(MemberKind.WORKER)
             return False
+        place: Ready | Waiting | Blocked | None
         place = tables.ready.get(run_id) or tables.waiting.get(run_id)
+        place = place or tables.blocked.get(run_id)  # it stands at a limit
         if place is None:
             return False  # ambiguous: nobody knows what it did, and it keeps its gate
         journal.remove(tables.ready, run_id)
         journal.remove(tables.waiting, run_id)
+        journal.remove(tables.blocked, run_id)
+        leave_limits(journal, run_id)
         journal.remove(tables.held_gates, run_id)
         outcome = Outcome(RunState.REPLACED, OVERLAP, journal.now, place.tries, into=into)
         journal.insert(tables.outcomes, run_id, outcome)
@@ -117,6 +123,10 @@ class MemoryGates(Gates):
         if before is not None and before in tables.ready:
             hurried = min(queue_priority(journal, before), priority)
             journal.put(tables.ready, before, replace(tables.ready[before], priority=hurried))
+        elif before is not None and before in tables.blocked:
+            stands = tables.blocked[before]
+            hurried = min(stands.priority, priority)
+            journal.put(tables.blocked, before, replace(stands, priority=hurried))
 
 
 def queue_priority(journal: Journal, run_id: RunId) -> int:
@@ -171,10 +181,12 @@ def open_gates(journal: Journal, gates: set[str] | None, limit: int) -> int:
     """Let the first go in gates that are free: in those that are named, or in any."""
     waiting = {row.gate for row in journal.tables.blocked.values()}
     found = sorted(waiting if gates is None else waiting & gates)
+    places = [place for place in map(capped_place, found) if place is not None]
+    opened = MemoryOpening(journal).open(places, limit) if places else 0
     opener = MemoryGates(journal)
-    opened = 0
     for gate in found:
-        opened += opener.open(gate)
         if opened >= limit:
             break
+        if capped_place(gate) is None:
+            opened += opener.open(gate)
     return opened

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import MemberId, MemberKind, Prune, Pruned, PruneKind
 from duly.store.memory.attempts import forget_work, lease_of
+from duly.store.memory.limiting import forget_limits
 from duly.store.memory.ownership import held_shards, is_alive
 from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
@@ -33,6 +34,7 @@ def prune(journal: Journal, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(journal, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(journal, command)
     _forget_slots(journal)
+    forget_limits(journal)
     _forget_workers(journal, command)
     return Pruned(counts, has_more=any(count >= command.limit for count in counts.values()))
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.dispatch import MemberKind
+from duly.store.gates import OPENED_MAX
 from duly.store.joinable import not_lent
 from duly.store.memory import (
     delayed,
@@ -74,7 +75,7 @@ class MemoryStore(Working):
                 raise
             self._wake(journal.wakes)
             if journal.freed:
-                self._open(journal.freed, len(journal.freed))
+                self._open(journal.freed, OPENED_MAX)
         return result
 
     def _open(self, gates: set[str] | None, limit: int) -> int:

@@ -23,8 +23,11 @@ from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
     from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
+    from duly.domain.breakers import Breaker
     from duly.domain.identity import BackfillId, ScheduleId
+    from duly.domain.limits import LimitRecord, LimitSource
     from duly.domain.literals import AttemptState, RunState
+    from duly.domain.rates import Pace
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun
@@ -189,6 +192,16 @@ class Tables:
     blocked: dict[RunId, Blocked] = field(default_factory=dict)
     held_gates: dict[RunId, str] = field(default_factory=dict)
     """The gate that each open run has gone through and still holds, of those that had one."""
+    limits: dict[tuple[str, LimitSource], LimitRecord] = field(default_factory=dict)
+    held_places: dict[tuple[RunId, str], int] = field(default_factory=dict)
+    """Places at limits, each with the fence under which its holder was admitted."""
+    turns: dict[RunId, int] = field(default_factory=dict)
+    """Turns at rates that were given to runs, which have not begun since."""
+    paces: dict[str, Pace] = field(default_factory=dict)
+    breakers: dict[str, tuple[Breaker, int]] = field(default_factory=dict)
+    """By destination: what is known of it, and since when."""
+    unbegun: dict[RunId, int] = field(default_factory=dict)
+    """How many claims of a run were put off; they are on no other record."""
     backfills: dict[BackfillId, BackfillRecord] = field(default_factory=dict)
     backfill_slots: dict[tuple[BackfillId, int], SlotState] = field(default_factory=dict)
     outcomes: dict[RunId, Outcome] = field(default_factory=dict)
@@ -221,7 +234,7 @@ class Tables:
 
     def __post_init__(self) -> None:
         """Begin with free leases."""
-        self.cluster |= {"tzdata": "", "incarnation": 1}
+        self.cluster |= {"tzdata": "", "incarnation": 1, "limits_version": 0}
         for shard in range(self.shards):
             for lane in Lane:
                 key = LeaseKey(shard, lane)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.store.memory import attempts, backfilling, execution, operating, reaping
+from duly.store.admission import Admitted
+from duly.store.memory import attempts, backfilling, execution, limiting, operating, reaping
+from duly.store.memory.admission import MemoryAdmission
 from duly.store.memory.backfilling import MemoryBackfills
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.runs import RunRecord
+    from duly.store import admission as limits_port
     from duly.store import execution as port
     from duly.store.backfilling import (
         BackfillRecord,
@@ -139,6 +143,42 @@ class Working(ABC):
     def list_queues(self) -> list[QueueRecord]:
         """Return queues that hold something or are paused, by name."""
         return self._read(operating.list_queues)
+
+    # Limits
+
+    def admit(self, worker: MemberId, requests: Sequence[limits_port.Request]) -> Admitted:
+        """Decide about claims that fall under limits."""
+        return self._write(
+            lambda journal: Admitted(journal.now, MemoryAdmission(journal).admit(worker, requests))
+        )
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits."""
+        self._write(lambda journal: limiting.declare_limits(journal, limits, actor))
+
+    def set_limit(self, command: limits_port.SetLimit) -> LimitRecord:
+        """Limit something by a person's order."""
+        return self._write(lambda journal: limiting.set_limit(journal, command))
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away."""
+        return self._write(lambda journal: limiting.remove_limit(journal, scope, actor))
+
+    def list_limits(self) -> Limits:
+        """Return all limits."""
+        return self._read(limiting.list_limits)
+
+    def list_places(self) -> list[limits_port.PlaceRecord]:
+        """Return limits at which something is going on."""
+        return self._read(limiting.list_places)
+
+    def list_breakers(self) -> list[limits_port.BreakerRecord]:
+        """Return what is known of destinations."""
+        return self._read(limiting.list_breakers)
+
+    def reset_breaker(self, destination: str, actor: Actor) -> limits_port.BreakerRecord:
+        """Take a destination for well."""
+        return self._write(lambda journal: limiting.reset_breaker(journal, destination, actor))
 
     # Backfills
 

@@ -24,6 +24,7 @@ from duly.store.postgres.arrays import (
     Uuids,
 )
 from duly.store.postgres.gates import give_back
+from duly.store.postgres.limiting import end_at_limits
 from duly.store.postgres.rows import IS_GATED, RANKED
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
@@ -148,18 +149,22 @@ class Endings:
         self._dead: list[Row] = []
         self._given_back: list[RunId] = []
         """Who holds a gate no longer."""
+        self._limited: dict[RunId, bool | None] = {}
+        """Who may hold places at limits: whether the other side did its part."""
         self._entries: list[tuple[str, Subject]] = []
 
     def record(self, action: str, subject: Subject) -> None:
         """Have an audit entry written, in its turn."""
         self._entries.append((action, subject))
 
-    def end(self, claim: Claim, conclusion: Conclusion) -> None:
+    def end(self, claim: Claim, conclusion: Conclusion, *, is_answered: bool | None = None) -> None:
         """End a claim that we hold, and put its run where it was decided."""
         run_id, tries = claim.run_id, ended_tries(claim.tries, conclusion)
         asked = claim.cancel_asked_at is not None
         after = next_place(conclusion, is_cancel_asked=asked)
         self._ended.append(run_id)
+        if claim.is_gated:
+            self._limited[run_id] = is_answered
         if claim.is_gated and not isinstance(after, Wait | Requeue):
             self._given_back.append(run_id)
         if isinstance(after, Close):
@@ -188,6 +193,7 @@ class Endings:
         if self._ended:
             self._work.session.run(DELETE_CLAIMS, (Uuids(sorted(self._ended)),))
         give_back(self._work, self._given_back)
+        end_at_limits(self._work, self._limited)
         self._write_attempts()
         write_outcomes(self._work, self._outcomes)
         self._write_waits()

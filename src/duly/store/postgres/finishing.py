@@ -239,7 +239,8 @@ def _finish_distinct(
     results: list[FinishResult] = []
     for finish, is_ours in zip(finishes, ours, strict=True):
         if is_ours:
-            endings.end(_told(work, claims[finish.hold.run_id], finish), finish.conclusion)
+            claim = _told(work, claims[finish.hold.run_id], finish)
+            endings.end(claim, finish.conclusion, is_answered=finish.is_answered)
             results.append(FinishResult.ACCEPTED)
         else:
             result, is_news = _judge(work, worker, finish, next(ends))

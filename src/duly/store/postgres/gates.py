@@ -26,10 +26,13 @@ from typing import TYPE_CHECKING
 from psycopg import errors
 
 from duly.domain.identity import RunId
+from duly.domain.limits import capped_place
 from duly.domain.literals import RunState
 from duly.errors import StoreUnavailable
-from duly.store.gates import OVERLAP, Gates
+from duly.store.gates import OPENED_MAX, OVERLAP, Gates
 from duly.store.postgres.arrays import Texts, Uuids
+from duly.store.postgres.gate_locks import lock_gates
+from duly.store.postgres.limiting import gates_with_room, leave_limits, open_places
 from duly.store.postgres.rows import RANKED, WENT_AHEAD
 from duly.store.postgres.savepoints import savepoint
 from duly.store.postgres.session import first, uid
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from duly.domain.attempts import Tries
     from duly.store.gates import Arrival
     from duly.store.postgres.connection import Connections
-    from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row
 
@@ -54,11 +56,6 @@ THOSE_WAITING = """
 SELECT uuid_send(run_id) FROM duly.blocked
 WHERE run_id = ANY($1::uuid[]) AND gate NOT LIKE 'cap:%'"""
 
-# Makes what is missing and locks what is there, name by name: a row that is only compared is locked
-# as one that is changed.
-LOCK_GATES = """
-INSERT INTO duly.gates (name) SELECT u.name FROM unnest($1::text[]) u(name)
-ON CONFLICT (name) DO UPDATE SET name = excluded.name WHERE false"""
 LOCK_FREE_GATES = """
 SELECT name FROM duly.gates WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE SKIP LOCKED"""
 MISSING_GATES = """
@@ -128,6 +125,8 @@ DELETE FROM duly.waiting WHERE run_id = $1::uuid RETURNING fence, attempt, charg
 HURRY = """
 UPDATE duly.ready SET priority = $2::int4
 WHERE run_id = $1::uuid AND (fence > 0 OR is_gated) AND priority > $2::int4"""
+HURRY_STANDING = """
+UPDATE duly.blocked SET priority = $2::int4 WHERE run_id = $1::uuid AND priority > $2::int4"""
 
 # From gate to gate along the index: how many wait at each is not counted.
 FREE_GATES = f"""
@@ -320,7 +319,8 @@ class PostgresGates(Gates):
         self._states.pop(arrival.gate, None)
         self._waits[run_id] = True
         if arrival.in_the_way is not None:
-            self._session.run(HURRY, (uid(arrival.in_the_way), priority))
+            hurried = (uid(arrival.in_the_way), priority)
+            self._session.run(HURRY, hurried) or self._session.run(HURRY_STANDING, hurried)
 
     def close_waiting(self, run_id: RunId, state: RunState, into: RunId) -> None:
         """Close one that waits, because another stands for it."""
@@ -339,7 +339,11 @@ class PostgresGates(Gates):
                 return False
             tries = first(self._session, TAKE_READY, (key,))
             tries = tries or first(self._session, TAKE_WAITING, (key,))
+            # One that has gone through may stand at a limit. Who lets it go at this moment takes
+            # the same row away, and it is found in the queue by the next look.
+            tries = tries or first(self._session, LEAVE, (key,))
             if tries is not None:
+                leave_limits(self._work, run_id)
                 give_back(self._work, [run_id])
                 self._close(run_id, RunState.REPLACED, tries, into)
                 self._states.clear()
@@ -378,11 +382,6 @@ class PostgresGates(Gates):
         return dict(self._session.rows(FIRST_THERE, (Texts(gates),))) if gates else {}
 
 
-def lock_gates(session: Session, names: Iterable[str]) -> None:
-    """Wait for whoever decides about gates, and let nobody else until the end."""
-    session.run(LOCK_GATES, (Texts(sorted(names)),))
-
-
 def give_back(work: Work, ids: Sequence[RunId]) -> None:
     """Give back the gates that runs held: they are closed, or dead."""
     if ids:
@@ -391,10 +390,11 @@ def give_back(work: Work, ids: Sequence[RunId]) -> None:
 
 
 def open_gates(connections: Connections, limit: int) -> int:
-    """Let the first go at gates that nobody holds."""
+    """Let the first go at gates that nobody holds, and who stands where there is a place."""
     with connections.statement(for_dispatch=True) as session:
         free = [gate for (gate,) in session.rows(FREE_GATES, (limit,))]
-    return _open(connections, free, only_free=True)
+        capped = gates_with_room(session, limit)
+    return _open(connections, free, only_free=True) + _open_places(connections, capped)
 
 
 def open_freed(connections: Connections, gates: Sequence[str]) -> None:
@@ -407,7 +407,17 @@ def open_freed(connections: Connections, gates: Sequence[str]) -> None:
         with connections.statement(for_dispatch=True) as session:
             session.rows(WAIT_FOR_DECISIONS, (names,))
             waited_at = [gate for gate, _ in session.rows(FIRST_THERE, (names,))]
-        _open(connections, waited_at, only_free=False)
+        capped = [gate for gate in waited_at if capped_place(gate) is not None]
+        _open_places(connections, capped)
+        others = [gate for gate in waited_at if gate not in capped]
+        _open(connections, others, only_free=False)
+
+
+def _open_places(connections: Connections, gates: Sequence[str]) -> int:
+    if not gates:
+        return 0
+    with connections.write(for_dispatch=True) as work:
+        return open_places(work, gates, OPENED_MAX)
 
 
 def _open(connections: Connections, gates: Sequence[str], *, only_free: bool) -> int:

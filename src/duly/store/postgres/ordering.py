@@ -33,6 +33,7 @@ from duly.store.postgres.gates import (
     PostgresGates,
     give_back,
 )
+from duly.store.postgres.limiting import leave_limits
 from duly.store.postgres.pending import read_run
 from duly.store.postgres.session import first, uid
 from duly.store.postgres.trail import record_all
@@ -123,6 +124,7 @@ def _is_cancelled(work: Work, record: RunRecord, actor: Actor) -> bool:
         return False
     work.look_at_the_clock()
     give_back(work, [record.id])
+    leave_limits(work, record.id)
     write_outcomes(work, [closed(record.id, RunState.CANCELLED, Reason.ORDERED, taken)])
     _tell(work, actor, "run.cancelled", [record])
     return True

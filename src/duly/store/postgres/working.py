@@ -6,7 +6,17 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.store.postgres import backfilling, beating, claiming, finishing, lost, ordering
+from duly.store.postgres import (
+    admission,
+    backfilling,
+    beating,
+    claiming,
+    destinations,
+    finishing,
+    limiting,
+    lost,
+    ordering,
+)
 from duly.store.postgres.arrays import OptionalInt8s, Texts
 from duly.store.work_rulings import lost_lease
 
@@ -17,7 +27,9 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.runs import RunRecord
+    from duly.store.admission import Admitted, BreakerRecord, PlaceRecord, Request, SetLimit
     from duly.store.backfilling import (
         BackfillRecord,
         ChangeBackfill,
@@ -180,6 +192,49 @@ class PostgresWorking:
         """Return queues that hold something or are paused, by name."""
         with self._connections.read() as look:
             return ordering.list_queues(look.session)
+
+    # Limits
+
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> Admitted:
+        """Decide about claims that fall under limits."""
+        with self._connections.write(for_dispatch=True) as work:
+            return admission.admit(work, worker, requests)
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits."""
+        if limits:
+            with self._connections.write() as work:
+                limiting.declare_limits(work, limits, actor)
+
+    def set_limit(self, command: SetLimit) -> LimitRecord:
+        """Limit something by a person's order."""
+        with self._connections.write() as work:
+            return limiting.set_limit(work, command)
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away."""
+        with self._connections.write() as work:
+            return limiting.remove_limit(work, scope, actor)
+
+    def list_limits(self) -> Limits:
+        """Return all limits."""
+        with self._connections.read(for_dispatch=True) as look:
+            return limiting.list_limits(look.session)
+
+    def list_places(self) -> list[PlaceRecord]:
+        """Return limits at which something is going on."""
+        with self._connections.read() as look:
+            return limiting.list_places(look)
+
+    def list_breakers(self) -> list[BreakerRecord]:
+        """Return what is known of destinations."""
+        with self._connections.read() as look:
+            return destinations.list_breakers(look)
+
+    def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
+        """Take a destination for well."""
+        with self._connections.write() as work:
+            return destinations.reset_breaker(work, destination, actor)
 
     # Backfills
 

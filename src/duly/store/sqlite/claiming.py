@@ -87,6 +87,7 @@ SELECT 1 FROM duly_worker_tasks t JOIN duly_members m ON m.id = t.worker
 WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
     AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) WHERE value = ?4))
 LIMIT 1"""  # noqa: S608 - a condition of ours
+READ_LIMITS_VERSION = "SELECT limits_version FROM duly_cluster"
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 
 
@@ -234,4 +235,5 @@ def beat(work: Work, command: Beat) -> Beaten:
             stops.append(Stop(hold, StopKind.CANCEL))
     named = set(command.holds)
     strays = tuple(hold for hold in held if hold not in named) if alive else ()
-    return Beaten(now, is_alive=alive, stops=tuple(stops), strays=strays)
+    (version,) = rows.one(work.connection, READ_LIMITS_VERSION)
+    return Beaten(now, is_alive=alive, stops=tuple(stops), strays=strays, limits_version=version)

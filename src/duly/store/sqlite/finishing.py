@@ -69,7 +69,8 @@ class Ends:
         for place, finish in enumerate(finishes):
             conclusion, hold = finish.conclusion, finish.hold
             after = conclusion.next
-            if isinstance(after, Close) and finish.progress is None and not finish.lines:
+            is_plain = finish.progress is None and not finish.lines and finish.is_answered is None
+            if isinstance(after, Close) and is_plain:
                 said = (conclusion.is_charged, conclusion.error, after.result)
                 row = (hold.run_id, hold.fence, finish.started_at, after.state, after.reason)
                 self.closing.append((*row, *said))

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Tries
 from duly.domain.identity import RunId
+from duly.domain.limits import capped_place
 from duly.domain.literals import Lane, RunState
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS
+from duly.store.sqlite.limiting import SqliteOpening, leave_limits, standing_places
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.store.gates import Arrival
+    from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 HAS_RUN = "SELECT 1 FROM duly_runs WHERE id = ?"
@@ -67,9 +70,11 @@ TAKE_OUT_WAITING = """
 DELETE FROM duly_waiting WHERE run_id = ? RETURNING fence, attempt, charged, begun_at"""
 GIVE_BACK = "DELETE FROM duly_held_gates WHERE run_id = ? RETURNING gate"
 HURRY = "UPDATE duly_ready SET priority = ? WHERE run_id = ? AND is_gated AND priority > ?"
+HURRY_STANDING = "UPDATE duly_blocked SET priority = ? WHERE run_id = ? AND priority > ?"
 FREE_GATES = """
 SELECT DISTINCT b.gate FROM duly_blocked b
-WHERE NOT EXISTS (SELECT 1 FROM duly_held_gates h WHERE h.gate = b.gate)
+WHERE substr(b.gate, 1, 4) <> 'cap:'
+    AND NOT EXISTS (SELECT 1 FROM duly_held_gates h WHERE h.gate = b.gate)
 ORDER BY b.gate LIMIT ?"""
 _UNTRIED = Tries()
 
@@ -148,6 +153,7 @@ class SqliteGates(Gates):
         connection.execute(STAND, (*place, *tries))
         if arrival.in_the_way is not None:
             connection.execute(HURRY, (priority, arrival.in_the_way, priority))
+            connection.execute(HURRY_STANDING, (priority, arrival.in_the_way, priority))
 
     def close_waiting(self, run_id: RunId, state: RunState, into: RunId) -> None:
         """Close one that waits, because another stands for it."""
@@ -163,10 +169,14 @@ class SqliteGates(Gates):
         tries = connection.execute(TAKE_OUT_READY, (run_id,)).fetchone()
         if tries is None:
             tries = connection.execute(TAKE_OUT_WAITING, (run_id,)).fetchone()
+            if tries is not None:
+                self._work.count_on("retrying", -1)
+        if tries is None:
+            tries = connection.execute(LEAVE, (run_id,)).fetchone()  # it stands at a limit
             if tries is None:
                 return False  # nobody knows what it did, and it keeps its gate
-            self._work.count_on("retrying", -1)
         connection.execute(GIVE_BACK, (run_id,)).fetchall()
+        leave_limits(self._work, run_id)
         self._close(run_id, RunState.REPLACED, tries, into)
         return True
 
@@ -189,8 +199,15 @@ def give_back(work: Work, run_id: RunId) -> None:
 
 
 def open_gates(work: Work, gates: Iterable[str] | None, limit: int) -> int:
-    """Let the first go at gates that are free: at those that are named, or at any."""
+    """Let those go that may, at gates: at those that are named, or at any."""
     if gates is None:
-        gates = [gate for (gate,) in work.connection.execute(FREE_GATES, (limit,)).fetchall()]
+        rows: list[Row] = work.connection.execute(FREE_GATES, (limit,)).fetchall()
+        found = [gate for (gate,) in rows]
+        places = standing_places(work)
+    else:
+        capped = {gate: capped_place(gate) for gate in sorted(set(gates))}
+        found = [gate for gate, place in capped.items() if place is None]
+        places = [place for place in capped.values() if place is not None]
     opener = SqliteGates(work)
-    return sum(opener.open(gate) for gate in sorted(set(gates)))
+    opened = sum(opener.open(gate) for gate in found)
+    return opened + (SqliteOpening(work).open(places, limit) if places else 0)

@@ -19,6 +19,7 @@ from duly.store.gates import closed_state
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.retry_slots import take_slot
 from duly.store.sqlite.gates import give_back
+from duly.store.sqlite.limiting import EndsAtLimits, leave_limits
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.slots import SqliteSlots
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 CLAIM_COLUMNS = """run_id, worker, fence, attempt, charged, begun_at, claimed_at, started_at,
     cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines,
-    replaced_by"""
+    replaced_by, is_gated"""
 OUTCOME_COLUMNS = """run_id, state, reason, finished_at, fence, attempt, charged, begun_at, worker,
     claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
     progress_at, error, result"""
@@ -75,6 +76,7 @@ class Claim(NamedTuple):
     progress_at: int | None
     lines: int
     replaced_by: RunId | None
+    is_gated: int
 
     @property
     def tries(self) -> Tries:
@@ -101,6 +103,7 @@ class Moving:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._outcomes: list[Row] = []
+        self._ends = EndsAtLimits(work)
 
     def end(self, claim: Claim, finish: Finish) -> None:
         """Record how a claim ended that is no longer there, and put its run where it belongs."""
@@ -115,6 +118,8 @@ class Moving:
         started_at = finish.started_at if claim.started_at is None else claim.started_at
         after = next_place(finish.conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
         told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
+        if claim.is_gated:
+            self._ends.add(claim.run_id, finish.is_answered)
         if not isinstance(after, Wait | Requeue):
             give_back(self._work, claim.run_id)
         if isinstance(after, Close):
@@ -127,6 +132,7 @@ class Moving:
         """Write what was gathered."""
         self._work.connection.executemany(INSERT_OUTCOME, self._outcomes)
         self._outcomes.clear()
+        self._ends.write()
 
     def _close(self, claim: Claim, finish: Finish, close: Close, told: Row) -> None:
         charged = claim.charged + finish.conclusion.is_charged
@@ -172,6 +178,7 @@ def close(  # noqa: PLR0913, PLR0917 - what is known of it
 ) -> None:
     """Close a run that nobody holds."""
     give_back(work, run.id)
+    leave_limits(work, run.id)
     row = (run.id, state, reason, work.now, *run.row, into)
     work.connection.execute(INSERT_ORDERED_OUTCOME, row)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
 from duly.store.dispatch import MemberKind
+from duly.store.gates import OPENED_MAX
 from duly.store.joinable import not_lent
 from duly.store.migrating import refuse_untimely
 from duly.store.snapshots import ReadsBySnapshot
@@ -91,7 +92,7 @@ class SqliteStore(Working, ReadsBySnapshot):
         if work.freed:
             # In a transaction of its own, after the one that made room: see store/gates.py.
             with self._connections.write() as after:
-                gates.open_gates(after, work.freed, len(work.freed))
+                gates.open_gates(after, work.freed, OPENED_MAX)
 
     def _read(self) -> AbstractContextManager[Look]:
         return self._connections.read()

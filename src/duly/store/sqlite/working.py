@@ -5,7 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.store.sqlite import backfilling, claiming, finishing, operating, reaping, telling
+from duly.domain.limits import LimitSource
+from duly.store.admission import Admitted
+from duly.store.sqlite import (
+    backfilling,
+    claiming,
+    finishing,
+    limiting,
+    operating,
+    reaping,
+    telling,
+)
+from duly.store.sqlite.admission import SqliteAdmission
 from duly.store.sqlite.backfilling import SqliteBackfills
 from duly.store.work_rulings import lost_lease
 
@@ -17,7 +28,9 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.runs import RunRecord
+    from duly.store import admission as limits_port
     from duly.store import execution as port
     from duly.store.backfilling import (
         BackfillRecord,
@@ -112,6 +125,51 @@ class Working(ABC):
         """Return a run's last states by partition."""
         with self._read() as look:
             return telling.get_checkpoints(look, run_id)
+
+    # Limits
+
+    def admit(self, worker: MemberId, requests: Sequence[limits_port.Request]) -> Admitted:
+        """Decide about claims that fall under limits."""
+        with self._write() as work:
+            return Admitted(work.now, SqliteAdmission(work).admit(worker, requests))
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits, if it is new."""
+        known = self.list_limits().said(LimitSource.CODE)
+        new = {scope: limit for scope, limit in limits.items() if limit != known.get(scope)}
+        if new:
+            with self._write() as work:
+                limiting.declare_limits(work, new, actor)
+
+    def set_limit(self, command: limits_port.SetLimit) -> LimitRecord:
+        """Limit something by a person's order."""
+        with self._write() as work:
+            return limiting.set_limit(work, command)
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away."""
+        with self._write() as work:
+            return limiting.remove_limit(work, scope, actor)
+
+    def list_limits(self) -> Limits:
+        """Return all limits."""
+        with self._read() as look:
+            return limiting.list_limits(look)
+
+    def list_places(self) -> list[limits_port.PlaceRecord]:
+        """Return limits at which something is going on."""
+        with self._read() as look:
+            return limiting.list_places(look)
+
+    def list_breakers(self) -> list[limits_port.BreakerRecord]:
+        """Return what is known of destinations."""
+        with self._read() as look:
+            return limiting.list_breakers(look)
+
+    def reset_breaker(self, destination: str, actor: Actor) -> limits_port.BreakerRecord:
+        """Take a destination for well."""
+        with self._write() as work:
+            return limiting.reset_breaker(work, destination, actor)
 
     # Backfills
 

@@ -6,7 +6,9 @@ import pytest
 
 from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
 from duly.testing.conformance.backfills import Backfilling, BackfillOrders
+from duly.testing.conformance.breakers import Breakers
 from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorkers
+from duly.testing.conformance.caps import Caps
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
 from duly.testing.conformance.fencing import Fencing
@@ -19,6 +21,7 @@ from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queu
 from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
+from duly.testing.conformance.rates import Rates, SayingLimits
 from duly.testing.conformance.reading import (
     ReadingRuns,
     ReadingSchedules,
@@ -82,6 +85,10 @@ class StoreContract(
     ReadingAttempts,
     CountingWork,
     ForgettingWork,
+    Caps,
+    Rates,
+    Breakers,
+    SayingLimits,
 ):
     """What every store must do. A backend passes all of it, or is not a backend."""
 

@@ -56,7 +56,9 @@ SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.orig
     coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
         WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
         WHEN b.run_id IS NOT NULL THEN 'blocked' ELSE 'queued' END) AS state,
-    coalesce(o.reason, x.reason, w.reason, CASE WHEN b.run_id IS NOT NULL THEN 'overlap' END)
+    coalesce(o.reason, x.reason, w.reason, CASE WHEN substr(b.gate, 1, 4) = 'cap:'
+        THEN ('cap ' || substr(b.gate, 5)) COLLATE "default"
+        WHEN b.run_id IS NOT NULL THEN 'overlap' END)
         AS state_reason, o.finished_at,
     coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, 0) AS attempt,
     coalesce(o.started_at, c.started_at) AS started_at, w.due_at AS next_at
@@ -108,3 +110,60 @@ CREATE TABLE duly.backfill_slots (
     PRIMARY KEY (backfill_id, scheduled_for)
 );
 CREATE INDEX backfill_slots_open ON duly.backfill_slots (backfill_id, run_id) WHERE is_open;
+
+-- Limits: what code and people say about them; a part that is NULL limits nothing.
+CREATE TABLE duly.limits (
+    scope text COLLATE "C" NOT NULL,
+    source text COLLATE "C" NOT NULL CHECK (source IN ('person', 'code')),
+    set_at int8 NOT NULL,
+    running int4,
+    rate text,
+    -- By parameter, as a JSON object.
+    running_by text,
+    set_by text NOT NULL,
+    reason text,
+    PRIMARY KEY (scope, source)
+);
+-- Grows with every change of a limit; every beat of a worker tells it.
+ALTER TABLE duly.cluster ADD COLUMN limits_version int8 NOT NULL DEFAULT 0;
+
+-- Places at limits, held for as long as an attempt is claimed. Fence 0: let go from a gate, and not
+-- admitted since. Who stands for a place is in duly.blocked, at the gate 'cap:' of that place.
+CREATE TABLE duly.held_places (
+    run_id uuid NOT NULL,
+    fence int4 NOT NULL,
+    place text COLLATE "C" NOT NULL,
+    PRIMARY KEY (run_id, place)
+);
+CREATE INDEX held_places_place ON duly.held_places (place);
+
+-- Turns at rates that were given to runs, which have not begun since; of a run that is over, when
+-- the limit is, one may be left until the run is pruned.
+CREATE TABLE duly.turns (
+    run_id uuid PRIMARY KEY,
+    at int8 NOT NULL
+);
+-- To call those back who were put off, when a limit has changed; retries never touch it.
+CREATE INDEX waiting_put_off ON duly.waiting (reason)
+    WHERE reason ^@ 'rate ' OR reason ^@ 'breaker ';
+CREATE TABLE duly.paces (
+    place text COLLATE "C" PRIMARY KEY,
+    promised_at int8 NOT NULL,
+    begun_at int8 NOT NULL,
+    again_at int8 NOT NULL
+) WITH (fillfactor = 50);
+
+-- What is known of destinations.
+CREATE TABLE duly.breakers (
+    destination text COLLATE "C" PRIMARY KEY,
+    counted_from int8 NOT NULL,
+    opened_at int8,
+    retry_at int8,
+    pause_us int8 NOT NULL,
+    epoch int8 NOT NULL,
+    updated_at int8 NOT NULL,
+    probe uuid,
+    succeeded int4 NOT NULL,
+    failed int4 NOT NULL,
+    state text NOT NULL CHECK (state IN ('closed', 'open', 'half-open'))
+) WITH (fillfactor = 50);

@@ -1,5 +1,5 @@
--- Policies: gates for runs that may not overlap, and backfills. Only adds, but for one view. Programs
--- of schema 2 go on firing, and know of no gates.
+-- Policies: gates for runs that may not overlap, backfills, and limits. Only adds, but for one view
+-- and one trigger. Programs of schema 2 go on firing, and know of no gates.
 -- compatible-with: 2
 
 -- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
@@ -78,6 +78,65 @@ CREATE TABLE duly_backfill_slots (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX duly_backfill_slots_open ON duly_backfill_slots (backfill_id, run_id) WHERE is_open;
 
+-- Limits: what code and people say about them; a part that is NULL or empty limits nothing.
+CREATE TABLE duly_limits (
+    scope TEXT NOT NULL,
+    source TEXT NOT NULL CHECK (source IN ('person', 'code')),
+    running INTEGER,
+    rate TEXT,
+    -- By parameter, as a JSON object.
+    running_by TEXT,
+    set_at INTEGER NOT NULL,
+    set_by TEXT NOT NULL,
+    reason TEXT,
+    PRIMARY KEY (scope, source)
+) STRICT, WITHOUT ROWID;
+-- Grows with every change of a limit; every beat of a worker tells it.
+ALTER TABLE duly_cluster ADD COLUMN limits_version INTEGER NOT NULL DEFAULT 0;
+
+-- Places at limits, held for as long as an attempt is claimed. Fence 0: let go from a gate, and not
+-- claimed since. Who stands for a place is in duly_blocked, at the gate 'cap:' of that place.
+CREATE TABLE duly_held_places (
+    run_id BLOB NOT NULL,
+    place TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    PRIMARY KEY (run_id, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX duly_held_places_place ON duly_held_places (place);
+
+-- Turns at rates that were given to runs, which have not begun since; of a run that is over, when
+-- the limit is, one may be left until the run is pruned.
+CREATE TABLE duly_turns (run_id BLOB PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+DROP TRIGGER duly_runs_pruned;
+CREATE TRIGGER duly_runs_pruned AFTER DELETE ON duly_runs BEGIN
+    DELETE FROM duly_attempts WHERE run_id = OLD.id;
+    DELETE FROM duly_progress WHERE run_id = OLD.id;
+    DELETE FROM duly_lines WHERE run_id = OLD.id;
+    DELETE FROM duly_checkpoints WHERE run_id = OLD.id;
+    DELETE FROM duly_turns WHERE run_id = OLD.id;
+END;
+CREATE TABLE duly_paces (
+    place TEXT PRIMARY KEY,
+    promised_at INTEGER NOT NULL,
+    begun_at INTEGER NOT NULL,
+    again_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What is known of destinations.
+CREATE TABLE duly_breakers (
+    destination TEXT PRIMARY KEY,
+    state TEXT NOT NULL CHECK (state IN ('closed', 'open', 'half-open')),
+    counted_from INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    opened_at INTEGER,
+    retry_at INTEGER,
+    pause_us INTEGER NOT NULL,
+    probe BLOB,
+    epoch INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 DROP VIEW duly_public_runs;
 CREATE VIEW duly_public_runs AS
 SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.origin, r.lane,
@@ -85,7 +144,8 @@ SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.orig
     coalesce(o.state, CASE WHEN x.run_id IS NOT NULL THEN 'dead'
         WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
         WHEN b.run_id IS NOT NULL THEN 'blocked' ELSE 'queued' END) AS state,
-    coalesce(o.reason, x.reason, w.reason, CASE WHEN b.run_id IS NOT NULL THEN 'overlap' END)
+    coalesce(o.reason, x.reason, w.reason, CASE WHEN substr(b.gate, 1, 4) = 'cap:'
+        THEN 'cap ' || substr(b.gate, 5) WHEN b.run_id IS NOT NULL THEN 'overlap' END)
         AS state_reason, o.finished_at,
     coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, 0) AS attempt,
     coalesce(o.started_at, c.started_at) AS started_at, w.due_at AS next_at
