@@ -95,6 +95,19 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_ANY_NEWEST": "the same, and one row of each queue",
     "claiming.CLAIM_NAMED_WITHOUT_NEWEST": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT_NEWEST": "the same, and one row of each queue",
+    **{
+        f"claiming.SHARE_{name}": "one row of each tenant, as many as are wanted, and the last of each share"
+        for name in (
+            "NAMED",
+            "NAMED_NEWEST",
+            "NAMED_WITHOUT",
+            "NAMED_WITHOUT_NEWEST",
+            "ANY",
+            "ANY_NEWEST",
+            "ANY_WITHOUT",
+            "ANY_WITHOUT_NEWEST",
+        )
+    },
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
     "gates.MARK_READY": "one row, by all that its index knows",
     **dict.fromkeys(

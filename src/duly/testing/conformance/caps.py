@@ -321,7 +321,7 @@ class Caps:
         assert [RunState.SUCCEEDED, RunState.CANCELLED, RunState.QUEUED] == states(store, ids)
         assert [] == store.check()
 
-    def test_a_gate_that_nobody_opened_is_found(self, store: Store) -> None:
+    def test_room_at_a_cap_that_nobody_gave_is_found(self, store: Store) -> None:
         """R8: by whoever tends the store, who looks at the state alone."""
         limit(store, running=1)
         ids, worker = queue_many(store, 2), join(store)

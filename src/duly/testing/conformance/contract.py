@@ -11,6 +11,7 @@ from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorke
 from duly.testing.conformance.caps import Caps
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
+from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
 from duly.testing.conformance.fencing import Fencing
 from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
@@ -21,6 +22,7 @@ from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queu
 from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
+from duly.testing.conformance.quotas import BoundedOrders, BoundedSchedules
 from duly.testing.conformance.rates import Rates, SayingLimits
 from duly.testing.conformance.reading import (
     ReadingRuns,
@@ -31,6 +33,7 @@ from duly.testing.conformance.reading import (
 from duly.testing.conformance.reaping import FindingLost, SettlingLost
 from duly.testing.conformance.retention import Retaining
 from duly.testing.conformance.retries import RetryBudgets, RetryTimers
+from duly.testing.conformance.run_times import ReadingRunTimes
 from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
 from duly.testing.conformance.transactions import LentTransactions
 from duly.testing.conformance.upkeep import Upkeep
@@ -43,6 +46,8 @@ class StoreContract(
     AddingRuns,
     AddingMany,
     MovingAndCancelling,
+    BoundedSchedules,
+    BoundedOrders,
     Membership,
     Leases,
     Loading,
@@ -62,6 +67,7 @@ class StoreContract(
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,
+    ReadingRunTimes,
     Verdicts,
     StatusOnOneScreen,
     Retaining,
@@ -69,6 +75,8 @@ class StoreContract(
     Upkeep,
     Claiming,
     Order,
+    FairShares,
+    ReservedLanes,
     Breathing,
     Reporting,
     WakingWorkers,

@@ -34,6 +34,7 @@ from duly.testing.factories import (
 )
 
 if TYPE_CHECKING:
+    from duly.domain.concluding import End
     from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
     from duly.domain.schedules import Owed, ScheduleRecord
@@ -605,7 +606,11 @@ def end_somehow(store: Store, how: str) -> None:
         return
     worker = work.join(store)
     claimed = work.take_one(store, worker)
-    ends = {"closed": Succeeded(), "dead": work.FATAL, "cancelled": CancelledEnd()}
+    ends: dict[str, End] = {
+        "closed": Succeeded(),
+        "dead": work.FATAL,
+        "cancelled": CancelledEnd(),
+    }
     assert FinishResult.ACCEPTED == work.end(store, worker, claimed, ends[how])
     store.leave(worker)
 
