@@ -13,7 +13,7 @@ from duly.testing import virtual_time
 
 START = "2026-05-04T12:00"
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
-SPAN = {"since": NOON - timedelta(hours=5), "until": NOON}
+SPAN: dict[str, Any] = {"since": NOON - timedelta(hours=5), "until": NOON}
 
 
 @pytest.fixture
@@ -94,9 +94,7 @@ def test_it_is_paused_throttled_resumed_and_called_off(app: duly.App):
         ({"concurrency": True}, "concurrency"),
     ],
 )
-def test_what_can_not_be_is_refused_by_its_field(
-    app: duly.App, parts: dict[str, object], field: str
-):
+def test_what_can_not_be_is_refused_by_its_field(app: duly.App, parts: dict[str, Any], field: str):
     """L6: and nothing is written."""
     with virtual_time(app, START):
         app.schedules.create("close", close_books(app), every("1h"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -12,7 +12,7 @@ from duly.cli.agreeing import is_agreed, require_answer
 from duly.cli.moments import read_moment
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.references import find_schedule
-from duly.cli.schedule.telling import zone
+from duly.cli.schedule.telling import note_missing_dispatcher, zone
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text, utc_text, zoned_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
@@ -24,6 +24,7 @@ from duly.client.backfills import (
 )
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
+from duly.errors import UsageError
 
 TARGET = Target()
 SLOTS_SHOWN = 20
@@ -36,10 +37,11 @@ app = App(name="backfill", help="Plan runs that are missing, and have them made.
 class SpanOptions:
     """Of which occurrences runs are made."""
 
-    since: str
-    """Where the span begins: '2026-04-01', '2026-04-01 02:00' in the schedule's zone, or ISO."""
-    until: str
-    """Where it ends, not included; it can't lie in the future."""
+    since: Annotated[str, Parameter(name=["--since", "--from"], allow_leading_hyphen=True)]
+    """Where the span begins: '2026-04-01', '2026-04-01 02:00' in the schedule's zone, ISO,
+    -7d."""
+    until: Annotated[str, Parameter(name=["--until", "--to"], allow_leading_hyphen=True)]
+    """Where it ends, not included: the same, or now; it can't lie in the future."""
     classes: tuple[str, ...] | None = None
     """What is made: missing and failed unless given; also succeeded (with --mode redo), ambiguous,
     unknown."""
@@ -80,7 +82,7 @@ def plan(name: str, /, *, span: SpanOptions, target: Target = TARGET) -> None:
             return
         _print_plan(schedule, found)
         if found.runs:
-            print_line("To have them made: duly backfill create with the same options.")
+            print_line(("to have them made: ", "dim"), _create_text(schedule.name, span))
 
 
 @app.command
@@ -109,8 +111,11 @@ def create(  # noqa: PLR0913 - each group of options is an argument
         schedule = find_schedule(application, name)
         of = _span(schedule, span)
         found = application.backfills.plan(schedule.id, **of)
+        if found.slots and not found.runs:
+            _print_nothing(schedule, found, target)
+            return
         if not yes:
-            require_answer(found.runs)
+            require_answer(found.runs, "duly backfill plan")
             _print_plan(schedule, found)
             if not is_agreed("Make", found.runs):
                 print_line("Nothing was made.")
@@ -132,7 +137,9 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             f"Backfill {made.id} of {made.schedule}: {found.runs:,} runs are to be made,"
             f" {_pace(made)}."
         )
+        print_line(("to look at it: ", "dim"), undo_text("backfill", "show", str(made.id)))
         print_undo(taking_back)
+        note_missing_dispatcher(application)
 
 
 @app.command(name="list")
@@ -164,10 +171,10 @@ def show(backfill: str, /, *, target: Target = TARGET) -> None:
     Parameters
     ----------
     backfill
-        Its id.
+        Its id, or a beginning that only it has.
     """
     with opened(target, makes_store=False) as application:
-        found = application.backfills.get(backfill)
+        found = _find(application, backfill)
         if target.json:
             print_json(found.to_json())
             return
@@ -182,13 +189,14 @@ def pause(backfill: str, /, *, reason: str | None = None, target: Target = TARGE
     Parameters
     ----------
     backfill
-        Its id.
+        Its id, or a beginning that only it has.
     reason
         Why; it is recorded.
     """
     with opened(target, makes_store=False) as application:
-        changed = application.backfills.pause(backfill, reason=reason)
-        _print_changed(changed, "Paused", ("resume", backfill), target)
+        found = _find(application, backfill)
+        changed = application.backfills.pause(found.id, reason=reason)
+        _print_changed(changed, "Paused", ("resume", str(found.id)), target)
 
 
 @app.command
@@ -198,13 +206,14 @@ def resume(backfill: str, /, *, reason: str | None = None, target: Target = TARG
     Parameters
     ----------
     backfill
-        Its id.
+        Its id, or a beginning that only it has.
     reason
         Why; it is recorded.
     """
     with opened(target, makes_store=False) as application:
-        changed = application.backfills.resume(backfill, reason=reason)
-        _print_changed(changed, "Resumed", ("pause", backfill), target)
+        found = _find(application, backfill)
+        changed = application.backfills.resume(found.id, reason=reason)
+        _print_changed(changed, "Resumed", ("pause", str(found.id)), target)
 
 
 @app.command
@@ -222,7 +231,7 @@ def throttle(  # noqa: PLR0913 - each option is an argument
     Parameters
     ----------
     backfill
-        Its id.
+        Its id, or a beginning that only it has.
     per_minute
         How many runs are made in a minute at the most.
     concurrency
@@ -231,12 +240,12 @@ def throttle(  # noqa: PLR0913 - each option is an argument
         Why; it is recorded.
     """
     with opened(target, makes_store=False) as application:
-        before = application.backfills.get(backfill)
+        before = _find(application, backfill)
         changed = application.backfills.throttle(
-            backfill, per_minute=per_minute, concurrency=concurrency, reason=reason
+            before.id, per_minute=per_minute, concurrency=concurrency, reason=reason
         )
         back = ("--per-minute", before.per_minute, "--concurrency", before.concurrency)
-        words = ("throttle", backfill, *(str(one) for one in back))
+        words = ("throttle", str(before.id), *(str(one) for one in back))
         _print_changed(changed, "Throttled", words, target)
 
 
@@ -247,13 +256,43 @@ def cancel(backfill: str, /, *, reason: str | None = None, target: Target = TARG
     Parameters
     ----------
     backfill
-        Its id.
+        Its id, or a beginning that only it has.
     reason
         Why; it is recorded.
     """
     with opened(target, makes_store=False) as application:
-        changed = application.backfills.cancel(backfill, reason=reason)
+        changed = application.backfills.cancel(_find(application, backfill).id, reason=reason)
         _print_changed(changed, "Cancelled", None, target)
+
+
+def _find(application: Application, text: str) -> Backfill:
+    """Return the backfill of an id, or of a beginning that only one has."""
+    listed = application.backfills.list()
+    found = [one for one in listed if text and str(one.id).startswith(text.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        problem = f"is the beginning of {len(found):,} ids"
+        raise UsageError("backfill", text, problem, "give more of it: see duly backfill list")
+    return application.backfills.get(text)
+
+
+def _create_text(name: str, span: SpanOptions) -> str:
+    words = ["backfill", "create", name, "--since", span.since, "--until", span.until]
+    if span.mode != "fill":
+        words += ["--mode", span.mode]
+    for one in span.classes or ():
+        words += ["--classes", one]
+    return undo_text(*words)
+
+
+def _print_nothing(schedule: Schedule, found: BackfillPlan, target: Target) -> None:
+    """Say that there is nothing to be made: no backfill is written down for that."""
+    if target.json:
+        print_json(found.to_json())
+        return
+    _print_plan(schedule, found)
+    print_line("Nothing was made: nothing is missing. --mode redo makes what is there once more.")
 
 
 def _span(schedule: Schedule, span: SpanOptions) -> dict[str, Any]:

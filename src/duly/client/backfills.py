@@ -287,7 +287,7 @@ class Backfills:
     def _change(self, backfill: Identity, reason: str | None, **changes: Any) -> Backfill:  # noqa: ANN401 - fields of the order
         """Change a backfill as it is now."""
         record = self._find(backfill)
-        parts = {
+        parts: dict[str, Any] = {
             "status": record.status,
             "per_minute": record.per_minute,
             "concurrency": record.concurrency,

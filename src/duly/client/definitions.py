@@ -14,6 +14,7 @@ from duly.client.reading import (
 from duly.client.tasks import read_call
 from duly.domain.literals import Overlap
 from duly.domain.misfire import read_misfire
+from duly.domain.presets import with_preset
 from duly.domain.schedules import Definition
 from duly.domain.timetable.timetable import Timetable
 from duly.errors import UsageError
@@ -21,7 +22,7 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-POLICIES = ("misfire", "jitter", "overlap", "serialize_by", "queue", "priority")
+POLICIES = ("preset", "misfire", "jitter", "overlap", "serialize_by", "queue", "priority")
 EDITABLE = ("call", "timetable", *POLICIES, "name", "owner")
 
 
@@ -31,6 +32,7 @@ def read_definition(call: object, timetable: object, policies: Mapping[str, Any]
     if unknown:
         remedy = f"use {', '.join(POLICIES)}"
         raise UsageError(unknown[0], policies[unknown[0]], "is not a policy", remedy)
+    policies = with_preset(policies)
     misfire = policies.get("misfire")
     overlap, serialize_by = read_overlap(policies.get("overlap"), policies.get("serialize_by"))
     return Definition(
@@ -40,12 +42,16 @@ def read_definition(call: object, timetable: object, policies: Mapping[str, Any]
         jitter_us=read_jitter(policies.get("jitter")),
         overlap=overlap,
         serialize_by=serialize_by,
+        preset=policies.get("preset"),
     )
 
 
 def edited_definition(old: Definition, changes: Mapping[str, Any]) -> Definition:
     """Return a template with some of its parts changed."""
+    changes = with_preset(changes)
     new = old
+    if "preset" in changes:
+        new = replace(new, preset=changes["preset"])
     if "call" in changes:
         called = read_call(changes["call"])
         new = replace(new, call=called)

@@ -53,9 +53,12 @@ class Definition:
     """What becomes of an occurrence while an earlier run is open (O1)."""
     serialize_by: str | None = None
     """Under `serialize`: the business key whose runs go one after the other."""
+    preset: str | None = None
+    """The name of the preset that its policies were filled in by (E1)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `definition_from_json` reads back."""
+        named = {} if self.preset is None else {"preset": self.preset}
         return {
             "task": self.call.task,
             "arguments": json.loads(self.call.arguments),
@@ -66,6 +69,7 @@ class Definition:
             "jitter": duration_text(self.jitter_us),
             "overlap": str(self.overlap),
             "serialize_by": self.serialize_by,
+            **named,
         }
 
     def under(self, zones: ZoneDatabase) -> Definition:
@@ -84,6 +88,7 @@ def definition_from_json(stored: dict[str, Any]) -> Definition:
         jitter_us=_jitter_us(stored["jitter"]),
         overlap=Overlap(overlap),
         serialize_by=stored.get("serialize_by"),
+        preset=stored.get("preset"),
     )
 
 

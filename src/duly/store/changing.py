@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from duly.store.auditing import Subject
     from duly.store.dispatch import TimerKind
     from duly.store.gathering import Ground
+    from duly.store.quotas import Counting
 
 
 class Writing(Protocol):
@@ -106,6 +107,10 @@ class Changing(ABC):
         """Delete what a schedule owes, and return it."""
 
     @abstractmethod
+    def counting(self) -> Counting:
+        """Return what counts schedules in this transaction."""
+
+    @abstractmethod
     def settlements(self) -> Gathering:
         """Return what gathers and writes settlements in this transaction."""
 
@@ -119,6 +124,7 @@ class Changing(ABC):
         if known is not None:
             return CreatedSchedule(known, is_new=False)
         record = self._insert(command)
+        self.counting().check_schedule(None, record, self._work.now)
         self._work.record(command.actor, "schedule.created", created_subject(record))
         return CreatedSchedule(record, is_new=True)
 
@@ -138,6 +144,7 @@ class Changing(ABC):
             self._give_up_owed(old)
         changed = self._settled(old, changed, command)
         self._update(old, changed)
+        self.counting().check_schedule(old, changed, now)
         if changed.pending is not None:
             self._work.announce("schedule", changed.id, changed.pending.due_at, changed.shard)
         self._work.record(command.actor, change.action, changed_subject(old, changed))

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from duly.domain.attempts import Tries
 from duly.domain.literals import Lane, Overlap
@@ -75,6 +75,13 @@ class Ground:
     def comer(self, run_id: RunId) -> Comer:
         """Return a run of the schedule as one that comes to its gate."""
         return Comer(run_id, self.overlap, self.gate, self.active_run)
+
+
+def ground_from(state: Sequence[Any]) -> Ground:
+    """Return what settling builds on, from the columns of a schedule's state in their order."""
+    ground = Ground(*state)
+    ground.overlap = Overlap(ground.overlap)
+    return ground
 
 
 def ground_of(record: ScheduleRecord) -> Ground:

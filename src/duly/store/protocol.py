@@ -10,6 +10,7 @@ from duly.store.dispatch import DispatchStore, MaintenanceStore
 from duly.store.execution import ExecutionStore
 from duly.store.operating import OperatingStore
 from duly.store.planning import PlanningStore
+from duly.store.quotas import QuotaStore
 from duly.store.reading import ReadingStore
 from duly.store.schema import SchemaStore
 
@@ -22,6 +23,7 @@ class Store(
     OperatingStore,
     BackfillStore,
     LimitingStore,
+    QuotaStore,
     ReadingStore,
     SchemaStore,
     Protocol,

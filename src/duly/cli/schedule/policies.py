@@ -8,10 +8,10 @@ from typing import Any, Literal
 from cyclopts import Parameter
 
 from duly.domain.durations import duration_words
-from duly.domain.misfire import Misfire, read_misfire
+from duly.domain.misfire import NO_BOUND, Misfire, read_misfire
+from duly.domain.presets import NO_PRESET, read_preset
 from duly.errors import UsageError
 
-NO_BOUND = "none"
 OverlapChoice = Literal[
     "skip", "allow", "queue-one", "queue-all", "coalesce", "replace", "serialize"
 ]
@@ -22,6 +22,9 @@ OverlapChoice = Literal[
 class PolicyOptions:
     """How a schedule behaves when things go wrong, and where its runs go."""
 
+    preset: str | None = None
+    """Policies for a kind of work: best-effort, refresh, one-result, serialized, never-twice. What
+    else is given wins."""
     misfire: Literal["skip", "latest", "all"] | None = None
     """Which runs that nobody could make in time are made up for: skip, latest (default), all."""
     grace: str | None = None
@@ -46,6 +49,8 @@ class PolicyOptions:
 
     def misfire_over(self, current: Misfire) -> Misfire | None:
         """Return the misfire policy with what is given changed; None when nothing is."""
+        if self.preset not in (None, NO_PRESET):
+            current = read_preset(self.preset).misfire
         given: dict[str, Any] = {}
         if self.misfire is not None:
             given["policy"] = self.misfire

@@ -10,7 +10,8 @@ from typing import Any
 from duly.cli.rules import spoken_parts
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
-from duly.domain.misfire import Misfire
+from duly.domain.misfire import NO_BOUND, Misfire
+from duly.domain.presets import PRESETS
 from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
 from duly.domain.timetable.timetable import Timetable
 
@@ -23,12 +24,10 @@ def toml_table(schedule: Schedule) -> str:
     if schedule.arguments:
         values["arguments"] = schedule.arguments
     values |= _rule(schedule.name, schedule.timetable)
-    if schedule.misfire != Misfire():
-        stored = schedule.misfire.to_json()
-        values["misfire"] = {key: part for key, part in stored.items() if part is not None}
+    values |= _preset_and_misfire(schedule)
     if schedule.jitter:
         values["jitter"] = duration_text(schedule.jitter // MICROSECOND)
-    if schedule.overlap != OVERLAP_DEFAULT:
+    if schedule.overlap != _usual(schedule)[1]:
         values["overlap"] = schedule.overlap
     if schedule.serialize_by is not None:
         values["serialize_by"] = schedule.serialize_by
@@ -41,6 +40,24 @@ def toml_table(schedule: Schedule) -> str:
     lines = [f"[schedules.{_key(schedule.name)}]"]
     lines += [f"{key} = {_value(value)}" for key, value in values.items()]
     return "\n".join(lines)
+
+
+def _usual(schedule: Schedule) -> tuple[Misfire, str]:
+    """Return the policies that go without saying: those of its preset, or the defaults."""
+    preset = PRESETS.get(schedule.preset or "")
+    if preset is None:
+        return Misfire(), str(OVERLAP_DEFAULT)
+    return preset.misfire, str(preset.overlap)
+
+
+def _preset_and_misfire(schedule: Schedule) -> dict[str, Any]:
+    values: dict[str, Any] = {} if schedule.preset is None else {"preset": schedule.preset}
+    if schedule.misfire != _usual(schedule)[0]:
+        stored = schedule.misfire.to_json()
+        values["misfire"] = {
+            key: NO_BOUND if part is None else part for key, part in stored.items()
+        }
+    return values
 
 
 def _rule(name: str, timetable: Timetable) -> dict[str, Any]:

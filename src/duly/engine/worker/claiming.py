@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from duly.domain.literals import TaskKind
     from duly.engine.work import Executor, Runnable, Work
+    from duly.engine.worker.admission import Admission
     from duly.engine.worker.finishing import Ask
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.missing_tasks import MissingTasks
@@ -45,19 +46,29 @@ class _Way:
     """Those that its executor is to start, whichever of its tasks they are of."""
     has_own_limits: bool
     """Whether the limits of each depend on when its run was first begun."""
+    is_asked: bool
+    """Whether the store may have to say first that they may begin."""
+    is_calling: bool
+    """Whether their code calls a destination."""
     is_watched: bool = False
 
 
 class Claiming:
     """Asks for runs, and starts them."""
 
-    def __init__(
-        self, parts: WorkerParts, holdings: Holdings, limits: Limits, missing: MissingTasks
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it works with
+        self,
+        parts: WorkerParts,
+        holdings: Holdings,
+        limits: Limits,
+        missing: MissingTasks,
+        admission: Admission,
     ) -> None:
         self._parts = parts
         self._holdings = holdings
         self._limits = limits
         self._missing = missing
+        self._admission = admission
         self._starts = {kind: _start_of(one) for kind, one in parts.executors.items()}
         self._rotation = 0
         self.is_more = False
@@ -115,6 +126,11 @@ class Claiming:
         if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
+
+    def admit(self, worker: MemberId) -> None:
+        """Begin those of the limited runs that may; the others' slots are free at once."""
+        if self._holdings.unadmitted:
+            self._start_all(worker, self._admission.ask(worker), is_admitted=True)
 
     def _order(self, worker: MemberId) -> ClaimRuns:
         settings = self._parts.settings
@@ -177,14 +193,19 @@ class Claiming:
         else:
             self._apart_us = 0
 
-    def _start_all(self, worker: MemberId, runs: Sequence[ClaimedRun]) -> int:
-        """Hand runs to their executors; return how many, but for those whose task is unknown."""
+    def _start_all(
+        self, worker: MemberId, runs: Sequence[ClaimedRun], *, is_admitted: bool = False
+    ) -> int:
+        """Hand runs to their executors; return how many, but for those whose task is unknown.
+
+        Limited ones are kept until the store lets them begin, and stand in nobody's way.
+        """
         if not runs:
             return 0
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
-        ways: dict[str, _Way | None] = {}
+        admission, ways = self._admission, dict[str, _Way | None]()
         crowds: dict[TaskKind, list[Work]] = {}
         taken = 0
         for claimed in runs:
@@ -194,7 +215,12 @@ class Claiming:
                 holdings.unknown.append(claimed)
                 continue
             taken += 1
+            if way.is_asked and not is_admitted and admission.is_limited(claimed, way.runnable):
+                holdings.unadmitted.append(claimed)
+                continue
             held = Held(workshop, claimed, way.runnable, monotonic)
+            if way.is_calling:
+                held.is_calling = True
             running[held] = None
             if not way.is_watched and self._is_late(held):
                 continue
@@ -212,8 +238,13 @@ class Claiming:
         runnable = self._parts.runnable(task)
         if runnable is None:
             return None
-        has_own_limits = runnable.policy.run_timeout_us is not None
-        return _Way(runnable, crowds.setdefault(runnable.kind, []), has_own_limits)
+        return _Way(
+            runnable,
+            crowds.setdefault(runnable.kind, []),
+            has_own_limits=runnable.policy.run_timeout_us is not None,
+            is_asked=self._admission.concerns(runnable),
+            is_calling=runnable.limits.destination is not None,
+        )
 
     def _is_late(self, held: Held) -> bool:
         """Say whether a run's own time was up before we got it; if not, watch over its limits."""

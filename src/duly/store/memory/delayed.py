@@ -12,6 +12,7 @@ from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
 from duly.store.gates import FREE, comer_by_hand, in_the_way
 from duly.store.memory.gates import MemoryGates, begin_earlier, go_ahead, stand
+from duly.store.memory.quotas import MemoryCounting
 from duly.store.memory.reading import get_run
 from duly.store.memory.tables import Journal, Outcome, RunRow
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 def add_runs(journal: Journal, command: AddRuns, as_of: int) -> list[AddedRun]:
     """Make runs, all or none; instants are meant as of when the caller asked."""
     added = [_add_run(journal, run, command.actor, as_of) for run in command.runs]
+    MemoryCounting(journal).check_pending(command, added, as_of)
     entry = added_by_hand(command, added)
     if entry is not None:
         journal.record(

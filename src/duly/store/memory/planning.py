@@ -15,6 +15,7 @@ from duly.domain.settling import Skip
 from duly.store.dispatch import OwedRecord
 from duly.store.gates import comer_of
 from duly.store.memory.gates import MemoryGates, begin_earlier, stand
+from duly.store.memory.quotas import MemoryCounting
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.rulings import (
     changed_record,
@@ -43,6 +44,7 @@ def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedul
     journal.insert(tables.schedules, record.id, record)
     journal.insert(tables.names, (record.tenant, record.name), record.id)
     journal.insert(tables.definitions, (record.id, 1), command.definition)
+    MemoryCounting(journal).check_schedule(None, record, journal.now)
     journal.announce("schedule", record.id, command.pending.due_at)
     journal.record(
         command.actor,
@@ -71,6 +73,7 @@ def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord
         _give_up_owed(journal, old)
     changed = write_settlement(journal, changed, change.settlement, old.definition_number)
     journal.put(tables.schedules, old.id, changed)
+    MemoryCounting(journal).check_schedule(old, changed, now)
     if changed.pending is not None:
         journal.announce("schedule", old.id, changed.pending.due_at)
     journal.record(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store import dispatch as port
@@ -322,6 +323,12 @@ class MemoryStore(Working):
             return sorted(found, key=lambda row: row.first_for, reverse=True)[:limit]
 
         return self._read(read)
+
+    def list_run_times(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, list[RunSpan]]:
+        """Return from when to when the newest runs of each were open."""
+        return self._read(lambda journal: reading.list_run_times(journal, schedule_ids, limit))
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

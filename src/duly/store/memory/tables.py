@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import BackfillId, ScheduleId
     from duly.domain.limits import LimitRecord, LimitSource
     from duly.domain.literals import AttemptState, RunState
+    from duly.domain.quotas import Counted, Quota, QuotaKey
     from duly.domain.rates import Pace
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
@@ -224,6 +225,7 @@ class Tables:
     """By task: the slots of its retry budget that are taken, in order."""
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
+    quotas: dict[tuple[QuotaKey, Counted], Quota] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.

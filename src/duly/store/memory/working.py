@@ -9,6 +9,7 @@ from duly.store.admission import Admitted
 from duly.store.memory import attempts, backfilling, execution, limiting, operating, reaping
 from duly.store.memory.admission import MemoryAdmission
 from duly.store.memory.backfilling import MemoryBackfills
+from duly.store.memory.quotas import MemorySetting, list_quotas
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store import admission as limits_port
     from duly.store import execution as port
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from duly.store.dispatch import MemberId
     from duly.store.memory.tables import Journal, Tables
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.quotas import SetQuotas
 
 T = TypeVar("T")
 
@@ -143,6 +146,20 @@ class Working(ABC):
     def list_queues(self) -> list[QueueRecord]:
         """Return queues that hold something or are paused, by name."""
         return self._read(operating.list_queues)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        return self._write(lambda journal: MemorySetting(journal).set(command))
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        self._write(lambda journal: MemorySetting(journal).take_back(key, actor))
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        return self._read(list_quotas)
 
     # Limits
 

@@ -14,7 +14,7 @@ from duly.domain.identity import ScheduleId
 from duly.domain.literals import Overlap, ScheduleStatus
 from duly.store.auditing import SYSTEM, Subject
 from duly.store.dispatch import FireResult
-from duly.store.gathering import Ground
+from duly.store.gathering import Ground, ground_from
 from duly.store.postgres import leases
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
 from duly.store.postgres.gates import PostgresGates
@@ -226,10 +226,7 @@ def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
     if not timers:
         return {}
     rows = work.session.rows(LOCK_BELIEVED, believed_values(timers))
-    return {
-        place - 1: Ground(ScheduleId(state[0]), *state[1:11], Overlap(state[11]), *state[12:])
-        for place, *state in rows
-    }
+    return {place - 1: ground_from(state) for place, *state in rows}
 
 
 def _locked_runs(work: Work, timers: Sequence[tuple[int, Timer]], statement: str) -> set[int]:

@@ -15,6 +15,7 @@ from duly.store import records
 from duly.store.changing import Changing, Statements
 from duly.store.postgres import rows
 from duly.store.postgres.confirming import confirm_schedule
+from duly.store.postgres.quotas import PostgresCounting
 from duly.store.postgres.savepoints import unless_overtaken
 from duly.store.postgres.session import as_values, first, uid
 from duly.store.postgres.settlements import Settlements
@@ -145,6 +146,10 @@ class PostgresChanging(Changing):
         """Delete what a schedule owes, and return it."""
         found = self._session.rows(DELETE_OWED_OF, (uid(schedule_id),))
         return [records.owed_record(row).owed for row in found]
+
+    def counting(self) -> PostgresCounting:
+        """Return what counts schedules in this transaction."""
+        return PostgresCounting(self._session)
 
     def settlements(self) -> Settlements:
         """Return what gathers and writes settlements in this transaction."""

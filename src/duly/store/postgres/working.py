@@ -18,6 +18,7 @@ from duly.store.postgres import (
     ordering,
 )
 from duly.store.postgres.arrays import OptionalInt8s, Texts
+from duly.store.postgres.quotas import PostgresSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store.admission import Admitted, BreakerRecord, PlaceRecord, Request, SetLimit
     from duly.store.backfilling import (
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     )
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
     from duly.store.postgres.connection import Connections
+    from duly.store.quotas import SetQuotas
 
 # Programs say the same at every start: what has not changed is not written.
 REGISTER_POLICIES = """
@@ -155,6 +158,23 @@ class PostgresWorking:
         """Say whether any living worker knows a task and serves the queue."""
         with self._connections.statement(for_dispatch=True) as session:
             return lost.is_served(session, task, queue)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        with self._connections.write() as work:
+            return PostgresSetting(work).set(command)
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        with self._connections.write() as work:
+            PostgresSetting(work).take_back(key, actor)
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        with self._connections.statement() as session:
+            return list_quotas(session)
 
     # Operating
 

@@ -22,6 +22,7 @@ from duly.store.sqlite import rows
 from duly.store.sqlite.batches import Batch, chunks
 from duly.store.sqlite.gates import SqliteGates, go_ahead
 from duly.store.sqlite.planning import read_schedule
+from duly.store.sqlite.quotas import SqliteCounting
 from duly.store.sqlite.settlements import write_runs
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     """Make runs, all or none."""
     alike = alike_later(command)
     added = None if alike is None else _add_later(work, alike)
-    return added or _SqliteAdding(work, command).add_all(command)
+    added = added or _SqliteAdding(work, command).add_all(command)
+    SqliteCounting(work).check_pending(command, added, work.now)
+    return added
 
 
 def _add_later(work: Work, alike: RunsAlike) -> list[AddedRun] | None:

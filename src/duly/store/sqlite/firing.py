@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane, Overlap, ScheduleStatus
+from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.auditing import SYSTEM, changed_subject
 from duly.store.dispatch import (
     Fired,
@@ -20,7 +20,7 @@ from duly.store.dispatch import (
     FireTimers,
 )
 from duly.store.gates import NOBODY
-from duly.store.gathering import LANE_OFFSETS, Ground, share_of
+from duly.store.gathering import LANE_OFFSETS, Ground, ground_from, share_of
 from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
 from duly.store.sqlite.leases import held_shards
@@ -164,7 +164,7 @@ def _fire_each(
         fire = fires[place]
         results[place] = _judge(fire, work.now)
         if results[place] is FireResult.FIRED:
-            ground = Ground(*state[:11], Overlap(state[11]), *state[12:])
+            ground = ground_from(state)
             settlements.add(ground, fire.plan.settlement)
             fired.append((fire, ground))
     ending = [fire for fire, _ in fired if fire.plan.pending is None]

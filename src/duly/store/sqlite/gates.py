@@ -196,7 +196,8 @@ def go_ahead(work: Work, run_id: RunId) -> None:
 
 def give_back(work: Work, run_id: RunId) -> None:
     """Give back the gate that a run held: it is closed, or dead."""
-    work.freed += [gate for (gate,) in work.connection.execute(GIVE_BACK, (run_id,)).fetchall()]
+    freed = work.connection.execute(GIVE_BACK, (run_id,)).fetchall()
+    work.freed += [str(gate) for (gate,) in freed]
 
 
 def open_gates(work: Work, gates: Iterable[str] | None, limit: int) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from duly.store import records
 from duly.store.changing import Changing, Statements
 from duly.store.sqlite import rows
+from duly.store.sqlite.quotas import SqliteCounting
 from duly.store.sqlite.settlements import Settlements
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ class SqliteChanging(Changing):
         """Delete what a schedule owes, and return it."""
         found = self._settling.connection.execute(DELETE_OWED_OF, (schedule_id,)).fetchall()
         return [records.owed_record(row).owed for row in found]
+
+    def counting(self) -> SqliteCounting:
+        """Return what counts schedules in this transaction."""
+        return SqliteCounting(self._settling)
 
     def settlements(self) -> Settlements:
         """Return what gathers and writes settlements in this transaction."""

@@ -18,6 +18,7 @@ from duly.store.sqlite import (
 )
 from duly.store.sqlite.admission import SqliteAdmission
 from duly.store.sqlite.backfilling import SqliteBackfills
+from duly.store.sqlite.quotas import SqliteSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store import admission as limits_port
     from duly.store import execution as port
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     )
     from duly.store.dispatch import MemberId
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.quotas import SetQuotas
     from duly.store.sqlite.work import Look, Work
 
 
@@ -214,6 +217,23 @@ class Working(ABC):
         """Say what is known about occurrences."""
         with self._read() as look:
             return backfilling.classify_slots(look, schedule_id, instants)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        with self._write() as work:
+            return SqliteSetting(work).set(command)
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        with self._write() as work:
+            SqliteSetting(work).take_back(key, actor)
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        with self._read() as look:
+            return list_quotas(look)
 
     # Operating
 

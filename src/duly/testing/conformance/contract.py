@@ -19,9 +19,11 @@ from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, On
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
-from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
+from duly.testing.conformance.overlap_orders import OverlapByHand, OverlapInCatchUp
+from duly.testing.conformance.overlapping import Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
+from duly.testing.conformance.quotas import BoundedOrders, BoundedSchedules
 from duly.testing.conformance.rates import Rates, SayingLimits
 from duly.testing.conformance.reading import (
     ReadingRuns,
@@ -32,6 +34,7 @@ from duly.testing.conformance.reading import (
 from duly.testing.conformance.reaping import FindingLost, SettlingLost
 from duly.testing.conformance.retention import Retaining
 from duly.testing.conformance.retries import RetryBudgets, RetryTimers
+from duly.testing.conformance.run_times import ReadingRunTimes
 from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
 from duly.testing.conformance.transactions import LentTransactions
 from duly.testing.conformance.upkeep import Upkeep
@@ -44,6 +47,8 @@ class StoreContract(
     AddingRuns,
     AddingMany,
     MovingAndCancelling,
+    BoundedSchedules,
+    BoundedOrders,
     Membership,
     Leases,
     Loading,
@@ -63,6 +68,7 @@ class StoreContract(
     DrainingOwed,
     ReadingSchedules,
     ReadingRuns,
+    ReadingRunTimes,
     Verdicts,
     StatusOnOneScreen,
     Retaining,

@@ -50,6 +50,20 @@ CREATE TABLE duly.blocked (
 );
 CREATE INDEX blocked_gate ON duly.blocked (gate, priority, number);
 
+-- How much somebody may ask for (S7); NULL: no bound. A tenant is named where an owner is.
+CREATE TABLE duly.quotas (
+    updated_at int8 NOT NULL,
+    most int4 CHECK (most >= 0),
+    version int4 NOT NULL,
+    scope text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    counted text NOT NULL CHECK (counted IN ('schedules', 'creations', 'pending')),
+    updated_by text NOT NULL,
+    PRIMARY KEY (scope, tenant, counted)
+);
+-- An owner's schedules are counted when there is one more of them.
+CREATE INDEX schedules_owner ON duly.schedules (tenant, owner) WHERE owner IS NOT NULL;
+
 CREATE OR REPLACE VIEW duly.public_runs AS
 SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.origin, r.lane,
     r.scheduled_for, r.not_before, r.created_at, r.fired_at,

@@ -106,6 +106,20 @@ CREATE TABLE duly_backfill_slots (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX duly_backfill_slots_open ON duly_backfill_slots (backfill_id, run_id) WHERE is_open;
 
+-- How much somebody may ask for (S7); NULL: no bound. A tenant is named where an owner is.
+CREATE TABLE duly_quotas (
+    scope TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    counted TEXT NOT NULL CHECK (counted IN ('schedules', 'creations', 'pending')),
+    most INTEGER CHECK (most >= 0),
+    version INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    updated_by TEXT NOT NULL,
+    PRIMARY KEY (scope, tenant, counted)
+) STRICT, WITHOUT ROWID;
+-- An owner's schedules are counted when there is one more of them.
+CREATE INDEX duly_schedules_owner ON duly_schedules (tenant, owner) WHERE owner IS NOT NULL;
+
 -- Limits: what code and people say about them; a part that is NULL or empty limits nothing.
 CREATE TABLE duly_limits (
     scope TEXT NOT NULL,
