@@ -52,6 +52,7 @@ SMALL = frozenset(
         "tallies",
         "tasks",
         "queues",
+        "quotas",
         "retry_budgets",
         "retry_slots",
         "worker_tasks",
