@@ -34,6 +34,15 @@ def test_the_pages_python_examples_hold():
     assert 0 == found.failed
 
 
+def test_the_examples_of_limits_hold():
+    """R8, B4: on the page about limits."""
+    page = PAGES / "limit-and-protect.md"
+    found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+
+    assert found.attempted > 8
+    assert 0 == found.failed
+
+
 @pytest.mark.parametrize(("page", "least"), [("choose-policies.md", 18), ("backfill.md", 4)])
 def test_the_examples_about_policies_hold(page: str, least: int):
     """E1, M1, M2, O1, S7."""

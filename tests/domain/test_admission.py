@@ -5,8 +5,24 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.admission import Books, Comer, Verdict, Way, decide, falls_under, room
-from duly.domain.breakers import FAILURES_MIN, PAUSE_FIRST_US, Breaker, BreakerState, count
+from duly.domain.admission import (
+    Books,
+    Comer,
+    Verdict,
+    Way,
+    decide,
+    falls_under,
+    room,
+    turns_back,
+)
+from duly.domain.breakers import (
+    BACK_EVERY_US,
+    FAILURES_MIN,
+    PAUSE_FIRST_US,
+    Breaker,
+    BreakerState,
+    count,
+)
 from duly.domain.identity import RunId
 from duly.domain.limits import Limit, LimitRecord, Limits, LimitSource
 from duly.domain.rates import Pace, Rate
@@ -63,7 +79,20 @@ def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
     (verdict,) = decide([comer], books, NOW)
 
     assert (verdict.way, verdict.why) == (Way.LATER, "breaker api")
-    assert (books.held, books.paces, books.breakers) == ({}, {}, {"api": OPEN})
+    assert (books.held, books.breakers) == ({}, {"api": OPEN})
+    assert list(books.paces) == [turns_back("api")]
+
+
+def test_who_waits_for_a_destination_comes_back_in_a_turn_of_its_own():
+    """B2, INV-23: so many a second, however many wait, and none before it is tried again."""
+    books = Books(breakers={"api": OPEN})
+    comers = [Comer(run_id=run(number), destination="api") for number in range(500)]
+
+    first = decide(comers, books, NOW)
+    again = decide(comers[:3], books, NOW + PAUSE_FIRST_US - 1)
+
+    at = [verdict.at - NOW for verdict in [*first, *again] if verdict.at is not None]
+    assert at == [PAUSE_FIRST_US + number * BACK_EVERY_US for number in range(503)]
 
 
 def test_who_stands_takes_no_turn_and_is_no_probe():

@@ -16,10 +16,12 @@ from duly.client import ordering
 from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
 from duly.client.backfills import Backfills
+from duly.client.breakers import Breakers
 from duly.client.caller import Caller
 from duly.client.catalogue import Backing, Catalogue
 from duly.client.declarations import APP_DEFAULT, Declarations
 from duly.client.lending import Lending
+from duly.client.limits import Limits
 from duly.client.ordering import Terms, read_when
 from duly.client.queues import Queues
 from duly.client.quotas import Quotas
@@ -115,6 +117,8 @@ class App(Declaring):
         self.delayed = DelayedRuns(self._caller)
         self.queues = Queues(self._caller)
         self.backfills = Backfills(self._caller)
+        self.limits = Limits(self._caller)
+        self.breakers = Breakers(self._caller)
         self.quotas = Quotas(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:

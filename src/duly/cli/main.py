@@ -30,6 +30,7 @@ _OPTIONS = {
     "app.runs.list()": "duly run list",
     "app.delayed.list()": "duly delayed list",
     "app.backfills.list()": "duly backfill list",
+    "app.breakers.list()": "duly breaker list",
 }
 
 app = App(
@@ -49,6 +50,8 @@ for name, place, purpose in (
     ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
     ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
+    ("limit", "duly.cli.limits:app", "Limit how many runs go on, and how often."),
+    ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
     ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),

@@ -20,6 +20,7 @@ from duly.client.json_values import plain_value
 from duly.client.reading import read_priority, read_queue
 from duly.client.task_options import TASK_NAME_LENGTH_MAX, TaskTerms
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Call
+from duly.domain.task_limits import with_parameters
 from duly.errors import Conflict, NotFound, UsageError, require_text
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class Task(Generic[Called, Bound, Result]):
         self.priority = terms.priority
         self.terms = terms
         self.signature = Signature(terms.name, function)
+        self.limits = terms.limits
+        """How many of its runs may go on, how often, and whom they call."""
+        if terms.limits.limit.running_by:
+            taken = self.signature.types, self.signature.defaults()
+            self.limits = with_parameters(terms.limits, terms.name, *taken)
         self._function = function
         self._payload = payload
         update_wrapper(self, function)

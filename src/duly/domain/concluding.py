@@ -37,6 +37,8 @@ class Failed:
     is_retryable: bool = True
     after_us: int | None = None
     """How long the other side, or the task, asked to wait; longer than the backoff or shorter."""
+    is_answered: bool = False
+    """Whether whom the task calls has done its part: what is wrong lies with the caller."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from duly.domain.attempts import Tries
 from duly.domain.literals import Lane, Overlap
 from duly.domain.overlapping import Coming, gate_of
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.gates import Comer
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 _UNTRIED = Tries()
 LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
 """Added to the priority in the queue, so that one order expresses lanes and priorities."""
+
+
+def share_of(tenant: str) -> str:
+    """Return the name under which a tenant's runs stand in the queue: nothing, for the default."""
+    return "" if tenant == TENANT_DEFAULT else tenant
 
 
 @dataclass(slots=True)
@@ -69,6 +75,13 @@ class Ground:
     def comer(self, run_id: RunId) -> Comer:
         """Return a run of the schedule as one that comes to its gate."""
         return Comer(run_id, self.overlap, self.gate, self.active_run)
+
+
+def ground_from(state: Sequence[Any]) -> Ground:
+    """Return what settling builds on, from the columns of a schedule's state in their order."""
+    ground = Ground(*state)
+    ground.overlap = Overlap(ground.overlap)
+    return ground
 
 
 def ground_of(record: ScheduleRecord) -> Ground:

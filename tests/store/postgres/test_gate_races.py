@@ -21,7 +21,7 @@ from duly.store.planning import Stale
 from duly.store.postgres import gates
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.overlapping import fired, made, runs_of, states, work_off
+from duly.testing.conformance.overlap_steps import fired, made, runs_of, states, work_off
 from duly.testing.factories import (
     HOUR_US,
     add_runs,

@@ -53,6 +53,9 @@ SMALL = frozenset(
         "tasks",
         "queues",
         "quotas",
+        "limits",
+        "paces",
+        "breakers",
         "retry_budgets",
         "retry_slots",
         "worker_tasks",
@@ -69,6 +72,8 @@ SCANNING = {
     "ordering.LIST_QUEUED": "how long each queue is; counted for people",
     "ordering.COUNT_CLAIMED": "claims, as many as workers have slots; counted for people",
     "reading.COUNT_OWED": "ranges that are left from an outage; the status counts them",
+    "limiting.CLAIMED_TASKS": "claims, as many as workers have slots, when a limit has changed",
+    "limiting.COUNT_PLACES": "as many as attempts run that are limited; counted for people",
     "backfilling.LIST_ACTIVE": "by an index of those alone that go on",
     "reading.COUNT_EARLY": "by an index that is empty for ever",
     "retention.FOLD_TALLIES": "some of the changes that are there, whichever",
@@ -96,6 +101,19 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_ANY_NEWEST": "the same, and one row of each queue",
     "claiming.CLAIM_NAMED_WITHOUT_NEWEST": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT_NEWEST": "the same, and one row of each queue",
+    **{
+        f"claiming.SHARE_{name}": "one row of each tenant, as many as are wanted, and the last of each share"
+        for name in (
+            "NAMED",
+            "NAMED_NEWEST",
+            "NAMED_WITHOUT",
+            "NAMED_WITHOUT_NEWEST",
+            "ANY",
+            "ANY_NEWEST",
+            "ANY_WITHOUT",
+            "ANY_WITHOUT_NEWEST",
+        )
+    },
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
     "gates.MARK_READY": "one row, by all that its index knows",
     **dict.fromkeys(

@@ -85,9 +85,13 @@ HOT = {
     "delete retry": firing.DELETE_FIRED_RETRY,
     "next retry": reading.NEXT_RETRY,
     "next queue": claiming.NEXT_QUEUE,
+    "next priority": claiming.NEXT_PRIORITY,
+    "next tenant": claiming.NEXT_TENANT,
+    "has others": claiming.HAS_OTHERS,
     **{
-        f"{name} {ends}": statement
-        for ends, taking in claiming.TAKINGS.items()
+        f"{name} {way}": statement
+        for way, taking in vars(claiming).items()
+        if isinstance(taking, claiming.Taking)
         for name, statement in taking._asdict().items()
     },
     "served": claiming.HAS_WORKER,

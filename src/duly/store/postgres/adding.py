@@ -45,7 +45,7 @@ from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.gates import LOCK_STATES
 from duly.store.postgres.pending import close_all
 from duly.store.postgres.quotas import PostgresCounting
-from duly.store.postgres.rows import RANKED
+from duly.store.postgres.rows import RANKED, SHARE
 from duly.store.postgres.savepoints import OvertakenError, unless_overtaken
 from duly.store.postgres.session import one
 from duly.store.postgres.settlements import write_runs
@@ -119,8 +119,8 @@ made AS (
     SELECT id, tenant, key, task, arguments, queue, priority, origin, lane, now, now, now, now
     FROM wanted WHERE due_at IS NULL RETURNING id),
 queued AS (
-    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
-    SELECT queue, {RANKED}, now, id, now, now, (SELECT era FROM duly.cluster WHERE id = 1)
+    INSERT INTO duly.ready (queue, priority, tenant, rank, run_id, fired_at, not_before, era)
+    SELECT queue, {RANKED}, {SHARE}, now, id, now, now, (SELECT era FROM duly.cluster WHERE id = 1)
     FROM wanted WHERE due_at IS NULL),
 kept AS (
     INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,

@@ -25,7 +25,7 @@ from duly.store.postgres.arrays import (
 )
 from duly.store.postgres.gates import give_back
 from duly.store.postgres.limiting import end_at_limits
-from duly.store.postgres.rows import IS_GATED, RANKED
+from duly.store.postgres.rows import IS_GATED, RANKED, SHARE
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
 from duly.store.retry_slots import take_slot
@@ -72,14 +72,15 @@ SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[],
 # Behind its priority, from now on.
 QUEUE_AGAIN = f"""
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
-    charged, begun_at, is_gated)
+    charged, begun_at, is_gated, tenant)
 SELECT r.queue, r.ranked, $1::int8, u.run_id, $1::int8, $1::int8,
     (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at,
-    {IS_GATED.format("u.run_id")}
+    {IS_GATED.format("u.run_id")}, r.share
 FROM unnest($2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[])
     u(run_id, fence, attempt, charged, begun_at)
 CROSS JOIN LATERAL (
-    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+    WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608 - expressions of ours
 
 
 @dataclass(slots=True)

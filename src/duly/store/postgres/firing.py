@@ -22,7 +22,7 @@ from duly.store.dispatch import Fired, FireOnTime, FireResult, FireTimers, Membe
 from duly.store.plain_fires import as_plain
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
-from duly.store.postgres.rows import IS_GATED, LAG_US, RANKED
+from duly.store.postgres.rows import IS_GATED, LAG_US, RANKED, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,9 +81,9 @@ made AS (
         priority, tenant, task, queue, 'schedule', 'live' FROM fired),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, schedule_name,
-        arguments)
+        arguments, tenant)
     SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue,
-        name, arguments
+        name, arguments, {SHARE}
     FROM fired)
 SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
@@ -107,9 +107,9 @@ made AS (
         d.priority, d.tenant, d.task, d.queue, d.origin, d.lane, d.key, d.arguments
     FROM fired d CROSS JOIN n),
 queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
     SELECT d.due_at, n.now, d.due_at, d.id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), d.queue
+        (SELECT era FROM duly.cluster WHERE id = 1), d.queue, {SHARE}
     FROM fired d CROSS JOIN n),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
@@ -130,12 +130,13 @@ fired AS (
     RETURNING w.*),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence,
-        attempt, charged, begun_at, is_gated)
+        attempt, charged, begun_at, is_gated, tenant)
     SELECT f.due_at, (SELECT now FROM n), f.due_at, f.run_id, r.ranked,
         (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged,
-        f.begun_at, {IS_GATED.format("f.run_id")}
+        f.begun_at, {IS_GATED.format("f.run_id")}, r.share
     FROM fired f CROSS JOIN LATERAL (
-        SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r)
+        SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+        WHERE id = f.run_id OFFSET 0) r)
 SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
         pg_catalog.array_agg(uuid_send(run_id)) END

@@ -14,12 +14,12 @@ from duly.domain.identity import ScheduleId
 from duly.domain.literals import Overlap, ScheduleStatus
 from duly.store.auditing import SYSTEM, Subject
 from duly.store.dispatch import FireResult
-from duly.store.gathering import Ground
+from duly.store.gathering import Ground, ground_from
 from duly.store.postgres import leases
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
 from duly.store.postgres.gates import PostgresGates
 from duly.store.postgres.planning import read_schedule
-from duly.store.postgres.rows import IS_GATED, LAG_US, NOBODY, RANKED, WENT_AHEAD
+from duly.store.postgres.rows import IS_GATED, LAG_US, NOBODY, RANKED, SHARE, WENT_AHEAD
 from duly.store.postgres.session import uid
 from duly.store.postgres.settlements import Settlements
 
@@ -90,21 +90,22 @@ made AS (
         tenant, task, queue, origin, lane, key, arguments FROM fired
     ON CONFLICT (id) DO NOTHING RETURNING id),
 queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
     SELECT due_at, $2::int8, due_at, id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), queue
+        (SELECT era FROM duly.cluster WHERE id = 1), queue, {SHARE}
     FROM fired WHERE id IN (SELECT id FROM made))
 SELECT count(*) FROM made"""  # noqa: S608 - an expression of ours
 
 QUEUE_RETRIES = f"""
 WITH fired AS (DELETE FROM duly.waiting WHERE run_id = ANY($1::uuid[]) RETURNING *)
 INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence, attempt,
-    charged, begun_at, is_gated)
+    charged, begun_at, is_gated, tenant)
 SELECT f.due_at, $2::int8, f.due_at, f.run_id, r.ranked,
     (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged, f.begun_at,
-    {IS_GATED.format("f.run_id")}
+    {IS_GATED.format("f.run_id")}, r.share
 FROM fired f CROSS JOIN LATERAL (
-    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+    WHERE id = f.run_id OFFSET 0) r"""  # noqa: S608 - expressions of ours
 
 
 def fire(connections: Connections, batch: Batch) -> None:
@@ -225,10 +226,7 @@ def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
     if not timers:
         return {}
     rows = work.session.rows(LOCK_BELIEVED, believed_values(timers))
-    return {
-        place - 1: Ground(ScheduleId(state[0]), *state[1:11], Overlap(state[11]), *state[12:])
-        for place, *state in rows
-    }
+    return {place - 1: ground_from(state) for place, *state in rows}
 
 
 def _locked_runs(work: Work, timers: Sequence[tuple[int, Timer]], statement: str) -> set[int]:

@@ -33,7 +33,7 @@ from duly.store.gates import OPENED_MAX, OVERLAP, Gates
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.gate_locks import lock_gates
 from duly.store.postgres.limiting import gates_with_room, leave_limits, open_places
-from duly.store.postgres.rows import RANKED, WENT_AHEAD
+from duly.store.postgres.rows import RANKED, SHARE, WENT_AHEAD
 from duly.store.postgres.savepoints import savepoint
 from duly.store.postgres.session import first, uid
 
@@ -96,19 +96,20 @@ INSERT INTO duly.outcomes (run_id, state, reason, finished_at, fence, attempt, c
 VALUES ($1::uuid, $2, $3, $4::int8, $5::int4, $6::int4, $7::int4, $8::int8, $9::uuid)"""
 QUEUE_LET_GO = f"""
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
-    charged, begun_at, is_gated)
+    charged, begun_at, is_gated, tenant)
 SELECT queue, {RANKED}, not_before, id, $2::int8, not_before,
-    (SELECT era FROM duly.cluster WHERE id = 1), $3::int4, $4::int4, $5::int4, $6::int8, true
+    (SELECT era FROM duly.cluster WHERE id = 1), $3::int4, $4::int4, $5::int4, $6::int8, true,
+    {SHARE}
 FROM duly.runs WHERE id = $1::uuid"""  # noqa: S608 - an expression of ours
 
 MARK_CLAIM = "UPDATE duly.claims SET is_gated = true WHERE run_id = $1::uuid"
 # One that holds no gate and was never claimed is where its run says.
 MARK_READY = f"""
 UPDATE duly.ready y SET is_gated = true FROM (
-    SELECT id, queue, {RANKED} AS ranked, not_before FROM duly.runs
+    SELECT id, queue, {RANKED} AS ranked, {SHARE} AS share, not_before FROM duly.runs
     WHERE id = $1::uuid OFFSET 0) r
-WHERE y.queue = r.queue AND y.priority = r.ranked AND y.rank = r.not_before
-    AND y.run_id = r.id"""  # noqa: S608 - an expression of ours
+WHERE y.queue = r.queue AND y.priority = r.ranked AND y.tenant = ANY(ARRAY['', r.share])
+    AND y.rank = r.not_before AND y.run_id = r.id"""  # noqa: S608 - an expression of ours
 MARK_READY_AGAIN = """
 UPDATE duly.ready SET is_gated = true
 WHERE run_id = $1::uuid AND (fence > 0 OR is_gated)"""

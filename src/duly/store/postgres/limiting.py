@@ -39,6 +39,7 @@ from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
 from duly.store.postgres.destinations import count_held, forget_breakers, take_in
 from duly.store.postgres.gate_locks import lock_gates
 from duly.store.postgres.put_off import call_back, list_put_off
+from duly.store.postgres.rows import SHARE
 from duly.store.postgres.session import one, pairs
 
 if TYPE_CHECKING:
@@ -98,11 +99,13 @@ taken AS (
     INSERT INTO duly.held_places (run_id, place, fence)
     SELECT run_id, $2, {NOT_ADMITTED} FROM gone)
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
-    charged, begun_at, is_gated)
+    charged, begun_at, is_gated, tenant)
 SELECT r.queue, g.priority, r.not_before, g.run_id, $3::int8, r.not_before,
-    (SELECT era FROM duly.cluster WHERE id = 1), g.fence, g.attempt, g.charged, g.begun_at, true
+    (SELECT era FROM duly.cluster WHERE id = 1), g.fence, g.attempt, g.charged, g.begun_at, true,
+    r.share
 FROM gone g CROSS JOIN LATERAL (
-    SELECT queue, not_before FROM duly.runs WHERE id = g.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, not_before, {SHARE} AS share FROM duly.runs
+    WHERE id = g.run_id OFFSET 0) r"""  # noqa: S608 - an expression of ours
 # From gate to gate along the index: how many stand at each is not counted.
 CAPPED_GATES = """
 WITH RECURSIVE found(gate) AS (

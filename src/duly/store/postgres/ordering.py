@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     from duly.store.postgres.work import Work
     from duly.store.records import Row
 
-# The rank of one that was never claimed is when it fell due; any other has an index of its own.
+# The rank of one that was never claimed is when it fell due, and what programs of schema 2 queue
+# stands under no tenant's name. Any other has an index of its own.
 TAKE_QUEUED = f"""
 DELETE FROM duly.ready y USING (
-    SELECT id, queue, {rows.RANKED} AS ranked, not_before FROM duly.runs
+    SELECT id, queue, {rows.RANKED} AS ranked, {rows.SHARE} AS share, not_before FROM duly.runs
     WHERE id = $1::uuid OFFSET 0) r
-WHERE y.queue = r.queue AND y.priority = r.ranked AND y.rank = r.not_before AND y.run_id = r.id
-    AND y.fence = 0
+WHERE y.queue = r.queue AND y.priority = r.ranked AND y.tenant = ANY(ARRAY['', r.share])
+    AND y.rank = r.not_before AND y.run_id = r.id AND y.fence = 0
 RETURNING y.fence, y.attempt, y.charged, y.begun_at"""  # noqa: S608 - an expression of ours
 AT_GATE = "SELECT gate FROM duly.blocked WHERE run_id = $1::uuid"
 SCHEDULES_OF = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.run_columns import RUN_BECAME
 
 LAG_US = 10_000_000
@@ -9,6 +10,8 @@ LAG_US = 10_000_000
 
 RANKED = "priority + CASE lane WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END"
 """The place in the queue by priority and lane, as `gathering.LANE_OFFSETS` has it."""
+SHARE = f"CASE tenant WHEN '{TENANT_DEFAULT}' THEN '' ELSE tenant END"
+"""Under which name a tenant's runs stand in the queue, as `gathering.share_of` has it."""
 
 NOBODY = "'00000000-0000-0000-0000-000000000000'::uuid"
 """What is written of a schedule of which no run has gone ahead: NULL would be the last made."""

@@ -23,7 +23,7 @@ from duly.store.postgres.arrays import (
     Uuids,
 )
 from duly.store.postgres.gates import PostgresGates
-from duly.store.postgres.rows import RANKED
+from duly.store.postgres.rows import RANKED, SHARE
 from duly.store.postgres.session import uid
 
 if TYPE_CHECKING:
@@ -55,11 +55,13 @@ WITH made AS (
         u(id, tenant, schedule_id, number, key, task, arguments, queue, priority, origin, lane,
         scheduled_for, not_before, window_from)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, queue, priority, lane, not_before, fired_at),
+    RETURNING id, queue, priority, lane, tenant, not_before, fired_at),
 queued AS (
-    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, is_gated)
+    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, is_gated,
+        tenant)
     SELECT queue, {RANKED}, not_before, id, fired_at, not_before,
-        (SELECT era FROM duly.cluster WHERE id = 1), CASE WHEN put = {GATED} THEN true END
+        (SELECT era FROM duly.cluster WHERE id = 1), CASE WHEN put = {GATED} THEN true END,
+        {SHARE}
     FROM (
         SELECT m.*, ($16::int4[])[pg_catalog.width_bucket(m.id, $2::uuid[])] AS put
         FROM made m OFFSET 0) p

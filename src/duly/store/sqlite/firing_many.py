@@ -17,6 +17,7 @@ from duly.domain.literals import Lane, Origin
 from duly.store.dispatch import FireOnTime, Timer
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
+from duly.store.sqlite.rows import SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +59,10 @@ SELECT a.run_id, t.tenant, t.schedule_id, t.definition_number, t.task, t.queue, 
 )
 QUEUE_RUNS = Batch(
     f"""
-INSERT OR ROLLBACK INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before,
+INSERT OR ROLLBACK INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before,
     schedule_name, arguments)
-SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, a.due_at, a.run_id, ?1, a.due_at,
-    t.name, t.arguments
+SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, {SHARE.format("t")}, a.due_at,
+    a.run_id, ?1, a.due_at, t.name, t.arguments
 FROM asked a CROSS JOIN duly_schedule_state t WHERE t.schedule_id = a.ref""",  # noqa: S608 - ours
     *_ON_TIME,
     also=1,
@@ -94,8 +95,9 @@ SELECT d.id, d.tenant, d.schedule_id, d.definition_number, d.key, d.task, d.argu
 _BEHIND = " ".join(f"WHEN '{lane}' THEN {offset:d}" for lane, offset in LANE_OFFSETS.items())
 QUEUE_DELAYED_RUNS = Batch(
     f"""
-INSERT OR ROLLBACK INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before)
-SELECT d.queue, d.priority + CASE d.lane {_BEHIND} END, d.due_at, d.id, ?1, d.due_at
+INSERT OR ROLLBACK INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before)
+SELECT d.queue, d.priority + CASE d.lane {_BEHIND} END, {SHARE.format("d")}, d.due_at, d.id,
+    ?1, d.due_at
 FROM asked a CROSS JOIN duly_delayed d WHERE d.id = a.ref""",  # noqa: S608 - numbers of ours
     *_TIMER,
     also=1,

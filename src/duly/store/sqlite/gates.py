@@ -9,7 +9,7 @@ from duly.domain.identity import RunId
 from duly.domain.limits import capped_place
 from duly.domain.literals import Lane, RunState
 from duly.store.gates import OVERLAP, Gates
-from duly.store.gathering import LANE_OFFSETS
+from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.sqlite.limiting import SqliteOpening, leave_limits, standing_places
 from duly.store.sqlite.rows import one
 
@@ -34,10 +34,11 @@ SELECT nullif(coalesce(t.active_run, t.last_run), x'')
 FROM duly_runs r JOIN duly_schedule_state t ON t.schedule_id = r.schedule_id WHERE r.id = ?"""
 TAKE = "INSERT INTO duly_held_gates (run_id, gate) VALUES (?, ?)"
 MARK_CLAIM = "UPDATE duly_claims SET is_gated = 1 WHERE run_id = ?"
-READ_PLACE = "SELECT queue, priority, lane, not_before FROM duly_runs WHERE id = ?"
+READ_PLACE = "SELECT queue, priority, lane, tenant, not_before FROM duly_runs WHERE id = ?"
 MARK_READY = """
 UPDATE duly_ready SET is_gated = 1
-WHERE run_id = ?4 AND ((queue = ?1 AND priority = ?2 AND rank = ?3) OR fence > 0)"""
+WHERE run_id = ?5
+    AND ((queue = ?1 AND priority = ?2 AND tenant IN ('', ?3) AND rank = ?4) OR fence > 0)"""
 GO_AHEAD = """
 UPDATE duly_schedule_state AS t SET active_run = ?1
 WHERE schedule_id = (SELECT schedule_id FROM duly_runs WHERE id = ?1)
@@ -53,9 +54,9 @@ INSERT INTO duly_blocked (run_id, gate, priority, number, since, fence, attempt,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 LEAVE = "DELETE FROM duly_blocked WHERE run_id = ? RETURNING fence, attempt, charged, begun_at"
 INSERT_READY_GATED = """
-INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before, fence, attempt,
+INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before, fence, attempt,
     charged, begun_at, is_gated)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"""
 CLOSE_INTO = """
 INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
     into_run)
@@ -128,18 +129,18 @@ class SqliteGates(Gates):
         connection.execute(TAKE, (run_id, gate))
         connection.execute(MARK_CLAIM, (run_id,))
         if not connection.changes() and self.exists(run_id):
-            queue, priority, lane, not_before = one(connection, READ_PLACE, (run_id,))
-            rank = priority + LANE_OFFSETS[Lane(lane)]
-            connection.execute(MARK_READY, (queue, rank, not_before, run_id))
+            queue, priority, lane, tenant, not_before = one(connection, READ_PLACE, (run_id,))
+            line = (queue, priority + LANE_OFFSETS[Lane(lane)], share_of(tenant))
+            connection.execute(MARK_READY, (*line, not_before, run_id))
 
     def let_go(self, gate: str, run_id: RunId) -> None:
         """Queue one that has waited."""
         connection, now = self._work.connection, self._work.now
         tries = one(connection, LEAVE, (run_id,))
         connection.execute(TAKE, (run_id, gate))
-        queue, priority, lane, not_before = one(connection, READ_PLACE, (run_id,))
-        rank = priority + LANE_OFFSETS[Lane(lane)]
-        row = (queue, rank, not_before, run_id, now, not_before, *tries)
+        queue, priority, lane, tenant, not_before = one(connection, READ_PLACE, (run_id,))
+        line = (queue, priority + LANE_OFFSETS[Lane(lane)], share_of(tenant))
+        row = (*line, not_before, run_id, now, not_before, *tries)
         connection.execute(INSERT_READY_GATED, row)
         go_ahead(self._work, run_id)
         self._work.has_orders = True
@@ -195,7 +196,8 @@ def go_ahead(work: Work, run_id: RunId) -> None:
 
 def give_back(work: Work, run_id: RunId) -> None:
     """Give back the gate that a run held: it is closed, or dead."""
-    work.freed += [gate for (gate,) in work.connection.execute(GIVE_BACK, (run_id,)).fetchall()]
+    freed = work.connection.execute(GIVE_BACK, (run_id,)).fetchall()
+    work.freed += [str(gate) for (gate,) in freed]
 
 
 def open_gates(work: Work, gates: Iterable[str] | None, limit: int) -> int:

@@ -34,7 +34,7 @@ from duly.store.admission import (
     unknown_destination,
 )
 from duly.store.limit_rows import breaker_of, breaker_row, limit_record, limit_row
-from duly.store.sqlite.rows import one, pairs
+from duly.store.sqlite.rows import SHARE, one, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,12 +70,12 @@ IS_STOOD_FOR = "SELECT 1 FROM duly_blocked WHERE gate = ? LIMIT 1"
 NEXT_GATE = "SELECT min(gate) FROM duly_blocked WHERE gate > ? AND gate < 'cap;'"
 COUNT_HELD = "SELECT count(*) FROM duly_held_places WHERE place = ?"
 STANDING = "SELECT run_id FROM duly_blocked WHERE gate = ? ORDER BY priority, number LIMIT ?"
-LET_GO = """
-INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before, fence, attempt,
+LET_GO = f"""
+INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before, fence, attempt,
     charged, begun_at, is_gated)
-SELECT r.queue, b.priority, r.not_before, b.run_id, ?2, r.not_before, b.fence, b.attempt,
-    b.charged, b.begun_at, 1
-FROM duly_blocked b JOIN duly_runs r ON r.id = b.run_id WHERE b.run_id = ?1"""
+SELECT r.queue, b.priority, {SHARE.format("r")}, r.not_before, b.run_id, ?2, r.not_before, b.fence,
+    b.attempt, b.charged, b.begun_at, 1
+FROM duly_blocked b JOIN duly_runs r ON r.id = b.run_id WHERE b.run_id = ?1"""  # noqa: S608 - ours
 DROP_BLOCKED = "DELETE FROM duly_blocked WHERE run_id = ?"
 COUNT_PLACES = "SELECT place, count(*) FROM duly_held_places GROUP BY place"
 COUNT_STANDING = """

@@ -9,7 +9,7 @@ from duly.domain.literals import RunState
 from duly.domain.overlapping import Coming
 from duly.store.auditing import Subject, edited_subject, ordered_subject
 from duly.store.gates import FREE, comer_again
-from duly.store.gathering import LANE_OFFSETS
+from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.operating import Ordered, QueueRecord
 from duly.store.planning import CancelDelayed
 from duly.store.records import queue_records
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from duly.store.operating import CancelRun, EditRun, OrderRuns
     from duly.store.sqlite.work import Look, Work
 
-# One that was never claimed lies where its run says; any other is in the index of those.
+# One that was never claimed lies where its run says, or where one did that knew of no tenants; any
+# other is in the index of those.
 TAKE_OUT_FIRST = """
-DELETE FROM duly_ready WHERE queue = ? AND priority = ? AND rank = ? AND run_id = ?"""
+DELETE FROM duly_ready
+WHERE queue = ? AND priority = ? AND tenant IN ('', ?) AND rank = ? AND run_id = ?"""
 TAKE_OUT_AGAIN = "DELETE FROM duly_ready WHERE run_id = ? AND fence > 0"
 TAKE_OUT_GATED = "DELETE FROM duly_ready WHERE run_id = ? AND is_gated"
 TAKE_OUT_BLOCKED = "DELETE FROM duly_blocked WHERE run_id = ?"
@@ -211,6 +213,7 @@ def _take_out(work: Work, record: RunRecord) -> None:
         connection.execute(TAKE_OUT_GATED, (record.id,))
     else:
         rank = record.call.priority + LANE_OFFSETS[record.lane]
-        place = (record.call.queue, rank, record.not_before, record.id)
+        line = (record.call.queue, rank, share_of(record.tenant))
+        place = (*line, record.not_before, record.id)
         connection.execute(TAKE_OUT_FIRST, place)
     assert connection.changes() == 1, "an open run is in one place"

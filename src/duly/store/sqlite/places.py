@@ -16,7 +16,7 @@ from duly.domain.literals import Lane, RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.execution import Hold
 from duly.store.gates import closed_state
-from duly.store.gathering import LANE_OFFSETS
+from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.retry_slots import take_slot
 from duly.store.sqlite.gates import give_back
 from duly.store.sqlite.limiting import EndsAtLimits, leave_limits
@@ -166,9 +166,9 @@ class Moving:
 
 def queue(work: Work, run: Tried) -> None:
     """Queue a run now, behind others of its priority."""
-    _, _, name, priority, lane = one(work.connection, READ_CALL, (run.id,))
-    rank = priority + LANE_OFFSETS[Lane(lane)]
-    row = (name, rank, work.now, run.id, work.now, work.now, *run.row)
+    tenant, _, name, priority, lane = one(work.connection, READ_CALL, (run.id,))
+    line = (name, priority + LANE_OFFSETS[Lane(lane)], share_of(tenant))
+    row = (*line, work.now, run.id, work.now, work.now, *run.row)
     work.connection.execute(INSERT_READY_AGAIN, row)
     work.has_orders = True
 

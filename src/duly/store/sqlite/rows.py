@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.run_columns import RUN_BECAME
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.store.records import Row
+
+SHARE = f"coalesce(nullif({{}}.tenant, '{TENANT_DEFAULT}'), '')"
+"""Under which name a tenant's runs stand in the queue, as `gathering.share_of` has it."""
 
 SCHEDULE = """
 SELECT s.id, s.tenant, s.name, s.owner, s.declared_by, s.status, t.version, t.definition_number,

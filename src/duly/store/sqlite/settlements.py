@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.overlapping import Coming
 from duly.store.gates import FREE
-from duly.store.gathering import LANE_OFFSETS, Gathering
+from duly.store.gathering import LANE_OFFSETS, Gathering, share_of
 from duly.store.sqlite.gates import SqliteGates
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ INSERT INTO duly_runs (id, tenant, schedule_id, definition_number, key, task, ar
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING RETURNING id"""
 INSERT_READY = """
-INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before, is_gated)
-VALUES (?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before, is_gated)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 # One that was claimed before brings its tries, and may hold a gate.
 INSERT_READY_AGAIN = """
-INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before, fence, attempt,
+INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before, fence, attempt,
     charged, begun_at, is_gated)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
-    EXISTS (SELECT 1 FROM duly_held_gates WHERE run_id = ?4))"""
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+    EXISTS (SELECT 1 FROM duly_held_gates WHERE run_id = ?5))"""
 # One that stands for others begins where the first of them does.
 BEGIN_EARLIER = """
 UPDATE duly_runs SET window_from = (
@@ -102,8 +102,8 @@ def write_runs(
         arrival = arrivals.get(row[0], FREE)
         if row[0] not in made or arrival.coming is Coming.WAITS:
             continue
-        place = (row[7], row[8] + LANE_OFFSETS[row[10]], row[12], row[0], row[15], row[12])
-        ready.append((*place, arrival.gate is not None))
+        line = (row[7], row[8] + LANE_OFFSETS[row[10]], share_of(row[1]))
+        ready.append((*line, row[12], row[0], row[15], row[12], arrival.gate is not None))
     connection.executemany(INSERT_READY, ready)
     for run_id, arrival in arrivals.items():
         if arrival.stands_for:

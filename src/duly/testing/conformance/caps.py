@@ -14,7 +14,7 @@ from duly.domain.literals import Overlap, RunState
 from duly.domain.schedules import TENANT_DEFAULT, Call
 from duly.store.execution import WORKER_TTL_US, Hold
 from duly.testing import factories
-from duly.testing.conformance import overlapping, steps
+from duly.testing.conformance import overlap_steps, steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.limit_steps import (
     TASK,
@@ -321,7 +321,7 @@ class Caps:
         assert [RunState.SUCCEEDED, RunState.CANCELLED, RunState.QUEUED] == states(store, ids)
         assert [] == store.check()
 
-    def test_a_gate_that_nobody_opened_is_found(self, store: Store) -> None:
+    def test_room_at_a_cap_that_nobody_gave_is_found(self, store: Store) -> None:
         """R8: by whoever tends the store, who looks at the state alone."""
         limit(store, running=1)
         ids, worker = queue_many(store, 2), join(store)
@@ -333,7 +333,7 @@ class Caps:
     def test_who_stands_keeps_its_line(self, store: Store, clock: ManualClock) -> None:
         """O1, R8: the next of its schedule waits for it all the same."""
         limit(store, "task:report", running=1)
-        record = overlapping.fired(store, clock, Overlap.QUEUE_ALL, times=2)
+        record = overlap_steps.fired(store, clock, Overlap.QUEUE_ALL, times=2)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
         worker = join(store)
@@ -341,23 +341,23 @@ class Caps:
         claimed = work.take(store, worker)
         assert [other] == [claimed[0].run_id]
         assert [Way.GOES, Way.STANDS] == ways(store, worker, *claimed)
-        assert ["blocked", "blocked"] == overlapping.states(store, record)
+        assert ["blocked", "blocked"] == overlap_steps.states(store, record)
         assert [] == store.check()
 
         end_all(store, worker, claimed[0])
 
-        assert ["queued", "blocked"] == overlapping.states(store, record)
+        assert ["queued", "blocked"] == overlap_steps.states(store, record)
         again = work.take_one(store, worker)
         assert [Way.GOES] == ways(store, worker, again)
         end_all(store, worker, again)
-        assert ["succeeded", "queued"] == overlapping.states(store, record)
+        assert ["succeeded", "queued"] == overlap_steps.states(store, record)
         assert [] == store.check()
 
     def test_one_that_stands_is_replaced_like_any_that_has_not_begun(
         self, store: Store, clock: ManualClock
     ) -> None:
         """O1, R8."""
-        record = overlapping.fired(store, clock, Overlap.REPLACE)
+        record = overlap_steps.fired(store, clock, Overlap.REPLACE)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
         worker = join(store)
@@ -366,5 +366,5 @@ class Caps:
 
         record = steps.fire_due(store, clock, record)
 
-        assert ["replaced", "queued"] == overlapping.states(store, record)
+        assert ["replaced", "queued"] == overlap_steps.states(store, record)
         assert [] == store.check()

@@ -11,6 +11,7 @@ from duly.testing.conformance.breathing import Breathing, Reporting, WakingWorke
 from duly.testing.conformance.caps import Caps
 from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.delayed import AddingRuns, MovingAndCancelling
+from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
 from duly.testing.conformance.fencing import Fencing
 from duly.testing.conformance.finishing import Ending, EndingAndTaking, LateCompletions
 from duly.testing.conformance.fired_runs import FiringLate, FiringSchedules
@@ -18,7 +19,8 @@ from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, On
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
-from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
+from duly.testing.conformance.overlap_orders import OverlapByHand, OverlapInCatchUp
+from duly.testing.conformance.overlapping import Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.quotas import BoundedOrders, BoundedSchedules
@@ -74,6 +76,8 @@ class StoreContract(
     Upkeep,
     Claiming,
     Order,
+    FairShares,
+    ReservedLanes,
     Breathing,
     Reporting,
     WakingWorkers,

@@ -1,6 +1,6 @@
--- Policies: gates for runs that may not overlap, and backfills. Only adds, but for one view and one
--- index. Programs of schemas 1 and 2 go on firing, and know of no gates. What a plain run has nothing
--- to say about is NULL in the rows that every run writes: there it takes up no space.
+-- Policies: gates for runs that may not overlap, backfills, fair shares. Only adds, but for one view and
+-- two indexes. Programs of schemas 1 and 2 go on firing, and know of no gates and shares. What a plain
+-- run has nothing to say about is NULL in the rows that every run writes: there it takes up no space.
 -- compatible-with: 1
 
 -- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
@@ -82,6 +82,13 @@ LEFT JOIN duly.dead x ON x.run_id = r.id
 LEFT JOIN duly.waiting w ON w.run_id = r.id
 LEFT JOIN duly.claims c ON c.run_id = r.id
 LEFT JOIN duly.blocked b ON b.run_id = r.id;
+
+-- Fair shares: within a priority each tenant has a line of his own in the queue, so that no claim has
+-- to pass over all of one's runs to find another's. The name is empty for the default tenant, where
+-- it fills a gap in the index's rows, and for what programs of schema 2 queue.
+ALTER TABLE duly.ready ADD COLUMN tenant text COLLATE "C" NOT NULL DEFAULT '';
+DROP INDEX duly.ready_order;
+CREATE INDEX ready_order ON duly.ready (queue, priority, tenant, rank, run_id);
 
 -- Backfills: history made on purpose, each a row with a cursor.
 CREATE TABLE duly.backfills (

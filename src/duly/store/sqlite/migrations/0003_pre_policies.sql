@@ -1,5 +1,5 @@
--- Policies: gates for runs that may not overlap, backfills, and limits. Only adds, but for one view
--- and one trigger. Programs of schema 2 go on firing, and know of no gates.
+-- Policies: gates for runs that may not overlap, backfills, limits, fair shares. Only adds, but for one
+-- view, one trigger and the queue's key. Programs of schema 2 go on firing, and know of none of them.
 -- compatible-with: 2
 
 -- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
@@ -9,8 +9,36 @@ ALTER TABLE duly_schedule_state ADD COLUMN gate TEXT;
 ALTER TABLE duly_schedule_state ADD COLUMN active_run BLOB;
 ALTER TABLE duly_schedule_state ADD COLUMN overlaps INTEGER NOT NULL DEFAULT 0;
 
--- Whether the run holds a gate: its end is looked at by itself.
-ALTER TABLE duly_ready ADD COLUMN is_gated INTEGER NOT NULL DEFAULT 0;
+-- The queue with another key: within a priority each tenant has a line of his own, so that no claim
+-- has to pass over all of one's runs to find another's.
+CREATE TABLE duly_ready_shared (
+    queue TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    -- Empty for the default tenant, and for what programs of schema 2 have queued.
+    tenant TEXT NOT NULL DEFAULT '',
+    rank INTEGER NOT NULL,
+    run_id BLOB NOT NULL,
+    fired_at INTEGER NOT NULL,
+    not_before INTEGER NOT NULL,
+    fence INTEGER NOT NULL DEFAULT 0,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    charged INTEGER NOT NULL DEFAULT 0,
+    begun_at INTEGER,
+    schedule_name TEXT,
+    arguments TEXT,
+    -- Whether the run holds a gate: its end is looked at by itself.
+    is_gated INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue, priority, tenant, rank, run_id),
+    CONSTRAINT never_early CHECK (fired_at >= not_before)
+) STRICT, WITHOUT ROWID;
+INSERT INTO duly_ready_shared (queue, priority, rank, run_id, fired_at, not_before, fence, attempt,
+    charged, begun_at, schedule_name, arguments)
+SELECT queue, priority, rank, run_id, fired_at, not_before, fence, attempt, charged, begun_at,
+    schedule_name, arguments
+FROM duly_ready;
+DROP TABLE duly_ready;
+ALTER TABLE duly_ready_shared RENAME TO duly_ready;
+CREATE INDEX duly_ready_again ON duly_ready (run_id) WHERE fence > 0;
 ALTER TABLE duly_claims ADD COLUMN is_gated INTEGER NOT NULL DEFAULT 0;
 -- To find one that may have been hurried; plain runs never touch it.
 CREATE INDEX duly_ready_gated ON duly_ready (run_id) WHERE is_gated;
