@@ -92,6 +92,10 @@ HISTORY = (
     """INSERT INTO duly.backfill_slots (backfill_id, scheduled_for, run_id, is_open, kind)
     SELECT md5('f' || i)::uuid, t, md5('r' || i)::uuid, i %% 9 = 0, 'missing'
     FROM generate_series(1, %(count)s) i CROSS JOIN generate_series(1, 3) t""",
+    """INSERT INTO duly.held_places (run_id, fence, place)
+    SELECT md5('c' || i)::uuid, 1, 'task:' || i %% 999 FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.turns (run_id, at)
+    SELECT md5('w' || i)::uuid, %(start)s FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
     SELECT %(start)s, md5('s' || i)::uuid, i %% 32, i %% 4, true
     FROM generate_series(1, %(count)s) i""",

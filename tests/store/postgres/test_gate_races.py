@@ -21,7 +21,7 @@ from duly.store.planning import Stale
 from duly.store.postgres import gates
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.overlapping import fired, made, runs_of, states, work_off
+from duly.testing.conformance.overlap_steps import fired, made, runs_of, states, work_off
 from duly.testing.factories import (
     HOUR_US,
     add_runs,
@@ -447,7 +447,7 @@ def test_an_occurrence_that_comes_while_a_lost_claim_is_settled_finds_its_run(
     begin(store, work.join(store))
     steps.fall_due(clock, record)
     assert 1 == len(work.lost_claims(store))
-    maintenance, firing = work.maintain(store), fire(store, clock, record)
+    firing, maintenance = fire(store, clock, record), work.maintain(store)
     hold_at(watch, "duly.attempts")
     settling = watch.start(lambda: work.settle(store, maintenance, *work.lost_claims(store)))
     assert watch.stands_at_the_turnstile()

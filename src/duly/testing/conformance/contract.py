@@ -19,7 +19,8 @@ from duly.testing.conformance.firing import MixedBatches, NoLongerAsBelieved, On
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
-from duly.testing.conformance.overlapping import OverlapByHand, OverlapInCatchUp, Overlapping
+from duly.testing.conformance.overlap_orders import OverlapByHand, OverlapInCatchUp
+from duly.testing.conformance.overlapping import Overlapping
 from duly.testing.conformance.owed import DrainingOwed
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.quotas import BoundedOrders, BoundedSchedules

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
-from duly.domain.literals import AttemptState, Lane, Origin, Overlap, RunState, SkipReason
-from duly.domain.misfire import Misfire
+from duly.domain.literals import AttemptState, Overlap, SkipReason
 from duly.domain.overlapping import GATELESS, WAITING_MAX
 from duly.domain.runs import VerdictKind
-from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.settling import plan_late, settle
-from duly.errors import Conflict
-from duly.store.dispatch import MEMBER_TTL_US, DrainOwed, FirePlanned, FireResult
+from duly.store.dispatch import MEMBER_TTL_US
 from duly.store.execution import WORKER_TTL_US, Beat, FinishResult, StopKind
-from duly.store.reading import RunFilter
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.overlap_steps import (
+    end_somehow,
+    fired,
+    made,
+    only_run,
+    runs_of,
+    states,
+    work_off,
+)
 from duly.testing.factories import (
     HOUR_US,
-    MINUTE_US,
     SECOND_US,
-    add_runs,
     cancel_run,
-    new_run,
     on_time,
-    order_runs,
-    template_of,
-    timer_of,
 )
 
 if TYPE_CHECKING:
-    from duly.domain.concluding import End
-    from duly.domain.identity import RunId
-    from duly.domain.runs import RunRecord
-    from duly.domain.schedules import Owed, ScheduleRecord
-    from duly.store.dispatch import Fence
-    from duly.store.execution import ClaimedRun
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
 
 GATED = tuple(one for one in Overlap if one not in GATELESS)
-ONE_AT_A_TIME = tuple(one for one in Overlap if one is not Overlap.ALLOW)
 
 
 class Overlapping:
@@ -367,265 +358,3 @@ class Overlapping:
         assert 1 == work_off(store)
         assert 0 == store.open_gates(10)
         assert ["succeeded", "queued", "blocked"] == states(store, record)
-
-
-class OverlapInCatchUp:
-    """What draining promises about a schedule whose earlier run is still open."""
-
-    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
-    def test_what_is_owed_waits_where_it_is_until_nobody_is_in_the_way(
-        self, store: Store, clock: ManualClock, policy: Overlap
-    ) -> None:
-        """F8, O1: there it can still be edited, paused and called off."""
-        record = made(store, policy, misfire=Misfire("all"))
-        fence = steps.own(store, ttl_us=100 * HOUR_US)
-        owed = owing(store, clock, fence, record)
-        first, second = owed.first_for, owed.first_for + HOUR_US
-
-        assert FireResult.FIRED == drain(store, fence, record, owed, first)
-        rest = store.list_owed(record.id)
-        assert FireResult.BUSY == drain(store, fence, record, rest[0], second)
-        assert rest == store.list_owed(record.id)
-        assert 1 == work_off(store)
-        assert FireResult.FIRED == drain(store, fence, record, rest[0], second)
-        assert [first, second] == [run.scheduled_for for run in runs_of(store, record)]
-        assert 0 == steps.look(store, record).overlaps
-        assert [] == store.check()
-
-    def test_what_is_owed_is_drained_at_once_where_runs_may_overlap(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """F8."""
-        record = made(store, Overlap.ALLOW, misfire=Misfire("all"))
-        fence = steps.own(store, ttl_us=100 * HOUR_US)
-        owed = owing(store, clock, fence, record)
-
-        assert FireResult.FIRED == drain(store, fence, record, owed, owed.first_for)
-        (rest,) = store.list_owed(record.id)
-        assert FireResult.FIRED == drain(store, fence, record, rest, rest.first_for)
-
-
-class OverlapByHand:
-    """What orders of people promise about a schedule whose earlier run is still open."""
-
-    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
-    def test_a_run_by_hand_is_in_the_way_like_any_other(
-        self, store: Store, clock: ManualClock, policy: Overlap
-    ) -> None:
-        """O1, INV-8."""
-        record = made(store, policy)
-        trigger(store, record)
-        worker = work.join(store, ttl_us=10 * HOUR_US)
-        work.take_one(store, worker)
-
-        record = steps.fire_due(store, clock, record)
-
-        assert 1 == record.overlaps
-        assert [] == work.take_ids(store, work.join(store))
-
-    def test_a_run_by_hand_that_would_be_skipped_is_refused(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """O1, L6: with the run that is in the way, and how to do it on purpose."""
-        record = fired(store, clock, Overlap.SKIP)
-        open_run = only_run(store)
-
-        with pytest.raises(Conflict, match="overlap='allow'"):
-            trigger(store, record)
-        assert open_run == only_run(store)
-
-    def test_a_run_by_hand_waits_where_others_do(self, store: Store, clock: ManualClock) -> None:
-        """O1."""
-        record = fired(store, clock, Overlap.QUEUE_ALL)
-        by_hand = trigger(store, record)
-        assert RunState.BLOCKED == work.look(store, by_hand).state
-
-        assert 1 == work_off(store)
-
-        assert [by_hand] == work.take_ids(store, work.join(store))
-
-    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
-    def test_the_policy_can_be_overridden_for_one_run(
-        self, store: Store, clock: ManualClock, policy: Overlap
-    ) -> None:
-        """O3: on purpose, on record."""
-        record = fired(store, clock, policy)
-        by_hand = trigger(store, record, overlap=Overlap.ALLOW)
-
-        assert 2 == len(work.take_ids(store, work.join(store)))
-        (entry,) = steps.audit(store, action="schedule.triggered")
-        assert {"overlap": "allow"}.items() <= (entry.after or {}).items()
-        assert RunState.RUNNING == work.look(store, by_hand).state
-        assert [] == store.check()
-
-    @pytest.mark.parametrize("policy", ONE_AT_A_TIME)
-    def test_after_an_override_the_earlier_run_is_in_the_way_as_before(
-        self, store: Store, clock: ManualClock, policy: Overlap
-    ) -> None:
-        """O3, INV-8: the policy is overridden for one run, and for no other."""
-        record = fired(store, clock, policy)
-        worker = work.join(store, ttl_us=10 * HOUR_US)
-        work.take_one(store, worker)
-        trigger(store, record, overlap=Overlap.ALLOW)
-        work_off(store)
-
-        record = steps.fire_due(store, clock, record)
-
-        assert 1 == record.overlaps
-        assert [] == work.take_ids(store, work.join(store))
-
-    def test_a_dead_run_that_is_brought_back_waits_for_one_that_is_open(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """O1, B3: a person's order takes nobody's place."""
-        record = fired(store, clock, Overlap.COALESCE)
-        (dead,) = runs_of(store, record)
-        end_somehow(store, "dead")
-        record = steps.fire_due(store, clock, record)
-
-        assert store.retry_runs(order_runs(dead.id))[0].is_done
-
-        assert ["blocked", "queued"] == states(store, record)
-        assert 1 == work_off(store)
-        assert ["queued", "succeeded"] == states(store, record)
-
-    def test_a_dead_run_that_was_brought_back_goes_when_its_turn_has_come(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """O1, B3: also if nothing of its schedule has gone ahead since."""
-        first = made(store, Overlap.SERIALIZE, "first", serialize_by="a")
-        other = made(store, Overlap.SERIALIZE, "other", serialize_by="a")
-        first = steps.fire_due(store, clock, first)
-        (dead,) = runs_of(store, first)
-        end_somehow(store, "dead")
-        steps.fire_due(store, clock, other)
-        assert store.retry_runs(order_runs(dead.id))[0].is_done
-        first = steps.fire_due(store, clock, first)
-        assert [] == store.check()
-
-        assert 1 == work_off(store)
-
-        assert [dead.id] == work.take_ids(store, work.join(store))
-        assert [] == store.check()
-
-    def test_a_dead_run_is_not_brought_back_beside_one_that_is_open(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """O1, INV-8: nobody waits under skip; it stays among the dead letters."""
-        record = fired(store, clock, Overlap.SKIP)
-        (dead,) = runs_of(store, record)
-        end_somehow(store, "dead")
-        steps.fire_due(store, clock, record)
-
-        assert not store.retry_runs(order_runs(dead.id))[0].is_done
-        assert RunState.DEAD == work.look(store, dead.id).state
-
-    def test_who_is_in_the_way_of_a_more_urgent_run_is_hurried(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        """M3: it has the priority of the one that waits for it."""
-        slow = made(store, Overlap.SERIALIZE, "slow", serialize_by="a", priority=9)
-        urgent = made(store, Overlap.SERIALIZE, "urgent", serialize_by="a", priority=0)
-        steps.fire_due(store, clock, slow)
-        between = work.queue(store, "between", priority=5)
-        steps.fire_due(store, clock, urgent)
-
-        (first,) = runs_of(store, slow)
-        assert [first.id, between] == work.take_ids(store, work.join(store))
-
-
-def made(store: Store, policy: Overlap, name: str = "nightly", **parts: Any) -> ScheduleRecord:
-    """Make an hourly schedule of a policy."""
-    if policy is Overlap.SERIALIZE:
-        parts.setdefault("serialize_by", "account:1")
-    return steps.create(store, name, overlap=policy, **parts)
-
-
-def fired(store: Store, clock: ManualClock, policy: Overlap, times: int = 1) -> ScheduleRecord:
-    """Make a schedule of a policy, and let it fire so many times; nobody works meanwhile."""
-    record = made(store, policy)
-    for _ in range(times):
-        record = steps.fire_due(store, clock, record)
-    return record
-
-
-def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord) -> Owed:
-    """Let a schedule miss three occurrences, and return the range that it owes."""
-    steps.fall_due(clock, record, late_us=2 * HOUR_US + 2 * MINUTE_US)
-    assert record.pending is not None
-    plan = plan_late(template_of(record), record.pending, clock.now_us())
-    fire = FirePlanned(timer_of(record), plan, None)
-    assert (FireResult.FIRED,) == steps.fire(store, fence, fire).results
-    (owed,) = store.list_owed(record.id)
-    return owed
-
-
-def drain(  # noqa: PLR0913, PLR0917 - what is drained, by whom and how far
-    store: Store, fence: Fence, record: ScheduleRecord, owed: Owed, until: int
-) -> FireResult:
-    """Make the runs of a range up to an occurrence."""
-    settled = settle(template_of(record), owed.first_for, owed.last_for, store.now(), 1)
-    assert until == settled.runs[0].scheduled_for
-    order = DrainOwed(fence=fence, shard=record.shard, owed=owed, settlement=settled)
-    return store.drain_owed(order)
-
-
-def runs_of(store: Store, record: ScheduleRecord) -> list[RunRecord]:
-    """Return a schedule's runs, oldest first."""
-    command = RunFilter(tenant=record.tenant, schedule_id=record.id, limit=100)
-    return sorted(store.list_runs(command), key=lambda run: run.scheduled_for)
-
-
-def states(store: Store, record: ScheduleRecord) -> list[str]:
-    """Return the states of a schedule's runs, oldest first."""
-    return [str(run.state) for run in runs_of(store, record)]
-
-
-def only_run(store: Store) -> RunRecord:
-    """Return the one run there is."""
-    (run,) = store.list_runs(RunFilter(tenant=TENANT_DEFAULT))
-    return run
-
-
-def work_off(store: Store) -> int:
-    """Claim what there is, and end it well; say how many there were."""
-    worker = work.join(store)
-    taken: list[ClaimedRun] = work.take(store, worker)
-    for claimed in taken:
-        assert FinishResult.ACCEPTED == work.end(store, worker, claimed, Succeeded())
-    store.leave(worker)
-    return len(taken)
-
-
-def end_somehow(store: Store, how: str) -> None:
-    """End the one run that is queued."""
-    if how == "cancelled in the queue":
-        command = RunFilter(tenant=TENANT_DEFAULT, states=frozenset((RunState.QUEUED,)))
-        (run,) = store.list_runs(command)
-        store.cancel_run(cancel_run(run.id))
-        return
-    worker = work.join(store)
-    claimed = work.take_one(store, worker)
-    ends: dict[str, End] = {
-        "closed": Succeeded(),
-        "dead": work.FATAL,
-        "cancelled": CancelledEnd(),
-    }
-    assert FinishResult.ACCEPTED == work.end(store, worker, claimed, ends[how])
-    store.leave(worker)
-
-
-def trigger(store: Store, record: ScheduleRecord, overlap: Overlap | None = None) -> RunId:
-    """Ask for a run of a schedule, now."""
-    new = new_run(
-        None,
-        f"by hand {store.now()}",
-        call=record.definition.call,
-        origin=Origin.MANUAL,
-        lane=Lane.LIVE,
-        schedule_id=record.id,
-        definition_number=record.definition_number,
-        overlap=overlap,
-    )
-    (added,) = store.add_runs(add_runs(new))
-    return added.id
