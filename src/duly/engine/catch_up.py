@@ -50,6 +50,8 @@ class CatchUp:
         self._counted_at = 0
         self._drained_at = 0
         self._run_us = max(1, SECOND_US // around.settings.catch_up_per_second)
+        self._turn_us = max(self._run_us, around.settings.catch_up_turn_us)
+        """How much of the rate is saved up before it is spent."""
 
     def notice(self) -> None:
         """Look for new ranges at the next tick: something was made owed."""
@@ -68,7 +70,7 @@ class CatchUp:
         self._accrue(monotonic)
         shards = self._ownership.shards(Lane.CATCH_UP)
         is_starved = monotonic - self._drained_at >= settings.catch_up_reserve_us
-        if not shards or (is_live_due and not is_starved):
+        if not shards or (is_live_due and not is_starved) or self._allowed_us < self._turn_us:
             return
         self._look(shards, monotonic)
         turns = 1 if is_live_due else settings.catch_up_ranges_per_tick
@@ -82,9 +84,8 @@ class CatchUp:
         """Return when there may be something to drain; None when no catch-up lane is ours."""
         if not self._ownership.shards(Lane.CATCH_UP):
             return None
-        if self._ranges:
-            return max(monotonic, self._counted_at + self._run_us - self._allowed_us)
-        return self._look_at
+        allowed_at = self._counted_at + self._turn_us - self._allowed_us
+        return max(monotonic if self._ranges else self._look_at, allowed_at)
 
     def _accrue(self, monotonic: int) -> None:
         """Let the rate grow with time, up to a second's worth: an idle hour earns no flood."""

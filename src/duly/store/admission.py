@@ -24,7 +24,7 @@ from duly.domain.admission import (
     room,
     turns_back,
 )
-from duly.domain.breakers import PAUSE_FIRST_US, count, probed
+from duly.domain.breakers import BACK_EVERY_US, PAUSE_FIRST_US, count, probed
 from duly.domain.instants import DAY, SECOND_US
 from duly.domain.limits import LimitKind, Why, known_why, scope_of
 from duly.errors import NotFound
@@ -142,7 +142,7 @@ class LimitingStore(Protocol):
     def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
         """Take a destination for well, on record (`breaker.reset`); NotFound for a stranger.
 
-        What was put off because of it comes back within PAUSE_FIRST_US, spread out.
+        What was put off because of it comes back soon, one after the other.
         """
         ...
 
@@ -181,7 +181,10 @@ class Admission(ABC):
 
     @abstractmethod
     def books(self, places: Sequence[str], destinations: Sequence[str]) -> Books:
-        """Return how many hold and wait for places, their paces, and breakers, as they are now."""
+        """Return how many hold and wait for places, their paces, and breakers, as they are now.
+
+        Among the places are names that have a pace alone: of turns back to a destination.
+        """
 
     @abstractmethod
     def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
@@ -227,7 +230,9 @@ class Admission(ABC):
         falling = [
             falls_under(limits, one.task, one.tenant, one.destination, one.keys) for one in asking
         ]
-        places = sorted({place for one in falling for place in one.places})
+        taken = {place for one in falling for place in one.places}
+        back = {turns_back(one.destination) for one in asking if one.destination is not None}
+        places = sorted(taken | back)
         self.lock(places)
         run_ids = [one.hold.run_id for one in asking]
         held, turns = self.held_by(run_ids), self.given_turns(run_ids)
@@ -256,7 +261,7 @@ class Admission(ABC):
         self, new: Sequence[tuple[Request, Comer]], places: Sequence[str]
     ) -> dict[Hold, Verdict]:
         destinations = sorted({one.destination for one, _ in new if one.destination is not None})
-        books = self.books([*places, *map(turns_back, destinations)], destinations)
+        books = self.books(places, destinations)
         paces, breakers = dict(books.paces), dict(books.breakers)
         decided = decide([comer for _, comer in new], books, self.now)
         self._write(new, decided)
@@ -342,7 +347,8 @@ def place_records(
     held: Mapping[str, int], waiting: Mapping[str, int], ahead: Mapping[str, int], now: int
 ) -> list[PlaceRecord]:
     """Return what is going on at limits, by name; `ahead`: up to when turns are given out."""
-    given = {place: at for place, at in ahead.items() if at > now}
+    back = turns_back("")
+    given = {place: at for place, at in ahead.items() if at > now and not place.startswith(back)}
     return [
         PlaceRecord(place, held.get(place, 0), waiting.get(place, 0), given.get(place))
         for place in sorted({*held, *waiting, *given})
@@ -357,7 +363,8 @@ def changed_rates(before: Limits, after: Limits, paced: Iterable[str]) -> dict[s
 
 def spread_again(count: int, now: int) -> list[int]:
     """Return when those come back who were put off to a destination that is taken for well."""
-    return [now + number * PAUSE_FIRST_US // count for number in range(count)]
+    every_us = max(PAUSE_FIRST_US // max(count, 1), BACK_EVERY_US)
+    return [now + number * every_us for number in range(count)]
 
 
 def destination_of(places: Iterable[str]) -> str | None:

@@ -57,8 +57,9 @@ class MemoryGates(Gates):
         return sorted(there, key=lambda run_id: blocked[run_id].place)
 
     def waits(self, run_id: RunId) -> bool:
-        """Say whether a run waits for another one."""
-        return run_id in self._tables.blocked
+        """Say whether a run waits for another one; one that stands at a limit has gone ahead."""
+        row = self._tables.blocked.get(run_id)
+        return row is not None and capped_place(row.gate) is None
 
     def holds(self, run_id: RunId) -> bool:
         """Say whether a run holds any gate."""

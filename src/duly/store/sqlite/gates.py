@@ -26,7 +26,8 @@ SELECT 1 FROM duly_runs r
 WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = r.id)
     AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = r.id)"""
 HOLDER = "SELECT run_id FROM duly_held_gates WHERE gate = ?"
-WAITS = "SELECT 1 FROM duly_blocked WHERE run_id = ?"
+# Who stands at a limit has gone ahead.
+WAITS = "SELECT 1 FROM duly_blocked WHERE run_id = ? AND substr(gate, 1, 4) <> 'cap:'"
 HOLDS = "SELECT 1 FROM duly_held_gates WHERE run_id = ?"
 WAITING = "SELECT run_id FROM duly_blocked WHERE gate = ? ORDER BY priority, number"
 LAST_LET_GO = """
@@ -47,7 +48,8 @@ WHERE schedule_id = (SELECT schedule_id FROM duly_runs WHERE id = ?1)
         WHERE r.id = coalesce(t.active_run, t.last_run)
             AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = r.id)
             AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = r.id)
-            AND NOT EXISTS (SELECT 1 FROM duly_blocked b WHERE b.run_id = r.id))"""
+            AND NOT EXISTS (SELECT 1 FROM duly_blocked b
+                WHERE b.run_id = r.id AND substr(b.gate, 1, 4) <> 'cap:'))"""
 NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM duly_blocked WHERE gate = ?"
 STAND = """
 INSERT INTO duly_blocked (run_id, gate, priority, number, since, fence, attempt, charged, begun_at)

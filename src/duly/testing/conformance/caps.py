@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from duly.domain.limits import place_text, why_of
 from duly.domain.literals import Overlap, RunState
 from duly.domain.schedules import TENANT_DEFAULT, Call
 from duly.store.execution import WORKER_TTL_US, Hold
+from duly.store.gates import OPENED_MAX
 from duly.testing import factories
 from duly.testing.conformance import overlap_steps, steps
 from duly.testing.conformance import work_steps as work
@@ -321,14 +323,21 @@ class Caps:
         assert [RunState.SUCCEEDED, RunState.CANCELLED, RunState.QUEUED] == states(store, ids)
         assert [] == store.check()
 
-    def test_room_at_a_cap_that_nobody_gave_is_found(self, store: Store) -> None:
-        """R8: by whoever tends the store, who looks at the state alone."""
+    def test_who_has_room_and_was_not_let_go_is_found(self, store: Store) -> None:
+        """R8: whoever makes room lets some go, and who tends the store all others, by a look."""
         limit(store, running=1)
-        ids, worker = queue_many(store, 2), join(store)
-        ways(store, worker, *work.take(store, worker))
-
+        new = [factories.new_run(None, f"run {number}") for number in range(OPENED_MAX + 6)]
+        store.add_runs(factories.add_runs(*new))
+        worker = join(store)
+        claimed = work.take(store, worker, len(new))
+        assert OPENED_MAX + 5 == ways(store, worker, *claimed).count(Way.STANDS)
         assert 0 == store.open_gates(10)
-        assert RunState.BLOCKED == work.look(store, ids[1]).state
+
+        store.remove_limit(TASK, ADA)
+
+        assert [(TASK, OPENED_MAX + 1, 5, None)] == store.list_places()
+        assert [5, 0] == [store.open_gates(10), store.open_gates(10)]
+        assert [] == store.check()
 
     def test_who_stands_keeps_its_line(self, store: Store, clock: ManualClock) -> None:
         """O1, R8: the next of its schedule waits for it all the same."""
@@ -350,6 +359,48 @@ class Caps:
         again = work.take_one(store, worker)
         assert [Way.GOES] == ways(store, worker, again)
         end_all(store, worker, again)
+        assert ["succeeded", "queued"] == overlap_steps.states(store, record)
+        assert [] == store.check()
+
+    @pytest.mark.parametrize("policy", [Overlap.SKIP, Overlap.QUEUE_ALL, Overlap.COALESCE])
+    def test_who_stands_is_in_the_way_of_the_next_of_its_schedule(
+        self, store: Store, clock: ManualClock, policy: Overlap
+    ) -> None:
+        """O1, R8: it has gone ahead, and not begun."""
+        record = overlap_steps.fired(store, clock, policy)
+        task = record.definition.call.task
+        limit(store, f"task:{task}", running=1)
+        worker = join(store)
+        work.queue(store, "in the way", task=task, priority=-9)
+        assert [Way.GOES, Way.STANDS] == ways(store, worker, *work.take(store, worker))
+
+        record = steps.fire_due(store, clock, record)
+
+        assert 1 == record.overlaps
+        assert [] == work.take_ids(store, worker)
+        assert [] == store.check()
+
+    def test_who_stands_is_in_the_way_also_when_the_policy_has_changed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, R8, S4: it went ahead when there was no gate."""
+        record = overlap_steps.fired(store, clock, Overlap.SKIP)
+        task = record.definition.call.task
+        limit(store, f"task:{task}", running=1)
+        worker = join(store)
+        work.queue(store, "in the way", task=task, priority=-9)
+        running, standing = work.take(store, worker)
+        assert [Way.GOES, Way.STANDS] == ways(store, worker, running, standing)
+        changed = replace(record.definition, overlap=Overlap.QUEUE_ALL)
+        record = steps.edit(store, steps.look(store, record), changed)
+
+        record = steps.fire_due(store, clock, record)
+
+        assert ["blocked", "blocked"] == overlap_steps.states(store, record)
+        assert 0 == store.open_gates(10)
+        end_all(store, worker, running)
+        assert ["queued", "blocked"] == overlap_steps.states(store, record)
+        end_all(store, worker, work.take_one(store, worker))
         assert ["succeeded", "queued"] == overlap_steps.states(store, record)
         assert [] == store.check()
 
