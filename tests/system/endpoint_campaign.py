@@ -267,11 +267,11 @@ def campaign(url: str | None, folder: Path, runs: int) -> Iterator[DeadEndpoint]
         endpoint = stack.enter_context(Endpoint())
         fleet = Fleet(folder, url)
         stack.callback(fleet.kill_all)
-        apps = [duly.App(fleet.url), duly.App(fleet.url, tenant="customer")]
-        for app, task in zip(apps, (endpoint_tasks.tick, endpoint_tasks.notify), strict=True):
-            stack.enter_context(app)
-            app.tasks.add(task.__wrapped__, task.terms)
-        yield DeadEndpoint(fleet, endpoint, *apps, Figures(runs))
+        app, customer = duly.App(fleet.url), duly.App(fleet.url, tenant="customer")
+        for one, task in ((app, endpoint_tasks.tick), (customer, endpoint_tasks.notify)):
+            stack.enter_context(one)
+            one.tasks.add(task.__wrapped__, task.terms)
+        yield DeadEndpoint(fleet, endpoint, app, customer, Figures(runs))
 
 
 @contextmanager
