@@ -367,7 +367,7 @@ class Caps:
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
         """O1, R8: it has gone ahead, and not begun."""
-        record = overlapping.fired(store, clock, policy)
+        record = overlap_steps.fired(store, clock, policy)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
         worker = join(store)
@@ -384,7 +384,7 @@ class Caps:
         self, store: Store, clock: ManualClock
     ) -> None:
         """O1, R8, S4: it went ahead when there was no gate."""
-        record = overlapping.fired(store, clock, Overlap.SKIP)
+        record = overlap_steps.fired(store, clock, Overlap.SKIP)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
         worker = join(store)
@@ -396,12 +396,12 @@ class Caps:
 
         record = steps.fire_due(store, clock, record)
 
-        assert ["blocked", "blocked"] == overlapping.states(store, record)
+        assert ["blocked", "blocked"] == overlap_steps.states(store, record)
         assert 0 == store.open_gates(10)
         end_all(store, worker, running)
-        assert ["queued", "blocked"] == overlapping.states(store, record)
+        assert ["queued", "blocked"] == overlap_steps.states(store, record)
         end_all(store, worker, work.take_one(store, worker))
-        assert ["succeeded", "queued"] == overlapping.states(store, record)
+        assert ["succeeded", "queued"] == overlap_steps.states(store, record)
         assert [] == store.check()
 
     def test_one_that_stands_is_replaced_like_any_that_has_not_begun(
