@@ -104,6 +104,7 @@ def test_a_breaker_is_shown_and_reset(place: Workplace, store: SqliteStore):
     listed = place.duly("breaker", "list").out
     shown = place.duly("breaker", "show", "api.example.com").out
     why = place.duly("run", "why", str(run)).out
+    noted = place.duly("status").out
     reset = place.duly("breaker", "reset", "api.example.com", "--reason", "mended", *HERE)
     audited = place.duly("audit").out
     again = place.duly("breaker", "reset", "api.example.com", "--reason", "mended")
@@ -111,6 +112,7 @@ def test_a_breaker_is_shown_and_reset(place: Workplace, store: SqliteStore):
     assert "open" in listed
     assert shown.startswith("api.example.com is left alone until ")
     assert "It waits for api.example.com, whose breaker is open until " in why
+    assert "note: runs wait for api.example.com to be up again: duly breaker list" in noted
     assert "Closed the breaker of api.example.com" in reset.out
     assert "breaker.reset" in audited
     assert "was closed; it is counted anew" in again.out

@@ -174,6 +174,20 @@ def test_while_the_store_is_away_nothing_begins_unadmitted_and_nothing_is_lost(r
     assert "succeeded" == rig.state(run)
 
 
+def test_ends_are_told_though_nobody_says_who_may_begin(rig):
+    """R4: what is done is done, whatever becomes of what waits."""
+    [plain] = enqueue(rig, "remind")
+    runs = enqueue(rig, "send", 3)
+    shop = rig.worker(limited(running=1), Known("remind"), slots=4)
+    shop.line.refuses["admit"] = lambda _: True
+    shop.worker.tick()
+    shop.works[0].ended(SUCCEEDED)
+    rig.run("5s")
+
+    assert ("succeeded", ["running"] * 3) == (rig.state(plain), states(rig, runs))
+    assert [plain] == started(shop)
+
+
 def test_an_answer_that_is_lost_lets_a_run_begin_once(rig):
     """R4: asked again, the store says the same, and takes no second place or turn."""
     runs = enqueue(rig, "send", 2)

@@ -130,10 +130,10 @@ ORIGINAL_JUDGE = firing._judge  # noqa: SLF001 - a mutant is made inside
 ORIGINAL_FIRE_SCHEDULE = firing._fire_schedule  # noqa: SLF001 - as above
 
 
-def _make_run_again(self, record, number, planned):
+def _make_run_again(self, record, number, planned, *, is_going):
     self.tables.runs.pop(planned.run_id, None)
     self.tables.ready.pop(planned.run_id, None)
-    return ORIGINAL_MAKE_RUN(self, record, number, planned)
+    return ORIGINAL_MAKE_RUN(self, record, number, planned, is_going=is_going)
 
 
 ORIGINAL_MAKE_RUN = Journal.make_run

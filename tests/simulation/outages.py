@@ -73,8 +73,8 @@ class Outage:
         weather.is_calm = True
         low, high = self.usual_us
         draws = recipe.stream("outage")
-        weather.request_delay_us = lambda _: draws.randint(low, high)  # type: ignore[method-assign]
-        weather.reply_delay_us = lambda *_: draws.randint(low, high)  # type: ignore[method-assign]
+        for way in ("request_delay_us", "reply_delay_us"):
+            setattr(weather, way, lambda *_: draws.randint(low, high))
         self.checker = Checker()
         self.world = World(recipe, self._see, weather)
         self.checker.counts = self.checker.work.counts = self.world.counts

@@ -13,7 +13,8 @@ from unittest import mock
 
 from duly.domain.backfilling import BackfillStatus, Slot, SlotClass
 from duly.domain.literals import Overlap
-from duly.domain.overlapping import WAITS, schedule_gate
+from duly.domain.overlapping import WAITS, enter, schedule_gate
+from duly.domain.settling import settle
 from duly.engine import catch_up
 from duly.engine.backfilling import Backfilling
 from duly.store import gates as shared_gates
@@ -38,7 +39,7 @@ ORIGINAL_HOLDER = MemoryGates.holder
 ORIGINAL_IS_OPEN = MemoryGates.is_stored_open
 ORIGINAL_STOP = MemoryGates.stop
 ORIGINAL_OPEN = Gates.open
-ORIGINAL_ENTER = shared_gates.enter
+ORIGINAL_ENTER = enter
 ORIGINAL_GIVE_BACK = memory_gates.give_back
 ORIGINAL_END = ending.end_claim
 ORIGINAL_CLAIM = execution._claim  # noqa: SLF001 - a mutant is made inside
@@ -46,7 +47,7 @@ ORIGINAL_WRITE_SKIP = memory_planning.write_skip
 ORIGINAL_FIND = MemoryBackfills.find
 ORIGINAL_STEP = MemoryBackfills.step
 ORIGINAL_TAKE_OUT = operating._take_out  # noqa: SLF001 - as above
-ORIGINAL_SETTLE = catch_up.settle
+ORIGINAL_SETTLE = settle
 
 
 # Who holds a gate
@@ -67,14 +68,14 @@ def _lost_is_in_nobodys_way(self, run_id):
     return ORIGINAL_IS_OPEN(self, run_id) and (ready is None or not ready.tries.fence)
 
 
-def _given_back_at_every_end(journal, run_id, claim, conclusion):
-    ORIGINAL_END(journal, run_id, claim, conclusion)
+def _given_back_at_every_end(journal, run_id, claim, conclusion, **told):
+    ORIGINAL_END(journal, run_id, claim, conclusion, **told)
     ORIGINAL_GIVE_BACK(journal, run_id)
 
 
-def _dead_keep_theirs(journal, run_id, claim, conclusion):
+def _dead_keep_theirs(journal, run_id, claim, conclusion, **told):
     gate = journal.tables.held_gates.get(run_id)
-    ORIGINAL_END(journal, run_id, claim, conclusion)
+    ORIGINAL_END(journal, run_id, claim, conclusion, **told)
     if gate is not None and run_id in journal.tables.dead:
         journal.freed.discard(gate)
         journal.insert(journal.tables.held_gates, run_id, gate)
@@ -306,79 +307,137 @@ def _ending(new: Any) -> Any:
 
 
 POLICY_MUTANTS = (
-    Mutant("a gate expires by time", patch=patched(MemoryGates, "holder", _holder_of_late)),
+    Mutant(
+        "a gate expires by time", shows_in=52, patch=patched(MemoryGates, "holder", _holder_of_late)
+    ),
     Mutant(
         "a lost run is in nobody's way",
+        shows_in=2,
         patch=patched(MemoryGates, "is_stored_open", _lost_is_in_nobodys_way),
     ),
-    Mutant("a gate is given back at a retry", patch=_ending(_given_back_at_every_end)),
-    Mutant("the dead keep their gates", patch=_ending(_dead_keep_theirs)),
-    Mutant("way is made at once", patch=patched(MemoryGates, "stop", _way_made_at_once)),
+    Mutant("a gate is given back at a retry", shows_in=14, patch=_ending(_given_back_at_every_end)),
+    Mutant("the dead keep their gates", shows_in=133, patch=_ending(_dead_keep_theirs)),
+    Mutant(
+        "way is made at once", shows_in=2, patch=patched(MemoryGates, "stop", _way_made_at_once)
+    ),
     Mutant(
         "a changed policy forgets who is open",
+        shows_in=14,
         patch=patched(Gates, "_went_elsewhere", _nobody_elsewhere),
     ),
-    Mutant("an override takes the place of the open run", patch=_forgetful_go_ahead),
-    Mutant("two are let go at once", patch=patched(Gates, "open", _two_at_once)),
-    Mutant("let go beside the holder", patch=patched(Gates, "open", _beside_the_holder)),
-    Mutant("let go in the statement that ends a run", patch=_let_go_by_an_older_look),
-    Mutant("a gate that was left closed stays so", patch=_left_closed),
+    Mutant("an override takes the place of the open run", shows_in=60, patch=_forgetful_go_ahead),
+    Mutant("two are let go at once", shows_in=92, patch=patched(Gates, "open", _two_at_once)),
+    Mutant(
+        "let go beside the holder", shows_in=92, patch=patched(Gates, "open", _beside_the_holder)
+    ),
+    Mutant("let go in the statement that ends a run", shows_in=92, patch=_let_go_by_an_older_look),
+    Mutant("a gate that was left closed stays so", shows_in=9, patch=_left_closed),
     Mutant(
         "who waits goes by coming alone",
+        shows_in=93,
         patch=patched(Blocked, "place", property(_by_coming_alone)),
     ),
-    Mutant("two wait under queue-one", patch=patched(shared_gates, "enter", _enter_two)),
-    Mutant("coalesce closes nobody", patch=patched(shared_gates, "enter", _enter_and_keep_waiting)),
+    Mutant(
+        "two wait under queue-one", shows_in=59, patch=patched(shared_gates, "enter", _enter_two)
+    ),
+    Mutant(
+        "coalesce closes nobody",
+        shows_in=31,
+        patch=patched(shared_gates, "enter", _enter_and_keep_waiting),
+    ),
     Mutant(
         "coalesced into nobody",
+        shows_in=2,
         patch=patched(MemoryGates, "close_waiting", _closed_without_into),
     ),
     Mutant(
         "skipped because of nobody",
+        shows_in=42,
         patch=patched(memory_planning, "write_skip", _skip_without_into),
     ),
     Mutant(
         "passed over and not on record",
+        shows_in=42,
         patch=patched(memory_planning, "write_skip", _not_skipped_at_all),
     ),
     Mutant(
         "replaced is told as cancelled",
+        shows_in=2,
         patch=patched(ending, "closed_state", _cancelled_all_the_same),
     ),
-    Mutant("a key is not shared", patch=patched(shared_gates, "gate_of", _by_schedule_alone)),
+    Mutant(
+        "a key is not shared",
+        shows_in=14,
+        patch=patched(shared_gates, "gate_of", _by_schedule_alone),
+    ),
     Mutant(
         "the dead come back beside others",
+        shows_in=42,
         patch=patched(operating, "_come_again", _back_beside_others),
     ),
     Mutant(
         "cancelled and still waiting",
+        shows_in=85,
         patch=patched(operating, "_take_out", _cancelled_and_still_waiting),
     ),
     Mutant(
-        "catch-up ignores a held gate", patch=patched(firing, "_may_drain", _drain_beside_others)
+        "catch-up ignores a held gate",
+        shows_in=42,
+        patch=patched(firing, "_may_drain", _drain_beside_others),
     ),
-    Mutant("a range is drained at one go", patch=patched(catch_up, "settle", _drain_in_one_go)),
-    Mutant("a step without the lease", patch=patched(MemoryBackfills, "is_ours", lambda *_: True)),
+    Mutant(
+        "a range is drained at one go",
+        shows_in=7,
+        patch=patched(catch_up, "settle", _drain_in_one_go),
+    ),
+    Mutant(
+        "a step without the lease",
+        shows_in=118,
+        patch=patched(MemoryBackfills, "is_ours", lambda *_: True),
+    ),
     Mutant(
         "a backfill forgets what exists",
+        shows_in=42,
         patch=patched(MemoryBackfills, "classify", _all_is_missing),
     ),
     Mutant(
         "a backfill repeats what is open",
+        shows_in=14,
         patch=patched(MemoryBackfills, "classify", _open_again_is_missing),
     ),
-    Mutant("a paused backfill goes on", patch=patched(MemoryBackfills, "find", _never_paused)),
-    Mutant("a backfill has no concurrency", patch=patched(MemoryBackfills, "find", _nothing_open)),
     Mutant(
-        "a step is done from anywhere", patch=patched(MemoryBackfills, "step", _step_from_anywhere)
+        "a paused backfill goes on",
+        shows_in=7,
+        patch=patched(MemoryBackfills, "find", _never_paused),
     ),
-    Mutant("a backfill is done too soon", patch=patched(MemoryBackfills, "step", _done_too_soon)),
     Mutant(
-        "a step leaves its last out", patch=patched(MemoryBackfills, "step", _ended_without_last)
+        "a backfill has no concurrency",
+        shows_in=85,
+        patch=patched(MemoryBackfills, "find", _nothing_open),
     ),
-    Mutant("a backfill has no rate", patch=patched(Backfilling, "_next_at", _as_fast_as_can_be)),
+    Mutant(
+        "a step is done from anywhere",
+        shows_in=123,
+        patch=patched(MemoryBackfills, "step", _step_from_anywhere),
+    ),
+    Mutant(
+        "a backfill is done too soon",
+        shows_in=42,
+        patch=patched(MemoryBackfills, "step", _done_too_soon),
+    ),
+    Mutant(
+        "a step leaves its last out",
+        shows_in=42,
+        patch=patched(MemoryBackfills, "step", _ended_without_last),
+    ),
+    Mutant(
+        "a backfill has no rate",
+        shows_in=57,
+        patch=patched(Backfilling, "_next_at", _as_fast_as_can_be),
+    ),
     Mutant(
         "a backfill of the deleted goes on",
+        shows_in=68,
         patch=patched(MemoryBackfills, "schedule", _of_the_deleted),
     ),
 )

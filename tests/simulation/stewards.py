@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.simulation.recipe import Recipe
 
 TRIES_MAX = 5
-ACTIONS = (("backfill", 5), ("steer", 6), ("change_policy", 3), ("override", 3), ("trigger", 2))
+ACTIONS = {"backfill": 5, "steer": 6, "change_policy": 3, "override": 3, "trigger": 2}
 STEPS = (BackfillStatus.PAUSED, BackfillStatus.ACTIVE, BackfillStatus.ACTIVE)
 ANYTHING = frozenset(SlotClass) - NEVER
 
@@ -53,8 +53,7 @@ class Steward:
         """Give orders until the world is calm."""
         while not node.world.weather.is_calm:
             node.wait(self._draws.randint(1000, 5 * SECOND))
-            names, weights = zip(*ACTIONS, strict=True)
-            action = self._draws.choices(names, weights)[0]
+            action = self._draws.choices(tuple(ACTIONS), tuple(ACTIONS.values()))[0]
             try:
                 getattr(self, f"_{action}")(node)
             except (Conflict, NotFound, UsageError):

@@ -80,7 +80,7 @@ def test_nothing_older_than_the_window_is_run(slots, too_old):
     assert slots - skipped == outage.caught_up(schedule)
 
 
-@pytest.mark.parametrize("slots", [100, 101, 10_000])
+@pytest.mark.parametrize("slots", [100, 101, 1_001])
 def test_a_crash_in_the_middle_of_catching_up_loses_nothing(slots):
     """INV-9, FAULT-17: twice, and every occurrence is run once."""
     outage = Outage(is_checked=slots < 1000)
@@ -127,14 +127,14 @@ def test_what_may_not_overlap_stays_owed_until_nobody_is_in_the_way(policy):
 # Fresh work beside a backlog
 
 
-def flooded(*, is_behind, settings=None, usual_us=(50, 1000), seconds=20):
+def flooded(*, is_behind, settings=None, usual_us=(50, 1000), seconds=10):
     """Return a world with fresh work all the time, and with a backlog and a backfill, or without."""
     outage = Outage(settings=settings, usual_us=usual_us, is_checked=False)
     misfire = Misfire("all", grace="60s", not_older=None)
     if is_behind:
         behind = Misfire("all", grace="500ms", not_older=None)
-        missed = outage.create("missed", outage.ending(5_000), behind)
-        outage.until(5_010)
+        missed = outage.create("missed", outage.ending(2_500), behind)
+        outage.until(2_510)
         begin_backfill(outage, missed)
     for number in range(40):
         outage.create(f"fresh{number}", Interval("1s"), misfire, jitter_us=SECOND)
@@ -151,7 +151,7 @@ def flooded(*, is_behind, settings=None, usual_us=(50, 1000), seconds=20):
 
 def begin_backfill(outage, schedule):
     """Have the time before there was a schedule filled in."""
-    since = outage.begun_at - 5_000 * SECOND
+    since = outage.begun_at - 1_000 * SECOND
     since -= since % SECOND
     outage.store.create_backfill(
         CreateBackfill(
@@ -164,10 +164,10 @@ def begin_backfill(outage, schedule):
             mode=BackfillMode.FILL,
             order=BackfillOrder.OLDEST,
             classes=FILLED,
-            per_minute=6_000,
+            per_minute=3_000,
             concurrency=10_000,
             cursor=since,
-            total=5_000,
+            total=1_000,
             actor=Actor("somebody", "simulation"),
         )
     )
@@ -177,19 +177,19 @@ def test_a_backlog_does_not_make_fresh_work_late():
     """INV-22, M3: the slowest hundredth is at most twice as late as without one."""
     alone, behind = (flooded(is_behind=is_behind) for is_behind in (False, True))
 
-    assert 800 == len(alone.lateness_us) == len(behind.lateness_us)
+    assert 400 == len(alone.lateness_us) == len(behind.lateness_us)
     assert percentile(behind.lateness_us, 0.99) <= 2 * percentile(alone.lateness_us, 0.99)
-    assert sum(made for _, made in behind.drained) >= 20 * 90
-    assert sum(made for _, made in behind.filled) >= 20 * 60
+    assert sum(made for _, made in behind.drained) >= 10 * 90
+    assert sum(made for _, made in behind.filled) >= 10 * 40
 
 
-SLOW_US = (100_000, 150_000)
+SLOW_US = (40_000, 60_000)
 """A store so slow that something is due whenever a call comes back."""
 
 
 def test_catch_up_and_backfills_have_a_reserved_minimum():
     """INV-22, M3: each gets a turn about every second, however much fresh work there is."""
-    outage = flooded(is_behind=True, usual_us=SLOW_US)
+    outage = flooded(is_behind=True, usual_us=SLOW_US, seconds=20)
 
     assert len(outage.drained) >= 10
     assert len(outage.filled) >= 10
@@ -198,6 +198,6 @@ def test_catch_up_and_backfills_have_a_reserved_minimum():
 def test_without_a_reserve_they_would_starve():
     """Otherwise the test above proves nothing."""
     never = DispatcherSettings(catch_up_reserve_us=1 << 60, backfill_reserve_us=1 << 60)
-    outage = flooded(is_behind=True, usual_us=SLOW_US, settings=never)
+    outage = flooded(is_behind=True, usual_us=SLOW_US, settings=never, seconds=20)
 
     assert ([], []) == (outage.drained, outage.filled)

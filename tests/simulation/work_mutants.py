@@ -160,20 +160,20 @@ def _forget_late_word(journal, worker, finish):
     return None
 
 
-def _end_without_wait(journal, run_id, claim, conclusion):
+def _end_without_wait(journal, run_id, claim, conclusion, **told):
     if isinstance(conclusion.next, Wait):
         conclusion = replace(conclusion, next=Wait(conclusion.next.delay_us // 4))
-    return ORIGINAL_END(journal, run_id, claim, conclusion)
+    return ORIGINAL_END(journal, run_id, claim, conclusion, **told)
 
 
-def _number_of_the_lost_reused(journal, run_id, claim, conclusion):
+def _number_of_the_lost_reused(journal, run_id, claim, conclusion, **told):
     if conclusion.attempt_state is AttemptState.LOST:
         conclusion = replace(conclusion, is_started=False)
-    return ORIGINAL_END(journal, run_id, claim, conclusion)
+    return ORIGINAL_END(journal, run_id, claim, conclusion, **told)
 
 
-def _number_counts_down(journal, run_id, claim, conclusion):
-    ORIGINAL_END(journal, run_id, claim, conclusion)
+def _number_counts_down(journal, run_id, claim, conclusion, **told):
+    ORIGINAL_END(journal, run_id, claim, conclusion, **told)
     ready = journal.tables.ready.get(run_id)
     if ready is not None and ready.tries.attempt > 0:
         tries = ready.tries._replace(attempt=ready.tries.attempt - 1)

@@ -19,6 +19,7 @@ from duly.store.dispatch import FireResult
 
 if TYPE_CHECKING:
     from duly.domain.identity import BackfillId
+    from duly.engine.gaps import Gaps
     from duly.engine.membership import Membership
     from duly.engine.ownership import Ownership
     from duly.engine.surroundings import Surroundings
@@ -42,18 +43,20 @@ class _Pace:
 class Backfilling:
     """The backfills that go on, and how far each may go."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that filling in brings together
         self,
         around: Surroundings,
         templates: Templates,
         *,
         membership: Membership,
         ownership: Ownership,
+        gaps: Gaps,
     ) -> None:
         self._around = around
         self._templates = templates
         self._membership = membership
         self._ownership = ownership
+        self._gaps = gaps
         self._active: list[BackfillRecord] = []
         self._paces: dict[BackfillId, _Pace] = {}
         self._look_at = 0
@@ -75,11 +78,16 @@ class Backfilling:
         for record in tuple(self._active):
             if not self._membership.may_write():
                 return
-            if self._next_at(record, monotonic) <= monotonic:
-                self._stepped_at = monotonic
-                self._step(record, monotonic)
-                if is_live_due:
-                    return
+            if self._next_at(record, monotonic) > monotonic:
+                continue
+            if not is_starved and not self._gaps.has_room():
+                return
+            is_starved = False
+            self._stepped_at = self._around.clock.monotonic_us()
+            self._step(record, monotonic)
+            self._gaps.note(self._stepped_at)
+            if is_live_due:
+                return
 
     def next_at(self) -> int | None:
         """Return when a step is due, or we look for new ones; None while somebody else does it."""
@@ -87,7 +95,7 @@ class Backfilling:
             return None
         monotonic = self._around.clock.monotonic_us()
         due = [self._next_at(record, monotonic) for record in self._active]
-        return min([self._look_at, *due])
+        return max(min([self._look_at, *due]), self._gaps.until)
 
     def _look(self, monotonic: int) -> None:
         settings = self._around.settings

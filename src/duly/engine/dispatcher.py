@@ -23,6 +23,7 @@ from duly.engine.backfilling import Backfilling
 from duly.engine.catch_up import CatchUp
 from duly.engine.clock_sync import ClockSync
 from duly.engine.firing import Firing
+from duly.engine.gaps import Gaps
 from duly.engine.loader import Loader
 from duly.engine.maintenance import Maintenance
 from duly.engine.membership import Membership
@@ -77,12 +78,13 @@ class Dispatcher:
         self._firing = Firing(
             around, sync, loader, templates, membership=membership, ownership=ownership
         )
+        gaps = Gaps(clock, self._firing.next_at)
         self._catch_up = CatchUp(
-            around, sync, templates, membership=membership, ownership=ownership
+            around, sync, templates, membership=membership, ownership=ownership, gaps=gaps
         )
         self._firing.owed_noticed = self._catch_up.notice
         self._backfilling = Backfilling(
-            around, templates, membership=membership, ownership=ownership
+            around, templates, membership=membership, ownership=ownership, gaps=gaps
         )
         self._retiming = Retiming(around, sync, templates, membership)
         self._maintenance = Maintenance(around, membership, ownership)

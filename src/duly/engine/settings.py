@@ -112,6 +112,8 @@ class DispatcherSettings:
 
     catch_up_per_second: int = 100
     """How many missed occurrences a dispatcher makes runs of, so that no queue is flooded."""
+    catch_up_turn_us: int = 100 * _MILLISECOND_US
+    """So much of the rate is spent at a time: a transaction for each run would cost the most."""
     catch_up_per_range: int = 20
     """How many of one range at a time, so that no schedule waits for another's long backlog."""
     catch_up_ranges_per_tick: int = 8

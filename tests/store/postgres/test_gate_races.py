@@ -447,7 +447,7 @@ def test_an_occurrence_that_comes_while_a_lost_claim_is_settled_finds_its_run(
     begin(store, work.join(store))
     steps.fall_due(clock, record)
     assert 1 == len(work.lost_claims(store))
-    maintenance, firing = work.maintain(store), fire(store, clock, record)
+    firing, maintenance = fire(store, clock, record), work.maintain(store)
     hold_at(watch, "duly.attempts")
     settling = watch.start(lambda: work.settle(store, maintenance, *work.lost_claims(store)))
     assert watch.stands_at_the_turnstile()

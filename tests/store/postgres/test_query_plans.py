@@ -52,6 +52,7 @@ SMALL = frozenset(
         "tallies",
         "tasks",
         "queues",
+        "quotas",
         "limits",
         "paces",
         "breakers",

@@ -248,7 +248,6 @@ class Worker:
         if worker is not None:
             self._reporting.send(worker, monotonic)
             self._settle_missing(worker)
-            self._settle_unadmitted(worker)
         is_wanted = self._may_claim(monotonic)
         if is_wanted and monotonic >= self._pace.claim_at:
             self._move(worker, monotonic)
@@ -258,6 +257,8 @@ class Worker:
             self._move(None, monotonic)
         if worker is not None and not is_wanted:
             self._note_ring(0)
+        if worker is not None:
+            self._settle_unadmitted(worker)  # the last: no end waits for it
 
     def _may_claim(self, monotonic: int) -> bool:
         is_late = self._membership.is_over(monotonic)

@@ -114,6 +114,10 @@ def _prune_schedules(journal: Journal, command: Prune) -> int:
             journal.remove(tables.definitions, key)
         for key in [key for key in tables.skips if key[0] == schedule_id]:
             journal.remove(tables.skips, key)
+        for record in [one for one in tables.backfills.values() if one.schedule_id == schedule_id]:
+            journal.remove(tables.backfills, record.id)
+            for slot in [slot for slot in tables.backfill_slots if slot[0] == record.id]:
+                journal.remove(tables.backfill_slots, slot)
     return len(doomed)
 
 

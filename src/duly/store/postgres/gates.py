@@ -13,8 +13,8 @@ transaction, whoever ended it looks who waits:
 * Whoever locks it later sees that nobody holds it.
 * We die in between. Then maintenance finds a gate that nobody holds and at which somebody waits.
 
-A run that is over holds nothing, even where its row says so: a program that knows of no gates may
-have ended it. Such a row is deleted by the next that comes to the gate.
+A run that is over or gone holds nothing, even where its row says so: a program that knows of no
+gates may have ended it. Such a row is deleted by the next that comes to the gate.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _IS_OVER = """(EXISTS (SELECT 1 FROM duly.outcomes o WHERE o.run_id = {0} OFFSET 0)
         OR EXISTS (SELECT 1 FROM duly.dead x WHERE x.run_id = {0} OFFSET 0))"""
+_HOLDS_NO_MORE = f"""(NOT EXISTS (SELECT 1 FROM duly.runs r WHERE r.id = h.run_id OFFSET 0)
+        OR {_IS_OVER.format("h.run_id")})"""  # noqa: S608 - a part of ours
 THOSE_THERE = "SELECT uuid_send(id) FROM duly.runs WHERE id = ANY($1::uuid[])"
 THOSE_OPEN = f"""
 SELECT uuid_send(r.id) FROM duly.runs r
@@ -62,7 +64,7 @@ MISSING_GATES = """
 SELECT u.name FROM unnest($1::text[]) u(name)
 WHERE NOT EXISTS (SELECT 1 FROM duly.gates g WHERE g.name = u.name)"""
 READ_GATES = f"""
-SELECT u.name, uuid_send(h.run_id), h.run_id IS NOT NULL AND {_IS_OVER.format("h.run_id")},
+SELECT u.name, uuid_send(h.run_id), h.run_id IS NOT NULL AND {_HOLDS_NO_MORE},
     ARRAY(SELECT uuid_send(b.run_id) FROM duly.blocked b WHERE b.gate = u.name
         ORDER BY b.priority, b.number)
 FROM unnest($1::text[]) u(name) LEFT JOIN duly.held_gates h ON h.gate = u.name"""  # noqa: S608
@@ -94,13 +96,17 @@ CLOSE_INTO = """
 INSERT INTO duly.outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
     into_run)
 VALUES ($1::uuid, $2, $3, $4::int8, $5::int4, $6::int4, $7::int4, $8::int8, $9::uuid)"""
-QUEUE_LET_GO = f"""
+LET_GO = f"""
+WITH gone AS (DELETE FROM duly.blocked WHERE run_id = $1::uuid RETURNING *),
+taken AS (INSERT INTO duly.held_gates (run_id, gate) SELECT run_id, gate FROM gone)
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
     charged, begun_at, is_gated, tenant)
-SELECT queue, {RANKED}, not_before, id, $2::int8, not_before,
-    (SELECT era FROM duly.cluster WHERE id = 1), $3::int4, $4::int4, $5::int4, $6::int8, true,
-    {SHARE}
-FROM duly.runs WHERE id = $1::uuid"""  # noqa: S608 - an expression of ours
+SELECT r.queue, r.ranked, r.not_before, g.run_id, $2::int8, r.not_before,
+    (SELECT era FROM duly.cluster WHERE id = 1), g.fence, g.attempt, g.charged, g.begun_at, true,
+    r.share
+FROM gone g CROSS JOIN LATERAL (
+    SELECT queue, {RANKED} AS ranked, not_before, {SHARE} AS share FROM duly.runs
+    WHERE id = g.run_id OFFSET 0) r"""  # noqa: S608 - an expression of ours
 
 MARK_CLAIM = "UPDATE duly.claims SET is_gated = true WHERE run_id = $1::uuid"
 # One that holds no gate and was never claimed is where its run says.
@@ -137,7 +143,7 @@ WITH RECURSIVE found(gate) AS (
     SELECT (SELECT b.gate FROM duly.blocked b WHERE b.gate > f.gate ORDER BY b.gate LIMIT 1)
     FROM found f WHERE f.gate IS NOT NULL)
 SELECT f.gate FROM found f WHERE f.gate IS NOT NULL AND f.gate NOT LIKE 'cap:%' AND NOT EXISTS (
-    SELECT 1 FROM duly.held_gates h WHERE h.gate = f.gate AND NOT {_IS_OVER.format("h.run_id")})
+    SELECT 1 FROM duly.held_gates h WHERE h.gate = f.gate AND NOT {_HOLDS_NO_MORE})
 LIMIT $1::int8"""  # noqa: S608 - a part of ours
 # Waits for whoever is deciding about a gate, and for nobody for long.
 WAIT_FOR_DECISIONS = """
@@ -155,6 +161,8 @@ SELECT uuid_send(schedule_id) FROM duly.schedule_state WHERE schedule_id = ANY($
 ORDER BY schedule_id FOR UPDATE"""
 LOCK_STATES, LOCK_FREE_STATES = _LOCK_STATES, f"{_LOCK_STATES} SKIP LOCKED"
 
+AT_ONCE_MAX = 50
+"""How many gates one transaction opens: fires of their schedules wait for it."""
 LOOKS_MAX = 5
 """How often a run may move on while we look for it, and others may come first at a gate."""
 
@@ -241,9 +249,11 @@ class PostgresGates(Gates):
             return
         over: list[RunId] = []
         for gate, holder, is_over, waiting in self._session.rows(READ_GATES, (Texts(gates),)):
-            if is_over:
+            # One that we let go ourselves may not be written yet.
+            is_past = is_over and holder not in self.gone
+            if is_past:
                 over.append(holder)
-            self._states[gate] = _State(None if is_over else holder, waiting)
+            self._states[gate] = _State(None if is_past else holder, waiting)
         if over:
             self._session.rows(GIVE_BACK, (Uuids(over),))
 
@@ -303,10 +313,8 @@ class PostgresGates(Gates):
     def let_go(self, gate: str, run_id: RunId) -> None:
         """Queue one that has waited."""
         key = uid(run_id)
-        tries = first(self._session, LEAVE, (key,))
-        assert tries is not None, "who takes one away has locked the gate"
-        self._session.run(TAKE, (key, gate))
-        self._session.run(QUEUE_LET_GO, (key, self._work.now, *tries))
+        is_gone = self._session.run(LET_GO, (key, self._work.now))
+        assert is_gone, "who takes one away has locked the gate"
         self._session.run(GO_AHEAD, (key,))
         self._states.pop(gate, None)
         self._waits[run_id] = False
@@ -423,10 +431,12 @@ def _open_places(connections: Connections, gates: Sequence[str]) -> int:
 
 def _open(connections: Connections, gates: Sequence[str], *, only_free: bool) -> int:
     opened = 0
-    for _ in range(LOOKS_MAX):
-        if not gates:
-            break
-        with connections.write(for_dispatch=True) as work:
-            let_go, gates = PostgresGates(work).open_all(gates, only_free=only_free)
-        opened += let_go
+    for begin in range(0, len(gates), AT_ONCE_MAX):
+        left: Sequence[str] = gates[begin : begin + AT_ONCE_MAX]
+        for _ in range(LOOKS_MAX):
+            if not left:
+                break
+            with connections.write(for_dispatch=True) as work:
+                let_go, left = PostgresGates(work).open_all(left, only_free=only_free)
+            opened += let_go
     return opened

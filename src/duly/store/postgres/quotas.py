@@ -39,10 +39,13 @@ SET most = excluded.most, version = excluded.version, updated_at = excluded.upda
 REMOVE_QUOTAS = "DELETE FROM duly.quotas WHERE scope = $1 AND tenant = $2"
 WAIT = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 1684369529))"
 COUNTS = "(status = 'active' OR (status = 'paused' AND resume_at IS NOT NULL))"
+# In the order of an index, so that a tenant's own rows are read and no others: a planner that takes
+# them for a third of the table would look for them from its beginning.
 ACTIVE_OF_TENANT = f"""
 SELECT count(*) FROM (
     SELECT 1 FROM duly.schedules
-    WHERE tenant = $1 AND status <> 'deleted' AND {COUNTS} LIMIT $2::int8) s"""  # noqa: S608 - ours
+    WHERE tenant = $1 AND status <> 'deleted' AND {COUNTS}
+    ORDER BY name LIMIT $2::int8) s"""  # noqa: S608 - ours
 ACTIVE_OF_OWNER = f"""
 SELECT count(*) FROM (
     SELECT 1 FROM duly.schedules
@@ -54,7 +57,8 @@ SELECT created_at FROM duly.schedules
 WHERE id >= $1::uuid AND created_at > $2::int8 AND ($3::text IS NULL OR tenant = $3)
 ORDER BY created_at DESC LIMIT $4::int8"""
 PENDING = """
-SELECT count(*) FROM (SELECT 1 FROM duly.delayed WHERE tenant = $1 LIMIT $2::int8) d"""
+SELECT count(*) FROM (
+    SELECT 1 FROM duly.delayed WHERE tenant = $1 ORDER BY due_at, id LIMIT $2::int8) d"""
 
 
 class PostgresCounting(Counting):

@@ -89,6 +89,9 @@ DELETE_PARTS = (
     "DELETE FROM duly.schedule_definitions WHERE schedule_id = ANY($1::uuid[])",
     "DELETE FROM duly.skips WHERE schedule_id = ANY($1::uuid[])",
     "DELETE FROM duly.owed WHERE schedule_id = ANY($1::uuid[])",
+    """WITH gone AS (
+        DELETE FROM duly.backfills WHERE schedule_id = ANY($1::uuid[]) RETURNING id)
+    DELETE FROM duly.backfill_slots WHERE backfill_id IN (SELECT id FROM gone)""",
     # As `overlapping.schedule_gate` names it.
     """DELETE FROM duly.gates WHERE name = ANY(ARRAY(
         SELECT 'schedule:' || replace(u.id::text, '-', '')

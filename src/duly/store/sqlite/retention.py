@@ -54,6 +54,9 @@ DELETE_SCHEDULE = (
     "DELETE FROM duly_schedule_definitions WHERE schedule_id = ?",
     "DELETE FROM duly_skips WHERE schedule_id = ?",
     "DELETE FROM duly_owed WHERE schedule_id = ?",
+    """DELETE FROM duly_backfill_slots
+    WHERE backfill_id IN (SELECT id FROM duly_backfills WHERE schedule_id = ?)""",
+    "DELETE FROM duly_backfills WHERE schedule_id = ?",
 )
 DELETE_MEMBERS = """
 DELETE FROM duly_members WHERE id IN (

@@ -22,11 +22,12 @@ from duly.domain.literals import Lane, Origin, Overlap, RunState
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import Conflict, NotFound
 from duly.store.backfilling import ChangeBackfill, CreateBackfill, StepBackfill
-from duly.store.dispatch import FireResult
+from duly.store.dispatch import FireResult, Prune
 from duly.store.execution import FinishResult
 from duly.store.reading import RunFilter
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.retention import KEEP
 from duly.testing.factories import ADA, HOUR_US, drawn, template_of
 
 if TYPE_CHECKING:
@@ -302,6 +303,23 @@ class BackfillOrders:
         assert 2 == len(runs_of(store, record))
         with pytest.raises(Conflict, match="cancelled"):
             order(store, seen(store, backfill), status=BackfillStatus.ACTIVE)
+
+    def test_it_is_forgotten_with_its_schedule(self, store: Store, clock: ManualClock) -> None:
+        """D6: what was done about occurrences, too; not before the schedule is."""
+        record = past(store, clock)
+        backfill = begun(store, record, classes=frozenset((SlotClass.FAILED,)))
+        fence = steps.own(store, ttl_us=10 * HOUR_US)
+        step(store, backfill, fence=fence)
+        steps.delete(store, steps.look(store, record))
+        retention = replace(KEEP, deleted_schedules_us=HOUR_US)
+
+        store.prune(Prune(fence=fence, retention=retention, limit=10))
+        assert SLOTS == len(store.list_slots(backfill.id, None, 100))
+        clock.advance(HOUR_US + 1)
+        store.prune(Prune(fence=fence, retention=retention, limit=10))
+
+        assert store.get_backfill(TENANT_DEFAULT, backfill.id) is None
+        assert [] == store.list_slots(backfill.id, None, 100)
 
     def test_who_was_slower_is_refused(self, store: Store, clock: ManualClock) -> None:
         """S4."""
