@@ -156,6 +156,10 @@ class GateLedger:
         if holder is None and not line.waiting:
             return self._go(note, gate, now)
         note.state, note.gate = RunState.BLOCKED, gate
+        if holder is None:
+            # The first is in the way of the newcomer, and as urgent from now on (M3).
+            priority, number, first = line.waiting[0]
+            line.waiting[0] = (min(priority, note.priority), number, first)
         self._numbers += 1
         line.waiting.append((note.priority, self._numbers, note))
         line.waiting.sort(key=lambda place: place[:2])
