@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from duly import default_zones
-from tests.cli.duly_command import duly
+from tests.cli.duly_command import Workplace, duly
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -103,3 +103,17 @@ def test_the_readmes_test_in_virtual_time_passes(tmp_path, monkeypatch):
     exec(test[1], names)  # noqa: S102 - our own page
 
     assert 3 == len(test[1].strip().splitlines())
+
+
+def test_the_readmes_commands_about_policies_run(tmp_path):
+    """E1, M2, S7: on what the program above them declares."""
+    program = re.search(r"```python\n# tasks\.py\n(.+?)```", README, re.DOTALL)
+    script = re.findall(r"```sh\n(.+?)```", README, re.DOTALL)[1]
+    assert program
+    (tmp_path / "tasks.py").write_text(program[1], encoding="utf-8")
+    place = Workplace(tmp_path)
+    place.python("import tasks; tasks.app.reconcile()")
+
+    for line in script.splitlines():
+        answer = place.duly(*shlex.split(line.removeprefix("duly "), comments=True))
+        assert (0, "") == (answer.status, answer.err), line

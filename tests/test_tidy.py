@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
+from collections.abc import Callable
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -28,6 +30,7 @@ TEST_LINES_MAX = 800
 FORBIDDEN_MODULE_NAMES = frozenset(
     ("util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc")
 )
+LEFT = re.compile(r"\b(TODO|FIXME|XXX)\b")
 CLOCK = PACKAGE / "clock.py"
 CLOCK_READERS = frozenset(
     {
@@ -43,6 +46,8 @@ CLOCK_READERS = frozenset(
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 BENCHES = sorted((ROOT / "bench").rglob("*.py"))
+SHIPPED = frozenset(SOURCES)
+NO_TESTS = frozenset(SOURCES + BENCHES)
 
 
 def name_of(path: Path) -> str:
@@ -50,19 +55,40 @@ def name_of(path: Path) -> str:
 
 
 def lines_max(path: Path) -> int:
-    return TEST_LINES_MAX if path in TESTS else SOURCE_LINES_MAX
+    return SOURCE_LINES_MAX if path in NO_TESTS else TEST_LINES_MAX
 
 
+@lru_cache(maxsize=1)
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-every_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
-every_file = pytest.mark.parametrize("path", SOURCES + TESTS + BENCHES, ids=name_of)
+Rule = Callable[[Path], None]
+FOR_EVERY_FILE: list[Rule] = []
+FOR_SOURCES: list[Rule] = []
+
+
+def every_file(rule: Rule) -> Rule:
+    """Hold every file to a rule."""
+    FOR_EVERY_FILE.append(rule)
+    return rule
+
+
+def every_source(rule: Rule) -> Rule:
+    """Hold what is shipped to a rule."""
+    FOR_SOURCES.append(rule)
+    return rule
+
+
+@pytest.mark.parametrize("path", SOURCES + TESTS + BENCHES, ids=name_of)
+def test_a_file_keeps_every_rule(path):
+    """One test for all rules, because reading a file costs more than looking at it."""
+    for rule in (*FOR_EVERY_FILE, *(FOR_SOURCES if path in SHIPPED else ())):
+        rule(path)
 
 
 @every_file
-def test_a_file_is_short_enough_to_read(path):
+def a_file_is_short_enough_to_read(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
 
     assert lines <= lines_max(path), (
@@ -71,7 +97,7 @@ def test_a_file_is_short_enough_to_read(path):
 
 
 @every_file
-def test_a_function_is_short_enough_to_read(path):
+def a_function_is_short_enough_to_read(path: Path) -> None:
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -83,7 +109,7 @@ def test_a_function_is_short_enough_to_read(path):
 
 
 @every_file
-def test_a_module_is_named_after_what_it_holds(path):
+def a_module_is_named_after_what_it_holds(path: Path) -> None:
     parts = path.relative_to(ROOT).with_suffix("").parts
     forbidden = sorted(FORBIDDEN_MODULE_NAMES.intersection(parts))
 
@@ -94,14 +120,14 @@ def test_a_module_is_named_after_what_it_holds(path):
 
 
 @every_source
-def test_a_module_says_what_it_is_responsible_for(path):
+def a_module_says_what_it_is_responsible_for(path: Path) -> None:
     assert ast.get_docstring(parse(path)), (
         f"{name_of(path)} has no docstring: say in one sentence what it is responsible for"
     )
 
 
 @every_file
-def test_work_is_called_task_schedule_or_run(path):
+def work_is_called_task_schedule_or_run(path: Path) -> None:
     for line, name in identifiers(parse(path)):
         assert "job" not in words_of(name), (
             f"{name_of(path)}:{line}: {name} says job, which means three things here; "
@@ -110,7 +136,7 @@ def test_work_is_called_task_schedule_or_run(path):
 
 
 @every_source
-def test_only_the_clock_reads_the_time(path):
+def only_the_clock_reads_the_time(path: Path) -> None:
     if path == CLOCK:
         return
     for line, what in clock_readings(parse(path)):
@@ -121,7 +147,7 @@ def test_only_the_clock_reads_the_time(path):
 
 
 @every_source
-def test_shipped_code_does_without_the_testing_kit(path):
+def shipped_code_does_without_the_testing_kit(path: Path) -> None:
     # The front door offers the kit by its name; type checkers want to know what it is.
     if path.is_relative_to(PACKAGE / "testing") or path == PACKAGE / "__init__.py":
         return
@@ -134,11 +160,13 @@ def test_shipped_code_does_without_the_testing_kit(path):
 
 
 @every_file
-def test_nothing_is_left_for_later(path):
+def nothing_is_left_for_later(path: Path) -> None:
+    if not LEFT.search(path.read_text(encoding="utf-8")):
+        return
     with path.open("rb") as stream:
         comments = [t for t in tokenize.tokenize(stream.readline) if t.type == tokenize.COMMENT]
     for comment in comments:
-        assert not re.search(r"\b(TODO|FIXME|XXX)\b", comment.string), (
+        assert not LEFT.search(comment.string), (
             f"{name_of(path)}:{comment.start[0]}: {comment.string.strip()}: do it, or leave it out"
         )
 
@@ -193,6 +221,7 @@ def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.asname or node.name.rpartition(".")[2]
 
 
+@cache
 def words_of(name: str) -> set[str]:
     """Return the words of an identifier in the singular: `JobQueue` and `old_jobs` say job."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)

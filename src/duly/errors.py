@@ -4,6 +4,7 @@ DulyError
 ├── UsageError (also ValueError)   the caller must change the call
 ├── NotFound                       the caller may look again: there is no such thing
 ├── Conflict                       the caller may look again: it is not as the call assumes
+│   └── OverQuota                  the caller has asked for enough; an operator may allow more
 ├── Cancelled                      the task must stop: somebody asked, or its run is taken away
 ├── NoSecret                       an operator must put it there: it is not to be had on this worker
 └── StoreError                     the store could not carry it out
@@ -13,6 +14,8 @@ DulyError
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 VALUE_SHOWN_MAX = 120
 
@@ -67,6 +70,22 @@ class Conflict(DulyError):  # noqa: N818 - the tree reads as what happened
     def __reduce__(self) -> tuple[type[Conflict], tuple[str, object, str, str]]:
         """Travel between processes with all four parts."""
         return type(self), (self.what, self.name, self.problem, self.remedy)
+
+
+class OverQuota(Conflict):
+    """An order that goes over a quota; it names the quota, how many there are, and what to do."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a sentence, and two figures
+        self, scope: object, problem: str, remedy: str, most: int, count: int
+    ) -> None:
+        """Compose one sentence; how many are the most and how many there are stay readable."""
+        self.most = most
+        self.count = count
+        super().__init__("quota", scope, problem, remedy)
+
+    def __reduce__(self) -> Any:  # noqa: ANN401 - it takes other parts than a conflict
+        """Travel between processes with all parts."""
+        return type(self), (self.name, self.problem, self.remedy, self.most, self.count)
 
 
 class Cancelled(DulyError):  # noqa: N818 - as above

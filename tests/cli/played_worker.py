@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -68,6 +69,11 @@ class PlayedWorker:
     def put_off(self, claimed: ClaimedRun) -> None:
         """End an attempt so that its run waits an hour for the next."""
         self._end(claimed, Failed(ERROR, after_us=HOUR_US))
+
+    def fail_to_answer(self, claimed: ClaimedRun) -> None:
+        """End an attempt because whom it calls does not answer."""
+        finish = replace(factories.finish(claimed, Failed(ERROR)), is_answered=False)
+        assert (FinishResult.ACCEPTED,) == self.store.finish_runs(self.member, [finish]).results
 
     def _end(self, claimed: ClaimedRun, end: End) -> None:
         finished = self.store.finish_runs(self.member, [factories.finish(claimed, end)])

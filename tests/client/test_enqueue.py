@@ -201,6 +201,30 @@ def test_many_runs_are_promised_together(app, tasks):
     assert 2500 == app.status().delayed
 
 
+def test_each_of_many_runs_has_its_own_arguments_and_the_terms_of_the_order(app, tasks):
+    calls = [tasks.remind.bind(one) for one in range(3)]
+    alike = app.enqueue_many(calls, delay="1h", queue="urgent", priority=0)
+    mixed = app.enqueue_many([*calls, tasks.report], delay="1h")
+
+    pending = {one.id: one for one in app.delayed.list()}
+    kept = [pending[one.id] for one in alike]
+    assert [{"class_id": one} for one in range(3)] == [one.arguments for one in kept]
+    assert {("remind", "urgent", 0)} == {(one.task, one.queue, one.priority) for one in kept}
+    assert ["remind", "remind", "remind", "report"] == [pending[one.id].task for one in mixed]
+    assert all(one.is_new and one.due_at == NOON + timedelta(hours=1) for one in alike)
+    assert {"remind@2026-04-02T13:00Z"} == {one.label for one in alike}
+
+
+@pytest.mark.parametrize("terms", [{"queue": "a b"}, {"priority": 10}, {"at": NOON - DAY}])
+def test_terms_that_many_runs_can_not_have_are_refused(app, tasks, terms):
+    before = everything(app)
+    given = {"delay": "1h"} if "at" not in terms else {}
+
+    with pytest.raises(UsageError):
+        app.enqueue_many([tasks.remind.bind(1), tasks.remind.bind(2)], **terms, **given)
+    assert before == everything(app)
+
+
 def test_many_runs_are_all_refused_when_one_is(app, tasks):
     calls = [tasks.remind.bind(1), tasks.report, "nonsense"]
 

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import duly
+from tests.cli.duly_command import Workplace
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 PAGE = PAGES / "schedule-and-delay.md"
+COMMANDS_PROGRAM = """
+import duly
+
+app = duly.App()
+app.task(name="rebuild_index")(lambda: None)
+
+
+@app.task
+def pay(account: int) -> None: ...
+"""
 
 
 def test_the_pages_python_examples_hold():
@@ -18,6 +32,44 @@ def test_the_pages_python_examples_hold():
 
     assert found.attempted > 25
     assert 0 == found.failed
+
+
+def test_the_examples_of_limits_hold():
+    """R8, B4: on the page about limits."""
+    page = PAGES / "limit-and-protect.md"
+    found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+
+    assert found.attempted > 8
+    assert 0 == found.failed
+
+
+@pytest.mark.parametrize(("page", "least"), [("choose-policies.md", 18), ("backfill.md", 4)])
+def test_the_examples_about_policies_hold(page: str, least: int):
+    """E1, M1, M2, O1, S7."""
+    found = doctest.testfile(str(PAGES / page), module_relative=False, encoding="utf-8")
+
+    assert found.attempted >= least
+    assert 0 == found.failed
+
+
+@pytest.mark.parametrize("page", ["choose-policies.md", "backfill.md"])
+def test_the_commands_about_policies_run(page: str, tmp_path: Path):
+    """E1, M2, S7: as somebody types them, one after the other."""
+    place = Workplace(tmp_path)
+    (tmp_path / "tasks.py").write_text(COMMANDS_PROGRAM)
+    text = (PAGES / page).read_text(encoding="utf-8")
+    commands = [
+        line.removeprefix("duly ")
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    nightly = ("--task", "rebuild_index", "--when", "every day at 2")
+    assert 0 == place.duly("schedule", "create", "nightly", *nightly).status
+
+    for command in commands:
+        answer = place.duly(*shlex.split(command, comments=True))
+        assert (0, "") == (answer.status, answer.err), command
+    assert len(commands) >= 3
 
 
 def test_the_pages_file_can_be_declared(tmp_path):

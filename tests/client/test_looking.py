@@ -49,7 +49,7 @@ def test_what_names_no_moment_is_not_a_label(text):
 
 
 def test_a_run_tells_where_it_came_from(app, tasks, clock):
-    app.schedules.create("nightly-report", tasks.report, NIGHTLY)
+    app.schedules.create("nightly-report", tasks.report, NIGHTLY, overlap="allow")
     clock.advance("12h")
     fire(app, clock)
     clock.advance("24h")
@@ -65,7 +65,7 @@ def test_a_run_tells_where_it_came_from(app, tasks, clock):
 
 
 def test_a_run_is_found_by_id_and_by_label(app, tasks, clock):
-    app.schedules.create("nightly-report", tasks.report, NIGHTLY)
+    app.schedules.create("nightly-report", tasks.report, NIGHTLY, overlap="allow")
     triggered = app.schedules.trigger("nightly-report")
     keyed = app.enqueue(tasks.remind.bind(1), key="class:1")
     plain = app.enqueue(tasks.remind.bind(2), delay="1m")
@@ -137,7 +137,7 @@ def test_history_tells_who_did_what_and_why(app, tasks, store, clock):
 
 def test_every_expected_occurrence_has_a_verdict(app, tasks, clock):
     """M1: run, coalesced by an outage, and pending; no holes."""
-    app.schedules.create("hourly", tasks.report, every("1h"))
+    app.schedules.create("hourly", tasks.report, every("1h"), overlap="allow")
     clock.advance("1h")
     fire(app, clock)
     clock.advance("5h")
@@ -152,7 +152,7 @@ def test_every_expected_occurrence_has_a_verdict(app, tasks, clock):
 
 def test_an_edit_does_not_make_the_past_look_as_if_something_were_missing(app, tasks, clock):
     """Up to the edit the old timetable decides what was expected, after it the new one."""
-    app.schedules.create("report", tasks.report, every("2h"))
+    app.schedules.create("report", tasks.report, every("2h"), overlap="allow")
     for _ in range(2):
         clock.advance("2h")
         fire(app, clock)

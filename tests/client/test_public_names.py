@@ -17,6 +17,7 @@ CLASSES = {
         "Move",
         "NoSecret",
         "NotFound",
+        "OverQuota",
     ),
     *("Reconciliation", "Retry", "Run", "Schedule", "SchemaMismatch", "Secret", "Settings"),
     *("StoreError", "StoreUnavailable", "Task", "Timetable", "UsageError", "ZoneChange"),

@@ -87,6 +87,43 @@ def test_simple_values_are_written_as_json_writes_them(app, value, is_typed):
     )
 
 
+def test_arguments_given_by_their_places_are_those_given_by_name(app):
+    """A1: a third way to the same text, taken once the types are known."""
+
+    @app.task
+    def simple(zulu: int, alpha: str, mike: bool = True, kilo: float = 0.5) -> None: ...
+
+    text = '{"alpha":"a\\"é","kilo":1e+22,"mike":false,"zulu":-1}'
+    for _ in range(2):
+        assert text == simple.bind(zulu=-1, alpha='a"é', mike=False, kilo=1e22).payload
+        assert text == simple.bind(-1, 'a"é', False, 1e22).payload
+        assert '{"alpha":"a","zulu":1}' == simple.bind(1, "a").payload
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ((1, "a", 0.5, 2), "one argument too many"),
+        ((), "is missing"),
+        ((True, "a", 0.5), "is not what it takes"),
+        ((1, 2, 0.5), "is not what it takes"),
+        ((1, "a", float("nan")), "nan"),
+        ((1, "a" * 70_000, 0.5), "bytes"),
+        ((1, "é" * 70_000, 0.5), "bytes"),
+    ],
+)
+def test_what_is_refused_is_refused_by_every_way(app, values, problem):
+    """A1."""
+
+    @app.task
+    def simple(zulu: int, alpha: str = "", kilo: float = 0.5) -> None: ...
+
+    for _ in range(2):
+        with pytest.raises(UsageError, match=problem):
+            simple.bind(*values)
+        assert simple.bind(1, "a", 2.5)
+
+
 def test_what_is_not_given_is_left_to_the_tasks_own_default(app):
     @app.task
     def remind(class_id: int, note: str = "") -> None: ...

@@ -101,7 +101,8 @@ class WorkRules:
         self.claims: list[tuple[MemberId, ClaimedRun]] = []
         self.lost: list[LostClaim] = []
         self.join_as_worker(HOUR_US, ["remind"])
-        self.queue_runs("p", "default", 4, Lane.LIVE)
+        self.served: dict[str, str] = {}
+        self.queue_runs("p", "default", 4, Lane.LIVE, TENANT_DEFAULT)
 
     @rule(
         ttl_us=st.sampled_from([SECOND_US, HOUR_US, HOUR_US, 50 * HOUR_US]),
@@ -118,12 +119,13 @@ class WorkRules:
         queue=queues,
         priority=st.sampled_from([0, 4, 9]),
         lane=st.sampled_from(Lane),
+        tenant=st.sampled_from([TENANT_DEFAULT, "theirs", "others"]),
     )
-    def queue_runs(self, text: str, queue: str, priority: int, lane: Lane) -> None:
+    def queue_runs(self, text: str, queue: str, priority: int, lane: Lane, tenant: str) -> None:
         """Queue two runs."""
         for task in ("remind", "report"):
             call = Call(task=task, arguments="{}", queue=queue, priority=priority)
-            new = new_run(None, f"{task} {text}", call=call, lane=lane)
+            new = new_run(None, f"{task} {text}", call=call, lane=lane, tenant=tenant)
             self.both(methodcaller("add_runs", add_runs(new)))
 
     @rule(
@@ -134,6 +136,7 @@ class WorkRules:
         rotation=st.integers(0, 3),
         without=st.sampled_from([frozenset(), frozenset(), frozenset(("remind", "clean"))]),
         newest_first=st.booleans(),
+        first_lane=st.sampled_from([Lane.LIVE, *Lane]),
     )
     def claim(
         self,
@@ -144,6 +147,7 @@ class WorkRules:
         rotation: int,
         without: frozenset[str],
         newest_first: bool,
+        first_lane: Lane,
     ) -> None:
         """Claim, as anybody who ever joined."""
         command = ClaimRuns(
@@ -154,14 +158,18 @@ class WorkRules:
             rotation=rotation,
             without=without,
             newest_first=newest_first,
+            served=self.served,
+            first_lane=first_lane,
         )
         claimed = self.both(methodcaller("claim_runs", command))
+        self.served = {**self.served, **claimed.served} if limit == len(claimed.runs) else {}
         self.claims += [(command.worker, run) for run in claimed.runs]
 
     @rule()
     def claim_all(self) -> None:
         """Claim whatever there is, as the newest worker."""
-        self.claim(len(self.workers) - 1, 9, None, {}, 0, frozenset(), newest_first=False)
+        place = len(self.workers) - 1
+        self.claim(place, 9, None, {}, 0, frozenset(), newest_first=False, first_lane=Lane.LIVE)
 
     @rule(place=places, ttl_us=st.sampled_from([SECOND_US, HOUR_US]), skipped=st.integers(0, 2))
     def beat(self, place: int, ttl_us: int, skipped: int) -> None:
@@ -216,6 +224,7 @@ class WorkRules:
                     progress=Progress(1) if place % 3 == 0 else None,
                     lines=(LogLine(2, "INFO", "bye"),) if place % 2 else (),
                     lines_before=place % 5 or None,
+                    is_answered=(None, True, False)[place % 3],
                 )
             )
         self.both(methodcaller("finish_runs", member, finishes))

@@ -22,6 +22,8 @@ from duly.store.memory import MemoryStore
 from duly.testing.conformance import StoreContract
 from duly.testing.factories import dispatcher
 from duly.testing.manual_clock import ManualClock
+from tests.conformance.quota_defects import QUOTA_DEFECTS
+from tests.conformance.sharing_defects import SHARING_DEFECTS
 
 
 class NoFence(MemoryStore):
@@ -644,6 +646,8 @@ class ForgetsWorkers(MemoryStore):
 
 
 DEFECTS = [
+    *QUOTA_DEFECTS,
+    *SHARING_DEFECTS,
     (NoFence, "test_an_owner_that_was_taken_over_is_fenced"),
     (FenceWithoutEpoch, "test_another_epoch_is_fenced[-1]"),
     (FenceWithoutExpiry, "test_an_expired_owner_is_fenced_though_nobody_took_over"),

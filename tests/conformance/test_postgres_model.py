@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from duly.store.dispatch import Pruned, PruneKind
 from duly.store.postgres import PostgresStore
+from duly.store.postgres.claiming import Aim
 from tests.conformance.test_model import SHARDS, SameAnswers
 from tests.postgres.database_clock import DatabaseClock, install_clock
 
 if TYPE_CHECKING:
+    from duly.clock import Clock
     from duly.store.dispatch import Timer
+    from duly.store.execution import ClaimRuns
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
     from duly.testing.snapshot import Snapshot
@@ -37,6 +41,25 @@ def with_schema(url: str) -> None:
     install_clock(url)
 
 
+class SharingAim(Aim):
+    """Lets tenants have their shares at once, where the store may wait for a second full claim."""
+
+    def __init__(self, clock: Clock, url: str) -> None:
+        super().__init__(clock)
+        self._url = url
+
+    def leaf(self, command: ClaimRuns) -> int | None:
+        return None if self._are_several() else super().leaf(command)
+
+    def looks_for_shares(self, command: ClaimRuns) -> bool:
+        return self._are_several() or super().looks_for_shares(command)
+
+    def _are_several(self) -> bool:
+        with psycopg.connect(self._url) as line:
+            found = line.execute("SELECT count(DISTINCT tenant) > 1 FROM duly.ready").fetchone()
+        return found == (True,)
+
+
 class SameAnswersOnPostgres(SameAnswers):
     """Memory and PostgreSQL, one clock, the same orders."""
 
@@ -47,7 +70,9 @@ class SameAnswersOnPostgres(SameAnswers):
     def open_other(self) -> tuple[ManualClock, Store]:
         self._url = self._databases.create_database(self._databases.prepared(with_schema))
         clock = DatabaseClock(self._url)
-        return clock, PostgresStore(self._url, clock)
+        store = PostgresStore(self._url, clock)
+        store._connections.aim = SharingAim(clock, self._url)  # noqa: SLF001 - as the model shares
+        return clock, store
 
     def comparable(self, answer: Any) -> Any:
         """Leave out how many announcements went: here they go by whole leaves, when one is full."""
@@ -55,7 +80,7 @@ class SameAnswersOnPostgres(SameAnswers):
         if isinstance(value, Pruned):
             counts = {**value.counts, PruneKind.ARRIVALS: 0}
             return kind, Pruned(counts, has_more=False)
-        return answer
+        return super().comparable(answer)
 
     def compare_timers(self, model: set[Timer], actual: set[Timer]) -> None:
         """Require that the same was announced, or more: whatever a caller commits himself."""

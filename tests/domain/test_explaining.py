@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.attempts import AttemptRecord, Progress, Reason
 from duly.domain.explaining.explain import explain
-from duly.domain.explaining.facts import Cause, Life, Order, RunFacts
+from duly.domain.explaining.facts import Cause, Down, Life, Order, RunFacts, Taken
 from duly.domain.explaining.words import span_text
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import AttemptState, Lane, Origin, RunState
@@ -274,6 +274,45 @@ CASES = [
         "took 2 claims and 2 s",
     ),
     (Cause.TOOK_LONG, facts(replace(DONE, finished_at=NOW)), "last attempt took 9 min 59 s"),
+    (
+        Cause.OVERLAP,
+        facts(state(RunState.BLOCKED, state_reason="overlap")),
+        "until an earlier run is over: they may not overlap",
+    ),
+    (
+        Cause.CAP,
+        facts(
+            state(RunState.BLOCKED, state_reason="cap task:send"),
+            taken=Taken(held=5, waiting=3, most=5),
+        ),
+        "a place under the limit of task:send: 5 of 5 places are taken.",
+    ),
+    (
+        Cause.CAP,
+        facts(state(RunState.BLOCKED, state_reason="cap tenant:acme")),
+        "waits for a place under the limit of tenant:acme.",
+    ),
+    (
+        Cause.RATE,
+        facts(
+            replace(RETRYING, state_reason="rate task:send"),
+            taken=Taken(held=0, waiting=0, rate="100/1m burst 10"),
+        ),
+        "turn under the rate limit of task:send, 100/1m burst 10 is at 2027-01-15T08:10:12Z, in 12",
+    ),
+    (
+        Cause.BREAKER,
+        facts(
+            replace(RETRYING, state_reason="breaker api.example.com"),
+            breaker=Down("open", NOW + 5 * SECOND),
+        ),
+        "whose breaker is open until 2027-01-15T08:10:05Z; it is tried again at 2027-01-15T08:10:12Z",
+    ),
+    (
+        Cause.BREAKER,
+        facts(replace(RETRYING, state_reason="breaker api.example.com")),
+        "It waits for api.example.com; it is tried again at",
+    ),
     (
         Cause.OVER,
         facts(state(RunState.REPLACED, state_reason="by its key")),

@@ -9,6 +9,7 @@ from duly.domain.attempts import TaskPolicy
 from duly.domain.concluding import Succeeded
 from duly.domain.durations import duration_microseconds
 from duly.domain.literals import Lane, TaskKind
+from duly.domain.task_limits import NO_LIMITS, TaskLimits
 from duly.engine.dispatcher import Dispatcher
 from duly.engine.settings import DispatcherSettings
 from duly.engine.surroundings import Node
@@ -159,6 +160,7 @@ class Known:
     policy: TaskPolicy = field(default_factory=TaskPolicy)
     kind: TaskKind = TaskKind.THREAD
     plan: None = None
+    limits: TaskLimits = NO_LIMITS
 
     def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
         return lambda: (claimed, live)

@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.attempts import LogLine, Progress, Reason, TaskPolicy
 from duly.domain.concluding import Failed, GaveUp, Snoozed, Succeeded
-from duly.domain.literals import RunState, TaskKind
+from duly.domain.literals import Lane, RunState, TaskKind
 from duly.domain.retrying import Retry
 from duly.domain.schedules import Call
 from duly.domain.timetable.interval import every
@@ -94,6 +94,70 @@ def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
 
     assert sorted(crowd)[:3] == oldest
     assert [*sorted(late, reverse=True), max(crowd)] == newest
+
+
+def begin_one_by_one(shop, count):
+    """Let one run after the other go through a worker with one slot; return them in order."""
+    for _ in range(count):
+        shop.worker.tick()
+        shop.works[-1].ended(Succeeded())
+    return [UUID(work.run_id).bytes for work in shop.works]
+
+
+@pytest.mark.parametrize("by", ["tenant", "queue"])
+def test_in_a_crowd_tenants_and_queues_take_turns_at_both_ends(rig, by):
+    """R8, INV-22: nobody has always the oldest, or always the newest."""
+    crowds = {}
+    for name in "ab":
+        parts = {"tenant": name} if by == "tenant" else called(name)
+        crowds[name] = sorted(rig.enqueue(f"{name}{number}", **parts) for number in range(9))
+    begun = begin_one_by_one(rig.worker(slots=1), 8)
+
+    for crowd in crowds.values():
+        own = [run for run in begun if run in crowd]
+        assert [*crowd[:2], *crowd[-2:]] == sorted(own)
+
+
+def test_one_run_of_a_tenant_is_not_kept_waiting_by_anothers_flood(rig):
+    """R8, INV-22: it begins with the next claim."""
+    for number in range(40):
+        rig.enqueue(f"flood{number}", tenant="acme")
+    shop = rig.worker(slots=2)
+    shop.worker.tick()
+    one = rig.enqueue("one", tenant="theirs")
+    for work in shop.works[:2]:
+        work.ended(Succeeded())
+    shop.worker.tick()
+
+    assert one in [UUID(work.run_id).bytes for work in shop.works[2:4]]
+
+
+def test_in_a_crowd_other_lanes_have_their_turn(rig):
+    """M3: what is caught up and filled in is not starved by what is live."""
+    behind = [
+        rig.enqueue(lane, lane=lane, **called(priority=9))
+        for lane in (Lane.CATCH_UP, Lane.BACKFILL)
+    ]
+    for number in range(40):
+        rig.enqueue(f"live{number}", **called(priority=0))
+    begun = begin_one_by_one(rig.worker(slots=1), 20)
+
+    assert [*sorted(behind)] == sorted(run for run in begun if run in behind)
+
+
+def test_other_lanes_take_no_more_than_their_part_of_the_slots(rig):
+    """M3: what is caught up and takes long does not fill a worker up while others wait."""
+    behind = [rig.enqueue(f"long{number}", lane=Lane.CATCH_UP) for number in range(40)]
+    for number in range(400):
+        rig.enqueue(f"live{number}")
+    shop = rig.worker(slots=16)
+    for _ in range(20):
+        shop.worker.tick()
+        for work in tuple(shop.works):
+            if UUID(work.run_id).bytes not in behind:
+                work.ended(Succeeded())
+
+    assert 2 == len([work for work in shop.works if UUID(work.run_id).bytes in behind])
 
 
 def test_a_slot_that_is_free_again_is_used_at_once(rig):

@@ -10,6 +10,7 @@ from duly.domain.attempts import Progress, TaskPolicy, Tries
 from duly.domain.literals import Lane, Origin, RunState, TaskKind
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
+from duly.domain.task_limits import NO_LIMITS, TaskLimits
 from duly.engine.concealing import Concealer
 from duly.errors import LeaseLost
 from duly.store.execution import ClaimedRun
@@ -129,6 +130,7 @@ class Code:
     kind: TaskKind = TaskKind.THREAD
     policy: TaskPolicy = field(default_factory=TaskPolicy)
     plan: Any = None
+    limits: TaskLimits = NO_LIMITS
 
     def prepare(self, claimed: ClaimedRun, live: Any) -> Callable[[], Any]:
         return self.function

@@ -67,9 +67,10 @@ class Databases:
         """Make an empty database, or a copy of a template's; return its URL."""
         while True:
             name = f"duly_{os.getpid()}_{next(self._numbers)}"
-            # Written through the log and not copied as files, which takes two checkpoints: half the
-            # time, as measured.
-            command = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log")
+            # Copied as files and not written through the log: a quarter less of the server's time,
+            # with four at once in memory, though it takes two checkpoints. What the log had to take
+            # in was nine megabytes for each.
+            command = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
             # Another run may have left a database of this name on a server that is not ours.
             with suppress(psycopg.errors.DuplicateDatabase):
                 self._execute(command, name, template or "template0")

@@ -25,6 +25,7 @@ from tests.simulation.simulation import HEALTHY, Mutant, Report, simulate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+OVERLAPPING = ("queue-one", "queue-all", "coalesce", "replace", "serialize")
 FAILURES_SHOWN = 5
 CHUNK = 5
 SOMETIMES = (
@@ -60,6 +61,26 @@ SOMETIMES = (
     "event: slot-leaked",
     "event: worker-draining",
     "event: task-missing",
+    *(f"overlap: {policy}" for policy in OVERLAPPING),
+    "skipped: overlap",
+    "skipped: overflow",
+    "waiting closed: coalesced",
+    "waiting closed: replaced",
+    "made way at once",
+    "asked to make way",
+    "let go",
+    "lost openings",
+    "overrides",
+    "drain: busy",
+    "backfills",
+    "backfill: paused",
+    "backfill: active",
+    "backfill: cancelled",
+    "backfills done",
+    "filled",
+    "filled again",
+    "not filled",
+    "backfill steps refused",
 )
 """What must really have happened in a campaign: otherwise its zero proves nothing."""
 
@@ -152,7 +173,7 @@ def read_recipe(words: argparse.Namespace) -> Recipe:
                 parts[one.name] = frozenset(text.split(",")) - {"none", ""}
             case "planned":
                 parts[one.name] = frozenset(int(item) for item in text.split(",") if item != "none")
-            case "has_open_transactions":
+            case "has_open_transactions" | "has_policies":
                 parts[one.name] = text == "True"
             case "start":
                 parts[one.name] = text

@@ -16,6 +16,8 @@ from duly.store.dispatch import (
     MemberKind,
 )
 from duly.store.planning import AddRuns, NewRun, Stale
+from tests.simulation.backfill_checker import BackfillChecker
+from tests.simulation.gate_ledger import GateLedger
 from tests.simulation.ledger import DelayedNote, LeaseNote, Ledger, MemberNote
 from tests.simulation.oracle import BY_ORDER, check_settlement, occurrences
 from tests.simulation.work_checker import WorkChecker
@@ -23,8 +25,11 @@ from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Mapping
 
+    from duly.domain.settling import Settlement
     from tests.simulation.ledger import ScheduleNote
+    from tests.simulation.oracle import Template
     from tests.simulation.world import Executed
 
 Item: TypeAlias = FireSchedule | FireDelayed | FireRetry
@@ -40,7 +45,15 @@ class Checker:
         self.ledger = Ledger()
         self.work = WorkChecker(self.ledger)
         self.counts: Counter[str]
+        self.gates: GateLedger | None = None
+        """In a world that has policies for what may not overlap."""
+        self.backfills: BackfillChecker | None = None
         self._open: dict[int, tuple[int, list[Executed]]] = {}
+
+    def watch_policies(self, store: Any) -> None:
+        """Look after gates and backfills, too; what became of runs is asked of the store."""
+        self.gates = self.work.gates = GateLedger(self.work.runs, store, self.counts)
+        self.backfills = BackfillChecker(self.ledger, self.work, self.gates)
 
     def see(self, executed: Executed) -> None:
         """Check one executed call, and write it down."""
@@ -53,9 +66,15 @@ class Checker:
         if executed.call.within is not None:
             self._open[id(executed.call.within)][1].append(executed)
             return
-        check = getattr(self, f"_{operation}", None) or getattr(self.work, operation, None)
+        check = (
+            getattr(self, f"_{operation}", None)
+            or getattr(self.work, operation, None)
+            or getattr(self.backfills, operation, None)
+        )
         if check is not None:
             check(executed)
+        if self.gates is not None:
+            self.gates.look(executed.at)
 
     # Lent transactions: what is done with one counts from its commit.
 
@@ -105,7 +124,7 @@ class Checker:
         if not any(skip.reason in BY_ORDER for skip in change.settlement.skips):
             check_settlement(old, change.settlement, *_decided_between(executed))
         self._check_runs_due(change.settlement.runs, executed.at)
-        note.change(command, known_at)
+        note.change(command, known_at, self._come(note, old, change.settlement, executed))
         self.counts[change.action] += 1
         if (result.version, result.status, result.pending) != (
             note.version,
@@ -159,6 +178,8 @@ class Checker:
             self.ledger.keys[new.key] = new.id
         if new.origin is Origin.MANUAL:
             self.counts["triggers"] += 1
+        if self.gates is not None and new.schedule_id is not None:
+            self.gates.come_by_hand(new, self.ledger.schedules[new.schedule_id], executed.at)
 
     def _move_delayed(self, executed: Executed) -> None:
         record = executed.result
@@ -326,7 +347,8 @@ class Checker:
                 raise Violation(f"INV-9: {note.name} was on time and settled something else")
             if item.late_after != due_at + template.misfire.grace_us:
                 raise Violation(f"INV-9: {note.name} counts as on time until the wrong moment")
-        self._check_next(note, item, note.settle(template, settlement))
+        verdicts = self._come(note, template, settlement, executed)
+        self._check_next(note, item, note.settle(template, settlement, verdicts))
         note.pending = item.plan.pending
         if note.pending is None:
             note.status = ScheduleStatus.ENDED
@@ -353,21 +375,37 @@ class Checker:
         key = LeaseKey(command.shard, Lane.CATCH_UP)
         self.counts[f"drain: {result}"] += 1
         holds = self.ledger.holds(command.fence, key, executed.at)
+        template = note.templates[command.owed.definition_number]
+        is_free = self.gates is None or self.gates.is_free(note, template)
         if result is not FireResult.FIRED:
             if result is FireResult.FENCED and holds:
                 raise Violation("INV-21: a living owner was refused what it drains")
+            if result is FireResult.BUSY and is_free:
+                raise Violation(f"INV-9: {note.name} was not drained, with nobody in the way")
             return
         if not holds:
             raise Violation("INV-5: a stale owner drained what was owed")
         if note.status not in DRAINABLE:
             raise Violation(f"INV-12: {note.name} was drained while it was {note.status}")
         self._check_runs_due(command.settlement.runs, executed.at)
-        template = note.templates[command.owed.definition_number]
+        if command.settlement.runs and not is_free:
+            raise Violation(f"INV-8: {note.name} was drained beside a run that is open")
         check_settlement(template, command.settlement, *_decided_between(executed))
         owed = note.forget_owed(command.owed)
-        if owed != note.settle(template, command.settlement):
+        verdicts = self._come(note, template, command.settlement, executed)
+        if not {"run", "backfilled"}.issuperset(verdicts.values()):
+            raise Violation(f"INV-9: {note.name} was drained, and passed over what it owed")
+        if owed != note.settle(template, command.settlement, verdicts):
             raise Violation(f"INV-2: {note.name} settled something else than it owed")
         self.counts["catch-ups"] += len(command.settlement.runs)
+
+    def _come(
+        self, note: ScheduleNote, template: Template, settlement: Settlement, executed: Executed
+    ) -> Mapping[int, str]:
+        """Let runs come to their gates; return what became of each."""
+        if self.gates is None:
+            return {}
+        return self.gates.settle(note, template, settlement.runs, executed.at)
 
     def _check_runs_due(self, runs: Any, now: int) -> None:
         for run in runs:

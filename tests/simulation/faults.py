@@ -23,10 +23,12 @@ FENCED = frozenset(
     (
         "fire_timers", "drain_owed", "release_leases", "acquire_leases",
         "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "finish_and_claim",
-        "settle_lost",
+        "settle_lost", "step_backfill",
     )
 )  # fmt: skip
 """Writes that hurt most when they arrive late."""
+OFTEN = {"step_backfill": 20}
+"""Writes that are rare, and so are late more often."""
 HELD = frozenset(("claim_runs", "beat", "finish_runs", "finish_and_claim", "settle_lost"))
 """Calls whose late answers let a process go on with what it no longer holds."""
 EDGE_REACH_US = 4 * SECOND
@@ -73,6 +75,10 @@ class Weather:
         """Say whether a wake-up gets lost."""
         return not self.is_calm and self._draws.random() < self._wakeup_loss
 
+    def loses_opening(self) -> bool:
+        """Say whether who has ended a run dies before it lets the next one go."""
+        return not self.is_calm and self._draws.random() < self._wakeup_loss
+
     def wakeup_delay_us(self) -> int:
         """Return how long a wake-up is on its way."""
         return self._draws.randint(50, self._usual_us)
@@ -80,7 +86,7 @@ class Weather:
     def request_delay_us(self, call: Call) -> int:
         """Return how long a request is on its way; some linger until nobody waits any more."""
         is_fenced = call.operation in FENCED
-        rate = 4 * self._slow_request if is_fenced else self._slow_request
+        rate = OFTEN.get(call.operation, 4 if is_fenced else 1) * self._slow_request
         if not self.is_calm and self._draws.random() < rate:
             return self._draws.choice(LONG_US[2:] if is_fenced else LONG_US)
         return self._draws.randint(50, self._usual_us)

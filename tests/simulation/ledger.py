@@ -7,6 +7,7 @@ tables: whatever was acknowledged must be there, and nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import ScheduleStatus
@@ -14,6 +15,8 @@ from tests.simulation.oracle import Template, occurrences
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.schedules import Owed, Pending
     from duly.domain.settling import Settlement, Skip
@@ -59,7 +62,12 @@ class ScheduleNote:
         """Return the definition in force."""
         return self.templates[self.number]
 
-    def change(self, command: ChangeSchedule, decided_at: int) -> None:
+    def change(
+        self,
+        command: ChangeSchedule,
+        decided_at: int,
+        verdicts: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         """Take over what an order makes of the schedule."""
         change, old = command.change, self.template
         self.version += 1
@@ -72,7 +80,7 @@ class ScheduleNote:
             self.number = self.version
             self.templates[self.version] = Template(self.id, self.version, change.definition)
             self.owners[self.version] = self._switch(old, decided_at)
-        self.settle(old, change.settlement)
+        self.settle(old, change.settlement, verdicts)
         self.status, self.pending, self.held_for = change.status, change.pending, change.held_for
 
     def _switch(self, old: Template, decided_at: int) -> Segment:
@@ -92,11 +100,22 @@ class ScheduleNote:
         self.segments.append(following)
         return following
 
-    def settle(self, template: Template, settlement: Settlement) -> set[int]:
-        """Give each occurrence of a settlement its one verdict (INV-2, INV-3); return them."""
+    def settle(
+        self,
+        template: Template,
+        settlement: Settlement,
+        verdicts: Mapping[int, str] = MappingProxyType({}),
+    ) -> set[int]:
+        """Give each occurrence of a settlement its one verdict (INV-2, INV-3); return them.
+
+        The verdicts on its runs, where another than to be run is possible.
+        """
         settled = [run.scheduled_for for run in settlement.runs]
         for run in settlement.runs:
-            self._judge(template.number, run.scheduled_for, "run")
+            verdict = verdicts.get(run.scheduled_for, "run")
+            self._judge(template.number, run.scheduled_for, verdict)
+            if verdict != "run":
+                continue
             self.runs[run.scheduled_for] = template.number
             self.last_run_for = max(run.scheduled_for, self.last_run_for or run.scheduled_for)
         for skip in settlement.skips:

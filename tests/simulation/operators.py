@@ -43,7 +43,7 @@ SUCCESS = Conclusion(
     is_charged=True,
     next=Close(RunState.SUCCEEDED),
 )
-OPEN = frozenset((RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
+OPEN = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
 RUNNING = frozenset((RunState.RUNNING,))
 RETRIABLE = frozenset((RunState.DEAD, RunState.RETRYING))
 DEAD = frozenset((RunState.DEAD,))

@@ -27,6 +27,9 @@ KINDS = (
 )
 """What can go wrong: with one call, with one process, with the store, with a clock."""
 
+POLICIES_SHARE = 0.5
+"""Of the worlds with workers, those in which runs may not overlap."""
+
 STARTS = {
     "plain": "2027-03-08T08:00:20",
     "midnight": "2027-06-30T23:58:40",
@@ -59,6 +62,8 @@ class Recipe:
     has_open_transactions: bool = True
     workers: int = 0
     """How many processes execute runs; without any, what is queued stays so."""
+    has_policies: bool = False
+    """Whether runs may not overlap, and people fill in what is missing; only with workers."""
 
     @property
     def start_at(self) -> int:
@@ -103,7 +108,8 @@ def recipe_of(seed: int) -> Recipe:
         schedules=draws.choice((5, 10, 15, 25)),
         shards=draws.choice((1, 2, 4, 8)),
         kinds=kinds,
-        workers=random.Random(f"{seed}/workers").choice((0, 0, 0, 1, 2, 3)),
+        workers=(workers := random.Random(f"{seed}/workers").choice((0, 0, 0, 1, 2, 3))),
+        has_policies=workers > 0 and random.Random(f"{seed}/policies").random() < POLICIES_SHARE,
     )
 
 

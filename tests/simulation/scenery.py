@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duly.domain.literals import Overlap
 from duly.domain.misfire import Misfire
@@ -31,6 +31,7 @@ ZONES = {
 PERIODS = ("1s", "2s", "3s", "5s", "7s", "10s", "30s", "45s")
 GRACES = ("0s", "1s", "2s", "5s", "60s")
 BOUNDS = (None, "5s", "20s", "1d")
+KEYS = ("account:7", "account:8")
 JITTERS = (0, 0, 0, 500_000, 3_000_000, 20_000_000)
 
 
@@ -39,13 +40,21 @@ def definition(recipe: Recipe, draws: random.Random, now: int) -> Definition:
     call = Call(task=f"task{draws.randint(1, 3)}", arguments=f'{{"n":{draws.randint(1, 99)}}}')
     if recipe.workers:
         call = replace(call, queue=draws.choice(QUEUES), priority=draws.choice((1, 5, 9)))
-    return Definition(
+    drawn = Definition(
         call=call,
         timetable=timetable(recipe, draws, now),
         misfire=misfire(draws),
         jitter_us=draws.choice(JITTERS),
         overlap=Overlap.ALLOW,
     )
+    return replace(drawn, **overlap(draws)) if recipe.has_policies else drawn
+
+
+def overlap(draws: random.Random) -> dict[str, Any]:
+    """Draw what becomes of an occurrence while an earlier run is open."""
+    policy = draws.choice(tuple(Overlap))
+    key = draws.choice(KEYS) if policy is Overlap.SERIALIZE else None
+    return {"overlap": policy, "serialize_by": key}
 
 
 def misfire(draws: random.Random) -> Misfire:

@@ -15,6 +15,7 @@ from duly.domain.answers import GiveUp, Snooze, TryAgain
 from duly.domain.attempts import Progress, TaskPolicy
 from duly.domain.literals import TaskKind
 from duly.domain.retrying import Retry
+from duly.domain.task_limits import NO_LIMITS, TaskLimits
 from duly.errors import Cancelled
 from tests.simulation.recipe import SECOND
 
@@ -69,6 +70,7 @@ class ScriptedTask:
     kind: TaskKind
     policy: TaskPolicy
     plan: Any = None
+    limits: TaskLimits = NO_LIMITS
 
     def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
         """Never called: a script is played instead."""

@@ -57,6 +57,8 @@ def _with_fewer(recipe: Recipe) -> Iterator[Recipe]:
                 yield changed(recipe, **{part: smaller})
     if recipe.has_open_transactions:
         yield changed(recipe, has_open_transactions=False)
+    if recipe.has_policies:
+        yield changed(recipe, has_policies=False)
 
 
 def _with_less_planned(recipe: Recipe) -> Iterator[Recipe]:

@@ -15,6 +15,7 @@ from tests.simulation.nodes import Node
 from tests.simulation.operators import Operator
 from tests.simulation.recipe import SECOND, Recipe
 from tests.simulation.reckoning import reckon
+from tests.simulation.stewards import Steward
 from tests.simulation.users import User
 from tests.simulation.work_reckoning import reckon_work
 from tests.simulation.working import working
@@ -61,12 +62,17 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
     checker.counts = checker.work.counts = world.counts
     checker.work.observer = observer = Observer(world)
     world.store = mutant.store(world.clock, shards=recipe.shards)
+    if recipe.has_policies:
+        checker.watch_policies(world.store)
+        lose_openings(world)
     violation = None
     try:
         with mutant.patch(world):
             play(world, observer)
         runs = reckon(checker.ledger, checker.work.runs, world)
         reckon_work(checker.work, runs, world)
+        if checker.backfills is not None:
+            checker.backfills.reckon(world.store.now())
     except Violation as broken:
         violation = str(broken)
     finally:
@@ -74,6 +80,21 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
             node.kill()
         world.store.close()
     return Report(recipe, violation, world.trace, world.counts)
+
+
+def lose_openings(world: World) -> None:
+    """Let some die between the end of a run and letting the next one go, where that shows."""
+    if not isinstance(world.store, MemoryStore):
+        return
+    let_go = world.store._open  # noqa: SLF001 - in between two transactions of one call
+
+    def let_go_or_die(gates: set[str] | None, limit: int) -> int:
+        if gates is not None and world.weather.loses_opening():
+            world.counts["lost openings"] += 1
+            return 0
+        return let_go(gates, limit)
+
+    world.store._open = let_go_or_die  # type: ignore[method-assign] # noqa: SLF001 - as above
 
 
 def play(world: World, observer: Observer) -> None:
@@ -85,6 +106,8 @@ def play(world: World, observer: Observer) -> None:
     workers = [Node(world, f"w{n}", working(recipe, n, observer)) for n in range(recipe.workers)]
     if workers:
         users.append(Node(world, "o0", Operator(recipe).live))
+    if recipe.has_policies:
+        users.append(Node(world, "p0", Steward(recipe, known).live))
     mischief = Mischief(world, dispatchers, workers, users)
     for node in world.nodes:
         node.start()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.policy_mutants import POLICY_MUTANTS
 from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
 from tests.simulation.work_mutants import WORK_MUTANTS
@@ -15,6 +18,12 @@ SEEDS_MAX = 1000
 
 def name_of(mutant):
     return mutant.name
+
+
+@cache
+def violation_without_it(recipe):
+    """Return what is wrong in a world without a defect: asked once of worlds that show many."""
+    return simulate(recipe).violation
 
 
 def first_noticed(mutant, world_of):
@@ -30,7 +39,7 @@ def test_a_defect_is_noticed(mutant):
     """In worlds without workers: a smaller world is sooner played."""
     recipe = first_noticed(mutant, lambda seed: changed(recipe_of(seed), workers=0))
 
-    assert simulate(recipe).violation is None, recipe.command()
+    assert violation_without_it(recipe) is None, recipe.command()
 
 
 @pytest.mark.parametrize("mutant", WORK_MUTANTS, ids=name_of)
@@ -40,4 +49,14 @@ def test_a_defect_of_work_is_noticed(mutant):
         mutant, lambda seed: world if (world := recipe_of(seed)).workers else None
     )
 
-    assert simulate(recipe).violation is None, recipe.command()
+    assert violation_without_it(recipe) is None, recipe.command()
+
+
+@pytest.mark.parametrize("mutant", POLICY_MUTANTS, ids=name_of)
+def test_a_defect_of_policies_is_noticed(mutant):
+    """INV-8, INV-9, INV-22: overlap, catch-up, backfills."""
+    recipe = first_noticed(
+        mutant, lambda seed: world if (world := recipe_of(seed)).has_policies else None
+    )
+
+    assert violation_without_it(recipe) is None, recipe.command()

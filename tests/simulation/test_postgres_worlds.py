@@ -12,6 +12,7 @@ from tests.simulation.simulation import simulate
 pytestmark = pytest.mark.timeout(300)
 SEEDS = 6
 WORKING_SEEDS = 2
+POLICY_SEEDS = (42, 52)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -27,6 +28,15 @@ def test_no_promise_is_broken_on_postgres(seed, postgres_server):
 def test_no_run_is_lost_on_postgres(seed, postgres_server):
     """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26, with workers."""
     recipe = changed(recipe_of(seed), seconds=30, workers=1 + seed)
+    report = simulate(recipe, on_postgres(postgres_server))
+
+    assert report.violation is None, f"{report.recipe.command()} --store postgres"
+
+
+@pytest.mark.parametrize("seed", POLICY_SEEDS)
+def test_what_may_not_overlap_does_not_on_postgres(seed, postgres_server):
+    """INV-8, with backfills, overrides and edits of policies."""
+    recipe = changed(recipe_of(seed), seconds=30, workers=2, has_policies=True)
     report = simulate(recipe, on_postgres(postgres_server))
 
     assert report.violation is None, f"{report.recipe.command()} --store postgres"

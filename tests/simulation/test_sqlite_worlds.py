@@ -10,6 +10,7 @@ from tests.simulation.simulation import Mutant, simulate
 
 SEEDS = 10
 WORKING_SEEDS = 3
+POLICY_SEEDS = (42, 52)
 
 
 def on_file(path):
@@ -35,6 +36,17 @@ def test_no_promise_is_broken_on_sqlite(seed, tmp_path):
 def test_no_run_is_lost_on_sqlite(seed, tmp_path):
     """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26, with workers."""
     recipe = changed(recipe_of(seed), seconds=30, workers=1 + seed, has_open_transactions=False)
+    report = simulate(recipe, on_file(tmp_path))
+
+    assert report.violation is None, report.recipe.command()
+
+
+@pytest.mark.parametrize("seed", POLICY_SEEDS)
+def test_what_may_not_overlap_does_not_on_sqlite(seed, tmp_path):
+    """INV-8, with backfills, overrides and edits of policies."""
+    recipe = changed(
+        recipe_of(seed), seconds=30, workers=2, has_policies=True, has_open_transactions=False
+    )
     report = simulate(recipe, on_file(tmp_path))
 
     assert report.violation is None, report.recipe.command()

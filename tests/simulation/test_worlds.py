@@ -19,13 +19,16 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(300)
 CHUNKS = 10
 CHUNK_SEEDS = 10
+DANGEROUS_SEEDS = (118, 149, 131)
+"""Worlds in which every danger was seen, so that few are played; if that is no longer so, others
+are searched."""
 DANGERS_SEEDS_MAX = 300
 """The rarest danger occurs in one world out of a hundred."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_promise_is_broken_in_any_world(chunk):
-    """INV-1 to INV-7, INV-9, INV-10, INV-12 to INV-17, INV-21, INV-24, INV-26."""
+    """INV-1 to INV-10, INV-12 to INV-17, INV-21, INV-22, INV-24, INV-26."""
     reports = [play_seed(seed) for seed in range(chunk * CHUNK_SEEDS, (chunk + 1) * CHUNK_SEEDS)]
 
     assert [] == [
@@ -44,7 +47,8 @@ def test_what_went_wrong_once_stays_right(seed):
 def test_every_danger_really_occurs():
     """Otherwise the absence of violations proves nothing."""
     missing = set(SOMETIMES)
-    for seed in range(CHUNKS * CHUNK_SEEDS, CHUNKS * CHUNK_SEEDS + DANGERS_SEEDS_MAX):
+    others = range(CHUNKS * CHUNK_SEEDS, CHUNKS * CHUNK_SEEDS + DANGERS_SEEDS_MAX)
+    for seed in (*DANGEROUS_SEEDS, *others):
         missing -= set(play_seed(seed).counts)
         if not missing:
             break

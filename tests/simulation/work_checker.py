@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duly.store.execution import Beat, ClaimedRun, ClaimRuns, Finish, Loss, SettleLost
     from duly.store.operating import OrderRuns
     from tests.simulation.executing import Observer
+    from tests.simulation.gate_ledger import GateLedger
     from tests.simulation.ledger import Ledger
     from tests.simulation.world import Executed
 
@@ -37,6 +38,7 @@ class WorkChecker:
         self.runs: dict[RunId, RunNote] = {}
         self.counts: Counter[str]
         self.observer: Observer
+        self.gates: GateLedger | None = None
         self.paused: set[str] = set()
         self._ledger = ledger
         self._policies: dict[str, TaskPolicy] = {}
@@ -101,6 +103,8 @@ class WorkChecker:
         record, tries = run.record, run.tries
         note = self._note(record.id)
         note.task, note.queue = record.call.task, record.call.queue
+        if self.gates is not None:
+            self.gates.claim(note, executed.at)
         if note.state is not RunState.QUEUED:
             number = {RunState.RUNNING: 4, RunState.DEAD: 10, RunState.RETRYING: 1}
             raise Violation(
@@ -277,12 +281,13 @@ class WorkChecker:
         after = conclusion.next
         is_asked, note.is_cancel_asked = note.is_cancel_asked, False
         if is_asked and isinstance(after, Wait | Requeue | Die):
-            note.state = RunState.CANCELLED
-            return
+            after = Close(RunState.CANCELLED)
         match after:
             case Close(state=state):
                 note.state = state
-                self.counts[f"run: {state}"] += 1
+                if state is RunState.CANCELLED and note.replaced_by is not None:
+                    note.state, note.into = RunState.REPLACED, note.replaced_by
+                self.counts[f"run: {note.state}"] += 1
             case Requeue():
                 note.queue_again(executed.at)
             case Die():
@@ -290,6 +295,8 @@ class WorkChecker:
                 self.counts["runs dead"] += 1
             case Wait():
                 self._wait(executed, note, after)
+        if self.gates is not None and not isinstance(after, Wait | Requeue):
+            self.gates.give_back(note, executed.at)
 
     def _check_budget(self, note: RunNote, conclusion: Conclusion) -> None:
         """Whatever is given back is free, all else counts, and the budget holds (INV-10, 24)."""
@@ -359,9 +366,11 @@ class WorkChecker:
         if note.state is RunState.RUNNING:
             note.is_cancel_asked = True
             self.counts["cancellations asked"] += 1
-        elif note.state in {RunState.QUEUED, RunState.RETRYING}:
+        elif note.state in {RunState.BLOCKED, RunState.QUEUED, RunState.RETRYING}:
             note.state = RunState.CANCELLED
             self.counts["runs cancelled"] += 1
+            if self.gates is not None:
+                self.gates.give_back(note, executed.at)
         elif note.state is not RunState.CANCELLED:
             raise Violation(f"INV-6: a run that is {note.state} was cancelled")
         if record.state is not note.state:
@@ -373,7 +382,11 @@ class WorkChecker:
         for run_id, ordered in zip(command.ids, executed.result, strict=True):
             note = self._note(run_id)
             is_dead = note.state is RunState.DEAD
-            if ordered.is_done != (is_dead or note.state is RunState.RETRYING):
+            verdict = "goes"
+            if is_dead and self.gates is not None:
+                verdict = self.gates.come_again(note, executed.at)
+            is_retried = (is_dead and verdict != "overlap") or note.state is RunState.RETRYING
+            if ordered.is_done != is_retried:
                 raise Violation(f"INV-6: a run that is {note.state} was retried, or was not")
             if not ordered.is_done:
                 continue
@@ -382,7 +395,8 @@ class WorkChecker:
                 note.retried += 1
                 self.counts["dead runs retried"] += 1
             note.not_before = 0
-            note.queue_again(executed.at)
+            if verdict == "goes":
+                note.queue_again(executed.at)
 
     def discard_runs(self, executed: Executed) -> None:
         """Only the dead are discarded."""

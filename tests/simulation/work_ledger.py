@@ -13,8 +13,9 @@ from duly.domain.literals import RunState
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Tries
-    from duly.domain.identity import RunId
+    from duly.domain.identity import RunId, ScheduleId
     from duly.domain.literals import AttemptState
+    from duly.domain.schedules import Definition
     from duly.store.dispatch import MemberId
 
 
@@ -50,6 +51,17 @@ class RunNote:
     late: set[int] = field(default_factory=set)
     """Claims of which a word came too late, and was refused."""
     checkpoints: dict[str, str] = field(default_factory=dict)
+    schedule_id: ScheduleId | None = None
+    definition: Definition | None = None
+    """Of its schedule, when it was made."""
+    priority: int = 0
+    """Its own, and what its lane adds."""
+    gate: str | None = None
+    """Which it holds or waits at."""
+    replaced_by: RunId | None = None
+    """For whom it was asked to make way."""
+    into: RunId | None = None
+    """Who stands for it."""
 
     @property
     def is_over(self) -> bool:
@@ -71,4 +83,6 @@ class RunNote:
         self.state, self.worker, self.queued_at = RunState.QUEUED, None, now
 
 
-OPEN = frozenset((RunState.QUEUED, RunState.RUNNING, RunState.RETRYING, RunState.DEAD))
+OPEN = frozenset(
+    (RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING, RunState.DEAD)
+)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CLAIM_OLD_US = 25_000_000
 """No claim is older than this when everybody behaves: no time-out lasts as long."""
+GATE_OLD_US = 15_000_000
+"""Whoever tends the store opens a gate that somebody else left closed, and does so more often."""
 BEFORE_WORK = frozenset((RunState.QUEUED, RunState.CANCELLED, RunState.REPLACED))
 
 
@@ -42,6 +44,8 @@ def reckon_work(work: WorkChecker, runs: list[RunRecord], world: World) -> None:
         if note is not None and note.fence:
             _reckon_attempts(work, note, world.store)
     _reckon_budgets(work)
+    if work.gates is not None:
+        work.gates.reckon(now, GATE_OLD_US)
 
 
 def _reckon_run(note: RunNote, run: RunRecord) -> None:

@@ -17,6 +17,7 @@ from duly.domain.literals import Lane, Origin, RunState, TaskKind
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
 from duly.domain.secrets import Secret, SecretReference
+from duly.domain.task_limits import NO_LIMITS, TaskLimits
 from duly.domain.web_addresses import read_allow_list
 from duly.domain.webhooks import WebhookPlan, read_webhook_plan
 from duly.engine.addresses import look_up
@@ -207,6 +208,7 @@ class Hook:
     name: str = "order.paid"
     kind: TaskKind = TaskKind.WEBHOOK
     policy: TaskPolicy = field(default_factory=TaskPolicy)
+    limits: TaskLimits = NO_LIMITS
 
     def prepare(self, claimed: ClaimedRun, live: object) -> Callable[[], Any]:
         return lambda: self.arguments

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from duly.domain.attempts import Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut
+from duly.domain.destinations import is_answered
 from duly.domain.identity import identity_text
 from tests.webhooks.rig import ROOT, claimed_run
 
@@ -97,6 +98,27 @@ def test_any_other_status_is_a_failure_that_is_tried_again(receive, sender, stat
     assert (Reason.HTTP_STATUS, True, None) == (end.reason, end.is_retryable, end.after_us)
     assert str(status) in end.error
     assert "no  way" in end.error
+
+
+@pytest.mark.parametrize(
+    ("status", "is_broken"),
+    [(302, False), (400, False), (404, False), (429, True), (500, True), (503, True), (599, True)],
+)
+def test_only_who_is_broken_or_overloaded_has_not_answered(receive, sender, status, is_broken):
+    """B2: a receiver that says no is there, and its breaker stays closed."""
+    end = ended(receive, sender, answering(status))
+
+    assert is_broken is not is_answered(end)
+
+
+def test_who_can_not_be_connected_to_has_not_answered(sender):
+    """B2: nor has one that lets a call wait for longer than it may."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        end = sender(place).send(f"http://{place}/hook")
+
+    assert is_answered(end) is False
 
 
 @pytest.mark.parametrize(

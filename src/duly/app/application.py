@@ -15,12 +15,16 @@ from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_
 from duly.client import ordering
 from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
+from duly.client.backfills import Backfills
+from duly.client.breakers import Breakers
 from duly.client.caller import Caller
 from duly.client.catalogue import Backing, Catalogue
 from duly.client.declarations import APP_DEFAULT, Declarations
 from duly.client.lending import Lending
+from duly.client.limits import Limits
 from duly.client.ordering import Terms, read_when
 from duly.client.queues import Queues
+from duly.client.quotas import Quotas
 from duly.client.reading import (
     read_actor,
     read_key,
@@ -112,6 +116,10 @@ class App(Declaring):
         self.runs = Runs(self._caller)
         self.delayed = DelayedRuns(self._caller)
         self.queues = Queues(self._caller)
+        self.backfills = Backfills(self._caller)
+        self.limits = Limits(self._caller)
+        self.breakers = Breakers(self._caller)
+        self.quotas = Quotas(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
@@ -123,6 +131,11 @@ class App(Declaring):
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
         if self._names_store:
             require_store(self._url, is_file_enough=is_file_enough)
+
+    @property
+    def tenant(self) -> str:
+        """Whose promises it speaks about."""
+        return self._caller.tenant
 
     @property
     def store(self) -> Store:

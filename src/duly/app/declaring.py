@@ -48,7 +48,8 @@ class Declaring:
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task: `@app.task`, or `@app.task(queue=…, retry=…, timeout=…)`.
 
-        Options: name, queue, priority, retry, timeout, run_timeout, stall, effects, kind, memory.
+        Options: name, queue, priority, preset, retry, timeout, run_timeout, stall, effects, kind,
+        memory; and what holds for the whole fleet: running, running_by, rate, destination.
         """
         maker = TaskMaker(self.tasks, options)
         return maker if function is None else maker(function)

@@ -10,10 +10,10 @@ TYPED_ABOVE = 100
 """Above so many, a y is not enough: the number is typed."""
 
 
-def require_answer(count: int) -> None:
+def require_answer(count: int, looking: str = "--dry-run") -> None:
     """Refuse to go on where nobody can be asked, before anything is shown."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        remedy = "give it to go on, or look first with --dry-run"
+        remedy = f"give it to go on, or look first with {looking}"
         runs = "run" if count == 1 else "runs"
         problem = f"{runs} would be touched, and nobody can be asked here"
         raise UsageError("--yes", count, problem, remedy)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duly.cli.times import distance_text, utc_text
+from duly.client.breakers import Breaker
 from duly.client.queues import Queue
 from duly.client.status_view import MemberStatus, Status
 
@@ -43,12 +44,14 @@ class Health:
         }
 
 
-def judge_health(found: Status, queues: Sequence[Queue]) -> Health:
+def judge_health(
+    found: Status, queues: Sequence[Queue], breakers: Sequence[Breaker] = ()
+) -> Health:
     """Say what is wrong, one sentence each."""
     return Health(
         dispatch=tuple(dispatch_findings(found)),
         work=tuple(work_findings(found, queues)),
-        notes=tuple(_notes(found, queues)),
+        notes=(*_notes(found, queues), *_down(breakers)),
     )
 
 
@@ -136,6 +139,16 @@ def _notes(found: Status, queues: Sequence[Queue]) -> list[str]:
         if one.leaked
     ]
     return notes
+
+
+def _down(breakers: Sequence[Breaker]) -> list[str]:
+    """Say who is left alone, for a reason that is not ours."""
+    down = [one.destination for one in breakers if not one.is_closed]
+    if not down:
+        return []
+    shown = ", ".join(down[:_NAMES_SHOWN_MAX])
+    more = f" and {len(down) - _NAMES_SHOWN_MAX:,} more" if len(down) > _NAMES_SHOWN_MAX else ""
+    return [f"runs wait for {shown}{more} to be up again: duly breaker list"]
 
 
 def _serving(workers: Sequence[MemberStatus], queue: str) -> bool:

@@ -25,9 +25,12 @@ INTERRUPTED = 130
 _OPTIONS = {
     'past="run"': "--past",
     "replace=True": "--replace",
+    "serialize_by='account:42'": "--serialize-by account:42",
     "app.schedules.list()": "duly schedule list",
     "app.runs.list()": "duly run list",
     "app.delayed.list()": "duly delayed list",
+    "app.backfills.list()": "duly backfill list",
+    "app.breakers.list()": "duly breaker list",
 }
 
 app = App(
@@ -45,7 +48,11 @@ for name, place, purpose in (
     ("cancel", "duly.cli.enqueue:cancel", "Cancel a delayed run."),
     ("delayed", "duly.cli.delayed:app", "Look at delayed runs that are pending."),
     ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
+    ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
+    ("limit", "duly.cli.limits:app", "Limit how many runs go on, and how often."),
+    ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
+    ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
     ("worker", "duly.cli.worker:worker", "Execute queued runs, until it is stopped."),

@@ -54,7 +54,7 @@ def take_snapshot(app: App) -> Snapshot:
     running = app.runs.list(state="running", limit=RUNNING_SHOWN_MAX) if status.running else []
     return Snapshot(
         status=status,
-        health=judge_health(status, queues),
+        health=judge_health(status, queues, app.breakers.list()),
         queues=queues,
         running=running,
         failed=app.runs.list(state=list(FAILED_STATES), limit=FAILED_SHOWN_MAX),

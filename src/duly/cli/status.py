@@ -28,7 +28,7 @@ def status(*, target: Target = TARGET) -> int:
         found = app.status()
         queues = app.queues.list()
         schema = app.schema_status()
-        health = judge_health(found, queues)
+        health = judge_health(found, queues, app.breakers.list())
         if target.json:
             print_json(
                 {

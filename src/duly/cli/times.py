@@ -9,6 +9,7 @@ from duly.domain.instants import SECOND_US, iso_utc, to_microseconds
 from duly.domain.zones.database import default_zones
 
 _MILLISECOND_US = 1000
+_ONE_PERCENT = 0.01
 
 
 def utc_text(instant: datetime | None) -> str:
@@ -63,6 +64,11 @@ def lateness_text(late: timedelta | None) -> str:
     if late_us < SECOND_US:
         return f"{late_us / _MILLISECOND_US:.1f} ms"
     return _units(late_us)
+
+
+def share_text(share: float) -> str:
+    """Say a part of a whole in percent; a little is not nothing."""
+    return "<1%" if 0 < share < _ONE_PERCENT else f"{share:.0%}"
 
 
 def _units(rest: int) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from keyword import iskeyword
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_type_hints
 
 import msgspec
 
@@ -52,13 +52,20 @@ class Payload:
         return cls(settings.payload_bytes_max, settings.payload_depth_max)
 
 
+Written: TypeAlias = "tuple[tuple[str, Any, str], ...]"
+SimplePlaces: TypeAlias = "tuple[tuple[int, type, str, Callable[[Any], str]], ...]"
+
+
 class Shape(NamedTuple):
     """What binding and writing go by, worked out once all types are known."""
 
     by_position: tuple[str, ...]
     required: frozenset[str]
-    written: tuple[tuple[str, object, str], ...]
+    written: Written
     """Names in the order in which they are written, their types, and how each begins in JSON."""
+    simple: SimplePlaces | None
+    """The same with places instead of names, and how each is written, where all of them are simple
+    and can be given by their places; None else."""
 
 
 class Signature:
@@ -128,17 +135,18 @@ class Signature:
             return self._shape
         types, parameters = self.types, self._signature.parameters
         keyword_only = inspect.Parameter.KEYWORD_ONLY
-        shape = Shape(
-            tuple(name for name in types if parameters[name].kind is not keyword_only),
-            frozenset(self.required),
-            tuple((name, types[name], f"{encode_basestring(name)}:") for name in sorted(types)),
+        by_position = tuple(name for name in types if parameters[name].kind is not keyword_only)
+        written = tuple(
+            (name, types[name], f"{encode_basestring(name)}:") for name in sorted(types)
         )
+        simple = _simple_places(by_position, written)
+        shape = Shape(by_position, frozenset(self.required), written, simple)
         self._shape = shape if self._types is not None else None
         return shape
 
     def bind(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its parameter's name; refuse one too many, twice, or too few."""
-        by_position, required, _ = self.shape
+        by_position, required, _, _ = self.shape
         if not named and len(positional) <= len(by_position):
             bound = dict(zip(by_position, positional, strict=False))
             if required <= bound.keys():
@@ -156,6 +164,25 @@ class Signature:
         if missing:
             self._refuse(missing[0], "is missing")
         return {name: bound[name] for name in self.types if name in bound}
+
+    def simple_text(self, values: tuple[Any, ...]) -> str | None:
+        """Write arguments that are all given by their places, and are simple, in one go.
+
+        None where it is not so: the text is the same by both ways.
+        """
+        simple = self._shape.simple if self._shape is not None else None
+        if simple is None or len(values) != len(simple):
+            return None
+        parts: list[str] = []
+        try:
+            for place, kind, beginning, write in simple:
+                value = values[place]
+                if type(value) is not kind:
+                    return None
+                parts.append(beginning + write(value))
+        except ValueError:  # a number that JSON can't hold
+            return None
+        return "{" + ",".join(parts) + "}"
 
     def read(self, text: str) -> dict[str, Any]:
         """Read stored arguments into the annotated types: checked again, because code changes."""
@@ -203,7 +230,7 @@ def write_arguments(
     them.
     """
     text = _simple_text(signature, arguments)
-    if text is not None and text.isascii() and len(text) <= payload.bytes_max:
+    if text is not None and is_short(text, payload):
         return text
     written = {}
     for name, value in arguments.items():
@@ -217,6 +244,11 @@ def write_arguments(
         _check(f"{signature.task}({name})", value, plain, kind)
         written[name] = plain
     return write_payload(signature.task, written, payload)
+
+
+def is_short(text: str, payload: Payload) -> bool:
+    """Say whether a text fits, if that can be seen without writing it out as bytes."""
+    return text.isascii() and len(text) <= payload.bytes_max
 
 
 def _simple_text(signature: Signature, arguments: Mapping[str, Any]) -> str | None:
@@ -240,6 +272,16 @@ def _simple_text(signature: Signature, arguments: Mapping[str, Any]) -> str | No
             except ValueError:
                 return None
     return "{" + ",".join(parts) + "}"
+
+
+def _simple_places(by_position: tuple[str, ...], written: Written) -> SimplePlaces | None:
+    are_simple = all(isinstance(kind, type) and kind in _SIMPLE for _, kind, _ in written)
+    if not are_simple or len(by_position) < len(written):
+        return None
+    return tuple(
+        (by_position.index(name), kind, beginning, _SIMPLE[kind])
+        for name, kind, beginning in written
+    )
 
 
 def _float_text(value: float) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from duly.domain.live import Live
     from duly.domain.runs import RunRecord
     from duly.domain.secrets import ReadSecret, Secret
+    from duly.domain.task_limits import TaskLimits
     from duly.store.execution import ClaimedRun
 
     ZoneOf = Callable[[RunRecord], str | None]
@@ -68,6 +69,7 @@ class RunnableTask:
         self.name: str = task.name
         self.kind: TaskKind = task.kind
         self.policy: TaskPolicy = task.policy
+        self.limits: TaskLimits = task.limits
         self.plan: Any = task.terms.plan
         self._takes_arguments_alone = task.kind in _ARGUMENTS_ALONE
 

@@ -10,10 +10,11 @@ from duly.client.reading import (
     read_overlap,
     read_priority,
     read_queue,
-    refuse_unhonoured,
 )
 from duly.client.tasks import read_call
+from duly.domain.literals import Overlap
 from duly.domain.misfire import read_misfire
+from duly.domain.presets import with_preset
 from duly.domain.schedules import Definition
 from duly.domain.timetable.timetable import Timetable
 from duly.errors import UsageError
@@ -21,32 +22,36 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-POLICIES = ("misfire", "jitter", "overlap", "queue", "priority")
+POLICIES = ("preset", "misfire", "jitter", "overlap", "serialize_by", "queue", "priority")
 EDITABLE = ("call", "timetable", *POLICIES, "name", "owner")
 
 
 def read_definition(call: object, timetable: object, policies: Mapping[str, Any]) -> Definition:
-    """Read the template of a new schedule; refuse what is not known or not honoured."""
-    if policies.get("serialize_by") is not None:
-        remedy = "leave it out: runs may overlap until workers exist"
-        refuse_unhonoured("serialize_by", policies["serialize_by"], remedy)
-    unknown = [name for name in policies if name not in (*POLICIES, "serialize_by")]
+    """Read the template of a new schedule; refuse what is not known."""
+    unknown = [name for name in policies if name not in POLICIES]
     if unknown:
         remedy = f"use {', '.join(POLICIES)}"
         raise UsageError(unknown[0], policies[unknown[0]], "is not a policy", remedy)
+    policies = with_preset(policies)
     misfire = policies.get("misfire")
+    overlap, serialize_by = read_overlap(policies.get("overlap"), policies.get("serialize_by"))
     return Definition(
         call=read_call(call, policies.get("queue"), policies.get("priority")),
         timetable=read_timetable(timetable),
         misfire=read_misfire("latest" if misfire is None else misfire),
         jitter_us=read_jitter(policies.get("jitter")),
-        overlap=read_overlap(policies.get("overlap")),
+        overlap=overlap,
+        serialize_by=serialize_by,
+        preset=policies.get("preset"),
     )
 
 
 def edited_definition(old: Definition, changes: Mapping[str, Any]) -> Definition:
     """Return a template with some of its parts changed."""
+    changes = with_preset(changes)
     new = old
+    if "preset" in changes:
+        new = replace(new, preset=changes["preset"])
     if "call" in changes:
         called = read_call(changes["call"])
         new = replace(new, call=called)
@@ -60,9 +65,20 @@ def edited_definition(old: Definition, changes: Mapping[str, Any]) -> Definition
         new = replace(new, misfire=read_misfire(changes["misfire"]))
     if "jitter" in changes:
         new = replace(new, jitter_us=read_jitter(changes["jitter"]))
-    if "overlap" in changes:
-        new = replace(new, overlap=read_overlap(changes["overlap"]))
+    if "overlap" in changes or "serialize_by" in changes:
+        new = _with_overlap(new, changes)
     return new
+
+
+def _with_overlap(old: Definition, changes: Mapping[str, Any]) -> Definition:
+    """Change the overlap policy; the key stays as long as there is a use for it."""
+    policy, key = changes.get("overlap"), changes.get("serialize_by")
+    if policy is None:
+        policy = Overlap.SERIALIZE
+    elif key is None and policy == Overlap.SERIALIZE:
+        key = old.serialize_by
+    overlap, serialize_by = read_overlap(policy, key)
+    return replace(old, overlap=overlap, serialize_by=serialize_by)
 
 
 def read_timetable(value: object) -> Timetable:

@@ -28,6 +28,7 @@ from duly.domain.identity import RunId, drawn_run_ids, is_occurrence_id, read_id
 from duly.domain.literals import Lane, Origin
 from duly.errors import UsageError
 from duly.store.planning import AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.runs_alike import RunsAlike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +94,8 @@ def enqueue(
         problem = "are more calls than one transaction takes"
         raise UsageError("calls", f"{most:,} and more", problem, f"split them: {most:,} at a time")
     _check_delay(caller, terms.when)
-    return add_runs(caller, _new_runs(caller, taken, terms), terms.connection)
+    runs = _runs_alike(caller, taken, terms) or _new_runs(caller, taken, terms)
+    return add_runs(caller, runs, terms.connection)
 
 
 def add_runs(
@@ -107,13 +109,52 @@ def add_runs(
         return []
     caller.lending.check(within)
     actor = caller.ordering(reason)
-    added = caller.store.add_runs(AddRuns(runs=tuple(runs), actor=actor), within)
+    added = caller.store.add_runs(AddRuns(runs=runs, actor=actor), within)
+    if isinstance(runs, RunsAlike):
+        task = runs.task
+        return [
+            EnqueuedRun(run_id, due_at, is_new=is_new, key=None, name=task)
+            for run_id, due_at, is_new in added
+        ]
     return [
         EnqueuedRun(
             one.id, one.due_at, is_new=one.is_new, key=run.key, name=run.key or run.call.task
         )
         for run, one in zip(runs, added, strict=True)
     ]
+
+
+def _runs_alike(
+    caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms
+) -> RunsAlike | None:
+    """Return the orders as one, if they are for later and nothing but arguments tells them apart.
+
+    None if it is not so, or if anything else is said of them: a key, an id.
+    """
+    when = terms.when
+    first = calls[0] if calls else None
+    if not isinstance(first, BoundCall) or when.is_now or terms.key is not None or terms.id:
+        return None
+    told = first.task, first.queue, first.priority
+    arguments: list[str] = []
+    for call in calls:
+        if type(call) is not BoundCall or (call.task, call.queue, call.priority) != told:
+            return None
+        arguments.append(call.payload)
+    asked = read_call(first, terms.queue, terms.priority)
+    return RunsAlike(
+        tenant=caller.tenant,
+        task=asked.task,
+        queue=asked.queue,
+        priority=asked.priority,
+        origin=Origin.DELAY,
+        lane=Lane.LIVE,
+        due_at=when.due_at,
+        delay_us=when.delay_us,
+        is_late_ok=when.is_late_ok,
+        ids=_order_ids(caller, terms, len(calls)),
+        arguments=arguments,
+    )
 
 
 def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms) -> list[NewRun]:

@@ -10,7 +10,12 @@ from duly.domain.durations import duration_microseconds
 from duly.domain.instants import to_microseconds
 from duly.domain.literals import Overlap
 from duly.domain.runs import KEY_LENGTH_MAX
-from duly.domain.schedules import JITTER_MAX_US, NAME_LENGTH_MAX, PRIORITY_MAX
+from duly.domain.schedules import (
+    JITTER_MAX_US,
+    NAME_LENGTH_MAX,
+    OVERLAP_DEFAULT,
+    PRIORITY_MAX,
+)
 from duly.domain.timetable.interval import FIRST_INSTANT, LAST_INSTANT
 from duly.errors import UsageError, require_text
 
@@ -141,14 +146,22 @@ def read_priority(value: object) -> int:
     return value
 
 
-def read_overlap(value: object) -> Overlap | None:
-    """Read an overlap policy; those that no worker honours yet are refused, not forgotten."""
-    if value is None or value == Overlap.ALLOW:
-        return None if value is None else Overlap.ALLOW
-    if value in list(Overlap):
-        refuse_unhonoured("overlap", value, "use overlap='allow', or leave it out")
-    choices = ", ".join(Overlap)
-    raise UsageError("overlap", value, "is not an overlap policy", f"use one of {choices}")
+def read_overlap(value: object, serialize_by: object = None) -> tuple[Overlap, str | None]:
+    """Read an overlap policy, and the key to serialize by, which one of them needs."""
+    if value is None:
+        value = OVERLAP_DEFAULT if serialize_by is None else Overlap.SERIALIZE
+    if value not in list(Overlap):
+        choices = ", ".join(Overlap)
+        raise UsageError("overlap", value, "is not an overlap policy", f"use one of {choices}")
+    policy = Overlap(str(value))
+    key = _optional_text("serialize_by", serialize_by, KEY_LENGTH_MAX)
+    if policy is Overlap.SERIALIZE and not key:
+        remedy = "say by what: serialize_by='account:42'"
+        raise UsageError("serialize_by", serialize_by, "is needed to serialize", remedy)
+    if policy is not Overlap.SERIALIZE and key is not None:
+        remedy = "give overlap='serialize' with it, or leave it out"
+        raise UsageError("serialize_by", key, f"says nothing under overlap={policy!s}", remedy)
+    return policy, key
 
 
 def refuse_unhonoured(field: str, value: object, remedy: str) -> NoReturn:

@@ -247,7 +247,7 @@ def _declared_by(caller: Caller, source: str) -> list[ScheduleRecord]:
 def _differing(record: ScheduleRecord, new: NewSchedule) -> tuple[str, ...]:
     """Return what a declaration changes, by the names that people use for it."""
     stored, declared = record.definition.to_json(), new.definition.to_json()
-    differing = [key for key in declared if stored.get(key) != declared[key]]
+    differing = [key for key in declared | stored if stored.get(key) != declared.get(key)]
     if new.owner not in (None, record.owner):
         differing.append("owner")
     if new.declared_by != record.declared_by:

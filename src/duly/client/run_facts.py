@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from duly.domain.explaining.facts import Life, Order, RunFacts
+from duly.domain.explaining.facts import Down, Life, Order, RunFacts, Taken
+from duly.domain.limits import Why, why_of
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.runs import RunRecord
 from duly.store.dispatch import MemberKind
@@ -45,7 +46,31 @@ def read_run_facts(store: Store, run_id: RunId) -> RunFacts | None:
         was_paused=_pauses(store, record.call.queue),
         queued=0 if queue is None else queue.queued,
         ended_by=_ended_by(store, record),
+        **_waits_for(store, record),
     )
+
+
+def _waits_for(store: Store, run: RunRecord) -> dict[str, Any]:
+    """Read about the limit or the destination that a run waits for, if it does."""
+    waits = why_of(run.state_reason)
+    if waits is None:
+        return {}
+    why, which = waits
+    if why is Why.BREAKER:
+        down = next((one for one in store.list_breakers() if one.destination == which), None)
+        if down is None:
+            return {}
+        return {"breaker": Down(str(down.breaker.state), down.breaker.retry_at)}
+    table = store.list_limits()
+    place = next((one for one in store.list_places() if one.place == which), None)
+    rate = table.of(which).rate if why is Why.RATE else None
+    taken = Taken(
+        held=0 if place is None else place.held,
+        waiting=0 if place is None else place.waiting,
+        most=table.of_place(which) if why is Why.CAP else None,
+        rate=None if rate is None else rate.text,
+    )
+    return {"taken": taken}
 
 
 def _lives(members: Sequence[Member], kind: MemberKind) -> list[Life]:

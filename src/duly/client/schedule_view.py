@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from duly.domain.timetable.preview import PreviewedOccurrence, preview
 
 if TYPE_CHECKING:
     from duly.domain.misfire import Misfire
+    from duly.domain.run_times import RunTimes
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.timetable.timetable import Timetable
 
@@ -36,7 +37,12 @@ class Schedule:
     priority: int
     misfire: Misfire
     jitter: timedelta
-    overlap: str | None
+    overlap: str
+    """What becomes of an occurrence while an earlier run is open."""
+    serialize_by: str | None
+    """Under `serialize`: whose runs go one after the other."""
+    preset: str | None
+    """The kind of work that its policies were filled in for; some may have been said otherwise."""
     owner: str | None
     declared_by: str | None
     """Where it is declared (`code:app`, `file:app:s.toml`); None when it was made by hand."""
@@ -47,12 +53,21 @@ class Schedule:
     last_for: datetime | None
     last_run: UUID | None
     fires: int
+    overlaps: int
+    """How many occurrences found an earlier run open."""
     reason: str | None
     """Why it is paused, has ended or is deleted."""
     resume_at: datetime | None
     created_at: datetime
     updated_at: datetime
     updated_by: str
+    run_times: RunTimes | None = field(default=None, compare=False)
+    """How long its runs take, beside how long they may: where somebody asked about it (O2)."""
+
+    @property
+    def warning(self) -> str | None:
+        """What somebody should look into: that its runs overlap, or soon will."""
+        return None if self.run_times is None else self.run_times.warning
 
     def describe(self) -> str:
         """Say in words when it runs what, and whether it does."""
@@ -86,6 +101,8 @@ class Schedule:
             "misfire": self.misfire.to_json(),
             "jitter": duration_text(self.jitter // MICROSECOND),
             "overlap": self.overlap,
+            "serialize_by": self.serialize_by,
+            "preset": self.preset,
             "owner": self.owner,
             "declared_by": self.declared_by,
             "next_for": _iso(self.next_for),
@@ -93,11 +110,14 @@ class Schedule:
             "last_for": _iso(self.last_for),
             "last_run": None if self.last_run is None else str(self.last_run),
             "fires": self.fires,
+            "overlaps": self.overlaps,
             "reason": self.reason,
             "resume_at": _iso(self.resume_at),
             "created_at": iso_utc(self.created_at),
             "updated_at": iso_utc(self.updated_at),
             "updated_by": self.updated_by,
+            "run_times": None if self.run_times is None else self.run_times.to_json(),
+            "warning": self.warning,
         }
 
 
@@ -116,7 +136,9 @@ def schedule_view(record: ScheduleRecord) -> Schedule:
         priority=definition.call.priority,
         misfire=definition.misfire,
         jitter=timedelta(microseconds=definition.jitter_us),
-        overlap=None if definition.overlap is None else str(definition.overlap),
+        overlap=str(definition.overlap),
+        serialize_by=definition.serialize_by,
+        preset=definition.preset,
         owner=record.owner,
         declared_by=record.declared_by,
         next_for=None if pending is None else from_microseconds(pending.scheduled_for),
@@ -124,6 +146,7 @@ def schedule_view(record: ScheduleRecord) -> Schedule:
         last_for=_moment(record.last_for),
         last_run=None if record.last_run is None else UUID(bytes=record.last_run),
         fires=record.fires,
+        overlaps=record.overlaps,
         reason=record.reason,
         resume_at=_moment(record.resume_at),
         created_at=from_microseconds(record.created_at),

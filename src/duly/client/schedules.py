@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.client.definitions import (
@@ -32,9 +33,9 @@ from duly.client.schedule_orders import (
     list_records,
 )
 from duly.client.schedule_view import Schedule, schedule_view
-from duly.domain.identity import ordered_run_id
+from duly.domain.identity import ScheduleId, ordered_run_id
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Lane, Missed, Origin, ScheduleStatus
+from duly.domain.literals import Lane, Missed, Origin, Overlap, ScheduleStatus
 from duly.domain.planning import (
     Change,
     decide_delete,
@@ -43,6 +44,7 @@ from duly.domain.planning import (
     decide_resume,
     decide_skip_next,
 )
+from duly.domain.run_times import RUNS_LOOKED_AT, run_times
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.preview import Preview, preview
 from duly.errors import Conflict, UsageError
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
 ListedSchedules = list[Schedule]
 Entries = list[HistoryEntry]
 Occurrences = list[Occurrence]
+TIMED_MAX = 500
+"""How many schedules of a list tell their run times: for each, coming occurrences are looked at."""
 _NONCE_BYTES = 16
 
 
@@ -80,7 +84,8 @@ class Schedules:
         call: BoundCall | AnyTask,
         timetable: Timetable,
         *,
-        misfire: str | Misfire = "latest",
+        preset: str | None = None,
+        misfire: str | Misfire | None = None,
         jitter: Delay | None = None,
         overlap: str | None = None,
         serialize_by: str | None = None,
@@ -91,9 +96,11 @@ class Schedules:
     ) -> Schedule:
         """Make a schedule; durable, with its first instant pending, when this returns.
 
-        The same schedule made again is the same one. Another one of that name is a Conflict.
+        The same schedule made again is the same one. Another one of that name is a Conflict. A
+        `preset` names the policies of a kind of work; those that are given win over it.
         """
         policies = {
+            "preset": preset,
             "misfire": misfire,
             "jitter": jitter,
             "overlap": overlap,
@@ -115,9 +122,11 @@ class Schedules:
         version: int | None = None,
         call: BoundCall | AnyTask | None = None,
         timetable: Timetable | None = None,
+        preset: str | None = None,
         misfire: str | Misfire | None = None,
         jitter: str | timedelta | None = None,
         overlap: str | None = None,
+        serialize_by: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
         name: str | None = None,
@@ -126,14 +135,17 @@ class Schedules:
     ) -> Schedule:
         """Change what is given and keep the rest; with `version`, only if nobody was faster.
 
-        What fell due before the edit stays owed by the old definition.
+        What fell due before the edit stays owed by the old definition. The preset "none" takes the
+        name of one away, and leaves its policies.
         """
         given = {
+            "preset": preset,
             "call": call,
             "timetable": timetable,
             "misfire": misfire,
             "jitter": jitter,
             "overlap": overlap,
+            "serialize_by": serialize_by,
             "queue": queue,
             "priority": priority,
         }
@@ -209,9 +221,18 @@ class Schedules:
         )
 
     def trigger(
-        self, schedule: Reference, *, reason: str | None = None, key: str | None = None
+        self,
+        schedule: Reference,
+        *,
+        reason: str | None = None,
+        key: str | None = None,
+        overlap: str | None = None,
     ) -> EnqueuedRun:
-        """Run it now, besides its timetable: also while it is paused, not when it is deleted."""
+        """Run it now, besides its timetable: also while it is paused, not when it is deleted.
+
+        While an earlier run is open its overlap policy holds for this one as well; `overlap` is
+        another policy for this one run, on record (O3). One that would be skipped is a Conflict.
+        """
         seen = self._seen(schedule)
         record = seen.record
         if record.status is ScheduleStatus.DELETED:
@@ -227,6 +248,7 @@ class Schedules:
             key=read_key(key),
             schedule_id=record.id,
             definition_number=record.definition_number,
+            overlap=None if overlap is None else read_choice("overlap", overlap, Overlap),
             is_drawn=True,
         )
         made = add_runs(self._caller, [run], reason=reason)[0]
@@ -234,7 +256,8 @@ class Schedules:
 
     def get(self, schedule: Reference) -> Schedule:
         """Return a schedule by its id or name; a deleted one too, as long as it is kept."""
-        return schedule_view(self._seen(schedule).record)
+        seen = self._seen(schedule)
+        return self._timed([schedule_view(seen.record)], seen.now)[0]
 
     def list(  # noqa: PLR0913 - each filter is an argument
         self,
@@ -245,8 +268,12 @@ class Schedules:
         declared_by: str | None = None,
         name_prefix: str | None = None,
         include_deleted: bool = False,
+        with_run_times: bool = False,
     ) -> ListedSchedules:
-        """Return schedules in order of name; deleted ones when asked for."""
+        """Return schedules in order of name; deleted ones when asked for.
+
+        With run times the first few hundred tell how long their runs take, as one by `get` does.
+        """
         statuses = frozenset(ScheduleStatus) if include_deleted else None
         if status is not None:
             statuses = frozenset({read_choice("status", status, ScheduleStatus)})
@@ -258,7 +285,11 @@ class Schedules:
             declared_by=read_looked_for("declared_by", declared_by),
             name_prefix=read_looked_for("name_prefix", name_prefix),
         )
-        return [schedule_view(one) for one in list_records(self._caller, command)]
+        found = [schedule_view(one) for one in list_records(self._caller, command)]
+        if not with_run_times:
+            return found
+        now = self._caller.store.now()
+        return self._timed(found[:TIMED_MAX], now) + found[TIMED_MAX:]
 
     def history(self, schedule: Reference, *, limit: int = PAGE_MAX) -> Entries:
         """Return who did what to it, newest first."""
@@ -274,6 +305,16 @@ class Schedules:
         shown = read_timetable(timetable)
         at = self._caller.store.now() if after is None else read_instant("after", after)
         return preview(shown, from_microseconds(at), n)
+
+    def _timed(self, schedules: ListedSchedules, now: int) -> ListedSchedules:
+        """Return schedules with how long their runs take."""
+        ids = [ScheduleId(one.id.bytes) for one in schedules]
+        spans = self._caller.store.list_run_times(ids, RUNS_LOOKED_AT)
+        moment = from_microseconds(now)
+        return [
+            replace(one, run_times=run_times(one.timetable, spans.get(key, []), moment, now))
+            for one, key in zip(schedules, ids, strict=True)
+        ]
 
     def _seen(self, schedule: Reference) -> Seen:
         return find_schedule(self._caller, schedule)

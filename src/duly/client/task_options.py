@@ -12,19 +12,26 @@ from duly.domain.durations import duration_text
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import Effects, TaskKind
 from duly.domain.plans import ProcessPlan, read_command_plan, read_memory
+from duly.domain.presets import read_preset
 from duly.domain.retrying import Retry, read_retry
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT
+from duly.domain.task_limits import NO_LIMITS, TaskLimits, read_task_limits
 from duly.domain.webhooks import read_webhook_plan
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from duly.domain.web_addresses import WebAddress
+
 TASK_NAME_LENGTH_MAX = 200
 LIMIT_MIN_US = SECOND_US // 1000
 _HONOURED = (Effects.IDEMPOTENT, Effects.PURE)
 _OF_FUNCTIONS = (TaskKind.ASYNC, TaskKind.THREAD, TaskKind.PROCESS)
-_FOR_ALL = ("queue", "priority", "retry", "timeout", "run_timeout", "effects")
+_FOR_ALL = (
+    *("queue", "priority", "preset", "retry", "timeout", "run_timeout", "effects"),
+    *("running", "running_by", "rate", "destination"),
+)
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "task": ("name", *_FOR_ALL, "stall", "kind", "memory"),
     "command": (
@@ -40,6 +47,8 @@ class RunOptions(TypedDict, total=False):
 
     queue: str
     priority: int
+    preset: str
+    """Retries for a kind of work, as `app.schedules.create` has presets; what is said wins."""
     retry: Retry | int
     """How many attempts in all, or `duly.Retry(…)`; 5 unless told."""
     timeout: Delay | None
@@ -48,6 +57,14 @@ class RunOptions(TypedDict, total=False):
     """From the first claim to the end, retries and waits included."""
     effects: str
     """What repeating it does: no more than once does ("idempotent"), or nothing ("pure")."""
+    running: int
+    """How many of its runs go on at a time, in the whole fleet."""
+    running_by: Mapping[str, int]
+    """How many of them with the same value of a parameter: {"account_id": 1}."""
+    rate: str
+    """How many begin in a while: "100/m", "5/s burst 20"."""
+    destination: str | None
+    """Whom it calls: while that one is down, its runs wait. Webhooks call the host of their URL."""
 
 
 class FunctionOptions(RunOptions, total=False):
@@ -93,6 +110,7 @@ class TaskTerms:
     priority: int = PRIORITY_DEFAULT
     kind: TaskKind = TaskKind.THREAD
     policy: TaskPolicy = TaskPolicy()  # noqa: RUF009 - an immutable value
+    limits: TaskLimits = NO_LIMITS
     plan: Any = None
 
 
@@ -132,11 +150,12 @@ def command_terms(
 def webhook_terms(name: object, url: object, options: Mapping[str, Any]) -> TaskTerms:
     """Read the options of a webhook."""
     _refuse_unknown("webhook", options)
+    plan = read_webhook_plan(url, options)
     return TaskTerms(
         name=read_task_name(name),
-        **_shared(options),
+        **_shared(options, plan.address),
         kind=TaskKind.WEBHOOK,
-        plan=read_webhook_plan(url, options),
+        plan=plan,
     )
 
 
@@ -156,9 +175,10 @@ def read_policy(options: Mapping[str, Any]) -> TaskPolicy:
     timeout_us = policy.timeout_us
     if "timeout" in options:
         timeout_us = _read_limit("timeout", options["timeout"])
-    retry, effects = options.get("retry"), options.get("effects")
+    retry, effects, preset = (options.get(name) for name in ("retry", "effects", "preset"))
+    usual = policy.retry if preset is None else read_preset(preset).retry
     return TaskPolicy(
-        retry=policy.retry if retry is None else read_retry(retry),
+        retry=usual if retry is None else read_retry(retry),
         timeout_us=timeout_us,
         run_timeout_us=_read_limit("run_timeout", options.get("run_timeout")),
         stall_us=_read_limit("stall", options.get("stall")),
@@ -166,12 +186,13 @@ def read_policy(options: Mapping[str, Any]) -> TaskPolicy:
     )
 
 
-def _shared(options: Mapping[str, Any]) -> dict[str, Any]:
+def _shared(options: Mapping[str, Any], address: WebAddress | None = None) -> dict[str, Any]:
     queue, priority = options.get("queue"), options.get("priority")
     return {
         "queue": QUEUE_DEFAULT if queue is None else read_queue(queue),
         "priority": PRIORITY_DEFAULT if priority is None else read_priority(priority),
         "policy": read_policy(options),
+        "limits": read_task_limits(options, address),
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from duly.client.arguments import (
     Payload,
     Signature,
+    is_short,
     write_arguments,
     write_payload,
 )
@@ -19,6 +20,7 @@ from duly.client.json_values import plain_value
 from duly.client.reading import read_priority, read_queue
 from duly.client.task_options import TASK_NAME_LENGTH_MAX, TaskTerms
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Call
+from duly.domain.task_limits import with_parameters
 from duly.errors import Conflict, NotFound, UsageError, require_text
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ class Task(Generic[Called, Bound, Result]):
         self.priority = terms.priority
         self.terms = terms
         self.signature = Signature(terms.name, function)
+        self.limits = terms.limits
+        """How many of its runs may go on, how often, and whom they call."""
+        if terms.limits.limit.running_by:
+            taken = self.signature.types, self.signature.defaults()
+            self.limits = with_parameters(terms.limits, terms.name, *taken)
         self._function = function
         self._payload = payload
         update_wrapper(self, function)
@@ -92,8 +99,11 @@ class Task(Generic[Called, Bound, Result]):
 
     def bind(self, *args: Bound.args, **kwargs: Bound.kwargs) -> BoundCall:
         """Return a call with these arguments; refuse what the signature or a type does not take."""
-        arguments = self.signature.bind(args, kwargs)
-        return self._call(write_arguments(self.signature, arguments, self._payload))
+        text = None if kwargs else self.signature.simple_text(args)
+        if text is None or not is_short(text, self._payload):
+            arguments = self.signature.bind(args, kwargs)
+            text = write_arguments(self.signature, arguments, self._payload)
+        return self._call(text)
 
     def bind_json(self, arguments: Mapping[str, Any]) -> BoundCall:
         """Return a call with arguments given as JSON values, as a command or a file has them."""

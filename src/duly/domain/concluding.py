@@ -37,6 +37,8 @@ class Failed:
     is_retryable: bool = True
     after_us: int | None = None
     """How long the other side, or the task, asked to wait; longer than the backoff or shorter."""
+    is_answered: bool = False
+    """Whether whom the task calls has done its part: what is wrong lies with the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,11 @@ def success(result: str | None) -> Conclusion:
         return DONE
     close = Close(RunState.SUCCEEDED, result=result)
     return _conclusion(AttemptState.SUCCEEDED, None, None, close)
+
+
+def not_begun(reason: Reason) -> Conclusion:
+    """Return what becomes of a run whose claim is given back before it began."""
+    return _free(reason, Requeue(), is_started=False)
 
 
 def _again(attempted: Attempted, after_us: int | None) -> Next:

@@ -14,6 +14,7 @@ from duly.errors import UsageError
 
 ScheduleId = NewType("ScheduleId", bytes)
 RunId = NewType("RunId", bytes)
+BackfillId = NewType("BackfillId", bytes)
 
 RunKind = Literal["occurrence", "once", "manual", "rerun", "redo", "verify"]
 """What a run's identity is made of. An occurrence keeps one identity, whether it is made on time,
@@ -28,6 +29,11 @@ def schedule_id(created_at: int, draw: bytes) -> ScheduleId:
     """Return a schedule's id: a UUIDv7 of the moment it is made and ten drawn bytes."""
     assert len(draw) >= 10, "an id takes ten drawn bytes"
     return ScheduleId(_stamped(created_at, int.from_bytes(draw[:10]), version=7))
+
+
+def backfill_id(created_at: int, draw: bytes) -> BackfillId:
+    """Return a backfill's id, of the same kind as a schedule's."""
+    return BackfillId(schedule_id(created_at, draw))
 
 
 _OCCURRENCE_MARK = 1 << 73

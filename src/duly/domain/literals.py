@@ -128,6 +128,10 @@ class SkipReason(StrEnum):
     """Fell into the time between a deletion and a restoration, or was owed when deleted."""
     SKIPPED = "skipped"
     """A person skipped it."""
+    OVERLAP = "overlap"
+    """An earlier run of its schedule was still open."""
+    OVERFLOW = "overflow"
+    """As many as may wait for an earlier run were waiting already."""
 
 
 class Missed(StrEnum):

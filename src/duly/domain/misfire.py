@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 GRACE_DEFAULT = "60s"
 NOT_OLDER_DEFAULT = "1d"
 AT_MOST_MAX = 10_000
+NO_BOUND = "none"
+"""How files and commands write that a bound is lifted: they have no word for nothing."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -75,7 +77,10 @@ def read_misfire(value: object) -> Misfire:
         unknown = sorted(str(key) for key in value if key not in _KEYS)
         if unknown:
             raise UsageError("misfire", unknown[0], "is not a part of it", f"use {_KEYS_TEXT}")
-        return Misfire(**value)
+        given: dict[str, Any] = {
+            key: None if part == NO_BOUND else part for key, part in value.items()
+        }
+        return Misfire(**given)
     if not isinstance(value, str):
         remedy = 'give "skip", "latest", "all" or a duly.Misfire'
         raise UsageError("misfire", value, "is not a misfire policy", remedy)

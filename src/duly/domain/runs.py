@@ -58,6 +58,8 @@ class RunRecord:
     """The last attempt's, once there is one."""
     result: str | None = None
     """What it returned, as JSON text."""
+    into: RunId | None = None
+    """The run that stands for it, if it was coalesced or replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from duly.domain.zones.database import ZoneDatabase
 
 QUEUE_DEFAULT = "default"
+OVERLAP_DEFAULT = Overlap.SKIP
+"""What a schedule gets whose maker says nothing about it."""
 PRIORITY_DEFAULT = 4
 PRIORITY_MAX = 9
 TENANT_DEFAULT = "default"
@@ -47,11 +49,16 @@ class Definition:
     timetable: Timetable
     misfire: Misfire = Misfire()  # noqa: RUF009 - an immutable value
     jitter_us: int = 0
-    overlap: Overlap | None = None
-    """None until somebody chooses."""
+    overlap: Overlap = Overlap.ALLOW
+    """What becomes of an occurrence while an earlier run is open (O1)."""
+    serialize_by: str | None = None
+    """Under `serialize`: the business key whose runs go one after the other."""
+    preset: str | None = None
+    """The name of the preset that its policies were filled in by (E1)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `definition_from_json` reads back."""
+        named = {} if self.preset is None else {"preset": self.preset}
         return {
             "task": self.call.task,
             "arguments": json.loads(self.call.arguments),
@@ -60,7 +67,9 @@ class Definition:
             "timetable": self.timetable.to_json(),
             "misfire": self.misfire.to_json(),
             "jitter": duration_text(self.jitter_us),
-            "overlap": None if self.overlap is None else str(self.overlap),
+            "overlap": str(self.overlap),
+            "serialize_by": self.serialize_by,
+            **named,
         }
 
     def under(self, zones: ZoneDatabase) -> Definition:
@@ -70,14 +79,16 @@ class Definition:
 
 def definition_from_json(stored: dict[str, Any]) -> Definition:
     """Read a definition from what `to_json` returned."""
-    overlap = stored.get("overlap")
+    overlap = stored.get("overlap") or Overlap.ALLOW
     arguments = canonical_json(stored["arguments"])
     return Definition(
         call=_call(stored["task"], arguments, stored["queue"], stored["priority"]),
         timetable=timetable_from_json(stored["timetable"]),
         misfire=_misfire(**stored["misfire"]),
         jitter_us=_jitter_us(stored["jitter"]),
-        overlap=None if overlap is None else Overlap(overlap),
+        overlap=Overlap(overlap),
+        serialize_by=stored.get("serialize_by"),
+        preset=stored.get("preset"),
     )
 
 
@@ -146,6 +157,10 @@ class ScheduleRecord:
     last_run: RunId | None
     last_fired_at: int | None
     fires: int
+    active_run: RunId | None = None
+    """The last run that went ahead: under `skip`, while it is open no other does."""
+    overlaps: int = 0
+    """How many occurrences found an earlier run open (O2)."""
     reason: str | None
     """Why it is paused, ended or deleted."""
     resume_at: int | None

@@ -57,12 +57,15 @@ class WebAddress:
         return f"{self.scheme}://{host}:{self.port}"
 
     @property
+    def place(self) -> str:
+        """Who is called, whatever for: the host, and the port unless it is the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _SCHEME_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
     def text(self) -> str:
         """The URL to ask for; the usual port is left out, as receivers expect it."""
-        origin = self.origin
-        if self.port == _SCHEME_PORTS[self.scheme]:
-            origin = origin.rpartition(":")[0]
-        return f"{origin}{self.target}"
+        return f"{self.scheme}://{self.place}{self.target}"
 
 
 def read_web_address(field: str, text: object) -> WebAddress:

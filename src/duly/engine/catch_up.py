@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.instants import SECOND_US
-from duly.domain.literals import Lane
+from duly.domain.literals import Lane, Overlap
 from duly.domain.settling import Settlement, settle
 from duly.errors import STORE_AWAY
 from duly.store.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
 
 if TYPE_CHECKING:
     from duly.engine.clock_sync import ClockSync
+    from duly.engine.gaps import Gaps
     from duly.engine.membership import Membership
     from duly.engine.ownership import Ownership
     from duly.engine.surroundings import Surroundings
@@ -35,12 +36,14 @@ class CatchUp:
         *,
         membership: Membership,
         ownership: Ownership,
+        gaps: Gaps,
     ) -> None:
         self._around = around
         self._sync = sync
         self._templates = templates
         self._membership = membership
         self._ownership = ownership
+        self._gaps = gaps
         self._ranges: deque[OwedRecord] = deque()
         self._after: OwedRecord | None = None
         """The last range of a page that was full: the next look goes on behind it."""
@@ -50,6 +53,8 @@ class CatchUp:
         self._counted_at = 0
         self._drained_at = 0
         self._run_us = max(1, SECOND_US // around.settings.catch_up_per_second)
+        self._turn_us = max(self._run_us, around.settings.catch_up_turn_us)
+        """How much of the rate is saved up before it is spent."""
 
     def notice(self) -> None:
         """Look for new ranges at the next tick: something was made owed."""
@@ -68,23 +73,26 @@ class CatchUp:
         self._accrue(monotonic)
         shards = self._ownership.shards(Lane.CATCH_UP)
         is_starved = monotonic - self._drained_at >= settings.catch_up_reserve_us
-        if not shards or (is_live_due and not is_starved):
+        if not shards or (is_live_due and not is_starved) or self._allowed_us < self._turn_us:
             return
         self._look(shards, monotonic)
         turns = 1 if is_live_due else settings.catch_up_ranges_per_tick
         for _ in range(min(turns, len(self._ranges))):
             if self._allowed_us < self._run_us or not self._membership.may_write():
                 return
-            self._drained_at = monotonic
+            if not is_starved and not self._gaps.has_room():
+                return
+            is_starved = False
+            self._drained_at = self._around.clock.monotonic_us()
             self._drain_one(self._ranges.popleft())
+            self._gaps.note(self._drained_at)
 
     def next_at(self, monotonic: int) -> int | None:
         """Return when there may be something to drain; None when no catch-up lane is ours."""
         if not self._ownership.shards(Lane.CATCH_UP):
             return None
-        if self._ranges:
-            return max(monotonic, self._counted_at + self._run_us - self._allowed_us)
-        return self._look_at
+        allowed_at = self._counted_at + self._turn_us - self._allowed_us
+        return max(monotonic if self._ranges else self._look_at, allowed_at, self._gaps.until)
 
     def _accrue(self, monotonic: int) -> None:
         """Let the rate grow with time, up to a second's worth: an idle hour earns no flood."""
@@ -141,6 +149,8 @@ class CatchUp:
             return None
         now = self._sync.floor_now(self._around.clock.monotonic_us())
         runs_max = min(self._around.settings.catch_up_per_range, self._allowed_us // self._run_us)
+        if template.definition.overlap is not Overlap.ALLOW:
+            runs_max = min(runs_max, 1)  # the next one when this one is over
         try:
             return settle(template, owed.first_for, owed.last_for, now, runs_max)
         except Exception as error:  # noqa: BLE001 - as above

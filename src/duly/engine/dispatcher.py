@@ -19,9 +19,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane
+from duly.engine.backfilling import Backfilling
 from duly.engine.catch_up import CatchUp
 from duly.engine.clock_sync import ClockSync
 from duly.engine.firing import Firing
+from duly.engine.gaps import Gaps
 from duly.engine.loader import Loader
 from duly.engine.maintenance import Maintenance
 from duly.engine.membership import Membership
@@ -76,10 +78,14 @@ class Dispatcher:
         self._firing = Firing(
             around, sync, loader, templates, membership=membership, ownership=ownership
         )
+        gaps = Gaps(clock, self._firing.next_at)
         self._catch_up = CatchUp(
-            around, sync, templates, membership=membership, ownership=ownership
+            around, sync, templates, membership=membership, ownership=ownership, gaps=gaps
         )
         self._firing.owed_noticed = self._catch_up.notice
+        self._backfilling = Backfilling(
+            around, templates, membership=membership, ownership=ownership, gaps=gaps
+        )
         self._retiming = Retiming(around, sync, templates, membership)
         self._maintenance = Maintenance(around, membership, ownership)
         self._is_stopped = False
@@ -164,6 +170,7 @@ class Dispatcher:
             self._maintenance.doubt(self._around.clock.monotonic_us() - self._lost_at)
         self._maintenance.tend(is_live_due=is_live_due)
         is_planning = self._firing.plan_ahead(is_live_due=is_live_due)
+        self._backfilling.go_on(is_live_due=is_live_due)
         if not is_live_due:
             self._retiming.go_on()
         return self._wake_at(is_more=is_live_due or is_planning)
@@ -209,6 +216,7 @@ class Dispatcher:
             None if firing_at is None else max(firing_at, held_until),
             None if catch_up_at is None else max(catch_up_at, held_until),
             self._maintenance.next_at(),
+            self._backfilling.next_at(),
             self._retiming.next_at(),
         ]
         return max(monotonic, min(at for at in times if at is not None))
@@ -262,3 +270,4 @@ class Dispatcher:
     def _forget_everything(self) -> None:
         self._ownership.clear()
         self._catch_up.forget()
+        self._backfilling.forget()

@@ -36,6 +36,7 @@ class Maintenance:
         self._ownership = ownership
         self._reaper = Reaper(around, membership, ownership)
         self._resume_at = 0
+        self._gates_at = 0
         self._prune_at: int | None = None
 
     def doubt(self, lost_us: int | None = None) -> None:
@@ -56,6 +57,10 @@ class Maintenance:
         if monotonic >= self._resume_at:
             self._resume_at = monotonic + settings.resume_every_us
             self._resume()
+        if monotonic >= self._gates_at:
+            # Whoever ended a run has opened its gate, unless it died in between.
+            self._gates_at = monotonic + settings.gates_every_us
+            self._around.store.open_gates(settings.gates_max)
         if is_live_due or not self._ownership.owns(MAINTENANCE):
             return  # the store may have told us meanwhile that it is not ours any more
         if self._prune_at is None:
@@ -69,7 +74,7 @@ class Maintenance:
         """Return when something is to be done; None while somebody else does it."""
         if not self._ownership.owns(MAINTENANCE):
             return None
-        times = [self._reaper.next_at, self._resume_at]
+        times = [self._reaper.next_at, self._resume_at, self._gates_at]
         return min(times if self._prune_at is None else [*times, self._prune_at])
 
     def _resume(self) -> None:

@@ -112,6 +112,8 @@ class DispatcherSettings:
 
     catch_up_per_second: int = 100
     """How many missed occurrences a dispatcher makes runs of, so that no queue is flooded."""
+    catch_up_turn_us: int = 100 * _MILLISECOND_US
+    """So much of the rate is spent at a time: a transaction for each run would cost the most."""
     catch_up_per_range: int = 20
     """How many of one range at a time, so that no schedule waits for another's long backlog."""
     catch_up_ranges_per_tick: int = 8
@@ -121,8 +123,19 @@ class DispatcherSettings:
     catch_up_reserve_us: int = 1 * SECOND_US
     """At least one range gets its turn in this time, however much fresh work there is (M3)."""
 
+    backfills_every_us: int = 5 * SECOND_US
+    """How often we look for backfills that somebody has asked for."""
+    backfills_max: int = 100
+    backfill_reserve_us: int = 1 * SECOND_US
+    """At least one backfill gets its turn in this time, however much fresh work there is."""
+    backfill_busy_us: int = SECOND_US // 2
+    """How long we wait when as many of a backfill's runs are open as may be."""
+
     resume_every_us: int = 2 * SECOND_US
     resumes_max: int = 50
+    gates_every_us: int = 5 * SECOND_US
+    gates_max: int = 500
+    """How many gates that came free and were not opened are opened at a time."""
     retime_page: int = 500
     retime_every_us: int = 50 * _MILLISECOND_US
     """Between pages of a recomputation, so that firing goes on beside it."""

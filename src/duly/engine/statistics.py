@@ -30,6 +30,8 @@ class Statistics:
     set_aside: int = 0
     caught_up: int = 0
     """Runs made on the catch-up lane."""
+    backfilled: int = 0
+    """Runs made for backfills."""
     batches: int = 0
     arrivals: int = 0
     swept: int = 0

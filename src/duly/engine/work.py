@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from duly.domain.concluding import End
     from duly.domain.literals import TaskKind
     from duly.domain.live import Live
+    from duly.domain.task_limits import TaskLimits
     from duly.store.execution import ClaimedRun
 
 
@@ -35,6 +36,11 @@ class Runnable(Protocol):
     @property
     def policy(self) -> TaskPolicy:
         """What its code says about its runs."""
+        ...
+
+    @property
+    def limits(self) -> TaskLimits:
+        """How many of its runs may go on, how often, and whom they call, by its code."""
         ...
 
     @property

@@ -7,26 +7,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from duly.domain.identity import identity_text
 from duly.domain.literals import Origin
 from duly.store.auditing import Subject
 from duly.store.planning import AddedRun
 from duly.store.rulings import (
-    LIBRARY,
     added_by_hand,
     due_of,
     key_taken,
     refuse_another_request,
     refuse_deleted,
+    triggered_facts,
     unknown_schedule,
 )
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import Lane
+    from duly.domain.identity import ScheduleId
     from duly.domain.runs import DelayedRecord
     from duly.store.planning import AddRuns, NewRun
     from duly.store.records import Row
@@ -41,70 +40,6 @@ class Known:
     due_at: int
     fingerprint: str = ""
     """While it is pending."""
-
-
-class Alike(NamedTuple):
-    """Runs that were ordered together, and differ in their ids and arguments only."""
-
-    tenant: str
-    task: str
-    queue: str
-    priority: int
-    origin: Origin
-    lane: Lane
-    due_at: int | None
-    delay_us: int | None
-    """One of the two says when they are wanted: later."""
-    ids: list[RunId]
-    arguments: list[str]
-
-    def due(self, now: int) -> int:
-        """Return when they are due, asked at that instant."""
-        if self.delay_us is not None:
-            return now + self.delay_us
-        assert self.due_at is not None, "they are wanted later"
-        return self.due_at
-
-    def added(self, due_at: int) -> list[AddedRun]:
-        """Return what has become of them: all were made."""
-        return [AddedRun(run_id, due_at, True) for run_id in self.ids]  # noqa: FBT003 - of many
-
-
-def alike_later(command: AddRuns) -> Alike | None:
-    """Return the runs of an order if they are alike, for later, and in nobody's way; else None.
-
-    So a program orders many at once: under ids that were drawn for them, without keys.
-    """
-    first = command.runs[0] if command.runs else None
-    if first is None or command.actor.source != LIBRARY:
-        return None
-    call, tenant, origin, lane = first.call, first.tenant, first.origin, first.lane
-    task, queue, priority = call.task, call.queue, call.priority
-    due_at, delay_us = first.due_at, first.delay_us
-    if (due_at is None and delay_us is None) or origin is Origin.MANUAL:
-        return None
-    ids: list[RunId] = []
-    arguments: list[str] = []
-    for new in command.runs:
-        call = new.call
-        if not (
-            new.is_drawn
-            and new.key is None
-            and new.schedule_id is None
-            and call.task == task
-            and call.queue == queue
-            and call.priority == priority
-            and new.due_at == due_at
-            and new.delay_us == delay_us
-            and new.tenant == tenant
-            and new.origin is origin
-            and new.lane is lane
-        ):
-            return None
-        ids.append(new.id)
-        arguments.append(call.arguments)
-    when = due_at, delay_us
-    return Alike(tenant, task, queue, priority, origin, lane, *when, ids, arguments)
 
 
 class Adding(ABC):
@@ -182,7 +117,8 @@ class Adding(ABC):
         self.run_at_once(new, instant)
         if new.origin is Origin.MANUAL:
             name = identity_text(new.id)
-            subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after={"run": name})
+            facts = triggered_facts(new)
+            subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after=facts)
             self.record("schedule.triggered", subject)
         return AddedRun(new.id, instant, is_new=True)
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from duly.domain.identity import shard_of
 from duly.domain.literals import ScheduleStatus
+from duly.domain.overlapping import gate_of
 from duly.store.auditing import changed_subject, created_subject
 from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.gates import NOBODY
 from duly.store.gathering import Gathering, ground_of
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.records import Row, definition_text
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from duly.store.auditing import Subject
     from duly.store.dispatch import TimerKind
     from duly.store.gathering import Ground
+    from duly.store.quotas import Counting
 
 
 class Writing(Protocol):
@@ -104,6 +107,10 @@ class Changing(ABC):
         """Delete what a schedule owes, and return it."""
 
     @abstractmethod
+    def counting(self) -> Counting:
+        """Return what counts schedules in this transaction."""
+
+    @abstractmethod
     def settlements(self) -> Gathering:
         """Return what gathers and writes settlements in this transaction."""
 
@@ -117,6 +124,7 @@ class Changing(ABC):
         if known is not None:
             return CreatedSchedule(known, is_new=False)
         record = self._insert(command)
+        self.counting().check_schedule(None, record, self._work.now)
         self._work.record(command.actor, "schedule.created", created_subject(record))
         return CreatedSchedule(record, is_new=True)
 
@@ -136,6 +144,7 @@ class Changing(ABC):
             self._give_up_owed(old)
         changed = self._settled(old, changed, command)
         self._update(old, changed)
+        self.counting().check_schedule(old, changed, now)
         if changed.pending is not None:
             self._work.announce("schedule", changed.id, changed.pending.due_at, changed.shard)
         self._work.record(command.actor, change.action, changed_subject(old, changed))
@@ -152,9 +161,11 @@ class Changing(ABC):
         if any(run.not_before > self._work.now for run in settlement.runs):
             return FireResult.EARLY
         ground = ground_of(schedule)
-        ground.under(owed.definition_number, self._known_definition(owed).call)
-        self.run(self.statements.delete_owed, (owed.schedule_id, owed.first_for))
+        ground.under(owed.definition_number, self._known_definition(owed))
         settlements = self.settlements()
+        if not settlements.is_free(ground, settlement):
+            return FireResult.BUSY
+        self.run(self.statements.delete_owed, (owed.schedule_id, owed.first_for))
         settlements.add(ground, settlement._replace(owed=None))
         if settlements.write():
             self.run(self.statements.note_runs, noted_row(ground))
@@ -177,9 +188,13 @@ class Changing(ABC):
         self.run(self.statements.insert_schedule, (command.id, *names, now, now, made_by))
         instants = (pending.scheduled_for, pending.due_at)
         copied = (command.tenant, call.task, call.queue, call.priority)
+        definition = command.definition
+        by = definition.serialize_by
+        gate = gate_of(definition.overlap, command.tenant, command.id, by)
         text = definition_text(command.definition)
         self.run(self.statements.insert_definition, (command.id, 1, text, now, made_by))
-        self.run(self.statements.insert_state, (command.id, shard, *instants, *copied))
+        state = (command.id, shard, *instants, *copied, definition.overlap, gate)
+        self.run(self.statements.insert_state, state)
         self._work.count_on(ScheduleStatus.ACTIVE, 1)
         self._work.announce("schedule", command.id, pending.due_at, shard)
         record = self.read(command.id)
@@ -221,6 +236,8 @@ class Changing(ABC):
             last_run=ground.last_run,
             last_fired_at=ground.last_fired_at,
             fires=ground.fires,
+            active_run=ground.active_run,
+            overlaps=ground.overlaps,
         )
 
     def _update(self, old: ScheduleRecord, changed: ScheduleRecord) -> None:
@@ -256,6 +273,8 @@ def described_row(changed: ScheduleRecord) -> Row:
 def stated_row(changed: ScheduleRecord) -> Row:
     """Return what a fire sees of a schedule, and its id."""
     pending, call = changed.pending, changed.definition.call
+    definition = changed.definition
+    gate = gate_of(definition.overlap, changed.tenant, changed.id, definition.serialize_by)
     return (
         changed.version,
         changed.definition_number,
@@ -269,6 +288,10 @@ def stated_row(changed: ScheduleRecord) -> Row:
         call.task,
         call.queue,
         call.priority,
+        changed.definition.overlap,
+        gate,
+        changed.active_run or NOBODY,
+        changed.overlaps,
         changed.id,
     )
 
@@ -276,4 +299,4 @@ def stated_row(changed: ScheduleRecord) -> Row:
 def noted_row(ground: Ground) -> Row:
     """Return what is noted of runs on their schedule, and its id."""
     runs = (ground.last_for, ground.last_run, ground.last_fired_at, ground.fires)
-    return (*runs, ground.schedule_id)
+    return (*runs, ground.active_run or NOBODY, ground.overlaps, ground.schedule_id)

@@ -172,7 +172,17 @@ class DispatchStore(Protocol):
     def drain_owed(self, command: DrainOwed) -> FireResult:
         """Apply a settlement of a range under the catch-up lease: FIRED, GONE, EARLY or FENCED.
 
-        GONE when the range no longer begins there, or the schedule is paused or deleted.
+        GONE when the range no longer begins there, or the schedule is paused or deleted. BUSY while
+        a run of it would find an earlier one open, unless they may overlap: then all of the range
+        stays owed, where it can still be edited or called off.
+        """
+        ...
+
+    def open_gates(self, limit: int) -> int:
+        """Let the first go of those that wait at each gate that nobody holds; say how many did.
+
+        Whoever ends a run does so for its gate; this is for one that has died in between, and for
+        gates that came free in another way. It needs no lease: it does what is due, whoever asks.
         """
         ...
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from duly.domain.literals import Lane
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -50,6 +52,10 @@ class ClaimRuns:
     newest_first: bool = False
     """Of each queue take only runs of its first priority, and those first that fell due last: so
     that behind a crowd nobody waits for all of it."""
+    served: Mapping[str, str] = field(default_factory=dict)
+    """By queue the tenant who was served last, as the answer before has told: others come first."""
+    first_lane: Lane = Lane.LIVE
+    """Begin with this lane, so that what is caught up has its share however much is live."""
 
 
 class ClaimReader(Protocol):
@@ -139,6 +145,8 @@ class Claimed:
     now: int
     is_alive: bool
     runs: tuple[ClaimedRun, ...]
+    served: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """By queue, where there is a crowd: whom the next claim is to let others go before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +187,8 @@ class Beaten:
     stops: tuple[Stop, ...]
     strays: tuple[Hold, ...] = ()
     """Claims of this worker that it did not name: the answer that gave them to it was lost."""
+    limits_version: int = 0
+    """Of the fleet's limits: who knows an older one loads them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +232,9 @@ class Finish:
     lines_before: int | None = None
     """How many lines of the attempt were told before these; None when nobody has counted. Those of
     them that are stored already, because an answer was lost, are not stored again."""
+    is_answered: bool | None = None
+    """Of an attempt that was admitted with a destination: whether the other side did its part, well
+    or with a refusal; False: it failed; None: the end tells nothing about it (B2)."""
 
 
 class FinishResult(StrEnum):
@@ -300,7 +313,9 @@ class ExecutionStore(Protocol):
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take runs from queues that are not paused, by priority and then by rank.
 
-        With `newest_first` from the other end. One transaction. A worker that is not alive (left,
+        With `newest_first` from the other end. Within a priority, tenants share a claim that can't
+        take all evenly (`domain/sharing.py`), at the latest from the second such claim on; in which
+        order their runs come is not told. One transaction. A worker that is not alive (left,
         declared dead, or expired by the store's clock) gets none; one that has only expired must
         beat first. Each run gets the next fence, the next attempt number, `begun_at` if it has
         none, and a deadline by its task's time-out. No two workers get the same run; one does not

@@ -10,21 +10,32 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from duly.domain.literals import Lane
+from duly.domain.attempts import Tries
+from duly.domain.literals import Lane, Overlap
+from duly.domain.overlapping import Coming, gate_of
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.store.gates import Comer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.schedules import Call, ScheduleRecord
+    from duly.domain.schedules import Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun, Settlement
+    from duly.store.gates import Arrival, Gates
     from duly.store.planning import NewRun
     from duly.store.records import Row
 
+_UNTRIED = Tries()
 LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
 """Added to the priority in the queue, so that one order expresses lanes and priorities."""
+
+
+def share_of(tenant: str) -> str:
+    """Return the name under which a tenant's runs stand in the queue: nothing, for the default."""
+    return "" if tenant == TENANT_DEFAULT else tenant
 
 
 @dataclass(slots=True)
@@ -43,17 +54,40 @@ class Ground:
     last_run: RunId | None
     last_fired_at: int | None
     fires: int
+    overlap: Overlap = Overlap.ALLOW
+    gate: str | None = None
+    """Through which its runs go, one at a time."""
+    active_run: RunId | None = None
+    """The last that went ahead."""
+    overlaps: int = 0
 
-    def under(self, number: int, call: Call) -> None:
+    def under(self, number: int, definition: Definition) -> None:
         """Settle under another definition than the one in force."""
+        call = definition.call
         self.number, self.task = number, call.task
         self.queue, self.priority = call.queue, call.priority
+        self.overlap, self.gate = definition.overlap, self._gate(definition)
+
+    def _gate(self, definition: Definition) -> str | None:
+        by = definition.serialize_by
+        return gate_of(definition.overlap, self.tenant, self.schedule_id, by)
+
+    def comer(self, run_id: RunId) -> Comer:
+        """Return a run of the schedule as one that comes to its gate."""
+        return Comer(run_id, self.overlap, self.gate, self.active_run)
+
+
+def ground_from(state: Sequence[Any]) -> Ground:
+    """Return what settling builds on, from the columns of a schedule's state in their order."""
+    ground = Ground(*state)
+    ground.overlap = Overlap(ground.overlap)
+    return ground
 
 
 def ground_of(record: ScheduleRecord) -> Ground:
     """Return what settling builds on, under the definition in force."""
     call = record.definition.call
-    return Ground(
+    ground = Ground(
         schedule_id=record.id,
         tenant=record.tenant,
         shard=record.shard,
@@ -65,7 +99,11 @@ def ground_of(record: ScheduleRecord) -> Ground:
         last_run=record.last_run,
         last_fired_at=record.last_fired_at,
         fires=record.fires,
+        active_run=record.active_run,
+        overlaps=record.overlaps,
     )
+    ground.under(record.definition_number, record.definition)
+    return ground
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +132,20 @@ class Gathering(ABC):
         self._unsure: list[RunBefore] = []
         self._skips: dict[tuple[bytes, int], Row] = {}
         self._owed: dict[tuple[bytes, int], Row] = {}
+        self._arrivals: dict[bytes, Arrival] = {}
+        """What was decided about runs that have come to a gate."""
 
     @abstractmethod
     def ran_before(self, questions: Sequence[RunBefore]) -> list[int | None]:
         """Say which occurrence the store knows as the last that was run before each."""
 
     @abstractmethod
-    def write_runs(self, rows: list[Row]) -> set[bytes]:
-        """Insert runs and queue those that are new; return their ids."""
+    def gates(self) -> Gates:
+        """Return the gates of the store, within the transaction."""
+
+    @abstractmethod
+    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, Arrival]) -> set[bytes]:
+        """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
 
     @abstractmethod
     def write_ranges(self, skips: list[Row], owed: list[Row]) -> None:
@@ -111,6 +155,8 @@ class Gathering(ABC):
         """Take a settlement up."""
         now, last_for = self._now, ground.last_for
         for run in settlement.runs:
+            if ground.overlap is not Overlap.ALLOW and not self._arrive(ground, run):
+                continue
             window_from = last_for
             if last_for is not None and last_for >= run.scheduled_for:
                 self._ask(ground, run)
@@ -126,20 +172,54 @@ class Gathering(ABC):
             ends = (owed.schedule_id, owed.first_for, owed.last_for)
             _longer(self._owed, (*ends, owed.definition_number, ground.shard, now))
 
+    def is_free(self, ground: Ground, settlement: Settlement) -> bool:
+        """Say whether the runs of a settlement would find nobody in their way."""
+        if ground.overlap is Overlap.ALLOW:
+            return True
+        gates = self.gates()
+        new = [run.run_id for run in settlement.runs if not gates.exists(run.run_id)]
+        return all(gates.is_free(ground.comer(run_id)) for run_id in new)
+
     def write(self) -> int:
         """Write everything; return how many runs were made, and note them on their grounds."""
         if self._unsure:
             self._find_windows()
-        made = self.write_runs(self._runs) if self._runs else set[bytes]()
+        made = self.write_runs(self._runs, self._arrivals) if self._runs else set[bytes]()
         for ground, row in zip(self._grounds, self._runs, strict=True):
             if row[self.ID] not in made:
                 continue
             ground.fires += 1
             ground.last_fired_at = self._now
+            if ground.overlap is Overlap.ALLOW:
+                # Who comes to a gate has been noted there; should the policy change, this counts.
+                ground.active_run = row[self.ID]
             if ground.last_for is None or ground.last_for < row[self.FOR]:
                 ground.last_for, ground.last_run = row[self.FOR], row[self.ID]
         self.write_ranges(list(self._skips.values()), list(self._owed.values()))
         return len(made)
+
+    def _arrive(self, ground: Ground, run: PlannedRun) -> bool:
+        """Let a run come to its gate; False if it is not made, because it is there or skipped."""
+        gates = self.gates()
+        if gates.exists(run.run_id):
+            return False
+        arrival = gates.arrive(ground.comer(run.run_id))
+        ground.overlaps += arrival.coming is not Coming.GOES
+        if arrival.coming is Coming.SKIPPED:
+            at = run.scheduled_for
+            row = (ground.schedule_id, at, at, 1, arrival.reason, arrival.in_the_way, self._now)
+            _longer(self._skips, row)
+            return False
+        self._arrivals[run.run_id] = arrival
+        if arrival.coming is Coming.GOES:
+            ground.active_run = run.run_id
+            gates.gone.add(run.run_id)
+            if arrival.gate is not None:
+                gates.take(arrival.gate, run.run_id)
+        else:
+            priority = ground.priority + LANE_OFFSETS[run.lane]
+            gates.stand(run.run_id, arrival, priority, _UNTRIED)
+        return True
 
     def _ask(self, ground: Ground, run: PlannedRun) -> None:
         place = len(self._runs)

@@ -67,7 +67,7 @@ INVARIANTS = (
         """SELECT id FROM duly_runs
         EXCEPT SELECT run_id FROM duly_ready EXCEPT SELECT run_id FROM duly_outcomes
         EXCEPT SELECT run_id FROM duly_claims EXCEPT SELECT run_id FROM duly_waiting
-        EXCEPT SELECT run_id FROM duly_dead""",
+        EXCEPT SELECT run_id FROM duly_dead EXCEPT SELECT run_id FROM duly_blocked""",
     ),
     Invariant(
         "place",
@@ -75,7 +75,8 @@ INVARIANTS = (
         """SELECT run_id FROM (
             SELECT run_id FROM duly_ready UNION ALL SELECT run_id FROM duly_outcomes
             UNION ALL SELECT run_id FROM duly_claims UNION ALL SELECT run_id FROM duly_waiting
-            UNION ALL SELECT run_id FROM duly_dead) p
+            UNION ALL SELECT run_id FROM duly_dead
+            UNION ALL SELECT run_id FROM duly_blocked) p
         GROUP BY run_id HAVING count(*) > 1""",
     ),
     Invariant(
@@ -83,8 +84,18 @@ INVARIANTS = (
         "a place holds {}, which is no run",
         """SELECT run_id FROM duly_ready UNION SELECT run_id FROM duly_outcomes
         UNION SELECT run_id FROM duly_claims UNION SELECT run_id FROM duly_waiting
-        UNION SELECT run_id FROM duly_dead
+        UNION SELECT run_id FROM duly_dead UNION SELECT run_id FROM duly_blocked
         EXCEPT SELECT id FROM duly_runs""",
+    ),
+    Invariant(
+        "gate",
+        "run {} holds a gate, and is over, waits, or is not there",
+        """SELECT h.run_id FROM duly_held_gates h
+        WHERE EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = h.run_id)
+            OR EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = h.run_id)
+            OR EXISTS (SELECT 1 FROM duly_blocked b
+                WHERE b.run_id = h.run_id AND substr(b.gate, 1, 4) <> 'cap:')
+            OR NOT EXISTS (SELECT 1 FROM duly_runs r WHERE r.id = h.run_id)""",
     ),
     Invariant(
         "attempt",
@@ -132,6 +143,25 @@ INVARIANTS = (
         EXCEPT SELECT id FROM duly_members""",
     ),
 )
+
+
+LIMITS = (
+    Invariant(
+        "limit",
+        "run {} holds a place at a limit, and runs no attempt",
+        """SELECT h.run_id FROM duly_held_places h
+        WHERE NOT EXISTS (SELECT 1 FROM duly_claims c
+                WHERE c.run_id = h.run_id AND h.fence IN (0, c.fence))
+            AND NOT (h.fence = 0 AND EXISTS (SELECT 1 FROM duly_ready y
+                WHERE y.run_id = h.run_id AND y.is_gated))""",
+    ),
+    Invariant(
+        "limit",
+        "a turn at a rate is of {}, which is no run",
+        "SELECT run_id FROM duly_turns EXCEPT SELECT id FROM duly_runs",
+    ),
+)
+"""About limits."""
 
 
 def migration_findings(known: Sequence[Migration], has: Applied, name: str) -> Iterator[Finding]:

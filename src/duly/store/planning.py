@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import Lane, Origin
+    from duly.domain.literals import Lane, Origin, Overlap
     from duly.domain.planning import Change
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Call, Definition, Pending, ScheduleRecord
@@ -92,6 +92,9 @@ class NewRun:
     fingerprint: str = ""
     schedule_id: ScheduleId | None = None
     definition_number: int | None = None
+    overlap: Overlap | None = None
+    """Of a run that a person asks of a schedule: the policy it comes under instead of the
+    schedule's own (O3)."""
     is_drawn: bool = False
     """Whether the id was drawn for this very order, so that nobody else can know it yet."""
 
@@ -100,7 +103,7 @@ class NewRun:
 class AddRuns:
     """Make runs, all or none."""
 
-    runs: tuple[NewRun, ...]
+    runs: Sequence[NewRun]
     actor: Actor
 
 
@@ -157,7 +160,8 @@ class PlanningStore(Protocol):
 
         A schedule of that name (in the tenant, not deleted) with an equal definition, owner and
         declaration is the same one: it is returned, not made again. With another definition:
-        Conflict. A known id is the same request again.
+        Conflict. A known id is the same request again. One more than a quota allows (S7):
+        OverQuota.
         """
         ...
 
@@ -168,7 +172,8 @@ class PlanningStore(Protocol):
         new definition gets that number. Runs of the settlement must be due (never early), and one
         that exists is left alone. Skips are inserted; what is owed is inserted; an arrival is
         written if the new pending is near; `drops_owed` turns what is owed into skips (deleted). A
-        name that is taken raises Conflict. One audit entry with before and after.
+        name that is taken raises Conflict; one more active schedule than a quota allows, OverQuota.
+        One audit entry with before and after.
         """
         ...
 
@@ -180,8 +185,9 @@ class PlanningStore(Protocol):
         `replaces`, what is pending under the key ends (outcome replaced) in the same transaction.
         Without it, a pending key with the same fingerprint is the same request, and with another
         one it raises Conflict. An instant in the past raises UsageError, unless `is_late_ok`. A run
-        of a deleted schedule raises Conflict (S3). What a person orders, and not a program through
-        the library, leaves one audit entry `runs.added` for the whole command (A2).
+        of a deleted schedule raises Conflict (S3); more pending than a quota allows, OverQuota
+        (S7). What a person orders, and not a program through the library, leaves one audit entry
+        `runs.added` for the whole command (A2).
         """
         ...
 

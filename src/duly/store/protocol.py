@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from duly.store.admission import LimitingStore
+from duly.store.backfilling import BackfillStore
 from duly.store.dispatch import DispatchStore, MaintenanceStore
 from duly.store.execution import ExecutionStore
 from duly.store.operating import OperatingStore
 from duly.store.planning import PlanningStore
+from duly.store.quotas import QuotaStore
 from duly.store.reading import ReadingStore
 from duly.store.schema import SchemaStore
 
@@ -18,6 +21,9 @@ class Store(
     MaintenanceStore,
     ExecutionStore,
     OperatingStore,
+    BackfillStore,
+    LimitingStore,
+    QuotaStore,
     ReadingStore,
     SchemaStore,
     Protocol,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.literals import Origin, RunState, ScheduleStatus
+    from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import LeaseRecord, Member
@@ -166,6 +167,16 @@ class ReadingStore(Protocol):
 
     def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
         """Return what was skipped, newest first."""
+        ...
+
+    def list_run_times(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, list[RunSpan]]:
+        """Return from when to when the newest `limit` runs of each were open, newest first (O2).
+
+        Of those that were started, and those that are open; neither dead ones nor what was closed
+        before anybody started it. Who has none is left out.
+        """
         ...
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Row = tuple[Any, ...]
-RUN_COLUMNS = 36
-_UNTRIED: Row = (0, 0, 0, None, *(None,) * 10)
+RUN_COLUMNS = 37
+_UNTRIED: Row = (0, 0, 0, None, *(None,) * 11)
 """The last columns of a run that nobody has claimed: its tries, and what a worker has done."""
 
 # Looked up, because calling an enumeration takes several times as long, for each run of each claim.
@@ -106,6 +106,8 @@ def schedule_record(row: Row) -> ScheduleRecord:
         created_at=row[22],
         updated_at=row[23],
         updated_by=row[24],
+        active_run=None if row[25] is None else RunId(row[25]),
+        overlaps=row[26],
     )
 
 
@@ -143,6 +145,7 @@ def run_record(row: Row) -> RunRecord:
         next_at=row[33],
         error=row[34],
         result=row[35],
+        into=row[36],
     )
 
 

@@ -115,6 +115,12 @@ def changed_record(old: ScheduleRecord, command: ChangeSchedule, now: int) -> Sc
     )
 
 
+def triggered_facts(new: NewRun) -> dict[str, Any]:
+    """Return what the trail says about a run that a person has asked of a schedule."""
+    facts = {"run": identity_text(new.id)}
+    return facts if new.overlap is None else facts | {"overlap": str(new.overlap)}
+
+
 def given_up(schedule_id: ScheduleId, owed: Owed, definition: Definition) -> Skip:
     """Return the skip that a range becomes when its schedule is deleted."""
     template = Template(schedule_id, owed.definition_number, definition)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.reading import (
@@ -97,6 +98,13 @@ class ReadsBySnapshot(ABC):
         """Return what was skipped, newest first."""
         with self._snapshot() as seen:
             return seen.list_skips(schedule_id, limit)
+
+    def list_run_times(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, list[RunSpan]]:
+        """Return from when to when the newest runs of each were open."""
+        with self._snapshot() as seen:
+            return seen.list_run_times(schedule_ids, limit)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from duly.domain.attempts import Tries
 from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.literals import AttemptState, Lane, RunState
+from duly.domain.sharing import Sharing, begin_behind
 from duly.errors import Conflict, LeaseLost, NotFound
+from duly.store.gathering import LANE_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from duly.domain.concluding import Conclusion, Next
     from duly.domain.identity import RunId
     from duly.store.dispatch import Retention
-    from duly.store.execution import Finish, Report
+    from duly.store.execution import ClaimRuns, Finish, Report
 
 WORKERS_KEPT_US = 90 * 24 * 3_600 * 1_000_000
 """How long workers are remembered at least, for the attempts of runs that are still open."""
@@ -29,6 +31,29 @@ CLOSED_BY_WORK = frozenset(
     (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.DISCARDED)
 )
 """Outcomes of runs that a worker may have claimed."""
+
+
+def sharing_of(command: ClaimRuns, queue: str) -> Sharing:
+    """Return how a claim goes about a queue."""
+    limit = max(0, command.limit)
+    return Sharing(
+        most=min(limit, max(0, command.queue_limits.get(queue, limit))),
+        begin=begin_in(command, queue),
+        first=first_priority(command),
+        newest_first=command.newest_first,
+    )
+
+
+def begin_in(command: ClaimRuns, queue: str) -> str:
+    """Return from where on tenants have their turn in a queue."""
+    last = command.served.get(queue)
+    return "" if last is None else begin_behind(last)
+
+
+def first_priority(command: ClaimRuns) -> int | None:
+    """Return the priority in the queue that a claim begins with; None for whatever is first."""
+    lane = command.first_lane
+    return None if lane is Lane.LIVE else LANE_OFFSETS[lane]
 
 
 def claimed_tries(tries: Tries, now: int) -> Tries:
@@ -43,6 +68,15 @@ def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
         attempt=tries.attempt if conclusion.is_started else tries.attempt - 1,
         charged=tries.charged + conclusion.is_charged,
     )
+
+
+def put_off_tries(tries: Tries) -> Tries:
+    """Return the tries of a run whose claim was ended before it began: nothing of it was used up.
+
+    The fence stays grown, for it is never given out twice; what was never begun has not begun.
+    """
+    attempt = tries.attempt - 1
+    return tries._replace(attempt=attempt, begun_at=tries.begun_at if attempt else None)
 
 
 def retried_tries(tries: Tries) -> Tries:
@@ -72,6 +106,11 @@ def next_place(conclusion: Conclusion, *, is_cancel_asked: bool) -> Next | Cance
 def said_result(conclusion: Conclusion) -> str | None:
     """Return the result that an attempt came with."""
     return conclusion.next.result if isinstance(conclusion.next, Close) else None
+
+
+def said_state(state: str) -> AttemptState:
+    """Return what an attempt said that left its run in a state: to make way is to be cancelled."""
+    return AttemptState.CANCELLED if state == RunState.REPLACED else AttemptState(state)
 
 
 def new_lines(told: Report | Finish, stored: int) -> Sequence[LogLine]:

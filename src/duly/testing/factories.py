@@ -53,7 +53,8 @@ PROGRAM = replace(ADA, source="library")
 
 def definition(**parts: Any) -> Definition:
     """Return a template: hourly, of the task `report`, unless told otherwise."""
-    call = Call(task=parts.pop("task", "report"), arguments=parts.pop("arguments", "{}"))
+    names = ("task", "arguments", "queue", "priority")
+    call = Call(**{"task": "report"} | {name: parts.pop(name) for name in names if name in parts})
     given: dict[str, Any] = {"call": call, "timetable": every("1h")} | parts
     return Definition(**given)
 

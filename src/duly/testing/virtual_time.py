@@ -132,6 +132,8 @@ class VirtualClock:
         paused = ScheduleFilter(tenant=None, statuses=frozenset({ScheduleStatus.PAUSED}))
         times = [one.resume_at for one in self._store.list_schedules(paused)]
         times.append(self._store.status().next_due_at)
+        if self._store.load_backfills(1):
+            times.append(self._clock.now_us() + SECOND_US)  # it goes on at a rate
         due_at = min((one for one in times if one is not None), default=None)
         return due_at if due_at is not None and due_at <= until else None
 

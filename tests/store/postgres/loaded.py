@@ -82,6 +82,20 @@ HISTORY = (
     """INSERT INTO duly.checkpoints (run_id, partition, fence, state, at)
     SELECT md5('r' || i)::uuid, '', 1, '{}', %(start)s
     FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.backfills (id, schedule_id, since, until, cursor, total, looked_at, made,
+        created_at, updated_at, definition_number, per_minute, concurrency, version, tenant, mode,
+        "order", classes, status, created_by)
+    SELECT md5('f' || i)::uuid, md5('s' || i)::uuid, 0, 9, 0, 9, 0, 0, %(start)s, %(start)s, 1, 1,
+        1, 1, 't' || i %% 9, 'fill', 'oldest-first', '', CASE WHEN i %% 99 = 0 THEN 'active'
+        ELSE 'done' END, 'x'
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.backfill_slots (backfill_id, scheduled_for, run_id, is_open, kind)
+    SELECT md5('f' || i)::uuid, t, md5('r' || i)::uuid, i %% 9 = 0, 'missing'
+    FROM generate_series(1, %(count)s) i CROSS JOIN generate_series(1, 3) t""",
+    """INSERT INTO duly.held_places (run_id, fence, place)
+    SELECT md5('c' || i)::uuid, 1, 'task:' || i %% 999 FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.turns (run_id, at)
+    SELECT md5('w' || i)::uuid, %(start)s FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.arrivals (at, ref, shard, era, is_schedule)
     SELECT %(start)s, md5('s' || i)::uuid, i %% 32, i %% 4, true
     FROM generate_series(1, %(count)s) i""",
@@ -93,6 +107,12 @@ HISTORY = (
     FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.audit (at, subject_id, actor, source, action, tenant, subject)
     SELECT %(start)s + i, md5('s' || i)::uuid, 'x', 'x', 'schedule.created', 'default', 's' || i
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.gates (name) SELECT 'key:' || i FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.held_gates (run_id, gate)
+    SELECT md5('w' || i)::uuid, 'key:' || i FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.blocked (run_id, since, priority, fence, attempt, charged, gate)
+    SELECT md5('b' || i)::uuid, %(start)s, 50, 0, 0, 0, 'key:' || i
     FROM generate_series(1, %(count)s) i""",
     """UPDATE duly.schedules SET status = 'paused', resume_at = updated_at + 1000
     WHERE name LIKE '%%77'""",

@@ -29,10 +29,10 @@ CREATE SCHEMA IF NOT EXISTS duly_testing;
 CREATE FUNCTION duly_testing.pass_the_turnstile() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     WHILE NOT pg_try_advisory_xact_lock_shared(4711) LOOP PERFORM pg_sleep(0.002); END LOOP;
-    RETURN NULL;
+    RETURN coalesce(NEW, OLD);
 END $$"""
 PUT_TURNSTILE = """
-CREATE TRIGGER turnstile BEFORE {} ON {} FOR EACH STATEMENT
+CREATE TRIGGER turnstile BEFORE {} ON {} FOR EACH {}
     EXECUTE FUNCTION duly_testing.pass_the_turnstile()"""
 AT_THE_TURNSTILE = """
 SELECT count(*) FROM pg_stat_activity
@@ -61,10 +61,13 @@ class Watch:
         self.line.close()
         self._threads.shutdown()
 
-    def put_turnstile(self, order: str, table: str) -> None:
-        """Make every statement that gives such an order to a table pass a turnstile, and lock it."""
+    def put_turnstile(self, order: str, table: str, each: str = "STATEMENT") -> None:
+        """Make every statement that gives such an order to a table pass a turnstile, and lock it.
+
+        Or every row that is written so: a statement that writes none passes by.
+        """
         self.line.execute(MAKE_TURNSTILE)
-        self.line.execute(PUT_TURNSTILE.format(order, table).encode())
+        self.line.execute(PUT_TURNSTILE.format(order, table, each).encode())
         self.line.execute("SELECT pg_advisory_lock(4711)")
 
     def open_turnstile(self) -> None:
@@ -105,6 +108,10 @@ class Watch:
     def is_blocked(self) -> bool:
         """Wait until somebody waits for a lock."""
         return comes_true(lambda: self._count(BLOCKED) > 0)
+
+    def is_blocked_unless(self, is_done: Callable[[], bool]) -> bool:
+        """Wait until somebody waits for a lock, or has not had to."""
+        return comes_true(lambda: is_done() or self._count(BLOCKED) > 0)
 
     def value(self, statement: str) -> Any:
         """Return what a statement says in one value."""

@@ -31,9 +31,9 @@ def looks_at_all(monkeypatch):
     looks = []
     statement = claiming._statement  # noqa: SLF001 - it is told apart there
 
-    def noted(*values):
+    def noted(*values, **rest):
         looks.append(values)
-        return statement(*values)
+        return statement(*values, **rest)
 
     monkeypatch.setattr(claiming, "_statement", noted)
     return looks

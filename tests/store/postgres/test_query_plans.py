@@ -52,6 +52,10 @@ SMALL = frozenset(
         "tallies",
         "tasks",
         "queues",
+        "quotas",
+        "limits",
+        "paces",
+        "breakers",
         "retry_budgets",
         "retry_slots",
         "worker_tasks",
@@ -68,6 +72,9 @@ SCANNING = {
     "ordering.LIST_QUEUED": "how long each queue is; counted for people",
     "ordering.COUNT_CLAIMED": "claims, as many as workers have slots; counted for people",
     "reading.COUNT_OWED": "ranges that are left from an outage; the status counts them",
+    "limiting.CLAIMED_TASKS": "claims, as many as workers have slots, when a limit has changed",
+    "limiting.COUNT_PLACES": "as many as attempts run that are limited; counted for people",
+    "backfilling.LIST_ACTIVE": "by an index of those alone that go on",
     "reading.COUNT_EARLY": "by an index that is empty for ever",
     "retention.FOLD_TALLIES": "some of the changes that are there, whichever",
     "schema.HAS_SCHEMA": "the names of schemas",
@@ -94,8 +101,25 @@ FROM_THE_QUEUE = {
     "claiming.CLAIM_ANY_NEWEST": "the same, and one row of each queue",
     "claiming.CLAIM_NAMED_WITHOUT_NEWEST": "the same, and whatever is passed over on the way",
     "claiming.CLAIM_ANY_WITHOUT_NEWEST": "the same, and one row of each queue",
+    **{
+        f"claiming.SHARE_{name}": "one row of each tenant, as many as are wanted, and the last of each share"
+        for name in (
+            "NAMED",
+            "NAMED_NEWEST",
+            "NAMED_WITHOUT",
+            "NAMED_WITHOUT_NEWEST",
+            "ANY",
+            "ANY_NEWEST",
+            "ANY_WITHOUT",
+            "ANY_WITHOUT_NEWEST",
+        )
+    },
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
-    "ordering.TAKE_QUEUED_AGAIN": "one row, by the index of those that were claimed before",
+    "gates.MARK_READY": "one row, by all that its index knows",
+    **dict.fromkeys(
+        ("gates.MARK_READY_AGAIN", "gates.TAKE_READY", "ordering.TAKE_READY", "gates.HURRY"),
+        "one row, by the index of those that were claimed before or hold a gate",
+    ),
 }
 """Statements that may read the queue, and what they do so for."""
 RUNS_AS_THEY_ARE = re.compile(r"LEFT JOIN duly.ready y ON y.run_id = r.id AND y.fence > 0")

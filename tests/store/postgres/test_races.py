@@ -9,6 +9,7 @@ from functools import partial
 import psycopg
 import pytest
 
+from duly.domain.literals import Overlap
 from duly.domain.planning import decide_edit
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
@@ -85,6 +86,12 @@ def ending(store):
     return on_time(record), timer_of(record).due_at
 
 
+def gated(store):
+    """Return a fire whose run comes to a gate: a transaction, too."""
+    record = steps.create(store, timetable=every("1m"), overlap=Overlap.QUEUE_ALL)
+    return on_time(record), timer_of(record).due_at
+
+
 def take_over(store, clock, fence):
     """Declare the member dead, and own what it owned."""
     clock.advance(10 * SECOND_US)
@@ -104,7 +111,7 @@ TAKERS = [take_over, release, leave]
 
 
 @pytest.mark.parametrize("take", TAKERS)
-@pytest.mark.parametrize("make", FIRES)
+@pytest.mark.parametrize("make", [*FIRES, gated])
 def test_who_takes_a_lease_waits_for_what_is_being_fired_under_it(
     store, clock, watch, patient, make, take
 ):
@@ -112,7 +119,7 @@ def test_who_takes_a_lease_waits_for_what_is_being_fired_under_it(
     fire, due_at = make(store)
     clock.set(due_at)
     fence = steps.own(store)
-    watch.put_turnstile("INSERT", "duly.runs")
+    watch.put_turnstile("INSERT", "duly.runs", each="ROW")
     fired = watch.start(lambda: steps.fire(store, fence, fire))
     assert watch.stands_at_the_turnstile()
 

@@ -7,7 +7,7 @@ import pytest
 
 from duly.domain.attempts import TaskPolicy
 from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState
+from duly.domain.literals import Overlap, RunState
 from duly.domain.retrying import Retry
 from duly.errors import SchemaMismatch
 from duly.store.execution import WORKER_TTL_US, FinishResult
@@ -31,6 +31,19 @@ WITH made AS (
         '{}' FROM (SELECT duly.now_us() AS now) n RETURNING id, not_before)
 INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
 SELECT not_before, not_before, not_before, id, 50, 0, 'default' FROM made"""
+END_AS_BEFORE = """
+WITH done AS (DELETE FROM duly.claims WHERE run_id = %(run)s RETURNING *)
+INSERT INTO duly.outcomes (run_id, finished_at, state, worker, claimed_at, fence, attempt)
+SELECT run_id, duly.now_us(), 'succeeded', worker, claimed_at, fence, attempt FROM done"""
+PRUNE_AS_BEFORE = """
+WITH closed AS (DELETE FROM duly.outcomes WHERE run_id = %(run)s)
+DELETE FROM duly.runs WHERE id = %(run)s"""
+DELAY_AS_BEFORE = """
+WITH counted AS (INSERT INTO duly.tally_changes (name, change) VALUES ('delayed', 1))
+INSERT INTO duly.delayed (id, due_at, created_at, shard, generation, priority, tenant, task,
+    arguments, queue, origin, lane, fingerprint)
+SELECT gen_random_uuid(), 1::int8 << 52, duly.now_us(), 0, 1, 50, 'default', 'remind', '{}',
+    'default', 'delay', 'live', 'x'"""
 NEWER_POLICY = (
     '{"retry":{"attempts":3,"per_hour":9},"effects":"reversible","stall":"1m","memory":1}'
 )
@@ -46,8 +59,10 @@ DELETE FROM duly.members WHERE id IN (
 def old(database, open_store):
     """A store as a program of schema 1 has made it, with something in it."""
     store = open_store(database, settings=FIRST)
-    store.add_runs(add_runs(new_run(None, "queued")))
-    store.add_runs(add_runs(new_run(1 << 52, "later")))
+    store.now()
+    with psycopg.connect(database, autocommit=True) as line:
+        line.execute(QUEUE_AS_BEFORE)
+        line.execute(DELAY_AS_BEFORE)
     return store
 
 
@@ -57,7 +72,7 @@ def test_what_was_promised_before_workers_is_worked_on(database, old, open_store
     with pytest.raises(SchemaMismatch, match="run `duly db migrate`"):
         store.status()
 
-    assert [2] == [one.number for one in store.migrate()]
+    assert [2, 3] == [one.number for one in store.migrate()]
     worker = work.join(store)
     claimed = work.take_one(store, worker)
     assert (1, 1, 0) == (claimed.tries.fence, claimed.tries.attempt, claimed.tries.charged)
@@ -103,6 +118,25 @@ def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, ope
     assert [True] == work.settle(store, work.maintain(store), lost)
     assert claimed.hold == lost.hold
     assert steps.audit(store, action="attempt.lost")
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_run_that_a_program_without_gates_has_ended_holds_nothing(
+    timed_url, clock, store, is_pruned
+):
+    """D5, O1: the next that comes to the gate, or whoever tends the store, sees that it is over."""
+    record = steps.create(store, overlap=Overlap.QUEUE_ALL)
+    for _ in range(2):
+        record = steps.fire_due(store, clock, record)
+    claimed = work.take_one(store, work.join(store))
+    with psycopg.connect(timed_url, autocommit=True) as line:
+        line.execute(END_AS_BEFORE, {"run": claimed.record.id.hex()})
+        if is_pruned:
+            line.execute(PRUNE_AS_BEFORE, {"run": claimed.record.id.hex()})
+
+    assert 1 == store.open_gates(10)
+    assert 1 == store.status().queued
+    assert [] == store.check()
 
 
 @pytest.mark.parametrize("text", [NEWER_POLICY, "{", "7"])

@@ -22,6 +22,7 @@ from duly.store.sqlite import (
     owed,
     places,
     planning,
+    quotas,
     reading,
     reaping,
     retention,
@@ -56,6 +57,10 @@ HOT = {
     "owed": owed.LOAD_OWED,
     "read owed": owed.READ_OWED,
     "resumes": reading.DUE_RESUMES,
+    "active of an owner": quotas.ACTIVE_OF_OWNER,
+    "active of a tenant": quotas.ACTIVE_OF_TENANT,
+    "pending of a tenant": quotas.PENDING,
+    "made in a minute": quotas.MADE_SINCE,
     "overdue": reading.OVERDUE,
     "next schedule": reading.NEXT_SCHEDULE,
     "next delayed": reading.NEXT_DELAYED,
@@ -80,9 +85,13 @@ HOT = {
     "delete retry": firing.DELETE_FIRED_RETRY,
     "next retry": reading.NEXT_RETRY,
     "next queue": claiming.NEXT_QUEUE,
+    "next priority": claiming.NEXT_PRIORITY,
+    "next tenant": claiming.NEXT_TENANT,
+    "has others": claiming.HAS_OTHERS,
     **{
-        f"{name} {ends}": statement
-        for ends, taking in claiming.TAKINGS.items()
+        f"{name} {way}": statement
+        for way, taking in vars(claiming).items()
+        if isinstance(taking, claiming.Taking)
         for name, statement in taking._asdict().items()
     },
     "served": claiming.HAS_WORKER,
@@ -130,9 +139,15 @@ WALKED = (
 """Lists of shards, what an inner search has found, the rows of a batch (`asked`), and the empty
 index of early fires."""
 SORTED_FEW = frozenset(
-    ("arrivals of schedules", "arrivals of delayed runs", "arrivals of retries", "overdue")
+    (
+        "arrivals of schedules",
+        "arrivals of delayed runs",
+        "arrivals of retries",
+        "overdue",
+        "made in a minute",
+    )
 )
-"""These gather what is near or due, and see each timer once."""
+"""These gather what is near or due, or new, and see each once."""
 
 
 def plan_of(store, statement, bindings=None):
@@ -176,6 +191,14 @@ def test_claims_are_walked_and_not_runs(store, statement):
     scans = [line for line in plan_of(store, statement) if line.startswith("SCAN")]
 
     assert ["SCAN c"] == [line[:6] for line in scans]
+
+
+def test_run_times_are_of_a_schedules_newest_runs(store):
+    """O2: and of no others."""
+    plan = plan_of(store, reading.RUN_TIMES)
+
+    assert any("SEARCH duly_runs USING INDEX duly_runs_schedule" in line for line in plan)
+    assert ["SCAN r"] == [line for line in plan if line.startswith("SCAN")]
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "retrying", "dead"])

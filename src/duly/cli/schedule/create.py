@@ -81,7 +81,10 @@ def create(  # noqa: PLR0913 - each group of options is an argument
 
 def _terms(policies: PolicyOptions) -> dict[str, Any]:
     return {
-        "misfire": policies.misfire_over(Misfire()) or Misfire(),
+        "preset": policies.preset,
+        "misfire": policies.misfire_over(Misfire()),
+        "overlap": policies.overlap,
+        "serialize_by": policies.serialize_by,
         "jitter": policies.jitter,
         "queue": policies.queue,
         "priority": policies.priority,

@@ -13,7 +13,7 @@ from duly.cli.calls import ArgumentOptions, read_call
 from duly.cli.output import print_line
 from duly.cli.references import find_schedule
 from duly.cli.rules import RuleOptions, edited_rule, spoken_parts
-from duly.cli.schedule.policies import NO_BOUND, PolicyOptions
+from duly.cli.schedule.policies import PolicyOptions
 from duly.cli.schedule.telling import (
     local_text,
     print_pending,
@@ -24,6 +24,8 @@ from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
+from duly.domain.misfire import NO_BOUND
+from duly.domain.presets import NO_PRESET, PRESETS
 from duly.errors import UsageError
 
 RULE, ARGUMENTS, POLICIES, TARGET = RuleOptions(), ArgumentOptions(), PolicyOptions(), Target()
@@ -46,8 +48,8 @@ class EditOptions:
 
 EDIT = EditOptions()
 _CHANGE_REMEDY = (
-    "give --when, --tz, --task, --arguments, --misfire, --jitter, --queue, --priority, --owner"
-    " or --rename"
+    "give --when, --tz, --task, --arguments, --preset, --misfire, --overlap, --jitter, --queue,"
+    " --priority, --owner or --rename"
 )
 
 
@@ -100,8 +102,11 @@ def _changes(
 ) -> dict[str, Any]:
     options, rule, arguments, policies = given
     changes: dict[str, Any] = {
+        "preset": policies.preset,
         "misfire": policies.misfire_over(before.misfire),
         "jitter": policies.jitter,
+        "overlap": policies.overlap,
+        "serialize_by": policies.serialize_by,
         "queue": policies.queue,
         "priority": policies.priority,
         "owner": policies.owner,
@@ -155,10 +160,21 @@ def _undo_call(before: Schedule, after: Schedule) -> list[str]:
 
 def _undo_policies(before: Schedule, after: Schedule) -> list[str]:
     words: list[str] = []
-    old, new = before.misfire.to_json(), after.misfire.to_json()
+    misfire, overlap = after.misfire, after.overlap
+    if before.preset != after.preset:
+        words += ["--preset", before.preset or NO_PRESET]
+        preset = PRESETS.get(before.preset or "")
+        if preset is not None:
+            # What the preset brings back by itself need not be said.
+            misfire, overlap = preset.misfire, preset.overlap
+    old, new = before.misfire.to_json(), misfire.to_json()
     for key, option in _MISFIRE_OPTIONS.items():
         if old[key] != new[key]:
             words += [option, NO_BOUND if old[key] is None else str(old[key])]
+    if before.overlap != overlap:
+        words += ["--overlap", before.overlap]
+    if before.serialize_by not in (None, after.serialize_by):
+        words += ["--serialize-by", before.serialize_by]
     if before.jitter != after.jitter:
         words += ["--jitter", duration_text(before.jitter // MICROSECOND)]
     for key in ("queue", "priority", "owner"):

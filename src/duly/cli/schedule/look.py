@@ -10,9 +10,9 @@ from duly.cli.audit_table import print_entries
 from duly.cli.moments import read_moment
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_schedule
-from duly.cli.schedule.telling import local_text, zone
+from duly.cli.schedule.telling import local_text, print_warning, zone
 from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, utc_text, zoned_text
+from duly.cli.times import relative_text, share_text, utc_text, zoned_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 
@@ -46,7 +46,12 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
     """
     with opened(target, makes_store=False) as app:
         found = app.schedules.list(
-            status=status, task=task, owner=owner, name_prefix=prefix, include_deleted=all_
+            status=status,
+            task=task,
+            owner=owner,
+            name_prefix=prefix,
+            include_deleted=all_,
+            with_run_times=True,
         )
         if target.json:
             print_json([one.to_json() for one in found])
@@ -63,10 +68,15 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
                 relative_text(now, one.next_due) if one.next_due else _why(one),
                 one.timetable.describe(),
                 one.task,
+                _share(one),
+                f"{one.overlaps:,}",
             )
             for one in found
         ]
-        print_table(("name", "status", "next run", "", "when", "task"), rows)
+        headings = ("name", "status", "next run", "", "when", "task", "run/interval", "overlaps")
+        print_table(headings, rows)
+        for one in found:
+            print_warning(one)
 
 
 def history(
@@ -142,6 +152,12 @@ def occurrences(
 
 def _span(start: str, end: str) -> list[tuple[str, str]]:
     return [(start, "from"), (end, "to")]
+
+
+def _share(schedule: Schedule) -> str:
+    """Say which part of the time between two occurrences a run takes (O2)."""
+    times = schedule.run_times
+    return "-" if times is None or times.ratio is None else share_text(times.ratio)
 
 
 def _why(schedule: Schedule) -> str:

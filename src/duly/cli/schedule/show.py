@@ -8,23 +8,25 @@ from datetime import datetime
 from duly.app import App
 from duly.cli.output import print_facts, print_line
 from duly.cli.references import find_schedule
-from duly.cli.schedule.policies import misfire_words
+from duly.cli.schedule.policies import misfire_words, overlap_words
 from duly.cli.schedule.telling import (
     local_text,
     print_pending,
     print_result,
+    print_warning,
     zone,
 )
 from duly.cli.target import Target, opened
-from duly.cli.times import lateness_text, relative_text, utc_text, zoned_text
+from duly.cli.times import lateness_text, relative_text, share_text, utc_text, zoned_text
 from duly.client.run_view import Run
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_words
 from duly.domain.identity import ScheduleId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.misfire import Misfire
+from duly.domain.presets import PRESETS
 from duly.domain.runs import SkipRecord
-from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
+from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
 from duly.domain.timetable.timetable import Timetable
 
 TARGET = Target()
@@ -57,6 +59,7 @@ def show(name: str, /, *, target: Target = TARGET) -> None:
         print_facts(_facts(app, found))
         print_pending(app, found)
         print_facts(_past(found, last, owed, skips))
+        print_warning(found)
 
 
 def _facts(app: App, schedule: Schedule) -> list[tuple[str, str]]:
@@ -65,11 +68,9 @@ def _facts(app: App, schedule: Schedule) -> list[tuple[str, str]]:
         ("status", _status(schedule, now)),
         ("task", f"{schedule.task}({_arguments(schedule)})"),
         ("zone and clocks", _clock_policies(schedule.timetable)),
-        ("if missed", misfire_words(schedule.misfire) + _default(schedule.misfire == Misfire())),
-        (
-            "if it overlaps",
-            (schedule.overlap or "runs may overlap") + _default(not schedule.overlap),
-        ),
+        ("preset", _preset(schedule)),
+        ("if missed", _misfire(schedule)),
+        ("if it overlaps", _overlap(schedule)),
         ("jitter", _jitter(schedule)),
         ("queue", schedule.queue + _default(schedule.queue == QUEUE_DEFAULT)),
         (
@@ -89,6 +90,7 @@ def _past(
 ) -> list[tuple[str, str]]:
     tz = zone(schedule.timetable)
     facts = [("runs so far", f"{schedule.fires:,}"), ("newest run", _last(last, tz))]
+    facts += [("run time", _run_time(schedule)), ("overlaps", _overlaps(schedule))]
     facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed]
     if not owed:
         facts.append(("owed", "nothing"))
@@ -96,6 +98,24 @@ def _past(
         ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}") for one in skips
     ]
     return facts
+
+
+def _overlaps(schedule: Schedule) -> str:
+    if not schedule.overlaps:
+        return "none so far"
+    return f"{schedule.overlaps:,} occurrences found an earlier run open"
+
+
+def _run_time(schedule: Schedule) -> str:
+    """Say how long runs take, beside how long they may (O2)."""
+    times = schedule.run_times
+    if times is None or times.usual is None:
+        return "no run is over yet"
+    runs = "the last run" if times.count == 1 else f"nine of ten of the last {times.count} runs"
+    text = f"{runs} took up to {lateness_text(times.usual)} from fire to end"
+    if times.interval is None or times.ratio is None:
+        return text
+    return f"{text}, {share_text(times.ratio)} of the {lateness_text(times.interval)} to the next"
 
 
 def _status(schedule: Schedule, now: datetime) -> str:
@@ -123,6 +143,26 @@ def _clock_policies(timetable: Timetable) -> str:
     gap, fold = stored["gap"], stored["fold"]
     gap_words = f"gap={gap}{_default(gap == 'next')}"
     return f"{zone(timetable)}, {gap_words}, fold={fold}{_default(fold == 'first')}"
+
+
+def _preset(schedule: Schedule) -> str:
+    if schedule.preset is None:
+        return "none"
+    preset = PRESETS.get(schedule.preset)
+    return schedule.preset if preset is None else f"{schedule.preset}: {preset.words}"
+
+
+def _misfire(schedule: Schedule) -> str:
+    preset = PRESETS.get(schedule.preset or "")
+    usual = Misfire() if preset is None else preset.misfire
+    return misfire_words(schedule.misfire) + _mark(schedule, schedule.misfire == usual)
+
+
+def _overlap(schedule: Schedule) -> str:
+    words = overlap_words(schedule.overlap, schedule.serialize_by)
+    preset = PRESETS.get(schedule.preset or "")
+    usual = str(OVERLAP_DEFAULT if preset is None else preset.overlap)
+    return f"{schedule.overlap}: {words}{_mark(schedule, schedule.overlap == usual)}"
 
 
 def _jitter(schedule: Schedule) -> str:
@@ -153,6 +193,13 @@ def _range(first_for: int, last_for: int, tz: str) -> str:
         if first_for == last_for
         else f"{first} to {zoned_text(from_microseconds(last_for), tz)}"
     )
+
+
+def _mark(schedule: Schedule, is_usual: object) -> str:
+    """Say where a policy comes from that nobody has named."""
+    if schedule.preset is None:
+        return _default(is_usual)
+    return " (preset)" if is_usual else ""
 
 
 def _default(is_default: object) -> str:

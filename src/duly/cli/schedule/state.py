@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from duly.cli.moments import read_moment
 from duly.cli.output import print_json, print_line
 from duly.cli.references import find_schedule
+from duly.cli.schedule.policies import OverlapChoice
 from duly.cli.schedule.telling import (
     local_text,
     next_sentence,
@@ -105,11 +106,12 @@ def resume(
         note_missing_dispatcher(app)
 
 
-def trigger(
+def trigger(  # noqa: PLR0913 - each option is an argument
     name: str,
     /,
     *,
     key: str | None = None,
+    overlap: OverlapChoice | None = None,
     reason: str | None = None,
     target: Target = TARGET,
 ) -> None:
@@ -121,12 +123,14 @@ def trigger(
         The schedule's name or id.
     key
         A business key for the run.
+    overlap
+        Another overlap policy for this one run, on record: allow runs it beside an open one.
     reason
         Why.
     """
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
-        run = app.schedules.trigger(found.id, reason=reason, key=key)
+        run = app.schedules.trigger(found.id, reason=reason, key=key, overlap=overlap)
         taking_back = undo_text("run", "cancel", str(run.id), "--reason", UNSAID)
         if target.json:
             print_json({**run.to_json(), "schedule": found.name, "undo": taking_back})

@@ -67,6 +67,13 @@ def print_result(schedule: Schedule, **more: Any) -> None:  # noqa: ANN401 - JSO
     print_json({**schedule.to_json(), "upcoming": upcoming, **more})
 
 
+def print_warning(schedule: Schedule) -> None:
+    """Print what somebody should look into, if there is anything (O2)."""
+    if schedule.warning is not None:
+        remedy = "make it faster or rarer, or choose what then happens with --overlap"
+        print_line(("warning: ", "bold yellow"), f"{schedule.name}: {schedule.warning}; {remedy}")
+
+
 def note_missing_dispatcher(app: App) -> None:
     """Say that nothing will fire, if nobody is there to do it."""
     members = app.status().members

@@ -10,8 +10,9 @@ from typing import Any
 from duly.cli.rules import spoken_parts
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_text
-from duly.domain.misfire import Misfire
-from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT
+from duly.domain.misfire import NO_BOUND, Misfire
+from duly.domain.presets import PRESETS
+from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
 from duly.domain.timetable.timetable import Timetable
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -23,13 +24,13 @@ def toml_table(schedule: Schedule) -> str:
     if schedule.arguments:
         values["arguments"] = schedule.arguments
     values |= _rule(schedule.name, schedule.timetable)
-    if schedule.misfire != Misfire():
-        stored = schedule.misfire.to_json()
-        values["misfire"] = {key: part for key, part in stored.items() if part is not None}
+    values |= _preset_and_misfire(schedule)
     if schedule.jitter:
         values["jitter"] = duration_text(schedule.jitter // MICROSECOND)
-    if schedule.overlap:
+    if schedule.overlap != _usual(schedule)[1]:
         values["overlap"] = schedule.overlap
+    if schedule.serialize_by is not None:
+        values["serialize_by"] = schedule.serialize_by
     if schedule.queue != QUEUE_DEFAULT:
         values["queue"] = schedule.queue
     if schedule.priority != PRIORITY_DEFAULT:
@@ -39,6 +40,24 @@ def toml_table(schedule: Schedule) -> str:
     lines = [f"[schedules.{_key(schedule.name)}]"]
     lines += [f"{key} = {_value(value)}" for key, value in values.items()]
     return "\n".join(lines)
+
+
+def _usual(schedule: Schedule) -> tuple[Misfire, str]:
+    """Return the policies that go without saying: those of its preset, or the defaults."""
+    preset = PRESETS.get(schedule.preset or "")
+    if preset is None:
+        return Misfire(), str(OVERLAP_DEFAULT)
+    return preset.misfire, str(preset.overlap)
+
+
+def _preset_and_misfire(schedule: Schedule) -> dict[str, Any]:
+    values: dict[str, Any] = {} if schedule.preset is None else {"preset": schedule.preset}
+    if schedule.misfire != _usual(schedule)[0]:
+        stored = schedule.misfire.to_json()
+        values["misfire"] = {
+            key: NO_BOUND if part is None else part for key, part in stored.items()
+        }
+    return values
 
 
 def _rule(name: str, timetable: Timetable) -> dict[str, Any]:

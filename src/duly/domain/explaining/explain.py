@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.explaining import closed_runs, open_runs
+from duly.domain.explaining import closed_runs, limited_runs, open_runs
 from duly.domain.literals import RunState
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def explain(facts: RunFacts) -> Explanation:
 
 
 _BY_STATE: dict[RunState, Callable[[RunFacts], Explanation]] = {
+    RunState.BLOCKED: limited_runs.blocked,
     RunState.QUEUED: open_runs.queued,
     RunState.RUNNING: open_runs.running,
     RunState.RETRYING: open_runs.retrying,

@@ -33,6 +33,10 @@ class Cause(StrEnum):
     RUNNING = "running"
     BACKING_OFF = "backing-off"
     SNOOZED = "snoozed"
+    OVERLAP = "overlap"
+    CAP = "cap"
+    RATE = "rate"
+    BREAKER = "breaker"
     DEAD = "dead"
     CANCELLED = "cancelled"
     DISCARDED = "discarded"
@@ -74,6 +78,24 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """How much of the limit is taken that a run waits for."""
+
+    held: int
+    waiting: int
+    most: int | None = None
+    rate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """What the breaker says that a run waits for."""
+
+    state: str
+    until: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """What an explanation is drawn from, read from the store at one time."""
 
@@ -94,6 +116,10 @@ class RunFacts:
     """How many runs wait in its queue, itself among them."""
     ended_by: Order | None = None
     """Who cancelled or discarded it, or asked for it."""
+    taken: Taken | None = None
+    """Of the limit that it waits for."""
+    breaker: Down | None = None
+    """Of the destination that it waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason
 from duly.domain.explaining.facts import Cause, Explanation
+from duly.domain.explaining.limited_runs import limited
 from duly.domain.explaining.words import (
     alive_lines,
     claim_lines,
@@ -181,6 +182,9 @@ def retrying(facts: RunFacts) -> Explanation:
     why = "" if last is None or last.reason is None else reason_words(last.reason)
     if next_at <= facts.now:
         return unfired(facts, next_at, "Its next attempt")
+    put_off = limited(facts)
+    if put_off is not None:
+        return put_off
     wait = f"until {moment_text(next_at)}, in {span_text(next_at - facts.now)}"
     evidence = (*tried_lines(facts), *error_line(run.error))
     if last is not None and last.reason == Reason.SNOOZED:

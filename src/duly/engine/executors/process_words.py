@@ -62,7 +62,7 @@ def end_from_json(said: dict[str, Any]) -> End:
                 raise TypeError(f"{field} is not a text")
             case "after_us" if type(value) is not int or not 0 <= value <= AFTER_MAX_US:
                 raise ValueError(f"{field} is not a wait")
-            case "is_retryable" if not isinstance(value, bool):
+            case "is_retryable" | "is_answered" if not isinstance(value, bool):
                 raise TypeError(f"{field} is neither true nor false")
             case _:
                 pass

@@ -3,7 +3,8 @@
 2xx is success, whatever its body; 202 too, noted as such. 410 says that the receiver wants no more
 of it: the run fails for good. Everything else is a failure that is tried again by the task's own
 backoff, 3xx and 4xx included, for a wrong answer is often a receiver's mistake that is put right
-before the attempts are used up; with Retry-After, when the receiver asked for it.
+before the attempts are used up; with Retry-After, when the receiver asked for it. Of these only 5xx
+and 429 say that the receiver is in trouble, and count against it in its breaker (B2).
 """
 
 from __future__ import annotations
@@ -60,10 +61,14 @@ def judge_answer(answer: WebhookAnswer, now: datetime, live: Live) -> End:
         to = printable(live.hide(answer.location)[:LOCATION_LENGTH_MAX])
         said += f" and points to {to}; redirects are not followed, give the address it points to"
     after_us = None if answer.retry_after is None else read_retry_after(answer.retry_after, now)
-    if after_us is None:
-        return Failed(_sentence(said, excerpt), Reason.HTTP_STATUS)
-    said += f" and asked to wait {duration_text(after_us)}"
-    return Failed(_sentence(said, excerpt), Reason.RETRY_AFTER, after_us=after_us)
+    reason = Reason.HTTP_STATUS
+    if after_us is not None:
+        reason = Reason.RETRY_AFTER
+        said += f" and asked to wait {duration_text(after_us)}"
+    # One that is overloaded or broken is to be left alone; one that says no is there.
+    is_broken = answer.status >= 500 or answer.status == HTTPStatus.TOO_MANY_REQUESTS
+    text = _sentence(said, excerpt)
+    return Failed(text, reason, after_us=after_us, is_answered=not is_broken)
 
 
 def read_retry_after(text: str, now: datetime) -> int | None:

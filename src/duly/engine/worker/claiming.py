@@ -15,6 +15,7 @@ from duly.domain.concluding import Failed
 from duly.engine.ends import error_text
 from duly.engine.work import CrowdExecutor
 from duly.engine.worker.held import Cause, Held, Stopping
+from duly.engine.worker.lanes import ReservedLanes
 from duly.store.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from duly.domain.literals import TaskKind
     from duly.engine.work import Executor, Runnable, Work
+    from duly.engine.worker.admission import Admission
     from duly.engine.worker.finishing import Ask
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.missing_tasks import MissingTasks
@@ -44,19 +46,29 @@ class _Way:
     """Those that its executor is to start, whichever of its tasks they are of."""
     has_own_limits: bool
     """Whether the limits of each depend on when its run was first begun."""
+    is_asked: bool
+    """Whether the store may have to say first that they may begin."""
+    is_calling: bool
+    """Whether their code calls a destination."""
     is_watched: bool = False
 
 
 class Claiming:
     """Asks for runs, and starts them."""
 
-    def __init__(
-        self, parts: WorkerParts, holdings: Holdings, limits: Limits, missing: MissingTasks
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it works with
+        self,
+        parts: WorkerParts,
+        holdings: Holdings,
+        limits: Limits,
+        missing: MissingTasks,
+        admission: Admission,
     ) -> None:
         self._parts = parts
         self._holdings = holdings
         self._limits = limits
         self._missing = missing
+        self._admission = admission
         self._starts = {kind: _start_of(one) for kind, one in parts.executors.items()}
         self._rotation = 0
         self.is_more = False
@@ -64,6 +76,9 @@ class Claiming:
         self._takes_newest = False
         """Whether the next claim begins at the other end: every second while there is a crowd, so
         that nobody waits for all of it, and who has waited longest gets half."""
+        self._served: dict[str, str] = {}
+        """While there is a crowd: whom of its tenants each queue has served last."""
+        self._lanes = ReservedLanes(parts.settings.slots)
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
         self._vain_at: int | None = None
@@ -94,23 +109,30 @@ class Claiming:
 
         `ask` brings the order to the store.
         """
-        free = self._holdings.free
         if not self.is_due(monotonic):
             return True
         # Said before it is asked: what fails is not asked again at once.
         self._poll_at = monotonic + self._poll_us
-        claimed = self._ask(worker, free, ask)
+        order = self._order(worker)
+        claimed = self._ask(order, ask)
         if not claimed.is_alive:
             return False
         count = len(claimed.runs)
         self._parts.statistics.claimed += count
         taken = self._start_all(worker, claimed.runs)
-        self._pace(monotonic, taken, free)
+        self._pace(monotonic, taken, order.limit)
+        self._take_turns(claimed)
+        self._lanes.note(order, claimed.runs)
         if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
         return True
 
-    def _ask(self, worker: MemberId, free: int, ask: Ask) -> Claimed:
+    def admit(self, worker: MemberId) -> None:
+        """Begin those of the limited runs that may; the others' slots are free at once."""
+        if self._holdings.unadmitted:
+            self._start_all(worker, self._admission.ask(worker), is_admitted=True)
+
+    def _order(self, worker: MemberId) -> ClaimRuns:
         settings = self._parts.settings
         limits = dict(settings.queue_limits)
         if limits:
@@ -119,25 +141,37 @@ class Claiming:
                     limits[queue] = max(0, limits[queue] - count)
         order = ClaimRuns(
             worker=worker,
-            limit=free,
+            limit=self._holdings.free,
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,
             without=self._missing.served_elsewhere(),
             newest_first=self._takes_newest,
+            served=self._served,
         )
-        self._rotation += 1
+        is_turn = self.is_more and not self._takes_newest
+        return self._lanes.order(order, self._holdings.running) if is_turn else order
+
+    def _ask(self, order: ClaimRuns, ask: Ask) -> Claimed:
         before = self._parts.clock.monotonic_us()
         claimed = ask(order)
         self._parts.time.hear(before, claimed.now)
         return claimed
 
-    def _pace(self, monotonic: int, got: int, free: int) -> None:
+    def _take_turns(self, claimed: Claimed) -> None:
+        """Let another queue and other tenants be first; the newest come where the oldest did."""
+        if self._takes_newest:
+            return
+        self._rotation += 1
+        is_crowd = self._poll_at == 0
+        self._served = {**self._served, **claimed.served} if is_crowd else {}
+
+    def _pace(self, monotonic: int, got: int, asked: int) -> None:
         """Decide when to look again: at once while there is more than we had room for."""
         settings = self._parts.settings
         self._note_vain(monotonic, is_vain=not got)
         was_newest = self._takes_newest
-        self.is_more = got == free
+        self.is_more = got == asked
         self._takes_newest = self.is_more and not was_newest
         if self.is_more or was_newest:
             self._poll_us = settings.poll_min_us
@@ -159,14 +193,19 @@ class Claiming:
         else:
             self._apart_us = 0
 
-    def _start_all(self, worker: MemberId, runs: Sequence[ClaimedRun]) -> int:
-        """Hand runs to their executors; return how many, but for those whose task is unknown."""
+    def _start_all(
+        self, worker: MemberId, runs: Sequence[ClaimedRun], *, is_admitted: bool = False
+    ) -> int:
+        """Hand runs to their executors; return how many, but for those whose task is unknown.
+
+        Limited ones are kept until the store lets them begin, and stand in nobody's way.
+        """
         if not runs:
             return 0
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
-        ways: dict[str, _Way | None] = {}
+        admission, ways = self._admission, dict[str, _Way | None]()
         crowds: dict[TaskKind, list[Work]] = {}
         taken = 0
         for claimed in runs:
@@ -176,7 +215,12 @@ class Claiming:
                 holdings.unknown.append(claimed)
                 continue
             taken += 1
+            if way.is_asked and not is_admitted and admission.is_limited(claimed, way.runnable):
+                holdings.unadmitted.append(claimed)
+                continue
             held = Held(workshop, claimed, way.runnable, monotonic)
+            if way.is_calling:
+                held.is_calling = True
             running[held] = None
             if not way.is_watched and self._is_late(held):
                 continue
@@ -194,8 +238,13 @@ class Claiming:
         runnable = self._parts.runnable(task)
         if runnable is None:
             return None
-        has_own_limits = runnable.policy.run_timeout_us is not None
-        return _Way(runnable, crowds.setdefault(runnable.kind, []), has_own_limits)
+        return _Way(
+            runnable,
+            crowds.setdefault(runnable.kind, []),
+            has_own_limits=runnable.policy.run_timeout_us is not None,
+            is_asked=self._admission.concerns(runnable),
+            is_calling=runnable.limits.destination is not None,
+        )
 
     def _is_late(self, held: Held) -> bool:
         """Say whether a run's own time was up before we got it; if not, watch over its limits."""

@@ -98,6 +98,8 @@ class Held(LiveRun):
     stopping: Stopping | None = None
     _is_settled = False
     is_start_told = False
+    is_calling = False
+    """Whether it calls a destination, whose breaker is to hear how that went."""
     progress_told_at: int | None = None
 
     def __init__(
@@ -133,7 +135,8 @@ class Held(LiveRun):
     def is_simply_done(self) -> bool:
         """Whether it has succeeded and is gone, with nothing else to be said about it; as most."""
         is_done = self.said is SUCCEEDED and self.is_gone and self.stopping is None
-        return is_done and not (self._is_unsent or self._lines or self._is_in_doubt)
+        has_more = self._is_unsent or self._lines or self._is_in_doubt or self.is_calling
+        return is_done and not has_more
 
     @property
     def begun_at(self) -> int:

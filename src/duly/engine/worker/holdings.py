@@ -16,6 +16,7 @@ from duly.domain.concluding import (
     conclude,
     success,
 )
+from duly.domain.destinations import is_answered
 from duly.engine.live_run import Grounds
 from duly.engine.worker.held import Held, Workshop
 from duly.store.execution import Finish
@@ -66,18 +67,22 @@ class Holdings:
         """Those that are being told to the store."""
         self.unknown: list[ClaimedRun] = []
         """Claimed, and of tasks that we do not know."""
+        self.unadmitted: list[ClaimedRun] = []
+        """Claimed and limited: whether they may begin now, the store has not said yet."""
 
     @property
     def free(self) -> int:
-        """How many slots are free; what we do not know takes room, too, until it is settled."""
-        taken = len(self.running) + len(self.leaked) + len(self.lingering) + len(self.unknown)
-        return max(0, self._parts.settings.slots - taken)
+        """How many slots are free; what may not begin takes room, too, until it is settled."""
+        taken = len(self.running) + len(self.leaked) + len(self.lingering)
+        waiting = len(self.unknown) + len(self.unadmitted)
+        return max(0, self._parts.settings.slots - taken - waiting)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs, nothing tidies up, and nothing is to be told."""
         told = self.endings or self.under_way
-        return not (self.running or self.lingering or told or self.unknown)
+        waiting = self.unknown or self.unadmitted
+        return not (self.running or self.lingering or told or waiting)
 
     def has_news(self) -> bool:
         """Say whether an executor has told something that was not collected yet."""
@@ -94,16 +99,16 @@ class Holdings:
         for ending in (*self.under_way, *self.endings):
             if ending.worker == worker:
                 yield ending.hold
-        for claimed in self.unknown:
+        for claimed in (*self.unknown, *self.unadmitted):
             yield claimed.hold
 
     def endings_due(self, monotonic: int) -> bool:
         """Say whether an end is to be sent before anything new is taken."""
         return any(one.not_before <= monotonic for one in self.endings)
 
-    def give_back(self, worker: MemberId, hold: Hold) -> None:
-        """Give back a claim that we have without having heard of it; it was never started."""
-        end = GivenBack(Reason.NOT_STARTED, is_started=False)
+    def give_back(self, worker: MemberId, hold: Hold, after_us: int = 0) -> None:
+        """Give back a claim that was never started, such as one that we had not heard of."""
+        end = GivenBack(Reason.NOT_STARTED, is_started=False, after_us=after_us)
         attempted = Attempted(
             run_id=hold.run_id,
             policy=TaskPolicy(),
@@ -116,6 +121,11 @@ class Holdings:
         """Give back what we have claimed and do not know, without another look."""
         while self.unknown:
             self.give_back(worker, self.unknown.pop().hold)
+
+    def give_back_unadmitted(self, worker: MemberId) -> None:
+        """Give back what we have claimed and may not have been let begin."""
+        while self.unadmitted:
+            self.give_back(worker, self.unadmitted.pop().hold)
 
     def by_queue(self) -> Counter[str]:
         """Return how many slots runs of each queue have."""
@@ -190,16 +200,19 @@ class Holdings:
 
     def _ending(self, held: Held, end: End) -> Ending:
         claimed = held.claimed
-        return Ending(
+        ending = Ending(
             claimed.hold,
             held.started_at,
             DONE if end is SUCCEEDED else self.conclude(claimed, held.runnable, end),
             held.take_progress() if held.has_progress else None,
             held.take_lines() if held.has_lines else (),
             held.lines_before,
-            claimed,
+            claimed=claimed,
             worker=held.worker,
         )
+        if held.is_calling:
+            ending.is_answered = is_answered(end)
+        return ending
 
     def _ring(self) -> None:
         # Once for all that is told before it is collected: ringing takes longer than telling.

@@ -32,6 +32,8 @@ class WorkerStatistics:
     """Attempts that failed or took too long."""
     cancelled: int = 0
     given_back: int = 0
+    put_off: int = 0
+    """Claims whose runs may not begin yet: they wait for a turn, a place or a destination."""
     refused: int = 0
     """Ends that the store did not accept."""
     batches: int = 0

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from duly.draws import SystemDraws
 from duly.engine.surroundings import Node
+from duly.engine.worker.admission import Admission
 from duly.engine.worker.claiming import Claiming
 from duly.engine.worker.courier import DirectCourier
 from duly.engine.worker.draining import Draining
@@ -97,7 +98,8 @@ class Worker:
         self._finishing = Finishing(parts, holdings, membership)
         self._reporting = Reporting(parts, holdings, limits)
         self._missing = missing = MissingTasks(parts, holdings, membership)
-        self._claiming = Claiming(parts, holdings, limits, missing)
+        self._admission = Admission(parts, holdings)
+        self._claiming = Claiming(parts, holdings, limits, missing, self._admission)
         self._draining = Draining(parts, holdings, limits)
         self._outage = Outage(parts)
         self._pace = Pace(parts.settings.talk_every_us)
@@ -211,6 +213,7 @@ class Worker:
             holdings.settle(held)
         if self._membership.id is not None:
             holdings.give_back_unknown(self._membership.id)
+            holdings.give_back_unadmitted(self._membership.id)
         # If the store can't be told, or can't tell us what is ours, our lease runs out by itself,
         # and others settle the rest.
         with suppress(*STORE_AWAY):
@@ -254,6 +257,8 @@ class Worker:
             self._move(None, monotonic)
         if worker is not None and not is_wanted:
             self._note_ring(0)
+        if worker is not None:
+            self._settle_unadmitted(worker)  # the last: no end waits for it
 
     def _may_claim(self, monotonic: int) -> bool:
         is_late = self._membership.is_over(monotonic)
@@ -267,6 +272,8 @@ class Worker:
         else:
             with self._finishing.under_way(worker) as ask:
                 self._claim(worker, monotonic, ask)
+            # After our ends are told: what they held may be what these need.
+            self._claiming.admit(worker)
         got = self._parts.statistics.claimed - claimed
         is_claim = worker is not None
         is_more = is_claim and self._claiming.is_more
@@ -288,6 +295,13 @@ class Worker:
         self._note_ring(self._parts.statistics.claimed - got)
         self._settle_missing(worker)
 
+    def _settle_unadmitted(self, worker: MemberId) -> None:
+        """Ask again about limited runs of which the store could not say whether they may begin."""
+        if self.is_draining:
+            self._holdings.give_back_unadmitted(worker)
+        else:
+            self._claiming.admit(worker)
+
     def _settle_missing(self, worker: MemberId) -> None:
         """Settle what we do not know; when there is more to leave to others, look behind it."""
         if self._missing.settle(worker):
@@ -305,7 +319,10 @@ class Worker:
         if membership.id is None:
             if not self.is_draining:
                 membership.join()
+                self._admission.begin()
+                self._admission.learn()
             return True
+        self._admission.learn()
         if self._parts.clock.monotonic_us() < membership.beat_at:
             return True
         beaten = membership.beat(self._holdings)
@@ -313,6 +330,7 @@ class Worker:
             self._lose_membership(LEASE_OVER)
             return False
         self._heed(beaten)
+        self._admission.learn(beaten.limits_version)
         return True
 
     def _heed(self, beaten: Beaten) -> None:
@@ -336,6 +354,7 @@ class Worker:
         """Fence off everything: others may have begun it anew."""
         self._limits.fence_off(tuple(self._holdings.running), reason)
         self._holdings.unknown.clear()
+        self._holdings.unadmitted.clear()
         self._membership.lose(reason)
 
     def _wake_at(self, monotonic: int) -> int:
@@ -349,7 +368,8 @@ class Worker:
             times.append(drain_at)
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
-            asking += [monotonic] if self._holdings.unknown else []
+            is_owing = self._holdings.unknown or self._holdings.unadmitted
+            asking += [monotonic] if is_owing else []
         elif not self.is_draining:
             asking.append(monotonic)
         times += [max(at, self._outage.retry_at) for at in asking if at is not None]

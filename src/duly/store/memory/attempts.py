@@ -11,8 +11,9 @@ from duly.domain.attempts import (
     ProgressRecord,
     TaskPolicy,
 )
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.literals import RunState
 from duly.store.dispatch import MemberId
+from duly.store.gates import blocked_reason
 from duly.store.memory.ownership import is_alive
 from duly.store.work_rulings import (
     Breath,
@@ -21,6 +22,7 @@ from duly.store.work_rulings import (
     live_state,
     new_lines,
     newest,
+    said_state,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ def place_of(journal: Journal, run_id: RunId) -> dict[str, Any]:
             "tries": waiting.tries,
             "next_at": waiting.due_at,
         }
+    elif run_id in tables.blocked:
+        blocked = tables.blocked[run_id]
+        reason = blocked_reason(blocked.gate)
+        place = {"state": RunState.BLOCKED, "state_reason": reason, "tries": blocked.tries}
     elif run_id in tables.claims:
         claim = tables.claims[run_id]
         place = {"state": RunState.RUNNING, "state_reason": None, "tries": claim.tries}
@@ -76,6 +82,7 @@ def _closed(journal: Journal, run_id: RunId, outcome: Outcome) -> dict[str, Any]
         "tries": outcome.tries,
         "error": last_error(journal, run_id) if claim is None else outcome.error,
         "result": outcome.result,
+        "into": outcome.into,
     }
 
 
@@ -154,7 +161,7 @@ def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) ->
     return AttemptRecord(
         **_record_parts(journal, run_id, claim),
         number=claim.tries.attempt,
-        state=AttemptState(outcome.state),
+        state=said_state(outcome.state),
         reason=outcome.reason,
         heartbeat_at=_heartbeat(journal, claim, outcome.finished_at),
         ended_at=outcome.finished_at,
@@ -223,6 +230,8 @@ def forget_work(journal: Journal, run_id: RunId) -> None:
     tables = journal.tables
     journal.remove(tables.progress, run_id)
     journal.remove(tables.lines, run_id)
+    journal.remove(tables.unbegun, run_id)
+    journal.remove(tables.turns, run_id)
     for attempt in [key for key in tables.attempts if key[0] == run_id]:
         journal.remove(tables.attempts, attempt)
     for checkpoint in [key for key in tables.checkpoints if key[0] == run_id]:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import delayed_facts
 from duly.domain.identity import RunId, identity_text
 from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
+from duly.store.gates import FREE, comer_by_hand, in_the_way
+from duly.store.memory.gates import MemoryGates, begin_earlier, go_ahead, stand
+from duly.store.memory.quotas import MemoryCounting
 from duly.store.memory.reading import get_run
 from duly.store.memory.tables import Journal, Outcome, RunRow
 from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
@@ -19,17 +23,20 @@ from duly.store.rulings import (
     no_longer_pending,
     refuse_another_request,
     refuse_deleted,
+    triggered_facts,
     unknown_delayed,
     unknown_schedule,
 )
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
+    from duly.store.gates import Arrival
 
 
 def add_runs(journal: Journal, command: AddRuns, as_of: int) -> list[AddedRun]:
     """Make runs, all or none; instants are meant as of when the caller asked."""
     added = [_add_run(journal, run, command.actor, as_of) for run in command.runs]
+    MemoryCounting(journal).check_pending(command, added, as_of)
     entry = added_by_hand(command, added)
     if entry is not None:
         journal.record(
@@ -115,8 +122,16 @@ def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor
         created_at=now,
         fired_at=now,
     )
+    arrival = _arrive(journal, new)
     journal.insert(journal.tables.runs, row.id, row)
-    journal.queue(row.id, row.not_before)
+    if arrival.coming is Coming.WAITS:
+        begin_earlier(journal, row.id, arrival)
+        stand(journal, row.id, arrival)
+    else:
+        journal.queue(row.id, row.not_before)
+        if arrival.gate is not None:
+            MemoryGates(journal).take(arrival.gate, row.id)
+        go_ahead(journal, row.id)
     if new.origin is Origin.MANUAL:
         journal.record(
             actor,
@@ -124,9 +139,20 @@ def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor
             new.tenant,
             subject=identity_text(new.id),
             subject_id=new.schedule_id,
-            after={"run": identity_text(new.id)},
+            after=triggered_facts(new),
         )
     return AddedRun(new.id, instant, is_new=True)
+
+
+def _arrive(journal: Journal, new: NewRun) -> Arrival:
+    """Let a run that a person asks of a schedule come to its gate; refuse one that can't go."""
+    if new.schedule_id is None:
+        return FREE
+    schedule = journal.tables.schedules[new.schedule_id]
+    arrival = MemoryGates(journal).arrive(comer_by_hand(schedule, new))
+    if arrival.coming is Coming.SKIPPED:
+        raise in_the_way(schedule.name, arrival)
+    return arrival
 
 
 def move_delayed(journal: Journal, command: MoveDelayed) -> DelayedRecord:

@@ -9,7 +9,10 @@ from duly.domain.attempts import Reason
 from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.literals import RunState
 from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.gates import closed_state
 from duly.store.memory.attempts import task_of
+from duly.store.memory.gates import give_back
+from duly.store.memory.limiting import end_at_limits, leave_limits
 from duly.store.memory.slots import MemorySlots
 from duly.store.memory.tables import Claim, Dead, Ended, Journal, Outcome, Waiting
 from duly.store.retry_slots import take_slot
@@ -22,21 +25,33 @@ if TYPE_CHECKING:
     from duly.domain.runs import RunRecord
 
 
-def end_claim(journal: Journal, run_id: RunId, claim: Claim, conclusion: Conclusion) -> None:
+def end_claim(  # noqa: PLR0913 - whose end, and what it tells
+    journal: Journal,
+    run_id: RunId,
+    claim: Claim,
+    conclusion: Conclusion,
+    *,
+    is_answered: bool | None = None,
+) -> None:
     """Record the end of a claim, and put its run where it was decided."""
     tables = journal.tables
     journal.remove(tables.claims, run_id)
+    end_at_limits(journal, run_id, is_answered=is_answered)
     tries = ended_tries(claim.tries, conclusion)
     after = next_place(conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
+    if not isinstance(after, Wait | Requeue):
+        give_back(journal, run_id)
     if isinstance(after, Close):
+        state, into = closed_state(after.state, claim.replaced_by)
         outcome = Outcome(
-            after.state,
+            state,
             after.reason,
             journal.now,
             tries,
             claim=claim,
             error=conclusion.error,
             result=after.result,
+            into=into,
         )
         journal.insert(tables.outcomes, run_id, outcome)
         return
@@ -57,7 +72,8 @@ def end_claim(journal: Journal, run_id: RunId, claim: Claim, conclusion: Conclus
         case Die():
             _die(journal, run_id, after.reason, tries)
         case Cancelled():
-            outcome = Outcome(RunState.CANCELLED, Reason.CANCELLED, journal.now, tries)
+            state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
+            outcome = Outcome(state, Reason.CANCELLED, journal.now, tries, into=into)
             journal.insert(tables.outcomes, run_id, outcome)
 
 
@@ -79,5 +95,7 @@ def _die(journal: Journal, run_id: RunId, reason: Reason, tries: Tries) -> None:
 
 def close_by_order(journal: Journal, record: RunRecord, state: RunState) -> None:
     """Close a run that nobody holds, by a person's order."""
+    give_back(journal, record.id)
+    leave_limits(journal, record.id)
     outcome = Outcome(state, Reason.ORDERED, journal.now, record.tries)
     journal.insert(journal.tables.outcomes, record.id, outcome)

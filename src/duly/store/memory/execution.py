@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LateWord
-from duly.domain.literals import AttemptState
+from duly.domain.literals import AttemptState, RunState
+from duly.domain.sharing import Waiting, share_out
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.dispatch import MemberId, MemberKind
 from duly.store.execution import (
@@ -19,16 +20,17 @@ from duly.store.execution import (
     Stop,
     StopKind,
 )
-from duly.store.gathering import LANE_OFFSETS
+from duly.store.gathering import share_of
 from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
 from duly.store.memory.ending import end_claim
+from duly.store.memory.gates import queue_priority
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.reading import run_record
 from duly.store.memory.tables import Claim
-from duly.store.work_rulings import claimed_tries, said_result
+from duly.store.work_rulings import claimed_tries, said_result, sharing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from duly.domain.identity import RunId
     from duly.store.execution import (
@@ -45,17 +47,17 @@ def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
     if not is_alive(journal, command.worker):
         return Claimed(journal.now, is_alive=False, runs=())
-    taken: list[RunId] = []
+    taken: list[Waiting] = []
+    served: dict[str, str] = {}
     for queue in _queues(journal, command):
-        most = min(command.limit - len(taken), command.queue_limits.get(queue, command.limit))
-        fit = [
-            run_id
-            for run_id in _in_order(journal, queue, newest_first=command.newest_first)
-            if task_of(journal, run_id) not in command.without
-        ]
-        taken += fit[: max(most, 0)]
-    runs = tuple(_claim(journal, run_id, command.worker) for run_id in taken)
-    return Claimed(journal.now, is_alive=True, runs=runs)
+        sharing = sharing_of(command, queue)
+        room = max(0, command.limit - len(taken))
+        found = share_out(_waiting(journal, queue, command.without), sharing)[:room]
+        taken += found
+        if found:
+            served[queue] = found[-1].tenant
+    runs = tuple(_claim(journal, one.run_id, command.worker) for one in taken)
+    return Claimed(journal.now, is_alive=True, runs=runs, served=served)
 
 
 def _queues(journal: Journal, command: ClaimRuns) -> list[str]:
@@ -72,22 +74,14 @@ def _queues(journal: Journal, command: ClaimRuns) -> list[str]:
     return [queue for queue in (*queues[first:], *queues[:first]) if queue not in paused]
 
 
-def _in_order(journal: Journal, queue: str, *, newest_first: bool) -> list[RunId]:
-    """Return what waits in a queue: by priority, then by rank; or its first priority backwards."""
+def _waiting(journal: Journal, queue: str, without: frozenset[str]) -> Iterator[Waiting]:
+    """Say what waits in a queue, and what of it is to be passed over."""
     tables = journal.tables
-
-    def place(run_id: RunId) -> tuple[int, int, RunId]:
+    for run_id, ready in tables.ready.items():
         row = tables.runs[run_id]
-        priority = call_of(journal, row).priority + LANE_OFFSETS[row.lane]
-        return (priority, tables.ready[run_id].rank, run_id)
-
-    there = [
-        run_id for run_id in tables.ready if call_of(journal, tables.runs[run_id]).queue == queue
-    ]
-    if newest_first and there:
-        first, *_ = place(min(there, key=place))
-        return sorted((one for one in there if place(one)[0] == first), key=place, reverse=True)
-    return sorted(there, key=place)
+        if call_of(journal, row).queue == queue:
+            place = (queue_priority(journal, run_id), share_of(row.tenant), ready.rank, run_id)
+            yield Waiting(*place, is_passed=task_of(journal, run_id) in without)
 
 
 def _claim(journal: Journal, run_id: RunId, worker: MemberId) -> ClaimedRun:
@@ -136,7 +130,7 @@ def beat(journal: Journal, command: Beat) -> Beaten:
         elif claim.cancel_asked_at is not None:
             stops.append(Stop(hold, StopKind.CANCEL))
     strays = _strays(journal, command) if alive else ()
-    return Beaten(now, alive, tuple(stops), strays)
+    return Beaten(now, alive, tuple(stops), strays, tables.cluster["limits_version"])
 
 
 def _strays(journal: Journal, command: Beat) -> tuple[Hold, ...]:
@@ -205,7 +199,8 @@ def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
         claim = replace(claim, progress=finish.progress, progress_at=journal.now)
         write_progress(journal, hold.run_id, hold.fence, finish.progress)
     write_lines(journal, finish)
-    end_claim(journal, hold.run_id, claim, finish.conclusion)
+    is_answered = finish.is_answered
+    end_claim(journal, hold.run_id, claim, finish.conclusion, is_answered=is_answered)
     return FinishResult.ACCEPTED
 
 
@@ -218,7 +213,9 @@ def _has_said(journal: Journal, worker: MemberId, finish: Finish) -> bool:
     outcome = tables.outcomes.get(hold.run_id)
     if outcome is None or outcome.claim is None:
         return False
-    closed_by = (outcome.claim.worker, outcome.claim.tries.fence, AttemptState(outcome.state))
+    state = outcome.state
+    said = AttemptState.CANCELLED if state is RunState.REPLACED else AttemptState(state)
+    closed_by = (outcome.claim.worker, outcome.claim.tries.fence, said)
     return closed_by == (worker, hold.fence, finish.conclusion.attempt_state)
 
 

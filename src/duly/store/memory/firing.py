@@ -23,7 +23,9 @@ from duly.store.dispatch import (
     OwedRecord,
     Timer,
 )
+from duly.store.gates import comer_of
 from duly.store.memory.delayed import fire_delayed
+from duly.store.memory.gates import MemoryGates
 from duly.store.memory.ownership import SYSTEM, held_shards
 from duly.store.memory.planning import write_settlement
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
@@ -31,6 +33,7 @@ from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from duly.domain.schedules import ScheduleRecord
     from duly.store.memory.tables import Journal
 
 DRAINABLE = frozenset((ScheduleStatus.ACTIVE, ScheduleStatus.ENDED))
@@ -209,6 +212,8 @@ def drain_owed(journal: Journal, command: DrainOwed) -> FireResult:
         return FireResult.GONE
     if any(run.not_before > journal.now for run in command.settlement.runs):
         return FireResult.EARLY
+    if not _may_drain(journal, command, record):
+        return FireResult.BUSY
     journal.remove(tables.owed, (owed.schedule_id, owed.first_for))
     rest = command.settlement.owed
     changed = write_settlement(
@@ -218,3 +223,14 @@ def drain_owed(journal: Journal, command: DrainOwed) -> FireResult:
         journal.insert(tables.owed, (rest.schedule_id, rest.first_for), replace(row, owed=rest))
     journal.put(tables.schedules, record.id, changed)
     return FireResult.FIRED
+
+
+def _may_drain(journal: Journal, command: DrainOwed, record: ScheduleRecord) -> bool:
+    """Say whether the runs of a settlement would find their gate free: else they stay owed."""
+    definition = journal.tables.definitions[record.id, command.owed.definition_number]
+    gates = MemoryGates(journal)
+    return all(
+        gates.is_free(comer_of(record, definition, run.run_id))
+        for run in command.settlement.runs
+        if run.run_id not in journal.tables.runs
+    )

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.literals import RunState
+from duly.domain.overlapping import Coming
 from duly.store.auditing import Subject, edited_subject, ordered_subject
 from duly.store.dispatch import MemberKind
+from duly.store.gates import FREE, comer_again
 from duly.store.memory.attempts import call_of
 from duly.store.memory.delayed import cancel_delayed
 from duly.store.memory.ending import close_by_order
+from duly.store.memory.gates import MemoryGates, go_ahead, stand
 from duly.store.memory.reading import get_run, run_record
 from duly.store.memory.tables import PausedQueue
 from duly.store.operating import Ordered, QueueRecord
@@ -22,10 +25,11 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
+    from duly.store.gates import Arrival
     from duly.store.memory.tables import Journal
     from duly.store.operating import CancelRun, EditRun, OrderRuns
 
-WITHOUT_WORKER = frozenset((RunState.QUEUED, RunState.RETRYING))
+WITHOUT_WORKER = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RETRYING))
 
 
 def cancel_run(journal: Journal, command: CancelRun) -> RunRecord:
@@ -62,6 +66,7 @@ def _tell(journal: Journal, record: RunRecord, actor: Actor, action: str) -> Non
 
 def _take_out(journal: Journal, run_id: RunId) -> None:
     """Take a run out of whichever place it is in without a worker."""
+    journal.remove(journal.tables.blocked, run_id)
     journal.remove(journal.tables.ready, run_id)
     journal.remove(journal.tables.waiting, run_id)
     journal.remove(journal.tables.dead, run_id)
@@ -87,11 +92,33 @@ def _retry(journal: Journal, command: OrderRuns, run_id: RunId) -> Ordered:
     if record is None or record.state not in (RunState.DEAD, RunState.RETRYING):
         return Ordered(run_id, is_done=False, state=None if record is None else record.state)
     is_dead = record.state is RunState.DEAD
-    _take_out(journal, run_id)
     tries = retried_tries(record.tries) if is_dead else record.tries
-    journal.queue(run_id, journal.now, tries)
+    arrival = _come_again(journal, record) if is_dead else FREE
+    if arrival.coming is Coming.SKIPPED:
+        return Ordered(run_id, is_done=False, state=record.state)
+    _take_out(journal, run_id)
+    if arrival.coming is Coming.WAITS:
+        stand(journal, run_id, arrival, tries)
+    else:
+        journal.queue(run_id, journal.now, tries)
+        if arrival.gate is not None:
+            MemoryGates(journal).take(arrival.gate, run_id)
+        if is_dead:
+            go_ahead(journal, run_id)
     _tell(journal, record, command.actor, "run.retried")
     return Ordered(run_id, is_done=True, state=record.state)
+
+
+def _come_again(journal: Journal, record: RunRecord) -> Arrival:
+    """Decide about a dead run that is to go on: it may have to wait for another."""
+    if record.schedule_id is None or record.definition_number is None:
+        return FREE
+    tables = journal.tables
+    schedule = tables.schedules.get(record.schedule_id)
+    definition = tables.definitions.get((record.schedule_id, record.definition_number))
+    if schedule is None or definition is None:
+        return FREE
+    return MemoryGates(journal).arrive(comer_again(schedule, definition, record.id))
 
 
 def discard_runs(journal: Journal, command: OrderRuns) -> list[Ordered]:

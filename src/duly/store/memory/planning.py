@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import schedule_facts
 from duly.domain.identity import ScheduleId, shard_of
 from duly.domain.literals import ScheduleStatus
+from duly.domain.overlapping import Coming
 from duly.domain.runs import SkipRecord
 from duly.domain.schedules import ScheduleRecord
+from duly.domain.settling import Skip
 from duly.store.dispatch import OwedRecord
+from duly.store.gates import comer_of
+from duly.store.memory.gates import MemoryGates, begin_earlier, stand
+from duly.store.memory.quotas import MemoryCounting
 from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.rulings import (
     changed_record,
@@ -22,7 +27,7 @@ from duly.store.rulings import (
 )
 
 if TYPE_CHECKING:
-    from duly.domain.settling import Settlement, Skip
+    from duly.domain.settling import PlannedRun, Settlement
     from duly.store.memory.tables import Journal
 
 
@@ -39,6 +44,7 @@ def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedul
     journal.insert(tables.schedules, record.id, record)
     journal.insert(tables.names, (record.tenant, record.name), record.id)
     journal.insert(tables.definitions, (record.id, 1), command.definition)
+    MemoryCounting(journal).check_schedule(None, record, journal.now)
     journal.announce("schedule", record.id, command.pending.due_at)
     journal.record(
         command.actor,
@@ -67,6 +73,7 @@ def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord
         _give_up_owed(journal, old)
     changed = write_settlement(journal, changed, change.settlement, old.definition_number)
     journal.put(tables.schedules, old.id, changed)
+    MemoryCounting(journal).check_schedule(old, changed, now)
     if changed.pending is not None:
         journal.announce("schedule", old.id, changed.pending.due_at)
     journal.record(
@@ -86,16 +93,8 @@ def write_settlement(
 ) -> ScheduleRecord:
     """Write runs, skips and what is owed; return the schedule as that leaves it."""
     for planned in settlement.runs:
-        if not journal.make_run(record, number, planned):
-            continue
-        is_newest = record.last_for is None or record.last_for < planned.scheduled_for
-        record = replace(
-            record,
-            fires=record.fires + 1,
-            last_for=planned.scheduled_for if is_newest else record.last_for,
-            last_run=planned.run_id if is_newest else record.last_run,
-            last_fired_at=journal.now,
-        )
+        if planned.run_id not in journal.tables.runs:
+            record = _write_run(journal, record, number, planned)
     for skip in settlement.skips:
         write_skip(journal, record.id, skip)
     if settlement.owed is not None:
@@ -103,6 +102,38 @@ def write_settlement(
         row = OwedRecord(owed=owed, shard=record.shard, created_at=journal.now)
         journal.insert(journal.tables.owed, (owed.schedule_id, owed.first_for), row)
     return record
+
+
+def _write_run(
+    journal: Journal, record: ScheduleRecord, number: int, planned: PlannedRun
+) -> ScheduleRecord:
+    """Write what becomes of an occurrence when its run comes to its gate."""
+    tables, run_id = journal.tables, planned.run_id
+    definition = tables.definitions[record.id, number]
+    arrival = MemoryGates(journal).arrive(comer_of(record, definition, run_id))
+    if arrival.coming is not Coming.GOES:
+        record = replace(record, overlaps=record.overlaps + 1)
+    if arrival.coming is Coming.SKIPPED:
+        assert arrival.reason is not None, "a skip has a reason"
+        at = planned.scheduled_for
+        write_skip(journal, record.id, Skip(at, at, 1, arrival.reason, arrival.in_the_way))
+        return record
+    is_going = arrival.coming is Coming.GOES
+    journal.make_run(record, number, planned, is_going=is_going)
+    begin_earlier(journal, run_id, arrival)
+    if not is_going:
+        stand(journal, run_id, arrival)
+    elif arrival.gate is not None:
+        MemoryGates(journal).take(arrival.gate, run_id)
+    is_newest = record.last_for is None or record.last_for < planned.scheduled_for
+    return replace(
+        record,
+        fires=record.fires + 1,
+        last_for=planned.scheduled_for if is_newest else record.last_for,
+        last_run=run_id if is_newest else record.last_run,
+        last_fired_at=journal.now,
+        active_run=run_id if is_going else record.active_run,
+    )
 
 
 def write_skip(journal: Journal, schedule_id: ScheduleId, skip: Skip) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import ScheduleStatus
+from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, RunRecord, VerdictKind
 from duly.store.memory.attempts import call_of, place_of
 from duly.store.memory.ownership import is_alive
@@ -74,7 +75,7 @@ def run_record(journal: Journal, row: RunRow) -> RunRecord:
         call=call_of(journal, row),
         origin=row.origin,
         lane=row.lane,
-        root=row.id,
+        root=row.id if row.root is None else row.root,
         scheduled_for=row.scheduled_for,
         not_before=row.not_before,
         window_from=row.window_from,
@@ -154,6 +155,23 @@ def _recorded(journal: Journal, schedule_id: ScheduleId, instant: int) -> Occurr
         if owed.schedule_id == schedule_id and owed.first_for <= instant <= owed.last_for:
             return OccurrenceVerdict(instant, VerdictKind.OWED)
     return None
+
+
+def list_run_times(
+    journal: Journal, schedule_ids: Sequence[ScheduleId], limit: int
+) -> dict[ScheduleId, list[RunSpan]]:
+    """Return from when to when the newest runs of each were open."""
+    tables = journal.tables
+    found: dict[ScheduleId, list[RunSpan]] = {}
+    for one in schedule_ids:
+        rows = [row for row in tables.runs.values() if row.schedule_id == one]
+        newest = sorted(rows, key=lambda row: row.id, reverse=True)[:limit]
+        for record in (run_record(journal, row) for row in newest):
+            is_counted = record.finished_at is None or record.started_at is not None
+            if is_counted and record.fired_at is not None and record.id not in tables.dead:
+                span = RunSpan(record.fired_at, record.finished_at)
+                found.setdefault(one, []).append(span)
+    return found
 
 
 def list_audit(journal: Journal, command: AuditFilter) -> list[AuditEntry]:

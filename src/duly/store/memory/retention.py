@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import MemberId, MemberKind, Prune, Pruned, PruneKind
 from duly.store.memory.attempts import forget_work, lease_of
+from duly.store.memory.limiting import forget_limits
 from duly.store.memory.ownership import held_shards, is_alive
 from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
@@ -33,6 +34,7 @@ def prune(journal: Journal, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(journal, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(journal, command)
     _forget_slots(journal)
+    forget_limits(journal)
     _forget_workers(journal, command)
     return Pruned(counts, has_more=any(count >= command.limit for count in counts.values()))
 
@@ -112,6 +114,10 @@ def _prune_schedules(journal: Journal, command: Prune) -> int:
             journal.remove(tables.definitions, key)
         for key in [key for key in tables.skips if key[0] == schedule_id]:
             journal.remove(tables.skips, key)
+        for record in [one for one in tables.backfills.values() if one.schedule_id == schedule_id]:
+            journal.remove(tables.backfills, record.id)
+            for slot in [slot for slot in tables.backfill_slots if slot[0] == record.id]:
+                journal.remove(tables.backfill_slots, slot)
     return len(doomed)
 
 

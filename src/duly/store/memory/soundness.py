@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
+from duly.domain.admission import room
 from duly.domain.identity import identity_text
+from duly.domain.limits import capped_place
 from duly.domain.literals import ScheduleStatus
-from duly.store.memory.tables import Claim, Dead, Outcome, Ready, Waiting
+from duly.store.admission import NOT_ADMITTED
+from duly.store.memory.limiting import MemoryOpening
+from duly.store.memory.tables import Blocked, Claim, Dead, Outcome, Ready, Waiting
 from duly.store.schema import Finding
 
 if TYPE_CHECKING:
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.store.memory.tables import Journal, Tables
 
-Placed: TypeAlias = Ready | Claim | Waiting | Dead | Outcome
+Placed: TypeAlias = Ready | Blocked | Claim | Waiting | Dead | Outcome
 
 REMEDY = "this is a defect: keep the store and report it"
 
@@ -23,6 +28,7 @@ REMEDY = "this is a defect: keep the store and report it"
 def check(journal: Journal) -> list[Finding]:
     """Return everything that is not as it must be."""
     found = [*_schedules(journal), *_runs(journal), *_tries(journal), *_workers(journal)]
+    found += [*_gates(journal), *_limits(journal)]
     return [Finding(what, detail, REMEDY) for what, detail in found]
 
 
@@ -49,7 +55,47 @@ def _runs(journal: Journal) -> Iterator[tuple[str, str]]:
 
 def _places(tables: Tables) -> tuple[Mapping[RunId, Placed], ...]:
     """Return where a run may be: in one of these."""
-    return (tables.ready, tables.claims, tables.waiting, tables.dead, tables.outcomes)
+    return (
+        tables.ready,
+        tables.blocked,
+        tables.claims,
+        tables.waiting,
+        tables.dead,
+        tables.outcomes,
+    )
+
+
+def _gates(journal: Journal) -> Iterator[tuple[str, str]]:
+    """Find gates that several hold, or one that is over or waits (O1)."""
+    tables = journal.tables
+    for gate, holders in Counter(tables.held_gates.values()).items():
+        if holders > 1:
+            yield "gate", f"gate {gate} is held by {holders} runs"
+    for run_id in tables.held_gates:
+        stands = tables.blocked.get(run_id)
+        is_waiting = stands is not None and capped_place(stands.gate) is None
+        if run_id in tables.outcomes or run_id in tables.dead or is_waiting:
+            yield "gate", f"run {identity_text(run_id)} holds a gate, and is over or waits"
+
+
+def _limits(journal: Journal) -> Iterator[tuple[str, str]]:
+    """Find places that nobody can be at, or that nobody has though he stands there (R8, B4)."""
+    tables = journal.tables
+    for (run_id, place), fence in tables.held_places.items():
+        name, claim = identity_text(run_id), tables.claims.get(run_id)
+        is_let_go = fence == NOT_ADMITTED and (claim is not None or run_id in tables.ready)
+        is_admitted = claim is not None and claim.tries.fence == fence
+        if not is_let_go and not is_admitted:
+            yield "limit", f"run {name} holds a place at {place}, and runs no attempt"
+    opening = MemoryOpening(journal)
+    for gate in {row.gate for row in tables.blocked.values()}:
+        stood_for = capped_place(gate)
+        if stood_for is None:
+            continue
+        if room(opening.limits().of_place(stood_for), opening.count_held(stood_for), 1):
+            yield "limit", f"somebody stands for a place at {stood_for}, and there is one"
+    for run_id in set(tables.turns) - set(tables.runs):
+        yield "limit", f"a turn at a rate is of {identity_text(run_id)}, which is no run"
 
 
 def _tries(journal: Journal) -> Iterator[tuple[str, str]]:
@@ -62,7 +108,9 @@ def _tries(journal: Journal) -> Iterator[tuple[str, str]]:
                 yield "tries", f"run {name} has tries that can't be"
             ended = {fence for known, fence in tables.attempts if known == run_id}
             holds = place is tables.claims or (isinstance(row, Outcome) and row.claim is not None)
-            if ended | ({tries.fence} if holds else set()) != set(range(1, tries.fence + 1)):
+            known = ended | ({tries.fence} if holds else set())
+            unbegun = tables.unbegun.get(run_id, 0)
+            if len(known) + unbegun != tries.fence or not known <= set(range(1, tries.fence + 1)):
                 yield "tries", f"run {name} lacks one of its claims, or has one too many"
             numbers = [
                 tables.attempts[run_id, fence].number

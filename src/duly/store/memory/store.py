@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.dispatch import MemberKind
+from duly.store.gates import OPENED_MAX
 from duly.store.joinable import not_lent
 from duly.store.memory import (
     delayed,
@@ -17,6 +18,7 @@ from duly.store.memory import (
     retention,
     soundness,
 )
+from duly.store.memory.gates import open_gates
 from duly.store.memory.ownership import is_alive
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store import dispatch as port
@@ -72,7 +75,13 @@ class MemoryStore(Working):
                 journal.undo()
                 raise
             self._wake(journal.wakes)
+            if journal.freed:
+                self._open(journal.freed, OPENED_MAX)
         return result
+
+    def _open(self, gates: set[str] | None, limit: int) -> int:
+        """Let through who waits, in a transaction of its own: after the one that made room."""
+        return self._write(lambda journal: open_gates(journal, gates, limit))
 
     def _read(self, operation: Callable[[Journal], T]) -> T:
         with self._lock:
@@ -214,6 +223,10 @@ class MemoryStore(Working):
         """Settle a part of a range."""
         return self._write(lambda journal: firing.drain_owed(journal, command))
 
+    def open_gates(self, limit: int) -> int:
+        """Let through who waits at gates that nobody holds."""
+        return self._open(None, limit)
+
     def due_resumes(self, limit: int) -> list[ScheduleId]:
         """Read paused schedules whose time to resume has come."""
 
@@ -310,6 +323,12 @@ class MemoryStore(Working):
             return sorted(found, key=lambda row: row.first_for, reverse=True)[:limit]
 
         return self._read(read)
+
+    def list_run_times(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, list[RunSpan]]:
+        """Return from when to when the newest runs of each were open."""
+        return self._read(lambda journal: reading.list_run_times(journal, schedule_ids, limit))
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

@@ -23,12 +23,17 @@ from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
     from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
-    from duly.domain.identity import ScheduleId
+    from duly.domain.breakers import Breaker
+    from duly.domain.identity import BackfillId, ScheduleId
+    from duly.domain.limits import LimitRecord, LimitSource
     from duly.domain.literals import AttemptState, RunState
+    from duly.domain.quotas import Counted, Quota, QuotaKey
+    from duly.domain.rates import Pace
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
     from duly.domain.settling import PlannedRun
     from duly.store.auditing import Subject
+    from duly.store.backfilling import BackfillRecord, SlotState
     from duly.store.retry_slots import Taken
     from duly.store.work_rulings import WorkerLease
 
@@ -52,6 +57,8 @@ class RunRow:
     """None for a run of a schedule: its definition has it."""
     origin: Origin
     lane: Lane
+    root: RunId | None = None
+    """The run that it repeats."""
     scheduled_for: int
     not_before: int
     window_from: int | None
@@ -66,6 +73,24 @@ class Ready:
     rank: int
     fired_at: int
     tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+    priority: int | None = None
+    """Whither it was hurried, because one that is more urgent waits for it; None for its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A run that waits at a gate."""
+
+    gate: str
+    priority: int
+    number: int
+    since: int
+    tries: Tries
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return where it stands: by priority, and then by when it came."""
+        return (self.priority, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +105,8 @@ class Claim:
     progress: Progress | None = None
     progress_at: int | None = None
     cancel_asked_at: int | None = None
+    replaced_by: RunId | None = None
+    """For whom it is to make way, if that is why it was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +162,8 @@ class Outcome:
     error: str | None = None
     result: str | None = None
     late: LateWord | None = None
+    into: RunId | None = None
+    """The run that stands for it, if it was coalesced or replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +190,21 @@ class Tables:
     claims: dict[RunId, Claim] = field(default_factory=dict)
     waiting: dict[RunId, Waiting] = field(default_factory=dict)
     dead: dict[RunId, Dead] = field(default_factory=dict)
+    blocked: dict[RunId, Blocked] = field(default_factory=dict)
+    held_gates: dict[RunId, str] = field(default_factory=dict)
+    """The gate that each open run has gone through and still holds, of those that had one."""
+    limits: dict[tuple[str, LimitSource], LimitRecord] = field(default_factory=dict)
+    held_places: dict[tuple[RunId, str], int] = field(default_factory=dict)
+    """Places at limits, each with the fence under which its holder was admitted."""
+    turns: dict[RunId, int] = field(default_factory=dict)
+    """Turns at rates that were given to runs, which have not begun since."""
+    paces: dict[str, Pace] = field(default_factory=dict)
+    breakers: dict[str, tuple[Breaker, int]] = field(default_factory=dict)
+    """By destination: what is known of it, and since when."""
+    unbegun: dict[RunId, int] = field(default_factory=dict)
+    """How many claims of a run were put off; they are on no other record."""
+    backfills: dict[BackfillId, BackfillRecord] = field(default_factory=dict)
+    backfill_slots: dict[tuple[BackfillId, int], SlotState] = field(default_factory=dict)
     outcomes: dict[RunId, Outcome] = field(default_factory=dict)
     attempts: dict[tuple[RunId, int], Ended] = field(default_factory=dict)
     progress: dict[RunId, tuple[ProgressRecord, ...]] = field(default_factory=dict)
@@ -181,16 +225,18 @@ class Tables:
     """By task: the slots of its retry budget that are taken, in order."""
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
+    quotas: dict[tuple[QuotaKey, Counted], Quota] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.
     member_number: int = 0
     arrival_number: int = 0
+    gate_number: int = 0
     open_arrivals: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Begin with free leases."""
-        self.cluster |= {"tzdata": "", "incarnation": 1}
+        self.cluster |= {"tzdata": "", "incarnation": 1, "limits_version": 0}
         for shard in range(self.shards):
             for lane in Lane:
                 key = LeaseKey(shard, lane)
@@ -220,6 +266,8 @@ class Journal:
         self.announced: list[int] = []
         self.wakes: set[MemberKind] = set()
         """Who is to be told once it is written."""
+        self.freed: set[str] = set()
+        """Gates that were given back, for whoever lets the next through."""
         self._reserved = reserved or []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -304,13 +352,13 @@ class Journal:
         )
         self.insert(self.tables.audit, number, entry)
 
-    def make_run(self, record: ScheduleRecord, number: int, planned: PlannedRun) -> bool:
-        """Make the run of an occurrence and queue it; False if it exists already."""
+    def make_run(
+        self, record: ScheduleRecord, number: int, planned: PlannedRun, *, is_going: bool
+    ) -> None:
+        """Make the run of an occurrence; queue it if it goes on, and does not wait at a gate."""
         tables = self.tables
         assert planned.not_before <= self.now, "never early"
         assert planned.scheduled_for <= planned.not_before, "jitter only delays"
-        if planned.run_id in tables.runs:
-            return False
         row = RunRow(
             id=planned.run_id,
             tenant=record.tenant,
@@ -322,15 +370,15 @@ class Journal:
             lane=planned.lane,
             scheduled_for=planned.scheduled_for,
             not_before=planned.not_before,
-            window_from=self._ran_before(record, planned.scheduled_for),
+            window_from=self.ran_before(record, planned.scheduled_for),
             created_at=self.now,
             fired_at=self.now,
         )
         self.insert(tables.runs, row.id, row)
-        self.queue(row.id, row.not_before)
-        return True
+        if is_going:
+            self.queue(row.id, row.not_before)
 
-    def _ran_before(self, record: ScheduleRecord, scheduled_for: int) -> int | None:
+    def ran_before(self, record: ScheduleRecord, scheduled_for: int) -> int | None:
         """Return the last occurrence before one that was run."""
         if record.last_for is None or record.last_for < scheduled_for:
             return record.last_for

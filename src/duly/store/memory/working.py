@@ -5,7 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.store.memory import attempts, execution, operating, reaping
+from duly.store.admission import Admitted
+from duly.store.memory import attempts, backfilling, execution, limiting, operating, reaping
+from duly.store.memory.admission import MemoryAdmission
+from duly.store.memory.backfilling import MemoryBackfills
+from duly.store.memory.quotas import MemorySetting, list_quotas
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
@@ -14,12 +18,25 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord, TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.store import admission as limits_port
     from duly.store import execution as port
+    from duly.store.backfilling import (
+        BackfillRecord,
+        ChangeBackfill,
+        CreateBackfill,
+        SlotState,
+        StepBackfill,
+        Stepped,
+    )
     from duly.store.dispatch import MemberId
     from duly.store.memory.tables import Journal, Tables
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.quotas import SetQuotas
 
 T = TypeVar("T")
 
@@ -129,6 +146,98 @@ class Working(ABC):
     def list_queues(self) -> list[QueueRecord]:
         """Return queues that hold something or are paused, by name."""
         return self._read(operating.list_queues)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        return self._write(lambda journal: MemorySetting(journal).set(command))
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        self._write(lambda journal: MemorySetting(journal).take_back(key, actor))
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        return self._read(list_quotas)
+
+    # Limits
+
+    def admit(self, worker: MemberId, requests: Sequence[limits_port.Request]) -> Admitted:
+        """Decide about claims that fall under limits."""
+        return self._write(
+            lambda journal: Admitted(journal.now, MemoryAdmission(journal).admit(worker, requests))
+        )
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits."""
+        self._write(lambda journal: limiting.declare_limits(journal, limits, actor))
+
+    def set_limit(self, command: limits_port.SetLimit) -> LimitRecord:
+        """Limit something by a person's order."""
+        return self._write(lambda journal: limiting.set_limit(journal, command))
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away."""
+        return self._write(lambda journal: limiting.remove_limit(journal, scope, actor))
+
+    def list_limits(self) -> Limits:
+        """Return all limits."""
+        return self._read(limiting.list_limits)
+
+    def list_places(self) -> list[limits_port.PlaceRecord]:
+        """Return limits at which something is going on."""
+        return self._read(limiting.list_places)
+
+    def list_breakers(self) -> list[limits_port.BreakerRecord]:
+        """Return what is known of destinations."""
+        return self._read(limiting.list_breakers)
+
+    def reset_breaker(self, destination: str, actor: Actor) -> limits_port.BreakerRecord:
+        """Take a destination for well."""
+        return self._write(lambda journal: limiting.reset_breaker(journal, destination, actor))
+
+    # Backfills
+
+    def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
+        """Write a backfill down."""
+        return self._write(lambda journal: MemoryBackfills(journal).create(command))
+
+    def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
+        """Return a backfill."""
+        return self._read(lambda journal: backfilling.get_backfill(journal, tenant, backfill_id))
+
+    def list_backfills(
+        self, tenant: str, schedule_id: ScheduleId | None, limit: int
+    ) -> list[BackfillRecord]:
+        """Return backfills, newest first."""
+        return self._read(
+            lambda journal: backfilling.list_backfills(journal, tenant, schedule_id, limit)
+        )
+
+    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+        """Return what was done about occurrences."""
+        return self._read(
+            lambda journal: backfilling.list_slots(journal, backfill_id, after, limit)
+        )
+
+    def classify_slots(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
+        """Say what is known about occurrences."""
+        return self._read(
+            lambda journal: backfilling.classify_slots(journal, schedule_id, instants)
+        )
+
+    def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
+        """Apply an order about a backfill."""
+        return self._write(lambda journal: MemoryBackfills(journal).change(command))
+
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills."""
+        return self._read(lambda journal: backfilling.load_backfills(journal, limit))
+
+    def step_backfill(self, command: StepBackfill) -> Stepped:
+        """Do a part of a backfill."""
+        return self._write(lambda journal: MemoryBackfills(journal).step(command))
 
     # Reading
 

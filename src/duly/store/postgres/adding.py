@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import errors
 
+from duly.domain.attempts import Tries
 from duly.domain.identity import shard_of
 from duly.domain.literals import Origin, RunState
+from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, alike_later, delayed_row
-from duly.store.gathering import ordered_row
+from duly.store.adding import Adding, Known, delayed_row
+from duly.store.gates import in_the_way
+from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.planning import NEAR_US, AddedRun
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import (
@@ -37,26 +40,30 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
+from duly.store.postgres.by_hand import ByHand
 from duly.store.postgres.confirming import confirm_runs
+from duly.store.postgres.gates import LOCK_STATES
 from duly.store.postgres.pending import close_all
-from duly.store.postgres.rows import RANKED
+from duly.store.postgres.quotas import PostgresCounting
+from duly.store.postgres.rows import RANKED, SHARE
 from duly.store.postgres.savepoints import OvertakenError, unless_overtaken
 from duly.store.postgres.session import one
 from duly.store.postgres.settlements import write_runs
 from duly.store.postgres.trail import record_all
 from duly.store.rulings import LIBRARY
+from duly.store.runs_alike import alike_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
-    from duly.store.adding import Alike
     from duly.store.auditing import Subject
     from duly.store.planning import AddRuns, NewRun
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row
+    from duly.store.runs_alike import RunsAlike
 
 DELAYED_BY_IDS = f"{rows.DELAYED} WHERE id = ANY($1::uuid[])"
 RUNS_BY_IDS = f"{rows.RUN} WHERE r.id = ANY($1::uuid[])"
@@ -95,6 +102,11 @@ asked AS MATERIALIZED (
 verdict AS MATERIALIZED (
     SELECT NOT EXISTS (SELECT 1 FROM asked WHERE due_at <= now)
         AND NOT EXISTS (
+            SELECT 1 FROM duly.quotas q
+            WHERE q.counted = 'pending' AND EXISTS (
+                SELECT 1 FROM asked a
+                WHERE a.due_at IS NOT NULL AND q.scope IN ('tenant:*', 'tenant:' || a.tenant)))
+        AND NOT EXISTS (
             SELECT 1 FROM asked a CROSS JOIN LATERAL (
                 SELECT 1 FROM duly.delayed d
                 WHERE d.tenant = a.tenant AND d.key = a.key OFFSET 0) p
@@ -107,8 +119,8 @@ made AS (
     SELECT id, tenant, key, task, arguments, queue, priority, origin, lane, now, now, now, now
     FROM wanted WHERE due_at IS NULL RETURNING id),
 queued AS (
-    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
-    SELECT queue, {RANKED}, now, id, now, now, (SELECT era FROM duly.cluster WHERE id = 1)
+    INSERT INTO duly.ready (queue, priority, tenant, rank, run_id, fired_at, not_before, era)
+    SELECT queue, {RANKED}, {SHARE}, now, id, now, now, (SELECT era FROM duly.cluster WHERE id = 1)
     FROM wanted WHERE due_at IS NULL),
 kept AS (
     INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
@@ -133,10 +145,12 @@ FROM clock c CROSS JOIN verdict v"""  # noqa: S608 - numbers of ours
 # What is to come, has no key and an id that was drawn for it: nothing about it can be in anybody's
 # way. One instant, and all but ids and arguments alike: that is how many are ordered,
 # and what is said once need not be taken apart row by row. A statement that does less is begun in
-# half the time.
+# half the time. Where a quota bounds what is pending, it has to be counted: not here.
 ADD_LATER = f"""
 WITH verdict AS MATERIALIZED (
-    SELECT d.now, d.due_at, d.due_at > d.now AS is_later
+    SELECT d.now, d.due_at, d.due_at > d.now AND NOT EXISTS (
+        SELECT 1 FROM duly.quotas q
+        WHERE q.counted = 'pending' AND q.scope IN ('tenant:*', 'tenant:' || $4::text)) AS is_later
     FROM (
         SELECT c.now, c.now * $11::int8 + $10::int8 AS due_at
         FROM (SELECT duly.now_us() AS now) c) d),
@@ -195,7 +209,7 @@ def _add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     return _plainly_added(command, now) if is_plain else None
 
 
-def _add_later(session: Session, alike: Alike, shards: int) -> Plain | None:
+def _add_later(session: Session, alike: RunsAlike, shards: int) -> Plain | None:
     """Make runs that are alike and to come; None if their time has come: nothing is written."""
     due = (alike.due_at, 0) if alike.due_at is not None else (alike.delay_us, 1)
     values = (
@@ -270,8 +284,10 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     def add() -> list[AddedRun]:
         seen = _look(work, command)
         adding = _PostgresAdding(work, command.actor, seen)
+        adding.by_hand.expect_new([new for new in command.runs if new.id not in seen.known])
         added = adding.add_all(command)
         adding.flush()
+        PostgresCounting(work.session).check_pending(command, added, work.now)
         confirm_runs(work, [one.id for one in added if not one.is_new])
         return added
 
@@ -291,6 +307,8 @@ def _look(work: Work, command: AddRuns) -> _Seen:
     """Read what is there, and hold on to what must stay so until the commit."""
     session, runs = work.session, command.runs
     of = sorted({new.schedule_id for new in runs if new.schedule_id is not None})
+    if of:
+        session.rows(LOCK_STATES, (Uuids(of),))
     found = session.rows(LOCK_SCHEDULES, (Uuids(of),)) if of else []
     schedules = {row[0]: (row[1], row[2]) for row in found}
     keys = sorted({(new.tenant, new.key) for new in runs if new.key is not None})
@@ -329,6 +347,7 @@ class _PostgresAdding(Adding):
         super().__init__(actor, work.now)
         self._work = work
         self._seen = seen
+        self.by_hand = ByHand(work)
         self._replaced: list[DelayedRecord] = []
         self._runs: list[Row] = []
         self._kept: dict[bytes, Row] = {}
@@ -353,6 +372,11 @@ class _PostgresAdding(Adding):
         self._replaced.append(pending)
 
     def run_at_once(self, new: NewRun, instant: int) -> None:
+        priority = new.call.priority + LANE_OFFSETS[new.lane]
+        arrival = self.by_hand.come(new.id, priority, Tries())
+        if arrival.coming is Coming.SKIPPED:
+            assert new.schedule_id is not None, "others come to no gate"
+            raise in_the_way(self.by_hand.schedules[new.schedule_id].name, arrival)
         self._seen.known[new.id] = Known(new, instant)
         self._runs.append(ordered_row(new, instant, self.now))
 
@@ -386,7 +410,8 @@ class _PostgresAdding(Adding):
     def _make_runs(self) -> None:
         if self._runs:
             ids = Uuids([row[0] for row in self._runs])
-            made = write_runs(self._work, self._runs)
+            made = write_runs(self._work, self._runs, self.by_hand.arrivals)
+            self.by_hand.write()
             if len(made) < len(self._runs) or one(self._work.session, ARE_PENDING, (ids,))[0]:
                 raise OvertakenError
 

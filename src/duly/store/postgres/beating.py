@@ -39,7 +39,8 @@ h AS MATERIALIZED (
         SELECT k.cancel_asked_at IS NOT NULL AS is_asked FROM duly.claims k
         WHERE k.run_id = u.run_id AND k.worker + 0 = $1::int8 AND k.fence = u.fence OFFSET 0) k
         ON true)
-SELECT n.now, coalesce((SELECT is_alive FROM r), false), s.program_min, h.gone, h.asked
+SELECT n.now, coalesce((SELECT is_alive FROM r), false), s.program_min, s.limits_version,
+    h.gone, h.asked
 FROM n CROSS JOIN h CROSS JOIN duly.cluster s WHERE s.id = 1"""
 STRAYS = """
 SELECT uuid_send(k.run_id), k.fence FROM duly.claims k
@@ -108,10 +109,10 @@ def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
         Uuids([hold.run_id for hold in holds]),
         Int4s([hold.fence for hold in holds]),
     )
-    now, is_alive, program_min, gone, asked = one(session, BEAT, values)
+    now, is_alive, program_min, version, gone, asked = one(session, BEAT, values)
     kinds = dict.fromkeys(gone or (), StopKind.GONE) | dict.fromkeys(asked or (), StopKind.CANCEL)
     stops = tuple(Stop(holds[place - 1], kind) for place, kind in sorted(kinds.items()))
-    return Beaten(now, is_alive, stops), program_min
+    return Beaten(now, is_alive, stops, limits_version=version), program_min
 
 
 def find_strays(session: Session, command: Beat) -> tuple[Hold, ...]:

@@ -6,25 +6,30 @@ and exactly what was locked moves to the claims. Each leaf of the queue is delet
 a row's place is told by its leaf and its position there, not by either alone.
 
 Nearly always there is less than is asked for, and all of it is in the leaf of the present era. Then
-a statement that knows of no other leaf, and takes whatever queue comes first, costs half as much.
+a statement that knows of no other leaf, and takes whatever queue and whatever tenant comes first,
+costs half as much. Who gets as many as he has asked for goes another way the next time: he looks at
+all leaves, and lets tenants have their shares (`sharing.py`), if there are several.
 """
 
 from __future__ import annotations
 
 import struct
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
-from duly.domain.literals import RunState
+from duly.domain.literals import Lane, RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import OID_TEXT, OID_UUID, Int4s, Text, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
+from duly.store.postgres.sharing import IS_KNOWN, Terms, shares
 from duly.store.records import run_record, stored_arguments
 from duly.store.wakeups import SECOND_US
+from duly.store.work_rulings import begin_in, first_priority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from duly.store.records import Row
 
 INT4_MAX = (1 << 31) - 1
+INT4_MIN = -(1 << 31)
 LAST_NAME = chr(0x10FFFF)
 """No queue's name comes after it."""
 ERA_SETTLED_US = 5 * SECOND_US
@@ -42,6 +48,8 @@ AIM_KEPT_US = SECOND_US
 """What such a one has left in another leaf is found after this long,"""
 NOTHING_KEPT_US = SECOND_US // 10
 """and after this long if there is nothing else."""
+ALONE_KEPT_US = SECOND_US // 20
+"""So long after a crowd was seen to be of one tenant alone, nobody looks for others in it."""
 
 # The member's row is held first, and only then is the clock looked at.
 _WORKER = """
@@ -62,7 +70,7 @@ _IS_OPEN = "NOT EXISTS (SELECT 1 FROM duly.queues p WHERE p.name = {} OFFSET 0)"
 
 _NAMED = f"""
 q AS MATERIALIZED (
-    SELECT u.name, u.most
+    SELECT u.name, u.most{{}}
     FROM n CROSS JOIN unnest($2::text[], $3::int4[]) WITH ORDINALITY u(name, most, place)
     WHERE {_IS_OPEN.format("u.name")} ORDER BY u.place)"""  # noqa: S608 - a condition of ours
 
@@ -78,9 +86,14 @@ open AS MATERIALIZED (
     FROM found f WHERE f.name IS NOT NULL AND {_IS_OPEN.format("f.name")}),
 q AS MATERIALIZED (
     SELECT o.name, coalesce((SELECT u.most FROM unnest($2::text[], $3::int4[]) u(name, most)
-        WHERE u.name = o.name LIMIT 1), $4::int4) AS most
+        WHERE u.name = o.name LIMIT 1), $4::int4) AS most{{}}
     FROM n CROSS JOIN open o
     ORDER BY (o.place - $5::int8 % o.many + o.many) % o.many)"""  # noqa: S608 - a condition of ours
+
+_BEGIN_NAMED = ", ($5::text[])[u.place] AS begin"
+_BEGIN_EVERY = """,
+        coalesce((SELECT u.begin FROM unnest($6::text[], $7::text[]) u(name, begin)
+        WHERE u.name = o.name LIMIT 1), '') AS begin"""
 
 _TAKE_FROM_LEAVES = ",".join(
     f"""
@@ -91,19 +104,30 @@ gone_{era} AS (
 )
 
 # Rows are locked as they are read, and reading ends with the last that is wanted.
-_PICKED = "r.run_id, r.fence, r.attempt, r.charged, r.begun_at, r.schedule_name, r.arguments"
+_PICKED = """r.run_id, r.fence, r.attempt, r.charged, r.begun_at, r.is_gated, r.schedule_name,
+        r.arguments"""
+_FROM_LEAVES = f"r.ctid AS tid, r.era, {_PICKED} AS carried, r.tenant"
 _FROM_ALL = f"""
 picked AS MATERIALIZED (
-    SELECT p.* FROM q CROSS JOIN LATERAL (
-        SELECT r.ctid AS tid, r.era, {_PICKED} AS carried
-        FROM duly.ready r WHERE r.queue = q.name{{}}{{}}
-        LIMIT q.most FOR UPDATE OF r SKIP LOCKED) p
+    SELECT p.* FROM q CROSS JOIN LATERAL ({{}}
+        LIMIT q.most{{}}) p
     LIMIT $4::int4),{_TAKE_FROM_LEAVES}"""  # noqa: S608 - columns of ours
+# In the order of the index: which tenant is first is of no consequence to who takes all.
+_OLDEST = f"""
+        SELECT {_FROM_LEAVES} FROM duly.ready r WHERE r.queue = q.name{{}}
+        ORDER BY r.priority, r.tenant, r.rank, r.run_id"""  # noqa: S608 - columns of ours
+_NEWEST = f"""
+        SELECT {_FROM_LEAVES} FROM duly.ready r WHERE r.queue = q.name{{}}
+            AND r.priority = (
+                SELECT f.priority FROM duly.ready f WHERE f.queue = q.name
+                ORDER BY f.priority LIMIT 1)
+        ORDER BY r.tenant DESC, r.rank DESC, r.run_id DESC"""  # noqa: S608 - columns of ours
 _FROM_ONE = f"""
 picked AS MATERIALIZED (
     SELECT r.ctid AS tid, {_PICKED} AS carried FROM duly.ready_{{0}} r
     WHERE r.queue BETWEEN ${{1}}::text AND ${{2}}::text AND (SELECT era FROM era) = {{0}}
-    ORDER BY r.queue, r.priority, r.rank, r.run_id LIMIT ${{3}}::int4 FOR UPDATE OF r SKIP LOCKED),
+    ORDER BY r.queue, r.priority, r.tenant, r.rank, r.run_id LIMIT ${{3}}::int4
+    FOR UPDATE OF r SKIP LOCKED),
 gone AS (
     DELETE FROM duly.ready_{{0}} WHERE ctid = ANY(ARRAY(SELECT tid FROM picked)))"""  # noqa: S608
 # What few ask for comes as one value, which is read when somebody does. What few runs need is not
@@ -111,13 +135,14 @@ gone AS (
 _CLAIM = f"""
 made AS MATERIALIZED (
     SELECT n.now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
-        coalesce(p.begun_at, n.now) AS begun_at, p.schedule_name, r.task, r.queue,
+        coalesce(p.begun_at, n.now) AS begun_at, p.is_gated, p.schedule_name, r.task, r.queue,
         coalesce(r.arguments, p.carried) AS arguments,
         p.fence > 0 OR coalesce(r.arguments, p.carried) IS NULL
             OR (p.schedule_name IS NULL AND r.schedule_id IS NOT NULL) AS is_more,
         ROW(r.tenant, r.schedule_id, r.definition_number, r.key, r.priority, r.origin, r.lane,
             r.root, r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at) AS rest,
-        n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END AS deadline_at
+        n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END
+            AS deadline_at{{}}
     FROM n CROSS JOIN picked p
     CROSS JOIN LATERAL (SELECT r.* FROM duly.runs r WHERE r.id = p.run_id OFFSET 0) r
     LEFT JOIN LATERAL (
@@ -125,31 +150,44 @@ made AS MATERIALIZED (
         WHERE k.name = r.task OFFSET 0) k ON true),
 claimed AS (
     INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
-        charged)
-    SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged FROM made)
+        charged, is_gated)
+    SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged, is_gated
+    FROM made)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
     (SELECT era FROM era), uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task,
     r.arguments, r.queue, r.is_more, r.schedule_name, r.rest"""  # noqa: S608 - parts of ours
 _CLAIMED = """
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
+_QUEUE, _TENANT, _IS_ALONE = 10, 14, 15
+"""Where one from all leaves tells whose a run is, and whether there was nobody to share with."""
 FINISHED = slice(14, 17)
-"""Where an answer tells what has ended besides."""
-
-# Runs of tasks that the worker is to do without are passed over before they are locked.
-_IS_KNOWN = """
-            AND (SELECT k.task FROM duly.runs k WHERE k.id = r.run_id) <> ALL({}::text[])"""
-
-_OLDEST = """
-        ORDER BY r.priority, r.rank, r.run_id"""
-_NEWEST = """
-            AND r.priority = (
-                SELECT f.priority FROM duly.ready f WHERE f.queue = q.name
-                ORDER BY f.priority LIMIT 1)
-        ORDER BY r.rank DESC, r.run_id DESC"""
+"""Where an answer from one leaf tells what has ended besides."""
 
 
-def _from_all(queues: str, known: str, order: str) -> str:
-    return f"{_WORKER},{_ERA},{queues},{_FROM_ALL.format(known, order)},{_CLAIM}{_CLAIMED}"
+def _from_all(queues: str, picked: str, lock: str, also: tuple[str, ...]) -> str:
+    made, told = ("".join(f", {of}.{name}" for name in also) for of in ("p", "r"))
+    parts = (_WORKER, _ERA, queues, _FROM_ALL.format(picked, lock), _CLAIM.format(made))
+    return f"{','.join(parts)}{told}{_CLAIMED}"
+
+
+def _plainly(queues: str, without: str | None) -> tuple[str, str]:
+    """Return the statements that take the oldest and the newest, whosever they are."""
+    known = "" if without is None else IS_KNOWN.format(without)
+    lock = " FOR UPDATE OF r SKIP LOCKED"
+    oldest, newest = (
+        _from_all(queues.format(""), order.format(known), lock, ("tenant",))
+        for order in (_OLDEST, _NEWEST)
+    )
+    return oldest, newest
+
+
+def _shared(queues: str, first: str, without: str | None) -> tuple[str, str]:
+    """Return those that share between tenants."""
+    oldest, newest = (
+        _from_all(queues, shares(_FROM_LEAVES, terms), "", ("tenant", "is_alone"))
+        for terms in (Terms(first, without, is_newest=False), Terms(first, without, is_newest=True))
+    )
+    return oldest, newest
 
 
 def claim_from_leaf(era: int, first: int, also: str = "", columns: str = "") -> str:
@@ -158,23 +196,28 @@ def claim_from_leaf(era: int, first: int, also: str = "", columns: str = "") -> 
     Beginning with the place `first` it takes the `leaf_values`.
     """
     places = (first, first + 1, first + 2)
-    claim = f"{_ERA},{_FROM_ONE.format(era, *places)},{_CLAIM}{columns}{_CLAIMED}"
+    claim = f"{_ERA},{_FROM_ONE.format(era, *places)},{_CLAIM.format('')}{columns}{_CLAIMED}"
     return f"{_WORKER},{also}{claim}"
 
 
-CLAIM_NAMED, CLAIM_NAMED_NEWEST = (_from_all(_NAMED, "", order) for order in (_OLDEST, _NEWEST))
-CLAIM_ANY, CLAIM_ANY_NEWEST = (_from_all(_EVERY, "", order) for order in (_OLDEST, _NEWEST))
-CLAIM_NAMED_WITHOUT, CLAIM_NAMED_WITHOUT_NEWEST = (
-    _from_all(_NAMED, _IS_KNOWN.format("$5"), order) for order in (_OLDEST, _NEWEST)
-)
-CLAIM_ANY_WITHOUT, CLAIM_ANY_WITHOUT_NEWEST = (
-    _from_all(_EVERY, _IS_KNOWN.format("$6"), order) for order in (_OLDEST, _NEWEST)
-)
+CLAIM_NAMED, CLAIM_NAMED_NEWEST = _plainly(_NAMED, None)
+CLAIM_NAMED_WITHOUT, CLAIM_NAMED_WITHOUT_NEWEST = _plainly(_NAMED, "$5")
+CLAIM_ANY, CLAIM_ANY_NEWEST = _plainly(_EVERY, None)
+CLAIM_ANY_WITHOUT, CLAIM_ANY_WITHOUT_NEWEST = _plainly(_EVERY, "$6")
+_NAMED_SHARES, _EVERY_SHARES = _NAMED.format(_BEGIN_NAMED), _EVERY.format(_BEGIN_EVERY)
+SHARE_NAMED, SHARE_NAMED_NEWEST = _shared(_NAMED_SHARES, "$6", None)
+SHARE_NAMED_WITHOUT, SHARE_NAMED_WITHOUT_NEWEST = _shared(_NAMED_SHARES, "$6", "$7")
+SHARE_ANY, SHARE_ANY_NEWEST = _shared(_EVERY_SHARES, "$8", None)
+SHARE_ANY_WITHOUT, SHARE_ANY_WITHOUT_NEWEST = _shared(_EVERY_SHARES, "$8", "$9")
 NEWEST = {
     CLAIM_NAMED: CLAIM_NAMED_NEWEST,
     CLAIM_ANY: CLAIM_ANY_NEWEST,
     CLAIM_NAMED_WITHOUT: CLAIM_NAMED_WITHOUT_NEWEST,
     CLAIM_ANY_WITHOUT: CLAIM_ANY_WITHOUT_NEWEST,
+    SHARE_NAMED: SHARE_NAMED_NEWEST,
+    SHARE_ANY: SHARE_ANY_NEWEST,
+    SHARE_NAMED_WITHOUT: SHARE_NAMED_WITHOUT_NEWEST,
+    SHARE_ANY_WITHOUT: SHARE_ANY_WITHOUT_NEWEST,
 }
 """For each statement the one that takes the newest first."""
 CLAIM_FROM_LEAF = tuple(claim_from_leaf(era, 2) for era in range(ERAS))
@@ -202,6 +245,8 @@ class Aim:
         """Of which all leaves were looked at,"""
         self._seen_at = 0
         """and when, by the monotonic clock."""
+        self._alone_at: int | None = None
+        """When a crowd was seen to be of one tenant alone."""
 
     def leaf(self, command: ClaimRuns) -> int | None:
         """Return the leaf that an order can be carried out from; None when all have to be seen."""
@@ -217,6 +262,20 @@ class Aim:
         self._leaf = era if is_all and _is_plain(command) else None
         self._queues = command.queues
         self._seen_at = self._clock.monotonic_us()
+
+    def looks_for_shares(self, command: ClaimRuns) -> bool:
+        """Say whether tenants are to have their shares: in a crowd, unless it is one's alone."""
+        if command.first_lane is not Lane.LIVE:
+            return True
+        is_alone = (
+            self._alone_at is not None
+            and self._clock.monotonic_us() - self._alone_at < ALONE_KEPT_US
+        )
+        return bool(command.served) and not is_alone
+
+    def hear_of_shares(self, *, is_alone: bool) -> None:
+        """Learn whether a crowd was one tenant's alone."""
+        self._alone_at = self._clock.monotonic_us() if is_alone else None
 
     def miss(self) -> None:
         """Look at all leaves the next time."""
@@ -235,7 +294,8 @@ def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
 def _is_plain(command: ClaimRuns) -> bool:
     """Say whether all of one queue or of every queue is asked for, and in the usual order."""
     is_whole = command.queues is None or len(command.queues) == 1
-    return is_whole and not (command.queue_limits or command.without or command.newest_first)
+    is_usual = not (command.newest_first or command.served) and command.first_lane is Lane.LIVE
+    return is_whole and is_usual and not (command.queue_limits or command.without)
 
 
 def leaf_values(command: ClaimRuns) -> tuple[object, ...]:
@@ -263,14 +323,26 @@ def claimed_from_leaf(session: Session, command: ClaimRuns, aim: Aim, found: lis
 
 def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     most = most_of(command)
-    statement, values = _statement(command, most)
+    is_shared = aim.looks_for_shares(command)
+    statement, values = _statement(command, most, is_shared=is_shared)
     found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
     count = 0 if found[0][3] is None else len(found)
-    aim.hear(command, found[0][2], is_all=count < most)
-    return _claimed(session, command, found)
+    is_all = count < most
+    aim.hear(command, found[0][2], is_all=is_all)
+    if is_all or not count:
+        return _claimed(session, command, found)
+    if is_shared:
+        aim.hear_of_shares(is_alone=all(row[_IS_ALONE] for row in found))
+    served = {row[_QUEUE]: row[_TENANT] for row in found}
+    return _claimed(session, command, found, served)
 
 
-def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
+def _claimed(
+    session: Session,
+    command: ClaimRuns,
+    found: list[Row],
+    served: Mapping[str, str] = MappingProxyType({}),
+) -> Claimed:
     now, is_alive, _, first = found[0][:4]
     if first is None:
         return Claimed(now, is_alive, ())
@@ -293,22 +365,31 @@ def _claimed(session: Session, command: ClaimRuns, found: list[Row]) -> Claimed:
         )
         for row in found
     ]
-    return Claimed(now, is_alive, tuple(runs))
+    return Claimed(now, is_alive, tuple(runs), served)
 
 
-def _statement(command: ClaimRuns, most: int) -> tuple[str, tuple[object, ...]]:
-    limits = command.queue_limits
+def _statement(command: ClaimRuns, most: int, *, is_shared: bool) -> tuple[str, tuple[object, ...]]:
+    limits, served = command.queue_limits, command.served
     without = (Texts(sorted(command.without)),) if command.without else ()
+    first = first_priority(command)
+    begin = INT4_MIN if first is None else first
     if command.queues is None:
         bounds = Int4s([_bounded(limit, most) for limit in limits.values()])
         values = (command.worker, Texts([*limits]), bounds, most, command.rotation)
-        return CLAIM_ANY_WITHOUT if without else CLAIM_ANY, (*values, *without)
+        if not is_shared:
+            return CLAIM_ANY_WITHOUT if without else CLAIM_ANY, (*values, *without)
+        begins = (Texts([*served]), Texts([begin_in(command, name) for name in served]), begin)
+        return SHARE_ANY_WITHOUT if without else SHARE_ANY, (*values, *begins, *without)
     names = command.queues
-    first = command.rotation % len(names) if names else 0
-    names = names[first:] + names[:first]
+    turn = command.rotation % len(names) if names else 0
+    names = names[turn:] + names[:turn]
     bounds = Int4s([_bounded(limits.get(name, most), most) for name in names])
     values_named = (command.worker, Texts(names), bounds, most)
-    return CLAIM_NAMED_WITHOUT if without else CLAIM_NAMED, (*values_named, *without)
+    if not is_shared:
+        return CLAIM_NAMED_WITHOUT if without else CLAIM_NAMED, (*values_named, *without)
+    begins_named = (Texts([begin_in(command, name) for name in names]), begin)
+    statement = SHARE_NAMED_WITHOUT if without else SHARE_NAMED
+    return statement, (*values_named, *begins_named, *without)
 
 
 def _bounded(limit: int, most: int) -> int:
@@ -331,7 +412,7 @@ class _Reader:
         itself = (run_id, tenant, schedule_id, name, number, key, task, arguments, definition)
         itself += (queue, priority, origin, lane, *rest)
         nothing_yet = (None,) * 6
-        claim = (*tries, self._worker, now, *nothing_yet, error, None)
+        claim = (*tries, self._worker, now, *nothing_yet, error, None, None)
         return run_record((*itself, RunState.RUNNING, None, None, *claim))
 
 

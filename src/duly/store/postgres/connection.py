@@ -22,7 +22,7 @@ from psycopg.pq import TransactionStatus
 from duly.errors import StoreUnavailable, UsageError
 from duly.store import migrating
 from duly.store.dispatch import MemberKind
-from duly.store.postgres import arrays, schema
+from duly.store.postgres import arrays, gates, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.broom import Broom
 from duly.store.postgres.claiming import Aim
@@ -192,6 +192,8 @@ class Connections:
                 work = self.begin(session)
                 yield work
         self.ring_for(work)
+        if work.freed:
+            gates.open_freed(self, work.freed)
 
     def ring_for(self, done: Concerning) -> None:
         """Wake whom it concerns what was committed."""

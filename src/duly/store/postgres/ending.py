@@ -14,8 +14,18 @@ from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import RunId, shard_of
 from duly.domain.literals import RunState
 from duly.store.auditing import SYSTEM, dead_subject
-from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
-from duly.store.postgres.rows import RANKED
+from duly.store.gates import closed_state
+from duly.store.postgres.arrays import (
+    Int4s,
+    Int8s,
+    OptionalInt8s,
+    OptionalUuids,
+    Texts,
+    Uuids,
+)
+from duly.store.postgres.gates import give_back
+from duly.store.postgres.limiting import end_at_limits
+from duly.store.postgres.rows import IS_GATED, RANKED, SHARE
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
 from duly.store.retry_slots import take_slot
@@ -32,7 +42,8 @@ if TYPE_CHECKING:
 
 LOCK_CLAIMS = """
 SELECT uuid_send(run_id), worker, fence, attempt, charged, begun_at, claimed_at, deadline_at,
-    started_at, cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines
+    started_at, cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines,
+    coalesce(is_gated, false), uuid_send(replaced_by)
 FROM duly.claims WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE"""
 DELETE_CLAIMS = "DELETE FROM duly.claims WHERE run_id = ANY($1::uuid[])"
 READ_RUNS = "SELECT uuid_send(id), tenant, task FROM duly.runs WHERE id = ANY($1::uuid[])"
@@ -46,10 +57,10 @@ SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::int4[], $4::int8[], $5::int8[],
 INSERT_OUTCOMES = """
 INSERT INTO duly.outcomes (finished_at, run_id, state, reason, fence, attempt, charged, begun_at,
     worker, claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
-    progress_at, error, result)
+    progress_at, error, result, into_run)
 SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::text[], $5::int4[], $6::int4[],
     $7::int4[], $8::int8[], $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[],
-    $14::int8[], $15::text[], $16::int8[], $17::text[], $18::text[]) u"""
+    $14::int8[], $15::text[], $16::int8[], $17::text[], $18::text[], $19::uuid[]) u"""
 INSERT_WAITING = """
 INSERT INTO duly.waiting (run_id, shard, due_at, fence, attempt, charged, begun_at, reason)
 SELECT u.* FROM unnest($1::uuid[], $2::int4[], $3::int8[], $4::int4[], $5::int4[], $6::int4[],
@@ -61,13 +72,15 @@ SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[],
 # Behind its priority, from now on.
 QUEUE_AGAIN = f"""
 INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, fence, attempt,
-    charged, begun_at)
+    charged, begun_at, is_gated, tenant)
 SELECT r.queue, r.ranked, $1::int8, u.run_id, $1::int8, $1::int8,
-    (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at
+    (SELECT era FROM duly.cluster WHERE id = 1), u.fence, u.attempt, u.charged, u.begun_at,
+    {IS_GATED.format("u.run_id")}, r.share
 FROM unnest($2::uuid[], $3::int4[], $4::int4[], $5::int4[], $6::int8[])
     u(run_id, fence, attempt, charged, begun_at)
 CROSS JOIN LATERAL (
-    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+    WHERE id = u.run_id OFFSET 0) r"""  # noqa: S608 - expressions of ours
 
 
 @dataclass(slots=True)
@@ -89,6 +102,8 @@ class Claim:
     note: str | None
     progress_at: int | None
     lines: int
+    is_gated: bool
+    replaced_by: RunId | None
 
     @property
     def tries(self) -> Tries:
@@ -133,21 +148,30 @@ class Endings:
         self._waits: list[tuple[Claim, Tries, Conclusion, Wait]] = []
         self._queued: list[Row] = []
         self._dead: list[Row] = []
+        self._given_back: list[RunId] = []
+        """Who holds a gate no longer."""
+        self._limited: dict[RunId, bool | None] = {}
+        """Who may hold places at limits: whether the other side did its part."""
         self._entries: list[tuple[str, Subject]] = []
 
     def record(self, action: str, subject: Subject) -> None:
         """Have an audit entry written, in its turn."""
         self._entries.append((action, subject))
 
-    def end(self, claim: Claim, conclusion: Conclusion) -> None:
+    def end(self, claim: Claim, conclusion: Conclusion, *, is_answered: bool | None = None) -> None:
         """End a claim that we hold, and put its run where it was decided."""
         run_id, tries = claim.run_id, ended_tries(claim.tries, conclusion)
         asked = claim.cancel_asked_at is not None
         after = next_place(conclusion, is_cancel_asked=asked)
         self._ended.append(run_id)
+        if claim.is_gated:
+            self._limited[run_id] = is_answered
+        if claim.is_gated and not isinstance(after, Wait | Requeue):
+            self._given_back.append(run_id)
         if isinstance(after, Close):
-            told = (claim.worker, *claim.told, conclusion.error, after.result)
-            self._outcomes.append((run_id, after.state, after.reason, *_columns(tries), *told))
+            state, into = closed_state(after.state, claim.replaced_by)
+            told = (claim.worker, *claim.told, conclusion.error, after.result, into)
+            self._outcomes.append((run_id, state, after.reason, *columns_of(tries), *told))
             return
         number = claim.attempt if conclusion.is_started else None
         said = (conclusion.attempt_state, conclusion.reason, conclusion.error)
@@ -156,18 +180,21 @@ class Endings:
             case Wait():
                 self._waits.append((claim, tries, conclusion, after))
             case Requeue():
-                self._queued.append((run_id, *_columns(tries)))
+                self._queued.append((run_id, *columns_of(tries)))
             case Die():
-                self._dead.append((run_id, after.reason, *_columns(tries)))
+                self._dead.append((run_id, after.reason, *columns_of(tries)))
                 tenant = self._facts[run_id].tenant
                 self.record("run.dead", dead_subject(run_id, tenant, after.reason, tries))
             case Cancelled():
-                self._outcomes.append(closed(run_id, RunState.CANCELLED, Reason.CANCELLED, tries))
+                state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
+                self._outcomes.append(closed(run_id, state, Reason.CANCELLED, tries, into))
 
     def write(self) -> None:
         """Write everything."""
         if self._ended:
             self._work.session.run(DELETE_CLAIMS, (Uuids(sorted(self._ended)),))
+        give_back(self._work, self._given_back)
+        end_at_limits(self._work, self._limited)
         self._write_attempts()
         write_outcomes(self._work, self._outcomes)
         self._write_waits()
@@ -195,7 +222,7 @@ class Endings:
                 slots = calendars[self._facts[claim.run_id].task]
                 due_at = take_slot(slots, due_at, wait.spacing_us)
             shard = shard_of(claim.run_id, work.shards)
-            rows.append((claim.run_id, shard, due_at, *_columns(tries), conclusion.reason))
+            rows.append((claim.run_id, shard, due_at, *columns_of(tries), conclusion.reason))
         kinds = (Uuids, Int4s, Int8s, Int4s, Int4s, Int4s, OptionalInt8s, Texts)
         work.session.run(INSERT_WAITING, encoded(rows, kinds))
         work.announce_all("retry", [(row[0], row[2], row[1]) for row in rows])
@@ -213,16 +240,18 @@ def encoded(rows: Sequence[Row], kinds: Sequence[Callable[[Any], Encoded]]) -> t
     return tuple(kind(column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True))
 
 
-def closed(run_id: RunId, state: RunState, reason: str, tries: Tries) -> Row:
+def closed(  # noqa: PLR0913, PLR0917 - what is known of it
+    run_id: RunId, state: RunState, reason: str, tries: Tries, into: RunId | None = None
+) -> Row:
     """Return the outcome of a run that no claim has closed."""
-    return (run_id, state, reason, *_columns(tries), *(None,) * 10)
+    return (run_id, state, reason, *columns_of(tries), *(None,) * 10, into)
 
 
 def write_outcomes(work: Work, outcomes: Sequence[Row]) -> None:
     """Close runs."""
     if outcomes:
         itself = (Uuids, Texts, Texts, Int4s, Int4s, Int4s, OptionalInt8s, OptionalInt8s)
-        values = encoded(outcomes, (*itself, OptionalInt8s, *_TOLD, Texts, Texts))
+        values = encoded(outcomes, (*itself, OptionalInt8s, *_TOLD, Texts, Texts, OptionalUuids))
         work.session.run(INSERT_OUTCOMES, (work.now, *values))
 
 
@@ -234,5 +263,6 @@ def queue_again(work: Work, queued: Sequence[Row]) -> None:
         work.has_orders = True
 
 
-def _columns(tries: Tries) -> Row:
+def columns_of(tries: Tries) -> Row:
+    """Return a run's tries as columns."""
     return (tries.fence, tries.attempt, tries.charged, tries.begun_at)

@@ -2,8 +2,8 @@
 
 A plain success closes its run and has nothing else to tell. The claim's own row is the fence: it is
 deleted at the worker and the fence that the completion names, or nothing happens. Whatever that
-leaves (retries, deaths, lines; claims that somebody has taken away, and those that this very worker
-has ended before) is decided row by row on locked claims.
+leaves (retries, deaths, lines; runs that hold a gate; claims that somebody has taken away, and
+those that this very worker has ended before) is decided row by row on locked claims.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.session import one, uid
-from duly.store.work_rulings import new_lines, said_result
+from duly.store.work_rulings import new_lines, said_result, said_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,7 @@ done AS (
     DELETE FROM duly.claims c
     WHERE c.run_id = ANY($2::uuid[]) AND c.worker + 0 = $1::int8
         AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
+        AND c.is_gated IS NOT TRUE
         AND (SELECT now FROM f) IS NOT NULL
     RETURNING c.*, pg_catalog.width_bucket(c.run_id, $2::uuid[]) AS place),
 closed AS (
@@ -101,7 +102,9 @@ class End(NamedTuple):
         said = (worker, finish.conclusion.attempt_state)
         if self.worker is not None:
             return (self.worker, self.state) == said
-        return (self.closing_worker, self.closing_state) == said
+        if self.closing_worker is None or self.closing_state is None:
+            return False
+        return (self.closing_worker, said_state(self.closing_state)) == said
 
 
 def finish_runs(connections: Connections, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
@@ -236,7 +239,8 @@ def _finish_distinct(
     results: list[FinishResult] = []
     for finish, is_ours in zip(finishes, ours, strict=True):
         if is_ours:
-            endings.end(_told(work, claims[finish.hold.run_id], finish), finish.conclusion)
+            claim = _told(work, claims[finish.hold.run_id], finish)
+            endings.end(claim, finish.conclusion, is_answered=finish.is_answered)
             results.append(FinishResult.ACCEPTED)
         else:
             result, is_news = _judge(work, worker, finish, next(ends))

@@ -4,8 +4,8 @@ A plain fire makes one run on time and puts the schedule to its next instant; a 
 a run; one that waited for another attempt is queued again. For these one statement locks the fence,
 reads the clock, compares, advances, makes the runs and queues them: nothing is held while a network
 is waited for. What such a statement leaves untouched, because it is late, ends its schedule, was
-made before or is locked by somebody, is looked at row by row in a transaction, which takes what
-nobody holds and says BUSY for the rest.
+made before, may find an earlier run in its way or is locked by somebody, is looked at row by row in
+a transaction, which takes what nobody holds and says BUSY for the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from duly.store.dispatch import Fired, FireOnTime, FireResult, FireTimers, Membe
 from duly.store.plain_fires import as_plain
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
-from duly.store.postgres.rows import LAG_US, RANKED
+from duly.store.postgres.rows import IS_GATED, LAG_US, RANKED, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +51,11 @@ _VERSION, _DUE, _FOR, _SHARD, LATE_AFTER, _RUN, _NEXT_FOR, _NEXT_DUE = (
         ("int4", "int8", "int8", "int4", "int8", "uuid", "int8", "int8"), 4
     )
 )
+# That the last one is over stays so, whenever it is looked for; if it may be open, others see.
+# Not EXISTS: for that the server would rather read all outcomes, as long as they are few.
+_WENT_AHEAD = "coalesce(s.active_run, s.last_run)"
+_IS_ALONE = f"""({_WENT_AHEAD} IS NULL OR (
+            SELECT o.run_id FROM duly.outcomes o WHERE o.run_id = {_WENT_AHEAD}) IS NOT NULL)"""  # noqa: S608
 # A run that is there already, which is rare, is not looked for: its key refuses it, and all of the
 # batch is looked at one by one.
 FIRE_SCHEDULES = f"""{_FENCE},
@@ -60,11 +65,12 @@ fired AS (
         load_at = CASE WHEN {_NEXT_DUE} - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
             ELSE {_NEXT_DUE} END,
         before_last = s.last_for, last_for = {_FOR}, last_run = {_RUN}, last_fired_at = n.now,
-        fires = s.fires + 1
+        fires = s.fires + 1, active_run = NULL
     FROM n CROSS JOIN pg_catalog.unnest($3::uuid[]) WITH ORDINALITY u(ref, place)
     WHERE s.schedule_id = u.ref AND s.version = {_VERSION} AND s.next_due = {_DUE}
         AND s.shard = {_SHARD} AND {_DUE} <= n.now AND n.now <= {LATE_AFTER}
         AND (s.last_for IS NULL OR s.last_for < {_FOR})
+        AND (s.overlap IS NULL OR (s.overlap = 'skip' AND {_IS_ALONE}))
     RETURNING s.schedule_id, s.definition_number, s.priority, s.tenant, s.task, s.queue, s.name,
         s.arguments, s.before_last, {_RUN} AS run_id, {_FOR} AS scheduled_for, {_DUE} AS due,
         u.place, n.now),
@@ -75,9 +81,9 @@ made AS (
         priority, tenant, task, queue, 'schedule', 'live' FROM fired),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, schedule_name,
-        arguments)
+        arguments, tenant)
     SELECT due, now, due, run_id, priority, (SELECT era FROM duly.cluster WHERE id = 1), queue,
-        name, arguments
+        name, arguments, {SHARE}
     FROM fired)
 SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN pg_catalog.array_agg(place) END
@@ -101,9 +107,9 @@ made AS (
         d.priority, d.tenant, d.task, d.queue, d.origin, d.lane, d.key, d.arguments
     FROM fired d CROSS JOIN n),
 queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
     SELECT d.due_at, n.now, d.due_at, d.id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), d.queue
+        (SELECT era FROM duly.cluster WHERE id = 1), d.queue, {SHARE}
     FROM fired d CROSS JOIN n),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
@@ -124,12 +130,13 @@ fired AS (
     RETURNING w.*),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence,
-        attempt, charged, begun_at)
+        attempt, charged, begun_at, is_gated, tenant)
     SELECT f.due_at, (SELECT now FROM n), f.due_at, f.run_id, r.ranked,
         (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged,
-        f.begun_at
+        f.begun_at, {IS_GATED.format("f.run_id")}, r.share
     FROM fired f CROSS JOIN LATERAL (
-        SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r)
+        SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+        WHERE id = f.run_id OFFSET 0) r)
 SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
         pg_catalog.array_agg(uuid_send(run_id)) END

@@ -1,7 +1,8 @@
 """Firing whatever is not plain, timer by timer, in one short transaction.
 
-Late plans, skips, what becomes owed, schedules that end, runs that exist already: all of it is
-decided here on rows that are locked. A row that somebody else holds is left to him and called busy.
+Late plans, skips, what becomes owed, schedules that end, runs that exist already or that come to a
+gate: all of it is decided here on rows that are locked. A row that somebody else holds is left to
+him and called busy.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from typing import TYPE_CHECKING
 
 from duly.domain.audit import schedule_facts
 from duly.domain.identity import ScheduleId
-from duly.domain.literals import ScheduleStatus
+from duly.domain.literals import Overlap, ScheduleStatus
 from duly.store.auditing import SYSTEM, Subject
 from duly.store.dispatch import FireResult
-from duly.store.gathering import Ground
+from duly.store.gathering import Ground, ground_from
 from duly.store.postgres import leases
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
+from duly.store.postgres.gates import PostgresGates
 from duly.store.postgres.planning import read_schedule
-from duly.store.postgres.rows import LAG_US, RANKED
+from duly.store.postgres.rows import IS_GATED, LAG_US, NOBODY, RANKED, SHARE, WENT_AHEAD
 from duly.store.postgres.session import uid
 from duly.store.postgres.settlements import Settlements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.domain.identity import RunId
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import FireSchedule, Timer
     from duly.store.postgres.connection import Connections
@@ -38,7 +41,9 @@ JOIN duly.schedule_state s
     AND s.shard = u.shard"""
 LOCK_BELIEVED = f"""
 SELECT u.place, uuid_send(s.schedule_id), s.tenant, s.shard, s.definition_number, s.task, s.queue,
-    s.priority, s.last_for, uuid_send(s.last_run), s.last_fired_at, s.fires {_BELIEVED}
+    s.priority, s.last_for, uuid_send(s.last_run), s.last_fired_at, s.fires,
+    coalesce(s.overlap, 'allow'), s.gate, uuid_send({WENT_AHEAD.format("s.")}),
+    coalesce(s.overlap_count, 0) {_BELIEVED}
 ORDER BY s.schedule_id FOR UPDATE OF s SKIP LOCKED"""
 STILL_BELIEVED = f"SELECT u.place {_BELIEVED}"
 _BELIEVED_DELAYED = """
@@ -64,10 +69,11 @@ UPDATE duly.schedule_state s
 SET next_for = u.next_for, next_due = u.next_due,
     load_at = CASE WHEN u.next_due - s.load_at BETWEEN 0 AND {LAG_US} THEN s.load_at
         ELSE u.next_due END,
-    last_for = u.last_for, last_run = u.last_run, last_fired_at = u.last_fired_at, fires = u.fires
+    last_for = u.last_for, last_run = u.last_run, last_fired_at = u.last_fired_at, fires = u.fires,
+    active_run = coalesce(u.active_run, {NOBODY}), overlap_count = nullif(u.overlap_count, 0)
 FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::uuid[], $6::int8[],
-    $7::int8[])
-    u(id, next_for, next_due, last_for, last_run, last_fired_at, fires)
+    $7::int8[], $8::uuid[], $9::int8[])
+    u(id, next_for, next_due, last_for, last_run, last_fired_at, fires, active_run, overlap_count)
 WHERE s.schedule_id = u.id"""  # noqa: S608 - a number of ours
 END_STATE = "UPDATE duly.schedule_state SET version = version + 1 WHERE schedule_id = $1::uuid"
 END_SCHEDULE = """
@@ -84,20 +90,22 @@ made AS (
         tenant, task, queue, origin, lane, key, arguments FROM fired
     ON CONFLICT (id) DO NOTHING RETURNING id),
 queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue)
+    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
     SELECT due_at, $2::int8, due_at, id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), queue
+        (SELECT era FROM duly.cluster WHERE id = 1), queue, {SHARE}
     FROM fired WHERE id IN (SELECT id FROM made))
 SELECT count(*) FROM made"""  # noqa: S608 - an expression of ours
 
 QUEUE_RETRIES = f"""
 WITH fired AS (DELETE FROM duly.waiting WHERE run_id = ANY($1::uuid[]) RETURNING *)
 INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence, attempt,
-    charged, begun_at)
+    charged, begun_at, is_gated, tenant)
 SELECT f.due_at, $2::int8, f.due_at, f.run_id, r.ranked,
-    (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged, f.begun_at
+    (SELECT era FROM duly.cluster WHERE id = 1), r.queue, f.fence, f.attempt, f.charged, f.begun_at,
+    {IS_GATED.format("f.run_id")}, r.share
 FROM fired f CROSS JOIN LATERAL (
-    SELECT queue, {RANKED} AS ranked FROM duly.runs WHERE id = f.run_id OFFSET 0) r"""  # noqa: S608
+    SELECT queue, {RANKED} AS ranked, {SHARE} AS share FROM duly.runs
+    WHERE id = f.run_id OFFSET 0) r"""  # noqa: S608 - expressions of ours
 
 
 def fire(connections: Connections, batch: Batch) -> None:
@@ -108,23 +116,44 @@ def fire(connections: Connections, batch: Batch) -> None:
         delayed, retries = batch.open_delayed(), batch.open_retries()
         # Whoever waited for a row would hold up all the others: locked ones are passed over.
         grounds = _locked(work, [one.timer for _, one in schedules])
+        gates = _locked_gates(work, schedules, grounds)
         unlocked = _locked_runs(work, delayed, LOCK_BELIEVED_DELAYED)
         unlocked_retries = _locked_runs(work, retries, LOCK_BELIEVED_RETRIES)
         now = work.look_at_the_clock()
         ours = [lease for lease in batch.command.fence.leases if lease.key in held]
         batch.hear(now, [leases.packed(lease) for lease in ours])
-        _fire_schedules(work, batch, schedules, grounds)
+        _fire_schedules(batch, schedules, grounds, Settlements(work, gates))
         _fire_delayed(work, batch, delayed, unlocked)
         _fire_retries(work, batch, retries, unlocked_retries)
 
 
+def _locked_gates(
+    work: Work, schedules: Sequence[tuple[int, FireSchedule]], grounds: dict[int, Ground]
+) -> PostgresGates:
+    """Lock the gates that runs will come to; forget the grounds of those that somebody holds."""
+    gates = PostgresGates(work)
+    coming: list[RunId] = []
+    for number, ground in grounds.items():
+        if ground.overlap is not Overlap.ALLOW:
+            runs = schedules[number][1].plan.settlement.runs
+            coming += [run.run_id for run in runs]
+    if not coming:
+        return gates
+    locked = gates.lock_all({one.gate for one in grounds.values() if one.gate}, only_free=True)
+    for number, ground in [*grounds.items()]:
+        if ground.gate is not None and ground.gate not in locked:
+            del grounds[number]
+    gates.foresee(coming, [ground.active_run for ground in grounds.values()])
+    return gates
+
+
 def _fire_schedules(
-    work: Work,
     batch: Batch,
     schedules: Sequence[tuple[int, FireSchedule]],
     grounds: dict[int, Ground],
+    settlements: Settlements,
 ) -> None:
-    settlements = Settlements(work)
+    work = settlements.work
     fired: list[tuple[FireSchedule, Ground]] = []
     missing: list[int] = []
     for number, (place, one) in enumerate(schedules):
@@ -197,7 +226,7 @@ def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
     if not timers:
         return {}
     rows = work.session.rows(LOCK_BELIEVED, believed_values(timers))
-    return {place - 1: Ground(ScheduleId(state[0]), *state[1:]) for place, *state in rows}
+    return {place - 1: ground_from(state) for place, *state in rows}
 
 
 def _locked_runs(work: Work, timers: Sequence[tuple[int, Timer]], statement: str) -> set[int]:
@@ -240,6 +269,8 @@ def _advance(work: Work, fired: Sequence[tuple[FireSchedule, Ground]]) -> None:
         OptionalUuids([ground.last_run for ground in grounds]),
         OptionalInt8s([ground.last_fired_at for ground in grounds]),
         Int8s([ground.fires for ground in grounds]),
+        OptionalUuids([ground.active_run for ground in grounds]),
+        Int8s([ground.overlaps for ground in grounds]),
     )
     work.session.run(ADVANCE, values)
 

@@ -13,15 +13,27 @@ from psycopg import errors
 
 from duly.domain.attempts import Reason, Tries
 from duly.domain.literals import RunState
+from duly.domain.overlapping import Coming
 from duly.store import records
 from duly.store.auditing import Subject, edited_subject, ordered_subject
+from duly.store.gathering import LANE_OFFSETS
 from duly.store.operating import Ordered, QueueRecord
 from duly.store.planning import CancelDelayed
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Uuids
+from duly.store.postgres.by_hand import ByHand
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.delayed import LOCK_BY_ID, cancel_delayed
-from duly.store.postgres.ending import closed, queue_again, write_outcomes
+from duly.store.postgres.ending import closed, columns_of, queue_again, write_outcomes
+from duly.store.postgres.gates import (
+    LEAVE,
+    LOCK_STATES,
+    TAKE_READY,
+    TAKE_WAITING,
+    PostgresGates,
+    give_back,
+)
+from duly.store.postgres.limiting import leave_limits
 from duly.store.postgres.pending import read_run
 from duly.store.postgres.session import first, uid
 from duly.store.postgres.trail import record_all
@@ -36,20 +48,21 @@ if TYPE_CHECKING:
     from duly.store.operating import CancelRun, EditRun, OrderRuns
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
+    from duly.store.records import Row
 
-# The rank of one that was never claimed is when it fell due; any other has an index of its own.
+# The rank of one that was never claimed is when it fell due, and what programs of schema 2 queue
+# stands under no tenant's name. Any other has an index of its own.
 TAKE_QUEUED = f"""
 DELETE FROM duly.ready y USING (
-    SELECT id, queue, {rows.RANKED} AS ranked, not_before FROM duly.runs
+    SELECT id, queue, {rows.RANKED} AS ranked, {rows.SHARE} AS share, not_before FROM duly.runs
     WHERE id = $1::uuid OFFSET 0) r
-WHERE y.queue = r.queue AND y.priority = r.ranked AND y.rank = r.not_before AND y.run_id = r.id
-    AND y.fence = 0
+WHERE y.queue = r.queue AND y.priority = r.ranked AND y.tenant = ANY(ARRAY['', r.share])
+    AND y.rank = r.not_before AND y.run_id = r.id AND y.fence = 0
 RETURNING y.fence, y.attempt, y.charged, y.begun_at"""  # noqa: S608 - an expression of ours
-TAKE_QUEUED_AGAIN = """
-DELETE FROM duly.ready WHERE run_id = $1::uuid AND fence > 0
-RETURNING fence, attempt, charged, begun_at"""
-TAKE_WAITING = """
-DELETE FROM duly.waiting WHERE run_id = $1::uuid RETURNING fence, attempt, charged, begun_at"""
+AT_GATE = "SELECT gate FROM duly.blocked WHERE run_id = $1::uuid"
+SCHEDULES_OF = """
+SELECT DISTINCT uuid_send(schedule_id) FROM duly.runs
+WHERE id = ANY($1::uuid[]) AND schedule_id IS NOT NULL"""
 ASK_TO_STOP = """
 UPDATE duly.claims SET cancel_asked_at = $2::int8
 WHERE run_id = $1::uuid AND cancel_asked_at IS NULL RETURNING 1"""
@@ -111,6 +124,8 @@ def _is_cancelled(work: Work, record: RunRecord, actor: Actor) -> bool:
     if taken is None:
         return False
     work.look_at_the_clock()
+    give_back(work, [record.id])
+    leave_limits(work, record.id)
     write_outcomes(work, [closed(record.id, RunState.CANCELLED, Reason.ORDERED, taken)])
     _tell(work, actor, "run.cancelled", [record])
     return True
@@ -132,11 +147,24 @@ def _take_out(work: Work, record: RunRecord) -> Tries | None:
     if record.state is RunState.RETRYING:
         row = first(work.session, TAKE_WAITING, key)
     elif record.state is RunState.QUEUED:
-        statement = TAKE_QUEUED_AGAIN if record.tries.fence else TAKE_QUEUED
-        row = first(work.session, statement, key)
+        # One that holds a gate may have been hurried, and is found like one that was claimed.
+        row = None if record.tries.fence else first(work.session, TAKE_QUEUED, key)
+        row = row or first(work.session, TAKE_READY, key)
+    elif record.state is RunState.BLOCKED:
+        row = _leave_gate(work, record.id)
     else:
         raise not_cancellable(record.id, record.state)
     return None if row is None else Tries(*row)
+
+
+def _leave_gate(work: Work, run_id: RunId) -> Row | None:
+    """Take a run away from the gate that it waits at; whoever lets one go there has locked it."""
+    key = (uid(run_id),)
+    at = first(work.session, AT_GATE, key)
+    if at is None:
+        return None
+    PostgresGates(work).lock(at[0])
+    return first(work.session, LEAVE, key)
 
 
 def _tell(work: Work, actor: Actor, action: str, runs: Iterable[RunRecord]) -> None:
@@ -145,27 +173,31 @@ def _tell(work: Work, actor: Actor, action: str, runs: Iterable[RunRecord]) -> N
 
 
 def retry_runs(work: Work, command: OrderRuns) -> list[Ordered]:
-    """Queue dead and waiting runs again, those that there are."""
+    """Queue dead and waiting runs again, those that there are and that may go or wait."""
+    found = work.session.rows(SCHEDULES_OF, (Uuids(sorted(set(command.ids))),))
+    schedules = sorted(schedule_id for (schedule_id,) in found)
+    work.session.rows(LOCK_STATES, (Uuids(schedules),))
     held = _hold(work, command.ids, (LOCK_WAITING, LOCK_DEAD))
     work.look_at_the_clock()
     runs = _runs_in(work, command)
+    by_hand = ByHand(work)
+    possible = [runs[one] for one in dict.fromkeys(command.ids) if one in held and one in runs]
+    by_hand.expect_again([one for one in possible if one.state is RunState.DEAD])
     again: dict[RunId, Tries] = {}
-    for run_id in held.intersection(runs):
-        tries = runs[run_id].tries
-        is_dead = runs[run_id].state is RunState.DEAD
-        again[run_id] = retried_tries(tries) if is_dead else tries
+    for record in possible:
+        is_dead = record.state is RunState.DEAD
+        tries = retried_tries(record.tries) if is_dead else record.tries
+        priority = record.call.priority + LANE_OFFSETS[record.lane]
+        if by_hand.come(record.id, priority, tries).coming is not Coming.SKIPPED:
+            again[record.id] = tries
     work.session.run(DELETE_WAITING, (Uuids(sorted(again)),))
     work.session.run(DELETE_DEAD, (Uuids(sorted(again)),))
     ordered, done = _ordered(command.ids, runs, (set(again), RunState.QUEUED))
-    queue_again(
-        work, [(one.id, t.fence, t.attempt, t.charged, t.begun_at) for one, t in _with(done, again)]
-    )
+    queued = [one.id for one in done if not by_hand.is_waiting(one.id)]
+    queue_again(work, [(run_id, *columns_of(again[run_id])) for run_id in queued])
+    by_hand.write()
     _tell(work, command.actor, "run.retried", done)
     return ordered
-
-
-def _with(runs: Sequence[RunRecord], tries: dict[RunId, Tries]) -> list[tuple[RunRecord, Tries]]:
-    return [(one, tries[one.id]) for one in runs]
 
 
 def discard_runs(work: Work, command: OrderRuns) -> list[Ordered]:

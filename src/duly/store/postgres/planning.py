@@ -15,6 +15,7 @@ from duly.store import records
 from duly.store.changing import Changing, Statements
 from duly.store.postgres import rows
 from duly.store.postgres.confirming import confirm_schedule
+from duly.store.postgres.quotas import PostgresCounting
 from duly.store.postgres.savepoints import unless_overtaken
 from duly.store.postgres.session import as_values, first, uid
 from duly.store.postgres.settlements import Settlements
@@ -36,9 +37,9 @@ INSERT INTO duly.schedules (id, tenant, name, owner, declared_by, status, create
 VALUES ($1::uuid, $2, $3, $4, $5, 'active', $6::int8, $7::int8, $8)"""
 INSERT_STATE = """
 INSERT INTO duly.schedule_state (schedule_id, version, definition_number, shard, next_for, next_due,
-    load_at, fires, tenant, task, queue, priority, name, arguments)
-SELECT s.id, 1, 1, $2::int4, $3::int8, $4::int8, $4::int8, 0, $5, $6, $7, $8::int4, s.name,
-    duly.short_arguments(d.definition)
+    load_at, fires, tenant, task, queue, priority, overlap, gate, name, arguments)
+SELECT s.id, 1, 1, $2::int4, $3::int8, $4::int8, $4::int8, 0, $5, $6, $7, $8::int4,
+    nullif($9::text, 'allow'), $10, s.name, duly.short_arguments(d.definition)
 FROM duly.schedules s JOIN duly.schedule_definitions d ON d.schedule_id = s.id AND d.number = 1
 WHERE s.id = $1::uuid"""
 INSERT_DEFINITION = """
@@ -52,20 +53,23 @@ UPDATE duly.schedules
 SET name = $1, owner = $2, declared_by = $3, status = $4, reason = $5, resume_at = $6::int8,
     resume_missed = $7, status_before = $8, updated_at = $9::int8, updated_by = $10
 WHERE id = $11::uuid"""
-UPDATE_STATE = """
+_ACTIVE = f"coalesce(nullif({{}}::text, '')::uuid, {rows.NOBODY})"
+UPDATE_STATE = f"""
 UPDATE duly.schedule_state
 SET version = $1::int4, definition_number = $2::int4, next_for = $3::int8, next_due = $4::int8,
     load_at = $4::int8, held_for = $5::int8, last_for = $6::int8, last_run = $7::uuid,
     last_fired_at = $8::int8, fires = $9::int8, task = $10, queue = $11, priority = $12::int4,
-    (name, arguments) = (
+    overlap = nullif($13::text, 'allow'), gate = $14, active_run = {_ACTIVE.format("$15")},
+    overlap_count = nullif($16::int8, 0), (name, arguments) = (
         SELECT s.name, duly.short_arguments(d.definition)
         FROM duly.schedules s JOIN duly.schedule_definitions d ON d.schedule_id = s.id
-        WHERE s.id = $13::uuid AND d.number = $2::int4)
-WHERE schedule_id = $13::uuid"""
-NOTE_RUNS = """
+        WHERE s.id = $17::uuid AND d.number = $2::int4)
+WHERE schedule_id = $17::uuid"""  # noqa: S608 - an expression of ours
+NOTE_RUNS = f"""
 UPDATE duly.schedule_state
-SET last_for = $1::int8, last_run = $2::uuid, last_fired_at = $3::int8, fires = $4::int8
-WHERE schedule_id = $5::uuid"""
+SET last_for = $1::int8, last_run = $2::uuid, last_fired_at = $3::int8, fires = $4::int8,
+    active_run = {_ACTIVE.format("$5")}, overlap_count = nullif($6::int8, 0)
+WHERE schedule_id = $7::uuid"""  # noqa: S608 - an expression of ours
 DELETE_OWED = "DELETE FROM duly.owed WHERE schedule_id = $1::uuid AND first_for = $2::int8"
 DELETE_OWED_OF = f"""
 DELETE FROM duly.owed o WHERE schedule_id = $1::uuid RETURNING {rows.OWED_COLUMNS}"""  # noqa: S608
@@ -142,6 +146,10 @@ class PostgresChanging(Changing):
         """Delete what a schedule owes, and return it."""
         found = self._session.rows(DELETE_OWED_OF, (uid(schedule_id),))
         return [records.owed_record(row).owed for row in found]
+
+    def counting(self) -> PostgresCounting:
+        """Return what counts schedules in this transaction."""
+        return PostgresCounting(self._session)
 
     def settlements(self) -> Settlements:
         """Return what gathers and writes settlements in this transaction."""

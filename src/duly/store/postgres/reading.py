@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import RunState, ScheduleStatus, SkipReason
+from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
 from duly.store.filters import Where, audit_where, runs_where, schedules_where
@@ -34,6 +35,16 @@ ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
 LIST_DELAYED = f"{rows.DELAYED} WHERE tenant = $1 ORDER BY due_at, id LIMIT $2::int8"
 LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = $1::uuid ORDER BY first_for DESC LIMIT $2::int8"
 LIST_OWED = f"{rows.OWED} WHERE schedule_id = $1::uuid ORDER BY first_for"
+RUN_TIMES = """
+SELECT uuid_send(u.id), r.fired_at, o.finished_at
+FROM pg_catalog.unnest($1::uuid[]) WITH ORDINALITY u(id, place)
+CROSS JOIN LATERAL (
+    SELECT n.id, n.fired_at FROM duly.runs n WHERE n.schedule_id = u.id
+    ORDER BY n.id DESC LIMIT $2::int8) r
+LEFT JOIN duly.outcomes o ON o.run_id = r.id
+LEFT JOIN duly.dead x ON x.run_id = r.id
+WHERE x.run_id IS NULL AND (o.run_id IS NULL OR o.started_at IS NOT NULL)
+ORDER BY u.place, r.id DESC"""
 LIST_TASKS = "SELECT name FROM duly.tasks ORDER BY name"
 DUE_RESUMES = """
 SELECT uuid_send(id) FROM duly.schedules
@@ -106,6 +117,7 @@ OPEN_PLACES = {
     RunState.RUNNING: "SELECT run_id FROM duly.claims",
     RunState.RETRYING: "SELECT run_id FROM duly.waiting",
     RunState.DEAD: "SELECT run_id FROM duly.dead",
+    RunState.BLOCKED: "SELECT run_id FROM duly.blocked",
 }
 
 
@@ -193,6 +205,15 @@ class PostgresReading:
         """Return what was skipped, newest first."""
         found = self._look.session.rows(LIST_SKIPS, (uid(schedule_id), limit))
         return [records.skip_record(row) for row in found]
+
+    def list_run_times(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, list[RunSpan]]:
+        """Return from when to when the newest runs of each were open."""
+        found: dict[ScheduleId, list[RunSpan]] = {}
+        for identity, *span in self._look.session.rows(RUN_TIMES, (Uuids(schedule_ids), limit)):
+            found.setdefault(ScheduleId(identity), []).append(RunSpan(*span))
+        return found
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

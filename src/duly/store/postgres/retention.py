@@ -13,6 +13,7 @@ from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
 from duly.store.postgres.arrays import Int8s, Texts, Uuids
 from duly.store.postgres.leases import held_shards
+from duly.store.postgres.limiting import forget_limits
 from duly.store.postgres.rotation import prune_arrivals
 from duly.store.postgres.session import one, uid
 from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
@@ -58,6 +59,7 @@ DELETE_TRACE = (
     "DELETE FROM duly.progress WHERE run_id = ANY($1::uuid[])",
     "DELETE FROM duly.lines WHERE run_id = ANY($1::uuid[])",
     "DELETE FROM duly.checkpoints WHERE run_id = ANY($1::uuid[])",
+    "DELETE FROM duly.turns WHERE run_id = ANY($1::uuid[])",
 )
 # One that was ordered long ago may speak of an occurrence that is still to come.
 OLD_SKIPS = """
@@ -87,6 +89,13 @@ DELETE_PARTS = (
     "DELETE FROM duly.schedule_definitions WHERE schedule_id = ANY($1::uuid[])",
     "DELETE FROM duly.skips WHERE schedule_id = ANY($1::uuid[])",
     "DELETE FROM duly.owed WHERE schedule_id = ANY($1::uuid[])",
+    """WITH gone AS (
+        DELETE FROM duly.backfills WHERE schedule_id = ANY($1::uuid[]) RETURNING id)
+    DELETE FROM duly.backfill_slots WHERE backfill_id IN (SELECT id FROM gone)""",
+    # As `overlapping.schedule_gate` names it.
+    """DELETE FROM duly.gates WHERE name = ANY(ARRAY(
+        SELECT 'schedule:' || replace(u.id::text, '-', '')
+        FROM pg_catalog.unnest($1::uuid[]) u(id)))""",
 )
 # Whom somebody holds is left for the next time: he would have to wait for us in turn.
 DELETE_MEMBERS = """
@@ -132,6 +141,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = prune_arrivals(work, command.limit)
     work.session.run(FORGET_PASSED_SLOTS, (work.now, command.limit))
+    forget_limits(work, command.limit)
     _forget_workers(work, command)
     (folded,) = one(work.session, FOLD_TALLIES, (FOLD_MAX,))
     is_full = any(count >= command.limit for count in counts.values())

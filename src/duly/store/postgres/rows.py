@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.run_columns import RUN_BECAME
 
 LAG_US = 10_000_000
@@ -9,15 +10,28 @@ LAG_US = 10_000_000
 
 RANKED = "priority + CASE lane WHEN 'live' THEN 0 WHEN 'catch-up' THEN 100 ELSE 200 END"
 """The place in the queue by priority and lane, as `gathering.LANE_OFFSETS` has it."""
+SHARE = f"CASE tenant WHEN '{TENANT_DEFAULT}' THEN '' ELSE tenant END"
+"""Under which name a tenant's runs stand in the queue, as `gathering.share_of` has it."""
 
-SCHEDULE = """
+NOBODY = "'00000000-0000-0000-0000-000000000000'::uuid"
+"""What is written of a schedule of which no run has gone ahead: NULL would be the last made."""
+
+WENT_AHEAD = f"nullif(coalesce({{0}}active_run, {{0}}last_run), {NOBODY})"
+"""The last run of a schedule that went ahead, by its state."""
+
+IS_GATED = "(SELECT true FROM duly.held_gates h WHERE h.run_id = {})"
+"""Whether a run holds a gate, as the queue keeps it: NULL if not."""
+
+SCHEDULE = f"""
 SELECT uuid_send(s.id), s.tenant, s.name, s.owner, s.declared_by, s.status, t.version,
     t.definition_number, d.definition, t.shard, t.next_for, t.next_due, t.held_for, t.last_for,
     uuid_send(t.last_run), t.last_fired_at, t.fires, s.reason, s.resume_at, s.resume_missed,
-    s.status_before, t.pruned_through, s.created_at, s.updated_at, s.updated_by
+    s.status_before, t.pruned_through, s.created_at, s.updated_at, s.updated_by,
+    uuid_send({WENT_AHEAD.format("t.")}), coalesce(t.overlap_count, 0)
 FROM duly.schedules s
 JOIN duly.schedule_state t ON t.schedule_id = s.id
-JOIN duly.schedule_definitions d ON d.schedule_id = s.id AND d.number = t.definition_number"""
+JOIN duly.schedule_definitions d
+    ON d.schedule_id = s.id AND d.number = t.definition_number"""  # noqa: S608 - a part of ours
 
 RUN_ITSELF = """uuid_send(r.id), r.tenant, uuid_send(r.schedule_id), s.name, r.definition_number,
     r.key, r.task, r.arguments, d.definition, r.queue, r.priority, r.origin, r.lane,
@@ -30,12 +44,14 @@ LAST_ERROR = """(SELECT a.error FROM duly.attempts a WHERE a.run_id = r.id
 # Of one that is queued only those are looked for that were claimed before: others have no tries.
 RUN = f"""
 SELECT {RUN_ITSELF}, {RUN_BECAME},
-    CASE WHEN o.worker IS NULL THEN {LAST_ERROR} ELSE o.error END, o.result
+    CASE WHEN o.worker IS NULL THEN {LAST_ERROR} ELSE o.error END, o.result,
+    uuid_send(o.into_run)
 FROM duly.runs r
 LEFT JOIN duly.outcomes o ON o.run_id = r.id
 LEFT JOIN duly.claims c ON c.run_id = r.id
 LEFT JOIN duly.waiting w ON w.run_id = r.id
 LEFT JOIN duly.dead x ON x.run_id = r.id
+LEFT JOIN duly.blocked b ON b.run_id = r.id
 LEFT JOIN duly.ready y ON y.run_id = r.id AND y.fence > 0
 LEFT JOIN duly.schedules s ON s.id = r.schedule_id
 LEFT JOIN duly.schedule_definitions d

@@ -7,8 +7,11 @@ write the same wait for each other and never in a circle.
 from __future__ import annotations
 
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from duly.domain.overlapping import Coming
+from duly.store.gates import FREE
 from duly.store.gathering import Gathering
 from duly.store.postgres.arrays import (
     Int4s,
@@ -19,11 +22,14 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
-from duly.store.postgres.rows import RANKED
+from duly.store.postgres.gates import PostgresGates
+from duly.store.postgres.rows import RANKED, SHARE
+from duly.store.postgres.session import uid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from duly.store.gates import Arrival
     from duly.store.gathering import RunBefore
     from duly.store.postgres.work import Work
     from duly.store.records import Row
@@ -32,7 +38,11 @@ RANGE = itemgetter(0, 1)
 """What ranges are told apart by: the schedule and where they begin."""
 
 
-# A run that exists is left alone: its id says that it is the same occurrence's.
+QUEUED, GATED, WAITING = range(3)
+"""Where a run is put that is made: into the queue, holding a gate or none, or at a gate."""
+
+# A run that exists is left alone: its id says that it is the same occurrence's. The ids are in
+# order, so that where each is put is found by its place.
 INSERT_RUNS = f"""
 WITH made AS (
     INSERT INTO duly.runs (id, tenant, schedule_id, definition_number, key, task, arguments, queue,
@@ -45,13 +55,24 @@ WITH made AS (
         u(id, tenant, schedule_id, number, key, task, arguments, queue, priority, origin, lane,
         scheduled_for, not_before, window_from)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, queue, priority, lane, not_before, fired_at),
+    RETURNING id, queue, priority, lane, tenant, not_before, fired_at),
 queued AS (
-    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era)
+    INSERT INTO duly.ready (queue, priority, rank, run_id, fired_at, not_before, era, is_gated,
+        tenant)
     SELECT queue, {RANKED}, not_before, id, fired_at, not_before,
-        (SELECT era FROM duly.cluster WHERE id = 1)
-    FROM made)
+        (SELECT era FROM duly.cluster WHERE id = 1), CASE WHEN put = {GATED} THEN true END,
+        {SHARE}
+    FROM (
+        SELECT m.*, ($16::int4[])[pg_catalog.width_bucket(m.id, $2::uuid[])] AS put
+        FROM made m OFFSET 0) p
+    WHERE put <> {WAITING})
 SELECT uuid_send(id) FROM made"""  # noqa: S608 - an expression of ours
+# One that stands for others begins where the first of them does.
+BEGIN_EARLIER = """
+UPDATE duly.runs SET window_from = (
+    SELECT CASE WHEN count(*) = count(b.window_from) THEN min(b.window_from) END
+    FROM duly.runs b WHERE b.id = ANY($2::uuid[]))
+WHERE id = $1::uuid"""
 # Ranges that begin alike are the same promise told twice: the longer one holds.
 INSERT_SKIPS = """
 INSERT INTO duly.skips (schedule_id, first_for, last_for, count, reason, into_run, at)
@@ -82,9 +103,10 @@ ORDER BY u.place"""
 class Settlements(Gathering):
     """What is gathered in one transaction, to be written together."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, gates: PostgresGates | None = None) -> None:
         super().__init__(work.now)
-        self._work = work
+        self.work = work
+        self._gates = gates
 
     def ran_before(self, questions: Sequence[RunBefore]) -> list[int | None]:
         """Say which occurrence the store knows as the last that was run before each."""
@@ -93,20 +115,28 @@ class Settlements(Gathering):
             Uuids([one.run_id for one in questions]),
             Int8s([one.scheduled_for for one in questions]),
         )
-        return [instant for (instant,) in self._work.session.rows(RAN_BEFORE, values)]
+        return [instant for (instant,) in self.work.session.rows(RAN_BEFORE, values)]
 
-    def write_runs(self, rows: list[Row]) -> set[bytes]:
-        """Insert runs and queue those that are new; return their ids."""
-        return write_runs(self._work, rows)
+    def gates(self) -> PostgresGates:
+        """Return the gates, within the transaction."""
+        if self._gates is None:
+            self._gates = PostgresGates(self.work)
+        return self._gates
+
+    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, Arrival]) -> set[bytes]:
+        """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
+        return write_runs(self.work, rows, arrivals)
 
     def write_ranges(self, skips: list[Row], owed: list[Row]) -> None:
         """Insert skips and what is owed."""
-        write_skips(self._work, skips)
-        write_owed(self._work, owed)
+        write_skips(self.work, skips)
+        write_owed(self.work, owed)
 
 
-def write_runs(work: Work, rows: list[Row]) -> set[bytes]:
-    """Insert runs that are visible from now on, and queue those that are new; return their ids."""
+def write_runs(
+    work: Work, rows: list[Row], arrivals: Mapping[bytes, Arrival] = MappingProxyType({})
+) -> set[bytes]:
+    """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
     if not rows:
         return set()
     columns = list(zip(*sorted(rows, key=itemgetter(Gathering.ID)), strict=True))
@@ -126,10 +156,21 @@ def write_runs(work: Work, rows: list[Row]) -> set[bytes]:
         Int8s(columns[Gathering.FOR]),
         Int8s(columns[Gathering.NOT_BEFORE]),
         OptionalInt8s(columns[Gathering.WINDOW]),
+        Int4s([_put(arrivals.get(run_id, FREE)) for run_id in columns[Gathering.ID]]),
     )
     made = {run_id for (run_id,) in work.session.rows(INSERT_RUNS, values)}
+    for run_id, arrival in arrivals.items():
+        if arrival.stands_for:
+            stood = Uuids([run_id, *arrival.stands_for])
+            work.session.run(BEGIN_EARLIER, (uid(run_id), stood))
     work.has_orders = work.has_orders or bool(made)
     return made
+
+
+def _put(arrival: Arrival) -> int:
+    if arrival.coming is Coming.WAITS:
+        return WAITING
+    return QUEUED if arrival.gate is None else GATED
 
 
 def write_skips(work: Work, rows: list[Row]) -> None:

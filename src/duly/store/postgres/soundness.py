@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.invariants import INVARIANTS, SHOWN_MAX, Invariant, migration_findings
+from duly.store.invariants import INVARIANTS, LIMITS, SHOWN_MAX, Invariant, migration_findings
 from duly.store.migrating import compare
 from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.schema import read_applied
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 READ_DURABILITY = "SELECT current_setting('synchronous_commit')"
 OURS = (
     *INVARIANTS,
+    *LIMITS,
     Invariant(
         "timer",
         "schedule {} has a pending instant that nobody would find in time",

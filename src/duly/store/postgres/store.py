@@ -12,6 +12,7 @@ from duly.store.migrating import compare, refuse_untimely
 from duly.store.postgres import (
     delayed,
     firing,
+    gates,
     leases,
     loading,
     owed,
@@ -224,6 +225,10 @@ class PostgresStore(PostgresWorking, ReadsBySnapshot):
     def fire_timers(self, command: port.FireTimers) -> port.Fired:
         """Make the runs, queue them, advance the timers: each in one transaction."""
         return firing.fire_timers(self._connections, command)
+
+    def open_gates(self, limit: int) -> int:
+        """Let through who waits at gates that nobody holds."""
+        return gates.open_gates(self._connections, limit)
 
     def load_owed(
         self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None

@@ -17,7 +17,14 @@ from duly.domain.literals import AttemptState
 from duly.store.postgres.session import uid
 from duly.store.records import progress_of
 from duly.store.rulings import is_current
-from duly.store.work_rulings import Breath, last_heartbeat, live_state, newest, worker_name
+from duly.store.work_rulings import (
+    Breath,
+    last_heartbeat,
+    live_state,
+    newest,
+    said_state,
+    worker_name,
+)
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
@@ -73,7 +80,7 @@ def _ended(run_id: RunId, row: Row) -> AttemptRecord:
     return _attempt(
         run_id,
         row,
-        state=AttemptState(state),
+        state=said_state(state),
         reason=reason,
         heartbeat_at=last_heartbeat(row[TOLD - 1], ended_at),
         ended_at=ended_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.store.auditing import Subject, entry_row
@@ -51,6 +51,8 @@ class Work:
     """Whether dispatchers are to be woken once it is committed."""
     has_orders: bool = False
     """Whether workers are: there is a run to claim, or one to stop."""
+    freed: list[str] = field(default_factory=list)
+    """Gates that were given back, for whoever lets the next through."""
 
     def look_at_the_clock(self) -> int:
         """Read the time anew, after what was waited for is ours: it may have taken a while."""

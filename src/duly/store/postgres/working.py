@@ -6,8 +6,19 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.store.postgres import beating, claiming, finishing, lost, ordering
+from duly.store.postgres import (
+    admission,
+    backfilling,
+    beating,
+    claiming,
+    destinations,
+    finishing,
+    limiting,
+    lost,
+    ordering,
+)
 from duly.store.postgres.arrays import OptionalInt8s, Texts
+from duly.store.postgres.quotas import PostgresSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -15,8 +26,20 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.store.admission import Admitted, BreakerRecord, PlaceRecord, Request, SetLimit
+    from duly.store.backfilling import (
+        BackfillRecord,
+        ChangeBackfill,
+        CreateBackfill,
+        SlotState,
+        StepBackfill,
+        Stepped,
+    )
     from duly.store.dispatch import MemberId
     from duly.store.execution import (
         Beat,
@@ -32,6 +55,7 @@ if TYPE_CHECKING:
     )
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
     from duly.store.postgres.connection import Connections
+    from duly.store.quotas import SetQuotas
 
 # Programs say the same at every start: what has not changed is not written.
 REGISTER_POLICIES = """
@@ -135,6 +159,23 @@ class PostgresWorking:
         with self._connections.statement(for_dispatch=True) as session:
             return lost.is_served(session, task, queue)
 
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        with self._connections.write() as work:
+            return PostgresSetting(work).set(command)
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        with self._connections.write() as work:
+            PostgresSetting(work).take_back(key, actor)
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        with self._connections.statement() as session:
+            return list_quotas(session)
+
     # Operating
 
     def cancel_run(self, command: CancelRun) -> RunRecord:
@@ -171,3 +212,90 @@ class PostgresWorking:
         """Return queues that hold something or are paused, by name."""
         with self._connections.read() as look:
             return ordering.list_queues(look.session)
+
+    # Limits
+
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> Admitted:
+        """Decide about claims that fall under limits."""
+        with self._connections.write(for_dispatch=True) as work:
+            return admission.admit(work, worker, requests)
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits."""
+        if limits:
+            with self._connections.write() as work:
+                limiting.declare_limits(work, limits, actor)
+
+    def set_limit(self, command: SetLimit) -> LimitRecord:
+        """Limit something by a person's order."""
+        with self._connections.write() as work:
+            return limiting.set_limit(work, command)
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away."""
+        with self._connections.write() as work:
+            return limiting.remove_limit(work, scope, actor)
+
+    def list_limits(self) -> Limits:
+        """Return all limits."""
+        with self._connections.read(for_dispatch=True) as look:
+            return limiting.list_limits(look.session)
+
+    def list_places(self) -> list[PlaceRecord]:
+        """Return limits at which something is going on."""
+        with self._connections.read() as look:
+            return limiting.list_places(look)
+
+    def list_breakers(self) -> list[BreakerRecord]:
+        """Return what is known of destinations."""
+        with self._connections.read() as look:
+            return destinations.list_breakers(look)
+
+    def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
+        """Take a destination for well."""
+        with self._connections.write() as work:
+            return destinations.reset_breaker(work, destination, actor)
+
+    # Backfills
+
+    def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
+        """Write a backfill down."""
+        with self._connections.write() as work:
+            return backfilling.create_backfill(work, command)
+
+    def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
+        """Apply an order about a backfill."""
+        with self._connections.write() as work:
+            return backfilling.change_backfill(work, command)
+
+    def step_backfill(self, command: StepBackfill) -> Stepped:
+        """Do a part of a backfill."""
+        with self._connections.write(for_dispatch=True) as work:
+            return backfilling.step_backfill(work, command)
+
+    def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
+        """Return a backfill."""
+        with self._connections.read() as look:
+            return backfilling.get_backfill(look, tenant, backfill_id)
+
+    def list_backfills(
+        self, tenant: str, schedule_id: ScheduleId | None, limit: int
+    ) -> list[BackfillRecord]:
+        """Return backfills, newest first."""
+        with self._connections.read() as look:
+            return backfilling.list_backfills(look, tenant, schedule_id, limit)
+
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills, oldest first."""
+        with self._connections.read(for_dispatch=True) as look:
+            return backfilling.load_backfills(look, limit)
+
+    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+        """Return what was done about occurrences, by their time."""
+        with self._connections.read() as look:
+            return backfilling.list_slots(look, backfill_id, after, limit)
+
+    def classify_slots(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
+        """Say what is known about occurrences."""
+        with self._connections.read() as look:
+            return backfilling.classify_slots(look, schedule_id, instants)

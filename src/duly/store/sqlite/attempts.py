@@ -18,7 +18,14 @@ from duly.domain.literals import AttemptState
 from duly.store.records import progress_of
 from duly.store.sqlite import rows
 from duly.store.sqlite.work import counted
-from duly.store.work_rulings import Breath, last_heartbeat, live_state, newest, worker_name
+from duly.store.work_rulings import (
+    Breath,
+    last_heartbeat,
+    live_state,
+    newest,
+    said_state,
+    worker_name,
+)
 
 if TYPE_CHECKING:
     from duly.store.records import Row
@@ -91,7 +98,7 @@ def _ended(row: Row) -> AttemptRecord:
         late = LateWord(state=said, at=late_at, error=late_error, result=late_result)
     return AttemptRecord(
         **_common(row),
-        state=AttemptState(state),
+        state=said_state(state),
         reason=reason,
         heartbeat_at=last_heartbeat(row[_RENEWED_AT], ended_at),
         ended_at=ended_at,

@@ -7,10 +7,13 @@ order of the queue's own index, and nothing behind them is read.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
-from duly.domain.literals import RunState
+from duly.domain.literals import Lane, RunState
+from duly.domain.sharing import begin_behind
 from duly.store import records
 from duly.store.execution import (
     Beat,
@@ -25,10 +28,10 @@ from duly.store.execution import (
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import seems_alive
 from duly.store.sqlite.work import counted
-from duly.store.work_rulings import claimed_tries
+from duly.store.work_rulings import claimed_tries, sharing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.runs import RunRecord
@@ -36,8 +39,23 @@ if TYPE_CHECKING:
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
+_Name = TypeVar("_Name", int, str)
+
 LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
 NEXT_QUEUE = "SELECT min(queue) FROM duly_ready WHERE queue > ?"
+NEXT_PRIORITY = """
+SELECT min(priority) FROM duly_ready WHERE queue = ? AND priority >= ? AND priority < ?"""
+NEXT_TENANT = """
+SELECT min(tenant) FROM duly_ready
+WHERE queue = ? AND priority = ? AND tenant >= ? AND tenant < ?"""
+HAS_OTHERS = """
+SELECT 1 FROM duly_ready WHERE queue = ?1 AND priority = ?2 AND tenant > ?3
+UNION ALL
+SELECT 1 FROM duly_ready WHERE queue = ?1 AND priority = ?2 AND tenant < ?3
+LIMIT 1"""
+_NO_PRIORITY = (-(1 << 62), 1 << 62)
+_NO_TENANT = ("", chr(0x10FFFF))
+"""What comes before all names, and what after."""
 # What a schedule says is nearly always in the queue's row; if not, it is looked up.
 _READ_QUEUED = f"""
 SELECT r.id, r.tenant, r.schedule_id,
@@ -48,23 +66,24 @@ SELECT r.id, r.tenant, r.schedule_id,
         WHERE d.schedule_id = r.schedule_id AND d.number = r.definition_number) END,
     r.queue, r.priority, r.origin, r.lane, r.root, r.scheduled_for, r.not_before, r.window_from,
     r.created_at, r.fired_at, y.fence, y.attempt, y.charged, y.begun_at,
-    CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, y.priority, y.rank
+    CASE WHEN y.fence > 0 THEN {rows.LAST_ERROR} END, y.priority, y.tenant, y.rank
 FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
 WHERE y.queue = ?1"""  # noqa: S608 - ours
-_OLDEST = " ORDER BY y.priority, y.rank, y.run_id LIMIT ?2"
-_FIRST = " AND y.priority = (SELECT min(f.priority) FROM duly_ready f WHERE f.queue = ?1)"
+_IN_ORDER = " ORDER BY y.priority, y.tenant, y.rank, y.run_id LIMIT ?2"
+_OF_ONE = " AND y.priority = ?3 AND y.tenant = ?4"
+_OLDEST = " ORDER BY y.rank, y.run_id LIMIT ?2"
 _NEWEST = " ORDER BY y.rank DESC, y.run_id DESC LIMIT ?2"
 # Of those that are passed over nothing is read but the task.
 _WITHOUT = " AND r.task NOT IN (SELECT value FROM json_each(?{}))"
-# What was read is the front of the queue, up to the last of it, or the end of its first priority:
-# no row is named.
-_FRONT = " AND (y.priority, y.rank, y.run_id) <= (?2, ?3, ?4)"
-_END = " AND y.priority = ?2 AND (y.rank, y.run_id) >= (?3, ?4)"
+# What was read is the front of the queue, up to the last of it, or one end of a tenant's line: no
+# row is named.
+_FRONT = " AND (y.priority, y.tenant, y.rank, y.run_id) <= (?2, ?3, ?4, ?5)"
+_LINE = " AND y.priority = ?2 AND y.tenant = ?3 AND (y.rank, y.run_id) {} (?4, ?5)"
 _CLAIM_QUEUED = f"""
 INSERT OR ROLLBACK INTO duly_claims (run_id, worker, fence, attempt, charged, begun_at, claimed_at,
-    deadline_at)
-SELECT y.run_id, ?5, y.fence + 1, y.attempt + 1, y.charged, coalesce(y.begun_at, ?6), ?6,
-    ?6 + CASE WHEN k.policy IS NULL THEN {TIMEOUT_DEFAULT_US:d} ELSE k.timeout_us END
+    is_gated, deadline_at)
+SELECT y.run_id, ?6, y.fence + 1, y.attempt + 1, y.charged, coalesce(y.begun_at, ?7), ?7,
+    y.is_gated, ?7 + CASE WHEN k.policy IS NULL THEN {TIMEOUT_DEFAULT_US:d} ELSE k.timeout_us END
 FROM duly_ready y CROSS JOIN duly_runs r ON r.id = y.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
 WHERE y.queue = ?1"""  # noqa: S608 - ours
@@ -87,36 +106,42 @@ SELECT 1 FROM duly_worker_tasks t JOIN duly_members m ON m.id = t.worker
 WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
     AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) WHERE value = ?4))
 LIMIT 1"""  # noqa: S608 - a condition of ours
+READ_LIMITS_VERSION = "SELECT limits_version FROM duly_cluster"
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
 
 
 class Taking(NamedTuple):
-    """The statements that move one end of a queue to a worker."""
+    """The statements that move the front of a queue, or one end of a line, to a worker."""
 
     read: str
     claim: str
     take: str
 
+    def without(self, place: int) -> Taking:
+        """Return them for one who is to do without some tasks, bound there in the first."""
+        front, order = self.read.rsplit(" ORDER BY", 1)
+        return Taking(
+            read=f"{front}{_WITHOUT.format(place)} ORDER BY{order}",
+            claim=self.claim + _WITHOUT.format(8),
+            take=self.take + _IF_CLAIMED,
+        )
 
-def _taking(*, newest_first: bool, is_without: bool) -> Taking:
-    some = (_FIRST, _NEWEST) if newest_first else ("", _OLDEST)
-    span = _END if newest_first else _FRONT
-    return Taking(
-        read=_READ_QUEUED + some[0] + (_WITHOUT.format(3) if is_without else "") + some[1],
-        claim=_CLAIM_QUEUED + span + (_WITHOUT.format(7) if is_without else ""),
-        take=_TAKE_FROM_QUEUE + span + (_IF_CLAIMED if is_without else ""),
-    )
+
+def _taking(some: str, span: str) -> Taking:
+    return Taking(_READ_QUEUED + some, _CLAIM_QUEUED + span, _TAKE_FROM_QUEUE + span)
 
 
-TAKINGS = {
-    (newest_first, is_without): _taking(newest_first=newest_first, is_without=is_without)
-    for newest_first in (False, True)
-    for is_without in (False, True)
-}
+TAKE_FRONT = _taking(_IN_ORDER, _FRONT)
+TAKE_FRONT_WITHOUT = TAKE_FRONT.without(3)
+TAKE_OLDEST = _taking(_OF_ONE + _OLDEST, _LINE.format("<="))
+TAKE_OLDEST_WITHOUT = TAKE_OLDEST.without(5)
+TAKE_NEWEST = _taking(_OF_ONE + _NEWEST, _LINE.format(">="))
+TAKE_NEWEST_WITHOUT = TAKE_NEWEST.without(5)
 _TRIES = slice(19, 23)
 _ERROR = 23
-_RANK = slice(24, 26)
+_PLACE = slice(24, 27)
 """Where READ_QUEUED has them, behind the run itself."""
+_TENANT = 25
 
 
 def register_policies(work: Work, policies: Mapping[str, TaskPolicy]) -> None:
@@ -135,47 +160,153 @@ def is_served(look: Look, task: str, queue: str) -> bool:
     return look.connection.execute(HAS_WORKER, bindings).fetchone() is not None
 
 
-def claim_runs(work: Work, command: ClaimRuns) -> list[Row] | None:
+class Take(NamedTuple):
+    """What a claim has taken, and who was served last in queues where there was not enough room."""
+
+    found: list[Row]
+    served: dict[str, str]
+
+
+def claim_runs(work: Work, command: ClaimRuns) -> Take | None:
     """Take queued runs; None for a worker that is not alive. What they are is read afterwards."""
     if not seems_alive(work, command.worker):
         return None
-    claimed: list[Row] = []
+    taken = Take([], {})
     for queue in _open_queues(work, command):
-        room = command.limit - len(claimed)
+        room = command.limit - len(taken.found)
         if room <= 0:
             break
-        most = min(room, command.queue_limits.get(queue, room))
-        if most > 0:
-            claimed += _claim(work, command, queue, most)
-    return claimed
+        claiming = _Claiming(work, command, queue, room)
+        found = claiming.front()
+        if found is None:
+            found = claiming.shares()
+            if found:
+                taken.served[queue] = found[-1][_TENANT]
+        taken.found.extend(found)
+    return taken
 
 
-def _claim(work: Work, command: ClaimRuns, queue: str, most: int) -> list[Row]:
-    """Move one end of a queue to a worker, but for tasks that it is to do without."""
-    connection = work.connection
-    read, claim, take = TAKINGS[command.newest_first, bool(command.without)]
-    without: Row = (json.dumps(sorted(command.without)),) if command.without else ()
-    found: list[Row] = connection.execute(read, (queue, most, *without)).fetchall()
-    if found:
-        last = found[-1]
-        span = (queue, *last[_RANK], last[0])
-        connection.execute(claim, (*span, command.worker, work.now, *without))
+class _Claiming:
+    """Taking from one queue, for one claim."""
+
+    def __init__(self, work: Work, command: ClaimRuns, queue: str, room: int) -> None:
+        self._work = work
+        self._command = command
+        self._queue = queue
+        self._sharing = sharing_of(command, queue)
+        self._room = min(room, self._sharing.most)
+
+    def front(self) -> list[Row] | None:
+        """Take what comes first; None, and nothing, if that is not all and others have a share."""
+        command, queue = self._command, self._queue
+        is_plain = not command.newest_first and command.first_lane is Lane.LIVE
+        if not is_plain or queue in command.served:
+            return None
+        taking = TAKE_FRONT_WITHOUT if command.without else TAKE_FRONT
+        found = self._read(taking, ())
+        if found and len(found) == self._room:
+            priority, tenant, _ = found[-1][_PLACE]
+            others = self._work.connection.execute(HAS_OTHERS, (queue, priority, tenant))
+            if others.fetchone() is not None:
+                return None
+        self._move(taking, found)
+        return found
+
+    def shares(self) -> list[Row]:
+        """Take from each tenant's line in turn, as `domain/sharing.py` says."""
+        found: list[Row] = []
+        for priority in _ring(self._priority_from, self._sharing.first, _NO_PRIORITY):
+            found += self._shares_of(priority)
+            if self._sharing.newest_first or not self._room:
+                break
+        return found
+
+    def _shares_of(self, priority: int) -> list[Row]:
+        tenants = _ring(partial(self._tenant_from, priority), self._sharing.begin, _NO_TENANT)
+        named = [*islice(tenants, self._sharing.most)]
+        share = self._sharing.most // max(1, len(named))
+        found: list[Row] = []
+        rests: list[str] = []
+        for tenant in named:
+            own = self._take(priority, tenant, share)
+            found += own
+            if len(own) == share:
+                rests.append(tenant)
+        for tenant in chain(rests, tenants):
+            if not self._room:
+                break
+            found += self._take(priority, tenant, self._room)
+        return found
+
+    def _take(self, priority: int, tenant: str, most: int) -> list[Row]:
+        newest, without = self._sharing.newest_first, self._command.without
+        if newest:
+            taking = TAKE_NEWEST_WITHOUT if without else TAKE_NEWEST
+        else:
+            taking = TAKE_OLDEST_WITHOUT if without else TAKE_OLDEST
+        found = self._read(taking, (priority, tenant), most)
+        self._move(taking, found)
+        return found
+
+    def _read(self, taking: Taking, line: Row, most: int | None = None) -> list[Row]:
+        room = self._room if most is None else min(most, self._room)
+        if room <= 0:
+            return []
+        bindings = (self._queue, room, *line, *self._without())
+        return self._work.connection.execute(taking.read, bindings).fetchall()
+
+    def _move(self, taking: Taking, found: list[Row]) -> None:
+        """Move what was read to the worker, but for tasks that it is to do without."""
+        if not found:
+            return
+        connection, last = self._work.connection, found[-1]
+        span = (self._queue, *last[_PLACE], last[0])
+        claim = (*span, self._command.worker, self._work.now, *self._without())
+        connection.execute(taking.claim, claim)
         assert connection.changes() == len(found), "nobody else writes meanwhile"
-        connection.execute(take, span)
-    return found
+        connection.execute(taking.take, span)
+        self._room -= len(found)
+
+    def _without(self) -> Row:
+        without = self._command.without
+        return (json.dumps(sorted(without)),) if without else ()
+
+    def _priority_from(self, low: int, high: int) -> tuple[int, int] | None:
+        row = rows.one(self._work.connection, NEXT_PRIORITY, (self._queue, low, high))
+        return None if row[0] is None else (row[0], row[0] + 1)
+
+    def _tenant_from(self, priority: int, low: str, high: str) -> tuple[str, str] | None:
+        bindings = (self._queue, priority, low, high)
+        (tenant,) = rows.one(self._work.connection, NEXT_TENANT, bindings)
+        return None if tenant is None else (tenant, begin_behind(tenant))
 
 
-def read_claimed(now: int, worker: MemberId, found: list[Row] | None) -> Claimed:
+def _ring(
+    find: Callable[[_Name, _Name], tuple[_Name, _Name] | None],
+    begin: _Name | None,
+    ends: tuple[_Name, _Name],
+) -> Iterator[_Name]:
+    """Go from name to name and round: one search for each, and none before it is wanted."""
+    lowest, highest = ends
+    middle = lowest if begin is None else begin
+    for first, high in ((middle, highest), (lowest, middle)):
+        low = first
+        while low < high and (step := find(low, high)) is not None:
+            found, low = step
+            yield found
+
+
+def read_claimed(now: int, worker: MemberId, taken: Take | None) -> Claimed:
     """Return what a worker got."""
-    if found is None:
+    if taken is None:
         return Claimed(now, is_alive=False, runs=())
     reader = _Reader(worker, now)
     runs: list[ClaimedRun] = []
-    for row in found:
+    for row in taken.found:
         arguments = records.stored_arguments(row[8]) if row[7] is None else row[7]
         fence = row[_TRIES.start] + 1
         runs.append(ClaimedRun(row[0], fence, now, row[6], arguments, row[9], row, reader))
-    return Claimed(now, is_alive=True, runs=tuple(runs))
+    return Claimed(now, is_alive=True, runs=tuple(runs), served=taken.served)
 
 
 class _Reader:
@@ -234,4 +365,5 @@ def beat(work: Work, command: Beat) -> Beaten:
             stops.append(Stop(hold, StopKind.CANCEL))
     named = set(command.holds)
     strays = tuple(hold for hold in held if hold not in named) if alive else ()
-    return Beaten(now, is_alive=alive, stops=tuple(stops), strays=strays)
+    (version,) = rows.one(work.connection, READ_LIMITS_VERSION)
+    return Beaten(now, is_alive=alive, stops=tuple(stops), strays=strays, limits_version=version)

@@ -5,17 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from duly.domain.attempts import Tries
 from duly.domain.audit import delayed_facts
 from duly.domain.identity import shard_of
 from duly.domain.literals import RunState
+from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, alike_later, delayed_row
+from duly.store.adding import Adding, Known, delayed_row
 from duly.store.auditing import delayed_subject
-from duly.store.gathering import ordered_row
+from duly.store.gates import comer_by_hand, in_the_way
+from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.rulings import due_of, no_longer_pending, unknown_delayed
+from duly.store.runs_alike import alike_later
 from duly.store.sqlite import rows
 from duly.store.sqlite.batches import Batch, chunks
+from duly.store.sqlite.gates import SqliteGates, go_ahead
+from duly.store.sqlite.planning import read_schedule
+from duly.store.sqlite.quotas import SqliteCounting
 from duly.store.sqlite.settlements import write_runs
 
 if TYPE_CHECKING:
@@ -23,9 +30,10 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId, ScheduleId
-    from duly.store.adding import Alike
     from duly.store.auditing import Subject
+    from duly.store.gates import Arrival
     from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+    from duly.store.runs_alike import RunsAlike
     from duly.store.sqlite.work import Work
 
 DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?"
@@ -84,10 +92,12 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     """Make runs, all or none."""
     alike = alike_later(command)
     added = None if alike is None else _add_later(work, alike)
-    return added or _SqliteAdding(work, command).add_all(command)
+    added = added or _SqliteAdding(work, command).add_all(command)
+    SqliteCounting(work).check_pending(command, added, work.now)
+    return added
 
 
-def _add_later(work: Work, alike: Alike) -> list[AddedRun] | None:
+def _add_later(work: Work, alike: RunsAlike) -> list[AddedRun] | None:
     """Make runs that are alike and to come; None if something is in their way."""
     due_at, connection = alike.due(work.now), work.connection
     ids = alike.ids
@@ -183,7 +193,27 @@ class _SqliteAdding(Adding):
         _close(self._work, pending, RunState.REPLACED, self.actor)
 
     def run_at_once(self, new: NewRun, instant: int) -> None:
-        write_runs(self._work, [ordered_row(new, instant, self.now)])
+        arrivals: dict[bytes, Arrival] = {}
+        if new.schedule_id is not None:
+            arrivals[new.id] = self._arrive(new, new.schedule_id)
+        write_runs(self._work, [ordered_row(new, instant, self.now)], arrivals)
+        if new.schedule_id is not None and arrivals[new.id].coming is Coming.GOES:
+            go_ahead(self._work, new.id)
+
+    def _arrive(self, new: NewRun, schedule_id: ScheduleId) -> Arrival:
+        """Let a run that a person asks of a schedule come to its gate; refuse what can't go."""
+        record = read_schedule(self._work.connection, schedule_id)
+        assert record is not None, "it was looked at a moment ago"
+        gates = SqliteGates(self._work)
+        arrival = gates.arrive(comer_by_hand(record, new))
+        if arrival.coming is Coming.SKIPPED:
+            raise in_the_way(record.name, arrival)
+        if arrival.coming is Coming.WAITS:
+            priority = new.call.priority + LANE_OFFSETS[new.lane]
+            gates.stand(new.id, arrival, priority, Tries())
+        elif arrival.gate is not None:
+            gates.take(arrival.gate, new.id)
+        return arrival
 
     def keep(self, new: NewRun, due_at: int) -> None:
         shard = shard_of(new.id, self._work.shards)

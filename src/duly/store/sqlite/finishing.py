@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.concluding import Close
-from duly.domain.literals import AttemptState
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.execution import Finish, Finished, FinishResult
 from duly.store.sqlite.batches import Among, Batch
 from duly.store.sqlite.places import CLAIM_COLUMNS, OUTCOME_COLUMNS, Claim, Moving, tenant_of
-from duly.store.work_rulings import said_result
+from duly.store.work_rulings import said_result, said_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,8 @@ SELECT c.run_id, a.state, a.reason, ?1, c.fence, c.attempt, c.charged + a.charge
     c.worker, c.claimed_at, coalesce(c.started_at, a.started_at), c.cancel_asked_at,
     c.progress_done, c.progress_total, c.progress_note, c.progress_at, a.error, a.result
 FROM asked a CROSS JOIN duly_claims c
-WHERE c.run_id = a.run_id AND c.fence = a.fence AND c.worker = ?2""",  # noqa: S608 - ours
+WHERE c.run_id = a.run_id AND c.fence = a.fence AND c.worker = ?2 AND NOT c.is_gated
+    AND c.replaced_by IS NULL""",  # noqa: S608 - ours
     *("run_id", "fence", "started_at", "state", "reason", "charge", "error", "result"),
     also=2,
 )
@@ -40,6 +40,11 @@ DROP_CLOSED = Among("DELETE FROM duly_claims WHERE run_id")
 TAKE_CLAIM = f"""
 DELETE FROM duly_claims WHERE run_id = ?2 AND fence = ?3 AND worker = ?4
 RETURNING ?1, {CLAIM_COLUMNS}"""  # noqa: S608 - columns of ours
+# Of those that were not all closed together: what holds a gate is looked at by itself.
+DROP_ONE_CLOSED = """
+DELETE FROM duly_claims WHERE run_id = ?1 AND fence = ?2 AND worker = ?3
+    AND NOT is_gated AND replaced_by IS NULL
+RETURNING run_id"""
 READ_ENDED_ATTEMPT = """
 SELECT state, late_state FROM duly_attempts WHERE run_id = ? AND fence = ? AND worker = ?"""
 READ_CLOSING_ATTEMPT = """
@@ -64,7 +69,8 @@ class Ends:
         for place, finish in enumerate(finishes):
             conclusion, hold = finish.conclusion, finish.hold
             after = conclusion.next
-            if isinstance(after, Close) and finish.progress is None and not finish.lines:
+            is_plain = finish.progress is None and not finish.lines and finish.is_answered is None
+            if isinstance(after, Close) and is_plain:
                 said = (conclusion.is_charged, conclusion.error, after.result)
                 row = (hold.run_id, hold.fence, finish.started_at, after.state, after.reason)
                 self.closing.append((*row, *said))
@@ -100,8 +106,8 @@ def _close(work: Work, worker: MemberId, closing: list[Row]) -> set[bytes]:
     if CLOSE_CLAIMED.change(connection, closing, (work.now, worker)) == len(closing):
         DROP_CLOSED.change(connection, [row[:1] for row in closing])
         return set()
-    holds = [(None, *row[:2], worker) for row in closing]
-    dropped = {row[1] for row in connection.executemany(TAKE_CLAIM, holds)}
+    holds = [(*row[:2], worker) for row in closing]
+    dropped = {run_id for (run_id,) in connection.executemany(DROP_ONE_CLOSED, holds)}
     return {row[0] for row in closing} - dropped
 
 
@@ -137,7 +143,7 @@ def _answer(work: Work, worker: MemberId, finish: Finish) -> FinishResult:
     conclusion = finish.conclusion
     if row is not None:
         state, late_state = row
-        if AttemptState(state) is conclusion.attempt_state:
+        if said_state(state) is conclusion.attempt_state:
             return FinishResult.ACCEPTED
         if late_state is not None:
             return FinishResult.REFUSED

@@ -19,7 +19,8 @@ from duly.store.dispatch import (
     FireSchedule,
     FireTimers,
 )
-from duly.store.gathering import LANE_OFFSETS, Ground
+from duly.store.gates import NOBODY
+from duly.store.gathering import LANE_OFFSETS, Ground, ground_from, share_of
 from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
 from duly.store.sqlite.leases import held_shards
@@ -36,21 +37,23 @@ if TYPE_CHECKING:
 # The first column is the place in the batch: what is missing from the answer is gone.
 READ_BELIEVED = """
 SELECT ?1, schedule_id, tenant, shard, definition_number, task, queue, priority, last_for, last_run,
-    last_fired_at, fires
+    last_fired_at, fires, overlap, gate, nullif(coalesce(active_run, last_run), x''),
+    overlaps
 FROM duly_schedule_state
 WHERE schedule_id = ?2 AND version = ?3 AND next_due = ?4 AND shard = ?5"""
 IS_BELIEVED_DELAYED = """
 SELECT 1 FROM duly_delayed WHERE id = ? AND generation = ? AND due_at = ? AND shard = ?"""
 ADVANCE = """
 UPDATE duly_schedule_state
-SET next_for = ?, next_due = ?, last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
+SET next_for = ?, next_due = ?, last_for = ?, last_run = ?, last_fired_at = ?, fires = ?,
+    active_run = ?, overlaps = ?
 WHERE schedule_id = ?"""
 END_STATE = "UPDATE duly_schedule_state SET version = version + 1 WHERE schedule_id = ?"
 END_SCHEDULE = """
 UPDATE duly_schedules SET status = 'ended', reason = ?, updated_at = ?, updated_by = ?
 WHERE id = ?"""
 READ_BELIEVED_RETRY = """
-SELECT ?1, r.queue, r.priority, r.lane, w.fence, w.attempt, w.charged, w.begun_at
+SELECT ?1, r.queue, r.priority, r.lane, r.tenant, w.fence, w.attempt, w.charged, w.begun_at
 FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id
 WHERE w.run_id = ?2 AND w.fence = ?3 AND w.due_at = ?4 AND w.shard = ?5"""
 DELETE_FIRED_RETRY = "DELETE FROM duly_waiting WHERE run_id = ?"
@@ -161,7 +164,7 @@ def _fire_each(
         fire = fires[place]
         results[place] = _judge(fire, work.now)
         if results[place] is FireResult.FIRED:
-            ground = Ground(state[0], state[1], *state[2:])
+            ground = ground_from(state)
             settlements.add(ground, fire.plan.settlement)
             fired.append((fire, ground))
     ending = [fire for fire, _ in fired if fire.plan.pending is None]
@@ -193,6 +196,8 @@ def _advanced(fire: FireSchedule, ground: Ground) -> tuple[object, ...]:
         ground.last_run,
         ground.last_fired_at,
         ground.fires,
+        ground.active_run or NOBODY,
+        ground.overlaps,
         ground.schedule_id,
     )
 
@@ -233,13 +238,12 @@ def _fire_retries(work: Work, fires: Sequence[FireRetry], held: set[int]) -> lis
         timer = timers[place]
         results[place] = FireResult.EARLY if timer.due_at > work.now else FireResult.FIRED
         if results[place] is FireResult.FIRED:
-            queue, priority, lane, *tries = row
-            rank = priority + LANE_OFFSETS[Lane(lane)]
-            place_in_queue = (queue, rank, timer.due_at, timer.ref)
-            ready.append((*place_in_queue, work.now, timer.due_at, *tries))
+            queue, priority, lane, tenant, *tries = row
+            line = (queue, priority + LANE_OFFSETS[Lane(lane)], share_of(tenant))
+            ready.append((*line, timer.due_at, timer.ref, work.now, timer.due_at, *tries))
     if ready:
         work.connection.executemany(INSERT_READY_AGAIN, ready)
-        work.connection.executemany(DELETE_FIRED_RETRY, [(row[3],) for row in ready])
+        work.connection.executemany(DELETE_FIRED_RETRY, [(row[4],) for row in ready])
         work.count_on("retrying", -len(ready))
         work.has_orders = True
     return results

@@ -17,6 +17,7 @@ from duly.domain.literals import Lane, Origin
 from duly.store.dispatch import FireOnTime, Timer
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
+from duly.store.sqlite.rows import SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
 
 _ON_TIME = FireOnTime._fields
-# An occurrence that is due, after all that were run before it.
+# An occurrence that is due, after all that were run before it, and whose run finds no gate and, if
+# that is asked, no earlier one open.
 _BELIEVED = """
 FROM asked a CROSS JOIN duly_schedule_state t
 WHERE a.due_at <= ?1 AND a.late_after >= ?1
     AND t.schedule_id = a.ref AND t.version = a.generation AND t.next_due = a.due_at
-    AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)"""
+    AND t.shard = a.shard AND (t.last_for IS NULL OR t.last_for < a.scheduled_for)
+    AND (t.overlap = 'allow' OR (t.overlap = 'skip'
+        AND (coalesce(t.active_run, t.last_run) IS NULL OR EXISTS (
+            SELECT 1 FROM duly_outcomes o WHERE o.run_id = coalesce(t.active_run, t.last_run)))))"""
 # And that never has been run itself.
 COUNT_BELIEVED = Batch(
     f"""
@@ -54,10 +59,10 @@ SELECT a.run_id, t.tenant, t.schedule_id, t.definition_number, t.task, t.queue, 
 )
 QUEUE_RUNS = Batch(
     f"""
-INSERT OR ROLLBACK INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before,
+INSERT OR ROLLBACK INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before,
     schedule_name, arguments)
-SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, a.due_at, a.run_id, ?1, a.due_at,
-    t.name, t.arguments
+SELECT t.queue, t.priority + {LANE_OFFSETS[Lane.LIVE]:d}, {SHARE.format("t")}, a.due_at,
+    a.run_id, ?1, a.due_at, t.name, t.arguments
 FROM asked a CROSS JOIN duly_schedule_state t WHERE t.schedule_id = a.ref""",  # noqa: S608 - ours
     *_ON_TIME,
     also=1,
@@ -66,7 +71,7 @@ ADVANCE_TIMERS = Batch(
     """
 UPDATE OR ROLLBACK duly_schedule_state AS t
 SET next_for = a.next_for, next_due = a.next_due, last_for = a.scheduled_for, last_run = a.run_id,
-    last_fired_at = ?1, fires = t.fires + 1
+    last_fired_at = ?1, fires = t.fires + 1, active_run = NULL
 FROM asked a WHERE t.schedule_id = a.ref""",
     *_ON_TIME,
     also=1,
@@ -90,8 +95,9 @@ SELECT d.id, d.tenant, d.schedule_id, d.definition_number, d.key, d.task, d.argu
 _BEHIND = " ".join(f"WHEN '{lane}' THEN {offset:d}" for lane, offset in LANE_OFFSETS.items())
 QUEUE_DELAYED_RUNS = Batch(
     f"""
-INSERT OR ROLLBACK INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before)
-SELECT d.queue, d.priority + CASE d.lane {_BEHIND} END, d.due_at, d.id, ?1, d.due_at
+INSERT OR ROLLBACK INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before)
+SELECT d.queue, d.priority + CASE d.lane {_BEHIND} END, {SHARE.format("d")}, d.due_at, d.id,
+    ?1, d.due_at
 FROM asked a CROSS JOIN duly_delayed d WHERE d.id = a.ref""",  # noqa: S608 - numbers of ours
     *_TIMER,
     also=1,

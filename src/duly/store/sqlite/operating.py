@@ -6,26 +6,35 @@ from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason
 from duly.domain.literals import RunState
+from duly.domain.overlapping import Coming
 from duly.store.auditing import Subject, edited_subject, ordered_subject
-from duly.store.gathering import LANE_OFFSETS
+from duly.store.gates import FREE, comer_again
+from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.operating import Ordered, QueueRecord
 from duly.store.planning import CancelDelayed
 from duly.store.records import queue_records
 from duly.store.sqlite.delayed import cancel_delayed, read_delayed, read_run
+from duly.store.sqlite.gates import SqliteGates, go_ahead
 from duly.store.sqlite.places import Tried, close, queue
+from duly.store.sqlite.planning import read_definition, read_schedule
 from duly.store.work_rulings import not_cancellable, not_dead, retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
+    from duly.store.gates import Arrival
     from duly.store.operating import CancelRun, EditRun, OrderRuns
     from duly.store.sqlite.work import Look, Work
 
-# One that was never claimed lies where its run says; any other is in the index of those.
+# One that was never claimed lies where its run says, or where one did that knew of no tenants; any
+# other is in the index of those.
 TAKE_OUT_FIRST = """
-DELETE FROM duly_ready WHERE queue = ? AND priority = ? AND rank = ? AND run_id = ?"""
+DELETE FROM duly_ready
+WHERE queue = ? AND priority = ? AND tenant IN ('', ?) AND rank = ? AND run_id = ?"""
 TAKE_OUT_AGAIN = "DELETE FROM duly_ready WHERE run_id = ? AND fence > 0"
+TAKE_OUT_GATED = "DELETE FROM duly_ready WHERE run_id = ? AND is_gated"
+TAKE_OUT_BLOCKED = "DELETE FROM duly_blocked WHERE run_id = ?"
 TAKE_OUT_WAITING = "DELETE FROM duly_waiting WHERE run_id = ?"
 TAKE_OUT_DEAD = "DELETE FROM duly_dead WHERE run_id = ?"
 ASK_TO_STOP = """
@@ -57,7 +66,7 @@ def cancel_run(work: Work, command: CancelRun) -> RunRecord:
     match record.state:
         case RunState.RUNNING:
             _ask_to_stop(work, record, command.actor)
-        case RunState.QUEUED | RunState.RETRYING:
+        case RunState.QUEUED | RunState.RETRYING | RunState.BLOCKED:
             _tell(work, record, command.actor, "run.cancelled")
             _take_out(work, record)
             _close(work, record, RunState.CANCELLED)
@@ -77,11 +86,34 @@ def _retry(work: Work, command: OrderRuns, run_id: RunId) -> Ordered:
     record = _run_in(work, run_id, command.tenant)
     if record is None or record.state not in RETRIABLE:
         return Ordered(run_id, is_done=False, state=None if record is None else record.state)
-    _take_out(work, record)
     is_dead = record.state is RunState.DEAD
-    queue(work, Tried(run_id, retried_tries(record.tries) if is_dead else record.tries))
+    tries = retried_tries(record.tries) if is_dead else record.tries
+    arrival = _come_again(work, record) if is_dead else FREE
+    if arrival.coming is Coming.SKIPPED:
+        return Ordered(run_id, is_done=False, state=record.state)
+    _take_out(work, record)
+    if arrival.coming is Coming.WAITS:
+        priority = record.call.priority + LANE_OFFSETS[record.lane]
+        SqliteGates(work).stand(run_id, arrival, priority, tries)
+    else:
+        if arrival.gate is not None:
+            SqliteGates(work).take(arrival.gate, run_id)
+        queue(work, Tried(run_id, tries))
+        if is_dead:
+            go_ahead(work, run_id)
     _tell(work, record, command.actor, "run.retried")
     return Ordered(run_id, is_done=True, state=record.state)
+
+
+def _come_again(work: Work, record: RunRecord) -> Arrival:
+    """Decide about a dead run that is to go on: it may have to wait for another."""
+    if record.schedule_id is None or record.definition_number is None:
+        return FREE
+    schedule = read_schedule(work.connection, record.schedule_id)
+    definition = read_definition(work.connection, record.schedule_id, record.definition_number)
+    if schedule is None or definition is None:
+        return FREE
+    return SqliteGates(work).arrive(comer_again(schedule, definition, record.id))
 
 
 def discard_runs(work: Work, command: OrderRuns) -> list[Ordered]:
@@ -173,10 +205,15 @@ def _take_out(work: Work, record: RunRecord) -> None:
     elif record.state is RunState.DEAD:
         work.count_on("dead", -1)
         connection.execute(TAKE_OUT_DEAD, (record.id,))
+    elif record.state is RunState.BLOCKED:
+        connection.execute(TAKE_OUT_BLOCKED, (record.id,))
     elif record.tries.fence:
         connection.execute(TAKE_OUT_AGAIN, (record.id,))
+    elif SqliteGates(work).holds(record.id):
+        connection.execute(TAKE_OUT_GATED, (record.id,))
     else:
         rank = record.call.priority + LANE_OFFSETS[record.lane]
-        place = (record.call.queue, rank, record.not_before, record.id)
+        line = (record.call.queue, rank, share_of(record.tenant))
+        place = (*line, record.not_before, record.id)
         connection.execute(TAKE_OUT_FIRST, place)
     assert connection.changes() == 1, "an open run is in one place"

@@ -15,8 +15,11 @@ from duly.domain.identity import RunId, shard_of
 from duly.domain.literals import Lane, RunState
 from duly.store.auditing import SYSTEM, dead_subject
 from duly.store.execution import Hold
-from duly.store.gathering import LANE_OFFSETS
+from duly.store.gates import closed_state
+from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.retry_slots import take_slot
+from duly.store.sqlite.gates import give_back
+from duly.store.sqlite.limiting import EndsAtLimits, leave_limits
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.slots import SqliteSlots
@@ -29,17 +32,19 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
 
 CLAIM_COLUMNS = """run_id, worker, fence, attempt, charged, begun_at, claimed_at, started_at,
-    cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines"""
+    cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines,
+    replaced_by, is_gated"""
 OUTCOME_COLUMNS = """run_id, state, reason, finished_at, fence, attempt, charged, begun_at, worker,
     claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
     progress_at, error, result"""
 INSERT_OUTCOME = f"""
-INSERT INTO duly_outcomes ({OUTCOME_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
+INSERT INTO duly_outcomes ({OUTCOME_COLUMNS}, into_run)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
 # Of a run that no claim has closed.
 INSERT_ORDERED_OUTCOME = """
-INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
+    into_run)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_ATTEMPT = """
 INSERT INTO duly_attempts (run_id, fence, number, worker, state, reason, claimed_at, started_at,
     cancel_asked_at, ended_at, progress_done, progress_total, progress_note, progress_at, error)
@@ -70,6 +75,8 @@ class Claim(NamedTuple):
     progress_note: str | None
     progress_at: int | None
     lines: int
+    replaced_by: RunId | None
+    is_gated: int
 
     @property
     def tries(self) -> Tries:
@@ -96,6 +103,7 @@ class Moving:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._outcomes: list[Row] = []
+        self._ends = EndsAtLimits(work)
 
     def end(self, claim: Claim, finish: Finish) -> None:
         """Record how a claim ended that is no longer there, and put its run where it belongs."""
@@ -110,6 +118,10 @@ class Moving:
         started_at = finish.started_at if claim.started_at is None else claim.started_at
         after = next_place(finish.conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
         told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
+        if claim.is_gated:
+            self._ends.add(claim.run_id, finish.is_answered)
+        if not isinstance(after, Wait | Requeue):
+            give_back(self._work, claim.run_id)
         if isinstance(after, Close):
             self._close(claim, finish, after, (*told, *progress))
         else:
@@ -120,12 +132,14 @@ class Moving:
         """Write what was gathered."""
         self._work.connection.executemany(INSERT_OUTCOME, self._outcomes)
         self._outcomes.clear()
+        self._ends.write()
 
     def _close(self, claim: Claim, finish: Finish, close: Close, told: Row) -> None:
         charged = claim.charged + finish.conclusion.is_charged
-        row = (claim.run_id, close.state, close.reason, self._work.now, claim.fence, claim.attempt)
+        state, into = closed_state(close.state, claim.replaced_by)
+        row = (claim.run_id, state, close.reason, self._work.now, claim.fence, claim.attempt)
         by = (charged, claim.begun_at, claim.worker)
-        self._outcomes.append((*row, *by, *told, finish.conclusion.error, close.result))
+        self._outcomes.append((*row, *by, *told, finish.conclusion.error, close.result, into))
 
     def _record(self, claim: Claim, finish: Finish, told: Row) -> None:
         conclusion = finish.conclusion
@@ -144,23 +158,28 @@ class Moving:
             case Die():
                 _die(self._work, run, after.reason)
             case Cancelled():
-                close(self._work, run, RunState.CANCELLED, Reason.CANCELLED)
+                state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
+                close(self._work, run, state, Reason.CANCELLED, into)
             case _:
                 assert_never(after)
 
 
 def queue(work: Work, run: Tried) -> None:
     """Queue a run now, behind others of its priority."""
-    _, _, name, priority, lane = one(work.connection, READ_CALL, (run.id,))
-    rank = priority + LANE_OFFSETS[Lane(lane)]
-    row = (name, rank, work.now, run.id, work.now, work.now, *run.row)
+    tenant, _, name, priority, lane = one(work.connection, READ_CALL, (run.id,))
+    line = (name, priority + LANE_OFFSETS[Lane(lane)], share_of(tenant))
+    row = (*line, work.now, run.id, work.now, work.now, *run.row)
     work.connection.execute(INSERT_READY_AGAIN, row)
     work.has_orders = True
 
 
-def close(work: Work, run: Tried, state: RunState, reason: Reason) -> None:
+def close(  # noqa: PLR0913, PLR0917 - what is known of it
+    work: Work, run: Tried, state: RunState, reason: Reason, into: RunId | None = None
+) -> None:
     """Close a run that nobody holds."""
-    row = (run.id, state, reason, work.now, *run.row)
+    give_back(work, run.id)
+    leave_limits(work, run.id)
+    row = (run.id, state, reason, work.now, *run.row, into)
     work.connection.execute(INSERT_ORDERED_OUTCOME, row)
 
 

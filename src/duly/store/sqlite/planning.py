@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from duly.store import records
 from duly.store.changing import Changing, Statements
 from duly.store.sqlite import rows
+from duly.store.sqlite.quotas import SqliteCounting
 from duly.store.sqlite.settlements import Settlements
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ _COPIED = f"""
         THEN d.definition -> '$.arguments' END"""
 INSERT_STATE = f"""
 INSERT INTO duly_schedule_state (schedule_id, version, definition_number, shard, next_for, next_due,
-    fires, tenant, task, queue, priority, name, arguments)
-SELECT ?1, 1, 1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8,{_COPIED}
+    fires, tenant, task, queue, priority, overlap, gate, name, arguments)
+SELECT ?1, 1, 1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8, ?9, ?10,{_COPIED}
 FROM duly_schedules s JOIN duly_schedule_definitions d ON d.schedule_id = s.id AND d.number = 1
 WHERE s.id = ?1"""  # noqa: S608 - columns of ours
 INSERT_DEFINITION = "INSERT INTO duly_schedule_definitions VALUES (?, ?, ?, ?, ?)"
@@ -46,17 +47,19 @@ UPDATE_STATE = f"""
 UPDATE duly_schedule_state
 SET version = ?1, definition_number = ?2, next_for = ?3, next_due = ?4, held_for = ?5,
     last_for = ?6, last_run = ?7, last_fired_at = ?8, fires = ?9, task = ?10, queue = ?11,
-    priority = ?12, (name, arguments) = (
+    priority = ?12, overlap = ?13, gate = ?14, active_run = ?15, overlaps = ?16,
+    (name, arguments) = (
         SELECT{_COPIED}
         FROM duly_schedules s JOIN duly_schedule_definitions d ON d.schedule_id = s.id
-        WHERE s.id = ?13 AND d.number = ?2)
-WHERE schedule_id = ?13"""  # noqa: S608 - columns of ours
+        WHERE s.id = ?17 AND d.number = ?2)
+WHERE schedule_id = ?17"""  # noqa: S608 - columns of ours
 DELETE_OWED_OF = """
 DELETE FROM duly_owed WHERE schedule_id = ?
 RETURNING schedule_id, first_for, last_for, definition_number, shard, created_at"""
 DELETE_OWED = "DELETE FROM duly_owed WHERE schedule_id = ? AND first_for = ?"
 NOTE_RUNS = """
-UPDATE duly_schedule_state SET last_for = ?, last_run = ?, last_fired_at = ?, fires = ?
+UPDATE duly_schedule_state
+SET last_for = ?, last_run = ?, last_fired_at = ?, fires = ?, active_run = ?, overlaps = ?
 WHERE schedule_id = ?"""
 
 
@@ -122,6 +125,10 @@ class SqliteChanging(Changing):
         """Delete what a schedule owes, and return it."""
         found = self._settling.connection.execute(DELETE_OWED_OF, (schedule_id,)).fetchall()
         return [records.owed_record(row).owed for row in found]
+
+    def counting(self) -> SqliteCounting:
+        """Return what counts schedules in this transaction."""
+        return SqliteCounting(self._settling)
 
     def settlements(self) -> Settlements:
         """Return what gathers and writes settlements in this transaction."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import RunState, ScheduleStatus, SkipReason
+from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
 from duly.store.filters import Where, audit_where, runs_where, schedules_where
@@ -35,6 +36,13 @@ ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
 LIST_DELAYED = f"{rows.DELAYED} WHERE tenant = ? ORDER BY due_at, id LIMIT ?"
 LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = ? ORDER BY first_for DESC LIMIT ?"
 LIST_OWED = f"{rows.OWED} WHERE schedule_id = ? ORDER BY first_for"
+RUN_TIMES = """
+SELECT r.fired_at, o.finished_at
+FROM (SELECT id, fired_at FROM duly_runs WHERE schedule_id = ? ORDER BY id DESC LIMIT ?) r
+LEFT JOIN duly_outcomes o ON o.run_id = r.id
+LEFT JOIN duly_dead x ON x.run_id = r.id
+WHERE x.run_id IS NULL AND (o.run_id IS NULL OR o.started_at IS NOT NULL)
+ORDER BY r.id DESC"""
 LIST_TASKS = "SELECT name FROM duly_tasks ORDER BY name"
 DUE_RESUMES = """
 SELECT id FROM duly_schedules
@@ -76,6 +84,7 @@ OPEN_PLACES = {
     RunState.RUNNING: "SELECT run_id FROM duly_claims",
     RunState.RETRYING: "SELECT run_id FROM duly_waiting",
     RunState.DEAD: "SELECT run_id FROM duly_dead",
+    RunState.BLOCKED: "SELECT run_id FROM duly_blocked",
 }
 
 
@@ -163,6 +172,17 @@ class SqliteReading:
         """Return what was skipped, newest first."""
         found = self._look.connection.execute(LIST_SKIPS, (schedule_id, limit))
         return [records.skip_record(row) for row in found]
+
+    def list_run_times(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, list[RunSpan]]:
+        """Return from when to when the newest runs of each were open."""
+        found: dict[ScheduleId, list[RunSpan]] = {}
+        for one in schedule_ids:
+            spans = self._look.connection.execute(RUN_TIMES, (one, limit))
+            if listed := [RunSpan(*span) for span in spans]:
+                found[one] = listed
+        return found
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

@@ -13,6 +13,7 @@ from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
 from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
 from duly.store.sqlite.leases import held_shards
+from duly.store.sqlite.limiting import forget_limits
 from duly.store.sqlite.rows import one
 from duly.store.work_rulings import workers_kept_us
 
@@ -53,6 +54,9 @@ DELETE_SCHEDULE = (
     "DELETE FROM duly_schedule_definitions WHERE schedule_id = ?",
     "DELETE FROM duly_skips WHERE schedule_id = ?",
     "DELETE FROM duly_owed WHERE schedule_id = ?",
+    """DELETE FROM duly_backfill_slots
+    WHERE backfill_id IN (SELECT id FROM duly_backfills WHERE schedule_id = ?)""",
+    "DELETE FROM duly_backfills WHERE schedule_id = ?",
 )
 DELETE_MEMBERS = """
 DELETE FROM duly_members WHERE id IN (
@@ -84,6 +88,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(work, command)
     work.connection.execute(FORGET_SLOTS, (work.now,))
+    forget_limits(work)
     _forget_workers(work, command)
     has_more = has_more or any(count >= command.limit for count in counts.values())
     return Pruned(counts, has_more=has_more)

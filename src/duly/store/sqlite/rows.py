@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.run_columns import RUN_BECAME
 
 if TYPE_CHECKING:
@@ -13,11 +14,15 @@ if TYPE_CHECKING:
 
     from duly.store.records import Row
 
+SHARE = f"coalesce(nullif({{}}.tenant, '{TENANT_DEFAULT}'), '')"
+"""Under which name a tenant's runs stand in the queue, as `gathering.share_of` has it."""
+
 SCHEDULE = """
 SELECT s.id, s.tenant, s.name, s.owner, s.declared_by, s.status, t.version, t.definition_number,
     d.definition, t.shard, t.next_for, t.next_due, t.held_for, t.last_for, t.last_run,
     t.last_fired_at, t.fires, s.reason, s.resume_at, s.resume_missed, s.status_before,
-    t.pruned_through, s.created_at, s.updated_at, s.updated_by
+    t.pruned_through, s.created_at, s.updated_at, s.updated_by,
+    nullif(coalesce(t.active_run, t.last_run), x''), t.overlaps
 FROM duly_schedules s
 JOIN duly_schedule_state t ON t.schedule_id = s.id
 JOIN duly_schedule_definitions d ON d.schedule_id = s.id AND d.number = t.definition_number"""
@@ -38,12 +43,13 @@ LAST_ERROR = """(SELECT a.error FROM duly_attempts a WHERE a.run_id = r.id
 # Of one that is queued only those are looked for that were claimed before: others have no tries.
 RUN = f"""
 SELECT {RUN_ITSELF}, {RUN_BECAME},
-    CASE WHEN o.worker IS NULL THEN {LAST_ERROR} ELSE o.error END, o.result
+    CASE WHEN o.worker IS NULL THEN {LAST_ERROR} ELSE o.error END, o.result, o.into_run
 FROM duly_runs r
 LEFT JOIN duly_outcomes o ON o.run_id = r.id
 LEFT JOIN duly_claims c ON c.run_id = r.id
 LEFT JOIN duly_waiting w ON w.run_id = r.id
 LEFT JOIN duly_dead x ON x.run_id = r.id
+LEFT JOIN duly_blocked b ON b.run_id = r.id
 LEFT JOIN duly_ready y ON y.run_id = r.id AND y.fence > 0{RUN_TEMPLATE}"""  # noqa: S608 - all ours
 
 DELAYED = """

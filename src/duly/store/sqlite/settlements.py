@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from duly.store.gathering import LANE_OFFSETS, Gathering
+from duly.domain.overlapping import Coming
+from duly.store.gates import FREE
+from duly.store.gathering import LANE_OFFSETS, Gathering, share_of
+from duly.store.sqlite.gates import SqliteGates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from duly.store.gates import Arrival
     from duly.store.gathering import RunBefore
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
@@ -20,13 +26,20 @@ INSERT INTO duly_runs (id, tenant, schedule_id, definition_number, key, task, ar
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING RETURNING id"""
 INSERT_READY = """
-INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before)
-VALUES (?, ?, ?, ?, ?, ?)"""
-# One that was claimed before brings its tries.
+INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before, is_gated)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+# One that was claimed before brings its tries, and may hold a gate.
 INSERT_READY_AGAIN = """
-INSERT INTO duly_ready (queue, priority, rank, run_id, fired_at, not_before, fence, attempt,
-    charged, begun_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_before, fence, attempt,
+    charged, begun_at, is_gated)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+    EXISTS (SELECT 1 FROM duly_held_gates WHERE run_id = ?5))"""
+# One that stands for others begins where the first of them does.
+BEGIN_EARLIER = """
+UPDATE duly_runs SET window_from = (
+    SELECT CASE WHEN count(*) = count(b.window_from) THEN min(b.window_from) END
+    FROM duly_runs b WHERE b.id IN (SELECT unhex(value) FROM json_each(?2)))
+WHERE id = ?1"""
 # Ranges that begin alike are the same promise told twice: the longer one holds.
 INSERT_SKIP = """
 INSERT INTO duly_skips (schedule_id, first_for, last_for, count, reason, into_run, at)
@@ -51,6 +64,7 @@ class Settlements(Gathering):
     def __init__(self, work: Work) -> None:
         super().__init__(work.now)
         self._work = work
+        self._gates: SqliteGates | None = None
 
     def ran_before(self, questions: Sequence[RunBefore]) -> list[int | None]:
         """Say which occurrence the store knows as the last that was run before each."""
@@ -61,9 +75,15 @@ class Settlements(Gathering):
             found.append(None if row is None else row[0])
         return found
 
-    def write_runs(self, rows: list[Row]) -> set[bytes]:
-        """Insert runs and queue those that are new; return their ids."""
-        return write_runs(self._work, rows)
+    def gates(self) -> SqliteGates:
+        """Return the gates, within the transaction."""
+        if self._gates is None:
+            self._gates = SqliteGates(self._work)
+        return self._gates
+
+    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, Arrival]) -> set[bytes]:
+        """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
+        return write_runs(self._work, rows, arrivals)
 
     def write_ranges(self, skips: list[Row], owed: list[Row]) -> None:
         """Insert skips and what is owed."""
@@ -71,17 +91,23 @@ class Settlements(Gathering):
         self._work.connection.executemany(INSERT_OWED, owed)
 
 
-def write_runs(work: Work, rows: list[Row]) -> set[bytes]:
-    """Insert runs and queue those that are new; return their ids."""
+def write_runs(
+    work: Work, rows: list[Row], arrivals: Mapping[bytes, Arrival] = MappingProxyType({})
+) -> set[bytes]:
+    """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
     connection = work.connection
     made = {run_id for (run_id,) in connection.executemany(INSERT_RUN, rows)}
-    connection.executemany(
-        INSERT_READY,
-        [
-            (row[7], row[8] + LANE_OFFSETS[row[10]], row[12], row[0], row[15], row[12])
-            for row in rows
-            if row[0] in made
-        ],
-    )
+    ready: list[Row] = []
+    for row in rows:
+        arrival = arrivals.get(row[0], FREE)
+        if row[0] not in made or arrival.coming is Coming.WAITS:
+            continue
+        line = (row[7], row[8] + LANE_OFFSETS[row[10]], share_of(row[1]))
+        ready.append((*line, row[12], row[0], row[15], row[12], arrival.gate is not None))
+    connection.executemany(INSERT_READY, ready)
+    for run_id, arrival in arrivals.items():
+        if arrival.stands_for:
+            ids = json.dumps([one.hex() for one in (run_id, *arrival.stands_for)])
+            connection.execute(BEGIN_EARLIER, (run_id, ids))
     work.has_orders = work.has_orders or bool(made)
     return made

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
 from duly.store.dispatch import MemberKind
+from duly.store.gates import OPENED_MAX
 from duly.store.joinable import not_lent
 from duly.store.migrating import refuse_untimely
 from duly.store.snapshots import ReadsBySnapshot
 from duly.store.sqlite import (
     delayed,
     firing,
+    gates,
     leases,
     loading,
     owed,
@@ -83,8 +85,14 @@ class SqliteStore(Working, ReadsBySnapshot):
         """Let go of the file; whatever was committed stays."""
         self._connections.close()
 
-    def _write(self) -> AbstractContextManager[Work]:
-        return self._connections.write()
+    @contextmanager
+    def _write(self) -> Iterator[Work]:
+        with self._connections.write() as work:
+            yield work
+        if work.freed:
+            # In a transaction of its own, after the one that made room: see store/gates.py.
+            with self._connections.write() as after:
+                gates.open_gates(after, work.freed, OPENED_MAX)
 
     def _read(self) -> AbstractContextManager[Look]:
         return self._connections.read()
@@ -200,6 +208,11 @@ class SqliteStore(Working, ReadsBySnapshot):
         except NotAsBelievedError:
             with self._connections.write() as work:
                 return firing.fire_timers(work, batch, is_careful=True)
+
+    def open_gates(self, limit: int) -> int:
+        """Let through who waits at gates that nobody holds."""
+        with self._connections.write() as work:
+            return gates.open_gates(work, None, limit)
 
     def load_owed(
         self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None

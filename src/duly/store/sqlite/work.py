@@ -65,6 +65,8 @@ class Work:
     """Whether dispatchers have something to hear."""
     has_orders: bool = False
     """Whether workers have: a run to claim, or one to stop."""
+    freed: list[str] = field(default_factory=list)
+    """Gates that were given back, for whoever lets the next through."""
     wakes: list[str] = field(default_factory=list)
     """Whom to wake once it is committed."""
 

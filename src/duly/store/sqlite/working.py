@@ -5,7 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.store.sqlite import claiming, finishing, operating, reaping, telling
+from duly.domain.limits import LimitSource
+from duly.store.admission import Admitted
+from duly.store.sqlite import (
+    backfilling,
+    claiming,
+    finishing,
+    limiting,
+    operating,
+    reaping,
+    telling,
+)
+from duly.store.sqlite.admission import SqliteAdmission
+from duly.store.sqlite.backfilling import SqliteBackfills
+from duly.store.sqlite.quotas import SqliteSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -14,11 +27,24 @@ if TYPE_CHECKING:
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.store import admission as limits_port
     from duly.store import execution as port
+    from duly.store.backfilling import (
+        BackfillRecord,
+        ChangeBackfill,
+        CreateBackfill,
+        SlotState,
+        StepBackfill,
+        Stepped,
+    )
     from duly.store.dispatch import MemberId
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.quotas import SetQuotas
     from duly.store.sqlite.work import Look, Work
 
 
@@ -102,6 +128,112 @@ class Working(ABC):
         """Return a run's last states by partition."""
         with self._read() as look:
             return telling.get_checkpoints(look, run_id)
+
+    # Limits
+
+    def admit(self, worker: MemberId, requests: Sequence[limits_port.Request]) -> Admitted:
+        """Decide about claims that fall under limits."""
+        with self._write() as work:
+            return Admitted(work.now, SqliteAdmission(work).admit(worker, requests))
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits, if it is new."""
+        known = self.list_limits().said(LimitSource.CODE)
+        new = {scope: limit for scope, limit in limits.items() if limit != known.get(scope)}
+        if new:
+            with self._write() as work:
+                limiting.declare_limits(work, new, actor)
+
+    def set_limit(self, command: limits_port.SetLimit) -> LimitRecord:
+        """Limit something by a person's order."""
+        with self._write() as work:
+            return limiting.set_limit(work, command)
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away."""
+        with self._write() as work:
+            return limiting.remove_limit(work, scope, actor)
+
+    def list_limits(self) -> Limits:
+        """Return all limits."""
+        with self._read() as look:
+            return limiting.list_limits(look)
+
+    def list_places(self) -> list[limits_port.PlaceRecord]:
+        """Return limits at which something is going on."""
+        with self._read() as look:
+            return limiting.list_places(look)
+
+    def list_breakers(self) -> list[limits_port.BreakerRecord]:
+        """Return what is known of destinations."""
+        with self._read() as look:
+            return limiting.list_breakers(look)
+
+    def reset_breaker(self, destination: str, actor: Actor) -> limits_port.BreakerRecord:
+        """Take a destination for well."""
+        with self._write() as work:
+            return limiting.reset_breaker(work, destination, actor)
+
+    # Backfills
+
+    def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
+        """Write a backfill down."""
+        with self._write() as work:
+            return SqliteBackfills(work).create(command)
+
+    def change_backfill(self, command: ChangeBackfill) -> BackfillRecord:
+        """Apply an order about a backfill."""
+        with self._write() as work:
+            return SqliteBackfills(work).change(command)
+
+    def step_backfill(self, command: StepBackfill) -> Stepped:
+        """Do a part of a backfill."""
+        with self._write() as work:
+            return SqliteBackfills(work).step(command)
+
+    def get_backfill(self, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
+        """Return a backfill."""
+        with self._read() as look:
+            return backfilling.get_backfill(look, tenant, backfill_id)
+
+    def list_backfills(
+        self, tenant: str, schedule_id: ScheduleId | None, limit: int
+    ) -> list[BackfillRecord]:
+        """Return backfills, newest first."""
+        with self._read() as look:
+            return backfilling.list_backfills(look, tenant, schedule_id, limit)
+
+    def load_backfills(self, limit: int) -> list[BackfillRecord]:
+        """Return active backfills, oldest first."""
+        with self._read() as look:
+            return backfilling.load_backfills(look, limit)
+
+    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+        """Return what was done about occurrences."""
+        with self._read() as look:
+            return backfilling.list_slots(look, backfill_id, after, limit)
+
+    def classify_slots(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[Slot]:
+        """Say what is known about occurrences."""
+        with self._read() as look:
+            return backfilling.classify_slots(look, schedule_id, instants)
+
+    # Quotas
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        with self._write() as work:
+            return SqliteSetting(work).set(command)
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back what was set for a scope."""
+        with self._write() as work:
+            SqliteSetting(work).take_back(key, actor)
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        with self._read() as look:
+            return list_quotas(look)
 
     # Operating
 

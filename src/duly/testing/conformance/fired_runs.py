@@ -99,6 +99,7 @@ class FiringSchedules:
             last_run=only_run(store).id,
             last_fired_at=clock.now_us(),
             fires=1,
+            active_run=only_run(store).id,
         )
         assert expected == fired
 

@@ -35,10 +35,10 @@ def join(store: Store, **parts: Any) -> MemberId:
 
 
 def queue(store: Store, text: str = "a", **parts: Any) -> RunId:
-    """Queue a run, now; `parts` are those of its call."""
-    lane = parts.pop("lane", Lane.LIVE)
+    """Queue a run, now; `parts` are those of its call, or its lane and its tenant."""
+    own = {name: parts.pop(name) for name in ("lane", "tenant") if name in parts}
     given: dict[str, Any] = {"task": "remind", "arguments": "{}"} | parts
-    new = factories.new_run(None, text, call=Call(**given), lane=lane)
+    new = factories.new_run(None, text, call=Call(**given), **own)
     (added,) = store.add_runs(factories.add_runs(new))
     assert added.is_new
     return added.id

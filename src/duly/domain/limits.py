@@ -1,0 +1,231 @@
+"""Limits: how many attempts may run at once, and how many may begin in a while (R8, B4).
+
+A limit is of a task, a tenant or a destination, or of each of them by itself. Code declares some,
+people set others; part by part the more special word counts, and a person's before the code's.
+What an attempt takes while it runs is a place: one at each limit that it falls under.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly.domain.rates import Rate, read_rate
+from duly.errors import UsageError, require_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+RUNNING_MAX = 100_000
+PARAMETERS_MAX = 10
+"""By how many of its parameters one task may be limited."""
+NAME_LENGTH_MAX = 300
+VALUE_LENGTH_MAX = 200
+"""A longer value of a parameter is known by its digest."""
+EACH = "*"
+_DIGEST_BYTES = 16
+_KEYED = "key:"
+_CAP = "cap:"
+
+
+class LimitKind(StrEnum):
+    """What a limit is of."""
+
+    TASK = "task"
+    TENANT = "tenant"
+    DESTINATION = "destination"
+
+
+class LimitSource(StrEnum):
+    """Who says so."""
+
+    PERSON = "person"
+    CODE = "code"
+
+
+class Why(StrEnum):
+    """Why an attempt that is due was not begun."""
+
+    CAP = "cap"
+    RATE = "rate"
+    BREAKER = "breaker"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much there may be of something. A part that is not given limits nothing."""
+
+    running: int | None = None
+    """How many attempts at once."""
+    rate: Rate | None = None
+    """How many may begin in a while."""
+    running_by: tuple[tuple[str, int], ...] = ()
+    """By a parameter of the task: how many at once that have the same value, within a tenant."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether it limits nothing at all."""
+        return self.running is None and self.rate is None and not self.running_by
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as an audit entry tells it."""
+        return {
+            "running": self.running,
+            "rate": None if self.rate is None else self.rate.text,
+            "running_by": dict(self.running_by),
+        }
+
+
+NO_LIMIT = Limit()
+
+
+def read_limit(running: object, rate: object, running_by: object) -> Limit:
+    """Read a limit as people give it; what is no limit is refused with the field that is wrong."""
+    by: list[tuple[str, int]] = []
+    if running_by is not None:
+        if not isinstance(running_by, dict) or len(running_by) > PARAMETERS_MAX:
+            remedy = f"give up to {PARAMETERS_MAX} parameters, such as {{'account': 1}}"
+            raise UsageError("running_by", running_by, "does not name parameters", remedy)
+        for parameter, many in running_by.items():
+            require_text("running_by", parameter, NAME_LENGTH_MAX)
+            by.append((parameter, _read_running("running_by", many)))
+    return Limit(
+        None if running is None else _read_running("running", running),
+        None if rate is None else read_rate("rate", rate),
+        tuple(sorted(by)),
+    )
+
+
+def _read_running(field: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= RUNNING_MAX:
+        remedy = f"give how many may run at once, 1 to {RUNNING_MAX:,}"
+        raise UsageError(field, value, "is out of range", remedy)
+    return value
+
+
+def read_scope(value: object) -> str:
+    """Read what a limit is of: "task:send", "tenant:acme", "destination:*"."""
+    require_text("limit", value, NAME_LENGTH_MAX)
+    assert isinstance(value, str), "it is a text"
+    kind, colon, name = value.partition(":")
+    if not colon or not name or kind not in tuple(LimitKind):
+        remedy = "name a task, a tenant or a destination: 'task:send', 'tenant:acme', 'tenant:*'"
+        raise UsageError("limit", value, "names nothing that has limits", remedy)
+    return value
+
+
+def scope_of(kind: LimitKind, name: str) -> str:
+    """Return how the limit of something is called; the place there is called the same."""
+    return f"{kind}:{name}"
+
+
+def keyed_place(task: str, tenant: str, parameter: str, value: str) -> str:
+    """Return what the place is called of a task's attempts with one value of a parameter."""
+    if len(value) > VALUE_LENGTH_MAX:
+        value = blake2b(value.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    parts = [task, tenant, parameter, value]
+    return _KEYED + json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def place_text(place: str) -> str:
+    """Return how people call a place."""
+    if not place.startswith(_KEYED):
+        return place
+    task, tenant, parameter, value = json.loads(place.removeprefix(_KEYED))
+    return f"task:{task} with {parameter}={value} in {tenant}"
+
+
+def cap_gate(place: str) -> str:
+    """Return the gate at which those stand who find all places taken."""
+    return _CAP + place
+
+
+def capped_place(gate: str) -> str | None:
+    """Return the place that those who stand at a gate wait for; None if it is not of this kind."""
+    return gate.removeprefix(_CAP) if gate.startswith(_CAP) else None
+
+
+def why_text(why: Why, which: str) -> str:
+    """Return the reason that a run's record gives for its waiting."""
+    return f"{why} {which}"
+
+
+def why_of(reason: str | None) -> tuple[Why, str] | None:
+    """Return why a run waits, and for what; None if it is not because of a limit."""
+    code, blank, which = (reason or "").partition(" ")
+    return (Why(code), which) if blank and code in tuple(Why) else None
+
+
+def known_why(reason: str | None) -> tuple[Why, str]:
+    """Return why a run waits that waits because of a limit."""
+    found = why_of(reason)
+    assert found is not None, "it waits because of a limit"
+    return found
+
+
+class LimitRecord(NamedTuple):
+    """A limit as the store knows it."""
+
+    scope: str
+    source: LimitSource
+    limit: Limit
+    at: int
+    """Since when."""
+    by: str
+    reason: str | None
+
+
+class Limits:
+    """All limits, looked up by what they are of."""
+
+    def __init__(self, version: int, records: Iterable[LimitRecord]) -> None:
+        self.version = version
+        """Grows with every change of any."""
+        self.records = tuple(sorted(records))
+        self._said = {(record.scope, record.source): record.limit for record in self.records}
+        self._found: dict[str, Limit] = {}
+
+    def said(self, source: LimitSource) -> dict[str, Limit]:
+        """Return what one of those says who may, by scope."""
+        return {record.scope: record.limit for record in self.records if record.source is source}
+
+    def of(self, scope: str) -> Limit:
+        """Return what holds for a task, a tenant or a destination."""
+        found = self._found.get(scope)
+        if found is None:
+            found = self._found[scope] = self._look_up(scope)
+        return found
+
+    def of_place(self, place: str) -> int | None:
+        """Return how many may be at a place; None for no limit."""
+        if not place.startswith(_KEYED):
+            return self.of(place).running
+        task, _, parameter, _ = json.loads(place.removeprefix(_KEYED))
+        by = dict(self.of(scope_of(LimitKind.TASK, task)).running_by)
+        return by.get(parameter)
+
+    def is_limited(self, task: str, tenant: str) -> bool:
+        """Say whether there is any limit for a task's runs of a tenant."""
+        scopes = (scope_of(LimitKind.TASK, task), scope_of(LimitKind.TENANT, tenant))
+        return any(not self.of(scope).is_empty for scope in scopes)
+
+    def _look_up(self, scope: str) -> Limit:
+        each = f"{scope.partition(':')[0]}:{EACH}"
+        words = [
+            self._said[key]
+            for key in ((one, source) for one in (scope, each) for source in LimitSource)
+            if key in self._said
+        ]
+        if not words:
+            return NO_LIMIT
+        by: dict[str, int] = {}
+        for word in reversed(words):
+            by |= dict(word.running_by)
+        return Limit(
+            next((word.running for word in words if word.running is not None), None),
+            next((word.rate for word in words if word.rate is not None), None),
+            tuple(sorted(by.items())),
+        )

@@ -1,0 +1,402 @@
+"""The port of limits: who may begin, what limits there are, and how the other side is doing.
+
+Limits are looked at in one place: right after a worker has claimed runs, for those of them that
+fall under any. Whoever can't begin is put off to a timer, or stands at a gate, in the transaction
+that decides so; its claim is gone then, and no attempt was used. Every way in which a claim ends
+gives its places back. What is held is counted, never kept as a number, and nothing is given back by
+time: the place of an attempt that nobody ends is the place of an attempt that may still run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from duly.domain.admission import (
+    GOES,
+    GONE,
+    PROBE_US,
+    Comer,
+    Way,
+    decide,
+    falls_under,
+    room,
+    turns_back,
+)
+from duly.domain.breakers import BACK_EVERY_US, PAUSE_FIRST_US, count, probed
+from duly.domain.instants import DAY, SECOND_US
+from duly.domain.limits import LimitKind, Why, known_why, scope_of
+from duly.errors import NotFound
+from duly.store.auditing import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from duly.domain.admission import Books, Verdict
+    from duly.domain.audit import Actor
+    from duly.domain.breakers import Breaker
+    from duly.domain.identity import RunId
+    from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.rates import Pace, Rate
+    from duly.store.dispatch import MemberId
+    from duly.store.execution import Hold
+
+BREAKERS_KEPT_US = 7 * DAY * SECOND_US
+"""How long a destination that is well is remembered after anybody has spoken to it."""
+NOT_ADMITTED = 0
+"""The fence of a place whose holder was let go from a gate, and has not been claimed since."""
+
+
+class Request(NamedTuple):
+    """A claim that asks to begin."""
+
+    hold: Hold
+    tenant: str
+    task: str
+    destination: str | None = None
+    """Whom its attempt speaks to; None if nobody in particular."""
+    keys: tuple[tuple[str, str], ...] = ()
+    """Of the parameters by which its task is limited: each with its value, as text."""
+
+
+class Admitted(NamedTuple):
+    """What became of those that asked, in the order they were given."""
+
+    now: int
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLimit:
+    """Limit something, by a person's order; a part that is not given is left to who says it."""
+
+    scope: str
+    limit: Limit
+    actor: Actor
+
+
+class PlaceRecord(NamedTuple):
+    """What is going on at a limit."""
+
+    place: str
+    held: int
+    """How many attempts are there, or have been let go and are about to be."""
+    waiting: int
+    next_at: int | None
+    """When the next turn would be at its rate; None if it has none, or the turn is now."""
+
+
+class BreakerRecord(NamedTuple):
+    """What is known of a destination."""
+
+    destination: str
+    breaker: Breaker
+    running: int
+    updated_at: int
+
+
+class LimitingStore(Protocol):
+    """What workers ask before they begin, and what people say about limits."""
+
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> Admitted:
+        """Decide about claims that fall under limits, in one transaction.
+
+        GOES takes a place at each limit, and a turn at each rate; asked again under the same claim
+        it says so again, and takes nothing more. LATER and STANDS end the claim: its run waits for
+        its timer or at the gate, its attempt number is free again, nothing is charged, and no
+        attempt is on record; the fence stays grown. GONE for what is not the worker's under that
+        fence. A claim that somebody asked to cancel is closed as cancelled, and GONE.
+        """
+        ...
+
+    def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
+        """Remember what code says about limits; None: it says nothing. Writes what has changed."""
+        ...
+
+    def set_limit(self, command: SetLimit) -> LimitRecord:
+        """Limit something by a person's order, on record (`limit.set`).
+
+        In the same way as by any other change of a limit: who stands for a place goes if there is
+        one now, what runs already takes its places, and who waits for a turn at a rate that has
+        changed gets another by the new one.
+        """
+        ...
+
+    def remove_limit(self, scope: str, actor: Actor) -> bool:
+        """Take a person's limit away, on record (`limit.removed`); False if there is none."""
+        ...
+
+    def list_limits(self) -> Limits:
+        """Return all limits, and the version that every beat tells."""
+        ...
+
+    def list_places(self) -> list[PlaceRecord]:
+        """Return limits at which somebody is or waits, or whose turns are given out ahead."""
+        ...
+
+    def list_breakers(self) -> list[BreakerRecord]:
+        """Return what is known of destinations, by name."""
+        ...
+
+    def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
+        """Take a destination for well, on record (`breaker.reset`); NotFound for a stranger.
+
+        What was put off because of it comes back soon, one after the other.
+        """
+        ...
+
+
+class AskingClaim(NamedTuple):
+    """What admission has to know of a claim that is the asker's."""
+
+    deadline_at: int | None
+    is_cancel_asked: bool
+
+
+class Admission(ABC):
+    """Admission of a store, within one transaction: asks for a batch at once, and writes so."""
+
+    now: int
+
+    @abstractmethod
+    def claims(self, worker: MemberId, holds: Sequence[Hold]) -> Mapping[Hold, AskingClaim]:
+        """Return those claims that are the worker's under that fence, and keep them so."""
+
+    @abstractmethod
+    def limits(self, scopes: Iterable[str]) -> Limits:
+        """Return at least the limits that have to do with some scopes."""
+
+    @abstractmethod
+    def lock(self, places: Sequence[str]) -> None:
+        """Let nobody else decide about places, in this order, until the transaction is over."""
+
+    @abstractmethod
+    def held_by(self, run_ids: Sequence[RunId]) -> Mapping[RunId, Mapping[str, int]]:
+        """Return the places that runs hold, each with the fence under which it was admitted."""
+
+    @abstractmethod
+    def given_turns(self, run_ids: Sequence[RunId]) -> Mapping[RunId, int]:
+        """Return turns at rates that runs were given."""
+
+    @abstractmethod
+    def books(self, places: Sequence[str], destinations: Sequence[str]) -> Books:
+        """Return how many hold and wait for places, their paces, and breakers, as they are now.
+
+        Among the places are names that have a pace alone: of turns back to a destination.
+        """
+
+    @abstractmethod
+    def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
+        """Write places of claims that begin, over those they have; they have no turn any more.
+
+        The claims are marked, so that their ends are looked at each by itself.
+        """
+
+    @abstractmethod
+    def put_off(self, later: Sequence[tuple[Hold, Verdict]], turns: Mapping[RunId, int]) -> None:
+        """Let runs wait for their timers, in place of their claims; and note turns at rates."""
+
+    @abstractmethod
+    def stand(self, standing: Sequence[tuple[Hold, str]]) -> None:
+        """Let runs stand at the gates of places, in place of their claims, in this order."""
+
+    @abstractmethod
+    def cancel(self, holds: Sequence[Hold]) -> None:
+        """Close runs as cancelled, which somebody has asked for, in place of their claims."""
+
+    @abstractmethod
+    def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
+        """Write paces and breakers that have changed."""
+
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> tuple[Verdict, ...]:
+        """Decide about claims that ask, and write what was decided."""
+        ours = self.claims(worker, [request.hold for request in requests])
+        verdicts = dict.fromkeys((request.hold for request in requests), GONE)
+        asking = {one.hold: one for one in requests if one.hold in ours}
+        cancelled = [hold for hold in asking if ours[hold].is_cancel_asked]
+        for hold in cancelled:
+            del asking[hold]
+        if cancelled:
+            self.cancel(cancelled)
+        if asking:
+            verdicts |= self._decide(list(asking.values()), ours)
+        return tuple(verdicts[request.hold] for request in requests)
+
+    def _decide(
+        self, asking: Sequence[Request], ours: Mapping[Hold, AskingClaim]
+    ) -> dict[Hold, Verdict]:
+        limits = self.limits(sorted({scope for one in asking for scope in _scopes(one)}))
+        falling = [
+            falls_under(limits, one.task, one.tenant, one.destination, one.keys) for one in asking
+        ]
+        taken = {place for one in falling for place in one.places}
+        back = {turns_back(one.destination) for one in asking if one.destination is not None}
+        places = sorted(taken | back)
+        self.lock(places)
+        run_ids = [one.hold.run_id for one in asking]
+        held, turns = self.held_by(run_ids), self.given_turns(run_ids)
+        verdicts: dict[Hold, Verdict] = {}
+        new: list[tuple[Request, Comer]] = []
+        for one, under in zip(asking, falling, strict=True):
+            run_id, fence = one.hold
+            holds = held.get(run_id, {})
+            if fence in holds.values():
+                verdicts[one.hold] = GOES  # it has been told so, and the answer was lost
+                continue
+            comer = Comer(
+                run_id=run_id,
+                destination=one.destination,
+                **under._asdict(),
+                holds=frozenset(holds),
+                given_at=turns.get(run_id),
+                probe_us=_probe_us(ours[one.hold], self.now),
+            )
+            new.append((one, comer))
+        if new:
+            verdicts |= self._decide_new(new, places)
+        return verdicts
+
+    def _decide_new(
+        self, new: Sequence[tuple[Request, Comer]], places: Sequence[str]
+    ) -> dict[Hold, Verdict]:
+        destinations = sorted({one.destination for one, _ in new if one.destination is not None})
+        books = self.books(places, destinations)
+        paces, breakers = dict(books.paces), dict(books.breakers)
+        decided = decide([comer for _, comer in new], books, self.now)
+        self._write(new, decided)
+        self.write_books(
+            {key: pace for key, pace in books.paces.items() if paces.get(key) != pace},
+            {key: one for key, one in books.breakers.items() if breakers.get(key) != one},
+        )
+        return {one.hold: verdict for (one, _), verdict in zip(new, decided, strict=True)}
+
+    def _write(self, new: Sequence[tuple[Request, Comer]], decided: Sequence[Verdict]) -> None:
+        going: list[tuple[Hold, tuple[str, ...]]] = []
+        later: list[tuple[Hold, Verdict]] = []
+        standing: list[tuple[Hold, str]] = []
+        turns: dict[RunId, int] = {}
+        for (request, comer), verdict in zip(new, decided, strict=True):
+            if verdict.way is Way.GOES:
+                going.append((request.hold, comer.places))
+                continue
+            why, which = known_why(verdict.why)
+            if verdict.way is Way.STANDS:
+                standing.append((request.hold, which))
+            else:
+                later.append((request.hold, verdict))
+                if why is Why.RATE:
+                    assert verdict.at is not None, "who comes later knows when"
+                    turns[comer.run_id] = verdict.at
+        self.go(going)
+        self.put_off(later, turns)
+        self.stand(standing)
+
+
+class Opening(ABC):
+    """The gates of places in a store, within one transaction: lets go who stands there."""
+
+    @abstractmethod
+    def limits(self) -> Limits:
+        """Return all limits."""
+
+    @abstractmethod
+    def lock_place(self, place: str) -> None:
+        """Let nobody else decide about a place until the transaction is over."""
+
+    @abstractmethod
+    def count_held(self, place: str) -> int:
+        """Return how many hold a place."""
+
+    @abstractmethod
+    def standing(self, place: str, limit: int) -> Sequence[RunId]:
+        """Return who stands for a place, the first to go first."""
+
+    @abstractmethod
+    def let_go(self, place: str, run_ids: Sequence[RunId]) -> None:
+        """Queue runs that have stood for a place; they hold it from now on."""
+
+    def open(self, places: Iterable[str], limit: int) -> int:
+        """Let go as many as there is room for, at places in order; return how many that were."""
+        limits, opened = self.limits(), 0
+        for place in places:
+            self.lock_place(place)
+            most = limits.of_place(place)
+            free = room(most, self.count_held(place), limit - opened)
+            going = self.standing(place, free) if free else ()
+            if going:
+                self.let_go(place, going)
+            opened += len(going)
+            if opened >= limit:
+                break
+        return opened
+
+
+def fold(breaker: Breaker, ends: Iterable[tuple[RunId, bool | None]], now: int) -> Breaker:
+    """Take in how attempts at a destination have ended: True where the other side did its part."""
+    succeeded = failed = 0
+    for run_id, is_answered in ends:
+        if breaker.probe == run_id:
+            breaker = probed(breaker, run_id, now, is_success=is_answered)
+        elif is_answered is not None:
+            succeeded, failed = succeeded + is_answered, failed + (not is_answered)
+    return count(breaker, succeeded, failed, now) if succeeded or failed else breaker
+
+
+def place_records(
+    held: Mapping[str, int], waiting: Mapping[str, int], ahead: Mapping[str, int], now: int
+) -> list[PlaceRecord]:
+    """Return what is going on at limits, by name; `ahead`: up to when turns are given out."""
+    back = turns_back("")
+    given = {place: at for place, at in ahead.items() if at > now and not place.startswith(back)}
+    return [
+        PlaceRecord(place, held.get(place, 0), waiting.get(place, 0), given.get(place))
+        for place in sorted({*held, *waiting, *given})
+    ]
+
+
+def changed_rates(before: Limits, after: Limits, paced: Iterable[str]) -> dict[str, Rate | None]:
+    """Return what the rates are now at those places where they have changed."""
+    rates = {place: (before.of(place).rate, after.of(place).rate) for place in paced}
+    return {place: new for place, (old, new) in sorted(rates.items()) if old != new}
+
+
+def spread_again(count: int, now: int) -> list[int]:
+    """Return when those come back who were put off to a destination that is taken for well."""
+    every_us = max(PAUSE_FIRST_US // max(count, 1), BACK_EVERY_US)
+    return [now + number * every_us for number in range(count)]
+
+
+def destination_of(places: Iterable[str]) -> str | None:
+    """Return the destination at which one of these places is, if there is one."""
+    start = scope_of(LimitKind.DESTINATION, "")
+    return next((one.removeprefix(start) for one in places if one.startswith(start)), None)
+
+
+def changed_limit_subject(scope: str, before: Limit | None, after: Limit | None) -> Subject:
+    """Return what is told of a limit that was set or taken away."""
+    told = [None if one is None else one.to_json() for one in (before, after)]
+    return Subject(name=scope, before=told[0], after=told[1])
+
+
+def reset_breaker_subject(destination: str, before: Breaker) -> Subject:
+    """Return what is told of a destination that a person takes for well."""
+    return Subject(name=destination, before={"state": str(before.state), "failed": before.failed})
+
+
+def unknown_destination(destination: str) -> NotFound:
+    """Return the error for a destination of which nothing is known."""
+    return NotFound("destination", destination, "list the breakers to see what is known")
+
+
+def _scopes(request: Request) -> Iterator[str]:
+    yield scope_of(LimitKind.TASK, request.task)
+    yield scope_of(LimitKind.TENANT, request.tenant)
+    if request.destination is not None:
+        yield scope_of(LimitKind.DESTINATION, request.destination)
+
+
+def _probe_us(claim: AskingClaim, now: int) -> int:
+    if claim.deadline_at is None:
+        return PROBE_US
+    return min(PROBE_US, max(claim.deadline_at - now, 0))

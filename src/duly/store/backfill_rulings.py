@@ -1,0 +1,90 @@
+"""Rulings about backfills: what every store decides alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.backfilling import NEVER, BackfillMode, BackfillStatus, SlotClass
+from duly.domain.identity import identity_text
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import Overlap
+from duly.errors import Conflict, NotFound
+from duly.store.gates import Comer, comer_again
+
+if TYPE_CHECKING:
+    from duly.domain.backfill_steps import Planned
+    from duly.domain.backfilling import Slot
+    from duly.domain.identity import BackfillId, RunId
+    from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.store.backfilling import BackfillRecord, ChangeBackfill
+
+SCHEDULE_GONE = "its schedule was deleted"
+OVER = frozenset((BackfillStatus.DONE, BackfillStatus.CANCELLED))
+
+
+def chosen_run(record: BackfillRecord, slot: Slot, planned: Planned) -> RunId | None:
+    """Return the run to be made of an occurrence as it is now; None if none is."""
+    if slot.kind in NEVER or slot.kind not in record.classes:
+        return None
+    if slot.run_id is None:
+        return planned.fills
+    if record.mode is BackfillMode.FILL and slot.kind is SlotClass.SUCCEEDED:
+        return None
+    return planned.redoes
+
+
+def comer_in_backfill(record: ScheduleRecord, definition: Definition, run_id: RunId) -> Comer:
+    """Return a run of a backfill as one that comes to a gate: only to that of a business key.
+
+    A backfill has a concurrency of its own, and is in nobody's way: a schedule's own gate is for
+    what its timetable brings.
+    """
+    if definition.overlap is Overlap.SERIALIZE:
+        return comer_again(record, definition, run_id)
+    return Comer(run_id, Overlap.ALLOW, None, None)
+
+
+def refuse_stale(record: BackfillRecord, command: ChangeBackfill) -> None:
+    """Refuse an order about a backfill that is over, or that somebody else has changed."""
+    name = identity_text(record.id)
+    if record.status in OVER:
+        problem, remedy = f"is {record.status} already", "make another one if need be"
+        raise Conflict("backfill", name, problem, remedy)
+    if record.version != command.expected_version:
+        problem = f"is at version {record.version}, not {command.expected_version}"
+        raise Conflict("backfill", name, problem, "look at it again, and decide anew")
+
+
+def action_of(before: BackfillRecord, after: BackfillRecord) -> str:
+    """Return how the trail calls an order about a backfill."""
+    if before.status is after.status:
+        return "backfill.throttled"
+    match after.status:
+        case BackfillStatus.PAUSED:
+            return "backfill.paused"
+        case BackfillStatus.ACTIVE:
+            return "backfill.resumed"
+        case _:
+            return "backfill.cancelled"
+
+
+def backfill_facts(record: BackfillRecord) -> dict[str, Any]:
+    """Return what the trail says about a backfill."""
+    return {
+        "backfill": identity_text(record.id),
+        "status": str(record.status),
+        "since": iso_utc(from_microseconds(record.since)),
+        "until": iso_utc(from_microseconds(record.until)),
+        "mode": str(record.mode),
+        "classes": sorted(str(one) for one in record.classes),
+        "per_minute": record.per_minute,
+        "concurrency": record.concurrency,
+        "total": record.total,
+        "made": record.made,
+    }
+
+
+def unknown_backfill(backfill_id: BackfillId) -> NotFound:
+    """Return the error for a backfill that is not there."""
+    remedy = "list the backfills to see their ids"
+    return NotFound("backfill", identity_text(backfill_id), remedy)

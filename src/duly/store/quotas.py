@@ -1,0 +1,213 @@
+"""Quotas in a store: setting them, and keeping orders within them (S7).
+
+An order is written first and counted afterwards, in its own transaction, by one at a time for each
+quota: so two that come at once can't both take what is left, and one that goes over is undone as a
+whole. Where no quota applies nothing is counted, and nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from duly.domain.quotas import (
+    MOST_MAX,
+    WINDOW_US,
+    Counted,
+    Quota,
+    QuotaKey,
+    bound_on_pending,
+    bounds_on_schedule,
+    free_again_us,
+    keys_of_pending,
+    keys_of_schedule,
+    may_be_bound,
+    over_quota,
+)
+from duly.errors import NotFound
+from duly.store.auditing import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from duly.domain.audit import Actor
+    from duly.domain.quotas import Bound
+    from duly.domain.schedules import ScheduleRecord
+    from duly.store.planning import AddedRun, AddRuns
+
+COUNTED_FROM_US = 2 * WINDOW_US
+"""How far back ids are looked at for schedules of the last minute: an id is made before its row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQuotas:
+    """Set quotas of one scope; what is not named stays as it is."""
+
+    key: QuotaKey
+    most: Mapping[Counted, int | None]
+    """None for no bound."""
+    actor: Actor
+
+
+class QuotaStore(Protocol):
+    """What operators order about quotas."""
+
+    def set_quotas(self, command: SetQuotas) -> list[Quota]:
+        """Write quotas; each one's version grows. Audited as `quota.set`, with before and after.
+
+        In force for every order that begins after this returns. What there is already stays, even
+        if it is more than the quota. Return all of the scope.
+        """
+        ...
+
+    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
+        """Take back all that was set for a scope; NotFound if nothing was. Audited."""
+        ...
+
+    def list_quotas(self) -> list[Quota]:
+        """Return what was set, by scope."""
+        ...
+
+
+class Counting(ABC):
+    """Counts what orders have made, in their own transaction."""
+
+    @abstractmethod
+    def quotas(self, keys: Sequence[QuotaKey]) -> list[Quota]:
+        """Return what was set for any of them."""
+
+    @abstractmethod
+    def is_pending_bound(self) -> bool:
+        """Say whether there is any quota of delayed runs at all: asked for every order of some."""
+
+    @abstractmethod
+    def wait_turn(self, bound: Bound) -> None:
+        """Wait for others that count against a quota, until they have committed."""
+
+    @abstractmethod
+    def active(self, tenant: str, owner: str | None, limit: int) -> int:
+        """Count schedules of a tenant, or of an end user of it, that count as active."""
+
+    @abstractmethod
+    def made_since(self, tenant: str | None, since: int, limit: int) -> list[int]:
+        """Return when schedules were made after an instant, newest first."""
+
+    @abstractmethod
+    def pending(self, tenant: str, limit: int) -> int:
+        """Count delayed runs that are pending."""
+
+    def check_schedule(self, old: ScheduleRecord | None, new: ScheduleRecord, now: int) -> None:
+        """Refuse an order about a schedule that has gone over a quota; it is written already."""
+        if not may_be_bound(old, new):
+            return
+        found = self.quotas(keys_of_schedule(new.tenant, new.owner))
+        for bound in bounds_on_schedule(old, new, found):
+            self.wait_turn(bound)
+            if bound.counted is Counted.CREATIONS:
+                self._check_creations(bound, now)
+            elif self.active(new.tenant, bound.owner, bound.most + 1) > bound.most:
+                there = self.active(new.tenant, bound.owner, 2 * MOST_MAX) - 1
+                raise over_quota(bound, there)
+
+    def check_pending(self, command: AddRuns, added: Sequence[AddedRun], now: int) -> None:
+        """Refuse an order of delayed runs that has gone over a quota; they are written already."""
+        if not self.is_pending_bound():
+            return
+        kept = [
+            new.tenant
+            for new, one in zip(command.runs, added, strict=True)
+            if one.is_new and one.due_at > now
+        ]
+        for tenant in sorted(set(kept)):
+            bound = bound_on_pending(tenant, self.quotas(keys_of_pending(tenant)))
+            if bound is None:
+                continue
+            self.wait_turn(bound)
+            if self.pending(tenant, bound.most + 1) > bound.most:
+                asked = kept.count(tenant)
+                raise over_quota(bound, self.pending(tenant, 2 * MOST_MAX) - asked, asked=asked)
+
+    def _check_creations(self, bound: Bound, now: int) -> None:
+        made = self.made_since(bound.tenant, now - WINDOW_US, bound.most + 1)
+        if len(made) > bound.most:
+            earlier = made[1:]
+            wait_us = free_again_us(bound, earlier, now)
+            raise over_quota(bound, len(earlier), wait_us=wait_us)
+
+
+class Setting(ABC):
+    """A transaction in which quotas are set."""
+
+    now: int
+
+    @abstractmethod
+    def hold(self, key: QuotaKey) -> list[Quota]:
+        """Return what was set for a scope, and let nobody change it until the commit."""
+
+    @abstractmethod
+    def write(self, quota: Quota) -> None:
+        """Write a quota, new or changed."""
+
+    @abstractmethod
+    def remove(self, key: QuotaKey) -> None:
+        """Remove what was set for a scope."""
+
+    @abstractmethod
+    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+        """Write an audit entry."""
+
+    def set(self, command: SetQuotas) -> list[Quota]:
+        """Set quotas of a scope."""
+        key, actor = command.key, command.actor
+        before = {one.counted: one for one in self.hold(key)}
+        after = dict(before)
+        for counted, most in command.most.items():
+            old = before.get(counted)
+            if old is None or old.most != most:
+                after[counted] = Quota(
+                    key=key,
+                    counted=counted,
+                    most=most,
+                    version=1 if old is None else old.version + 1,
+                    updated_at=self.now,
+                    updated_by=actor.name,
+                )
+                self.write(after[counted])
+        if after != before:
+            facts = _facts(before.values()), _facts(after.values())
+            self.record(actor, "quota.set", _subject(key, *facts))
+        return in_order(after.values())
+
+    def take_back(self, key: QuotaKey, actor: Actor) -> None:
+        """Remove what was set for a scope."""
+        before = self.hold(key)
+        if not before:
+            raise NotFound("quota", key.scope, "duly quota list shows what was set")
+        self.remove(key)
+        self.record(actor, "quota.removed", _subject(key, _facts(before), None))
+
+
+def in_order(quotas: Iterable[Quota]) -> list[Quota]:
+    """Return quotas by scope, tenant, and what they bound."""
+    return sorted(quotas, key=lambda one: (one.key, one.counted))
+
+
+def quota_record(row: Sequence[Any]) -> Quota:
+    """Return a quota from its row."""
+    return Quota(
+        key=QuotaKey(row[0], row[1]),
+        counted=Counted(row[2]),
+        most=row[3],
+        version=row[4],
+        updated_at=row[5],
+        updated_by=row[6],
+    )
+
+
+def _facts(quotas: Iterable[Quota]) -> dict[str, Any] | None:
+    return {str(one.counted): one.most for one in in_order(quotas)} or None
+
+
+def _subject(key: QuotaKey, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Subject:
+    return Subject(name=key.scope, tenant=key.tenant, before=before, after=after)

@@ -1,0 +1,154 @@
+"""`duly quota`, `duly backfill`, presets and warnings, run as processes (S7, M2, E1, O2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.cli.test_run_orders import HERE, undo
+
+if TYPE_CHECKING:
+    from duly.store.sqlite import SqliteStore
+    from tests.cli.duly_command import Answer, Workplace
+
+NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "Europe/Berlin")
+
+
+def create(place: Workplace, name: str, *more: str) -> Answer:
+    return place.duly("schedule", "create", name, *NIGHTLY, *more)
+
+
+def facts(answer: Answer) -> dict[str, str]:
+    """Return what `duly schedule show` says, by its labels."""
+    lines = [line.split("  ", 1) for line in answer.out.splitlines() if "  " in line]
+    return {name.strip(): fact.strip() for name, fact in lines}
+
+
+def test_a_preset_is_shown_with_what_it_means_and_what_wins_over_it(place: Workplace):
+    """E1: every effective policy says where it comes from."""
+    assert 0 == create(place, "plain").status
+    assert 0 == create(place, "copy", "--preset", "refresh", "--grace", "2m").status
+
+    plain = facts(place.duly("schedule", "show", "plain"))
+    copy = facts(place.duly("schedule", "show", "copy"))
+
+    assert "none" == plain["preset"]
+    assert plain["if missed"].endswith("(none older than 1 day) (default)")
+    assert plain["if it overlaps"].endswith(" (default)")
+    assert copy["preset"].startswith("refresh: only the newest state counts")
+    assert copy["if missed"].startswith("of runs that are later than 2 minutes")
+    assert not copy["if missed"].endswith(")") or "(preset)" not in copy["if missed"]
+    assert copy["if it overlaps"].startswith("coalesce: ")
+    assert copy["if it overlaps"].endswith(" (preset)")
+
+
+def test_an_edit_of_a_preset_is_taken_back_by_what_was_told(place: Workplace):
+    """E1, S4: with all that had been said beside it."""
+    create(place, "copy", "--preset", "refresh", "--grace", "2m")
+    before = place.duly("schedule", "export", "copy").out
+    edited = place.duly("schedule", "edit", "copy", "--preset", "one-result", *HERE)
+
+    assert 'preset = "one-result"' in place.duly("schedule", "export", "copy").out
+    assert 0 == undo(place, edited).status
+    assert before == place.duly("schedule", "export", "copy").out
+
+
+def test_what_is_exported_with_a_preset_can_be_applied(place: Workplace):
+    """S9, D7: policies without a bound, too."""
+    create(place, "close", "--preset", "one-result")
+    create(place, "open", "--misfire", "all", "--not-older", "none")
+    exported = place.duly("schedule", "export").out
+    (place.folder / "schedules.toml").write_text(exported)
+    for name in ("close", "open"):
+        place.duly("schedule", "delete", name, "--reason", "moved to a file", "--yes")
+
+    applied = place.duly("schedule", "apply", "--file", "schedules.toml")
+
+    assert 0 == applied.status, applied.err
+    assert exported == place.duly("schedule", "export").out
+
+
+def test_quotas_are_set_kept_and_taken_back(place: Workplace):
+    """S7: the one that is refused says what to do, and that works."""
+    shown = place.duly("quota", "list")
+    lowered = place.duly("quota", "set", "owner:*", "--schedules", "1", "--reason", "trial", *HERE)
+    create(place, "hers", "--owner", "anna")
+    refused = create(place, "more", "--owner", "anna")
+    raised = place.duly("quota", "set", "owner:anna", "--schedules", "2", *HERE)
+    allowed = create(place, "more", "--owner", "anna")
+    listed = place.duly("quota", "list", "--json").json
+    undo(place, raised)
+    undo(place, lowered)
+
+    assert "10 active schedules" in shown.out
+    assert "nobody (default)" in shown.out
+    assert "owner:*: at most 1 active schedules." in lowered.out
+    assert (4, "") == (refused.status, refused.out)
+    assert "'owner:anna' has 1 active schedules, and 1 is the most" in refused.err
+    assert "duly quota set owner:anna --schedules N" in refused.err
+    assert 0 == allowed.status, allowed.err
+    assert [("owner:*", 1, "ada"), ("owner:anna", 2, "ada")] == [
+        (one["scope"], one["most"], one["updated_by"]) for one in listed
+    ]
+    (default,) = place.duly("quota", "list", "--json").json
+    assert (10, True) == (default["most"], default["is_default"])
+
+
+def test_a_quota_that_nobody_could_keep_is_refused(place: Workplace):
+    """L6."""
+    for words, says in (
+        (("everybody", "--schedules", "1"), "'everybody' is nobody's quota"),
+        (("all", "--pending", "1"), "is not bounded by all; all has quotas of creations"),
+        (("tenant:*", "--pending", "few"), "'few' is not a number"),
+        (("tenant:*",), "is asked to change nothing"),
+    ):
+        answer = place.duly("quota", "set", *words)
+        assert (2, True) == (answer.status, says in answer.err), answer.err
+    gone = place.duly("quota", "remove", "owner:anna")
+    assert (3, True) == (gone.status, "was not found" in gone.err)
+
+
+def test_a_backfill_is_planned_made_and_steered(place: Workplace):
+    """M2: each order says how to go on, and how it is taken back."""
+    create(place, "nightly")
+    span = ("--since", "-3d", "--until", "now")
+    planned = place.duly("backfill", "plan", "nightly", *span)
+    unasked = place.duly("backfill", "create", "nightly", *span)
+    made = place.duly(
+        *("backfill", "create", "nightly", *span, "--per-minute", "6", "--reason", "new"),
+        *("--yes", *HERE),
+    )
+    (listed,) = place.duly("backfill", "list", "nightly", "--json").json
+    short = listed["id"][:13]
+    throttled = place.duly("backfill", "throttle", short, "--per-minute", "60", *HERE)
+    paused = place.duly("backfill", "pause", short, *HERE)
+    resumed = undo(place, paused)
+    shown = place.duly("backfill", "show", short)
+
+    assert "nightly  3 occurrences: 3 missing." in planned.out
+    assert "to have them made: duly backfill create nightly --since -3d --until now" in planned.out
+    assert (2, True) == (unasked.status, "look first with duly backfill plan" in unasked.err)
+    assert f"duly backfill show {listed['id']}" in made.out
+    assert ("active", 6, 0, "new") == (
+        listed["status"],
+        listed["per_minute"],
+        listed["made"],
+        listed["reason"],
+    )
+    assert "--per-minute 6 --concurrency 1" in throttled.out
+    assert (0, 0) == (paused.status, resumed.status)
+    assert "60 a minute, 1 at a time" in shown.out
+    cancelled = undo(place, made)
+    assert "Cancelled the backfill of nightly" in cancelled.out
+    nowhere = place.duly("backfill", "show", "0000")
+    assert 2 <= nowhere.status <= 3
+
+
+def test_a_backfill_of_nothing_is_not_written_down(place: Workplace, store: SqliteStore):
+    """M2."""
+    create(place, "nightly")
+    span = ("--since", "-3d", "--until", "now", "--classes", "failed")
+
+    answer = place.duly("backfill", "create", "nightly", *span, "--yes")
+
+    assert (0, True) == (answer.status, "Nothing was made: nothing is missing." in answer.out)
+    assert [] == store.list_backfills("default", None, 10)

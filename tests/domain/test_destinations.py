@@ -1,0 +1,67 @@
+"""What the end of an attempt says about whom its task calls (B2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.attempts import Reason
+from duly.domain.concluding import (
+    SUCCEEDED,
+    CancelledEnd,
+    Failed,
+    GaveUp,
+    GivenBack,
+    LostEnd,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+)
+from duly.domain.destinations import is_answered
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        SUCCEEDED,
+        Succeeded("1"),
+        Failed("no", Reason.HTTP_STATUS, is_answered=True),
+        GaveUp(Reason.GONE, "no more"),
+    ],
+)
+def test_who_answers_does_its_part_even_if_it_says_no(end):
+    assert is_answered(end) is True
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Failed("boom"),
+        Failed("503", Reason.HTTP_STATUS),
+        Failed("busy", Reason.RETRY_AFTER, after_us=1),
+        Failed("exit 1", Reason.EXIT_STATUS),
+        TimedOut(Reason.TIMEOUT),
+        TimedOut(Reason.STALLED),
+    ],
+)
+def test_an_error_or_a_time_out_counts_against_it(end):
+    assert is_answered(end) is False
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Failed("bad", Reason.BAD_ARGUMENTS, is_retryable=False),
+        Failed("permanent", Reason.NOT_RETRYABLE, is_retryable=False),
+        Failed("private", Reason.REFUSED_ADDRESS, is_retryable=False),
+        Failed("no secret", Reason.NO_SECRET),
+        Failed("later", Reason.ASKED, after_us=1),
+        GaveUp(Reason.GAVE_UP, "no use"),
+        Snoozed(5),
+        CancelledEnd(),
+        GivenBack(Reason.SHUTDOWN, is_started=True),
+        TimedOut(Reason.RUN_TIMEOUT),
+        LostEnd(),
+    ],
+)
+def test_what_ended_for_a_reason_of_its_own_says_nothing(end):
+    assert is_answered(end) is None

@@ -1,0 +1,184 @@
+"""So many in a while, and no more (B4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duly.domain.rates import SLACK_US, Pace, Rate, read_rate, spread_turns, take_turn
+from duly.errors import UsageError
+
+SECOND = 1_000_000
+NOW = 1_000 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("100/m", Rate(100, 60 * SECOND, 100)),
+        ("30/15m", Rate(30, 900 * SECOND, 30)),
+        ("5/s burst 20", Rate(5, SECOND, 20)),
+        (" 1 / h burst 1", Rate(1, 3600 * SECOND, 1)),
+    ],
+)
+def test_a_rate_is_read_as_people_write_it_and_written_as_it_is_read(text: str, rate: Rate):
+    """B4."""
+    assert read_rate("rate", text) == rate
+    assert read_rate("rate", rate.text) == rate
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "100", "0/s", "100/0s", "5/s burst 0", "1/9d", "2000000/s", 5, None, "5/s" * 50, "-1/s"],
+)
+def test_what_is_no_rate_is_refused_by_its_field(value: object):
+    """L6."""
+    with pytest.raises(UsageError, match="rate"):
+        read_rate("rate", value)
+
+
+def come(rate: Rate, pace: Pace, now: int, count: int) -> tuple[list[int], Pace]:
+    """Give turns to so many that come now, for the first time."""
+    turns = []
+    for _ in range(count):
+        turn = take_turn([(rate, pace)], None, now)
+        (pace,) = turn.paces
+        turns.append(turn.at)
+    return turns, pace
+
+
+def test_after_a_quiet_time_a_burst_goes_at_once_and_the_rest_comes_evenly():
+    """B4."""
+    turns, _ = come(Rate(2, SECOND, 3), Pace(), NOW, 6)
+
+    assert [at - NOW for at in turns] == [0, 0, 0, SECOND // 2, SECOND, 3 * SECOND // 2]
+
+
+def test_who_comes_later_stands_behind_those_who_came_before():
+    """B4."""
+    rate = Rate(1, SECOND, 1)
+    _, pace = come(rate, Pace(), NOW, 3)
+
+    turns, _ = come(rate, pace, NOW + SECOND // 2, 1)
+
+    assert turns == [NOW + 3 * SECOND]
+
+
+def test_who_comes_back_at_its_turn_is_not_charged_again():
+    """B4."""
+    rate = Rate(1, SECOND, 1)
+    turns, pace = come(rate, Pace(), NOW, 3)
+
+    back = take_turn([(rate, pace)], turns[1], turns[1])
+
+    assert back.at == turns[1]
+    assert back.paces[0].promised_at == pace.promised_at
+
+
+def test_one_that_comes_back_too_early_waits_for_its_turn_and_changes_nothing():
+    """B4."""
+    rate = Rate(1, SECOND, 1)
+    turns, pace = come(rate, Pace(), NOW, 3)
+
+    early = take_turn([(rate, pace)], turns[2], NOW + 1)
+
+    assert (early.at, early.paces) == (turns[2], (pace,))
+
+
+def test_the_slowest_of_several_decides_and_all_give_the_same_turn():
+    """B4."""
+    slow, fast = Rate(1, 60 * SECOND, 1), Rate(10, SECOND, 1)
+    paces = [come(slow, Pace(), NOW, 2)[1], come(fast, Pace(), NOW, 2)[1]]
+
+    turn = take_turn(list(zip((slow, fast), paces, strict=True)), None, NOW)
+
+    assert turn.at == NOW + 120 * SECOND
+
+
+def test_when_a_rate_changes_those_who_wait_get_turns_by_the_new_one():
+    """B4."""
+    turns, pace = spread_turns(Rate(1, SECOND, 2), 4, NOW)
+
+    assert [at - NOW for at in turns] == [0, 0, SECOND, 2 * SECOND]
+    assert come(Rate(1, SECOND, 2), pace, NOW, 1)[0] == [NOW + 3 * SECOND]
+    assert spread_turns(None, 2, NOW) == ([NOW, NOW], Pace())
+
+
+RATES = st.builds(
+    Rate,
+    st.integers(1, 50),
+    st.integers(1, 60).map(lambda one: one * SECOND),
+    st.integers(1, 20),
+)
+GAPS = st.lists(
+    st.tuples(st.integers(0, 5 * SECOND), st.integers(0, 8), st.booleans()), max_size=20
+)
+
+
+@given(rate=RATES, gaps=GAPS)
+def test_no_while_holds_more_than_the_rate_and_its_burst(
+    rate: Rate, gaps: list[tuple[int, int, bool]]
+):
+    """B4: also when those that come back are late, together; nobody goes before its turn.
+
+    Everybody who does not begin is told a later instant.
+    """
+    now, pace, begun = NOW, Pace(), []
+    waiting: list[int] = []
+    for gap, count, is_fired in [*gaps, (3600 * SECOND, 0, True)]:
+        now += gap
+        back = sorted(at for at in waiting if at <= now) if is_fired else []
+        for given_at in [None] * count + back:
+            if given_at is not None:
+                waiting.remove(given_at)
+            turn = take_turn([(rate, pace)], given_at, now)
+            (pace,) = turn.paces
+            if turn.at <= now:
+                begun.append(now)
+            else:
+                waiting.append(turn.at)
+
+    for first, start in enumerate(begun):
+        for last in range(first, len(begun)):
+            allowed = rate.burst + (begun[last] - start + SLACK_US) // rate.every_us
+            assert last - first + 1 <= allowed
+
+
+@given(rate=RATES, gaps=GAPS)
+def test_without_anybody_who_comes_late_a_rate_is_kept_to_the_last(
+    rate: Rate, gaps: list[tuple[int, int, bool]]
+):
+    """B4: turns that are given out lie no closer than they may."""
+    now, pace, turns = NOW, Pace(), []
+    for gap, count, _ in gaps:
+        now += gap
+        given, pace = come(rate, pace, now, count)
+        assert all(at >= now for at in given)
+        turns += given
+
+    turns.sort()
+    for first, start in enumerate(turns):
+        for last in range(first, len(turns)):
+            assert last - first + 1 <= rate.burst + (turns[last] - start) // rate.every_us
+
+
+@given(rate=RATES, late=st.integers(1, 40))
+def test_all_that_came_late_get_through_in_the_end(rate: Rate, late: int):
+    """B4: nobody starves, and each waits for an instant that comes."""
+    turns, pace = come(rate, Pace(), NOW, late + rate.burst)
+    now = max(turns) + 3600 * SECOND
+    waiting = [at for at in turns if at > NOW]
+    for _ in range(len(waiting) + 1):
+        left = []
+        for given_at in waiting:
+            turn = take_turn([(rate, pace)], given_at, now)
+            (pace,) = turn.paces
+            if turn.at > now:
+                left.append(turn.at)
+        if not left:
+            break
+        assert len(left) < len(waiting)
+        waiting, now = sorted(left), max(left)
+    else:
+        raise AssertionError("somebody never got through")
