@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from tests.cli.duly_command import Workplace
 
 LIMIT_SECONDS = 50
-EVERY_SECOND = '[schedules.tick]\ntask = "nightly_report"\nwhen = "every second"\n'
+EVERY_SECOND = (
+    """[schedules.tick]\ntask = "nightly_report"\nwhen = "every second"\noverlap = "allow"\n"""
+)
 
 
 @contextmanager

@@ -12,11 +12,9 @@ class OneTenantAfterTheOther(MemoryStore):
     """Serves the first tenant until nothing of his is left."""
 
     def claim_runs(self, command):
-        runs = ()
-        for _ in range(command.limit):
-            claimed = super().claim_runs(replace(command, limit=1, served={}))
-            runs += claimed.runs
-        return replace(claimed, runs=runs)
+        one = replace(command, limit=1, served={})
+        claims = [super(OneTenantAfterTheOther, self).claim_runs(one) for _ in range(command.limit)]
+        return replace(claims[0], runs=tuple(run for claimed in claims for run in claimed.runs))
 
 
 class ForgetsWhoWasServed(MemoryStore):

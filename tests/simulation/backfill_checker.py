@@ -230,7 +230,9 @@ class BackfillChecker:
         verdict = schedule.verdicts.get(occurrence)
         coming = schedule.pending.scheduled_for if schedule.pending else schedule.held_for
         is_coming = verdict is None and coming is not None and occurrence >= coming
-        return SlotClass.IN_FLIGHT if verdict == "owed" or is_coming else SlotClass.MISSING
+        # Of a range that is owed its ends are known: what another rule names in between waits, too.
+        is_owed = any(one.first_for <= occurrence <= one.last_for for one in schedule.owed.values())
+        return SlotClass.IN_FLIGHT if is_owed or is_coming else SlotClass.MISSING
 
     def _runs_of(self, schedule_id: ScheduleId, occurrence: int) -> list[RunNote]:
         first = self._work.runs.get(occurrence_run_id(schedule_id, occurrence))

@@ -155,11 +155,18 @@ class GateLedger:
                     holder = None
         if holder is None and not line.waiting:
             return self._go(note, gate, now)
+        self._stand(note, line, gate, is_held=holder is not None)
+        return "waits"
+
+    def _stand(self, note: RunNote, line: Line, gate: str, *, is_held: bool) -> None:
         note.state, note.gate = RunState.BLOCKED, gate
+        if not is_held:
+            # The first is in the way of the newcomer, and as urgent from now on (M3).
+            priority, number, first = line.waiting[0]
+            line.waiting[0] = (min(priority, note.priority), number, first)
         self._numbers += 1
         line.waiting.append((note.priority, self._numbers, note))
         line.waiting.sort(key=lambda place: place[:2])
-        return "waits"
 
     def _before(self, note: RunNote) -> RunNote | None:
         """Return the run of the same schedule that went ahead last, if it is still open."""

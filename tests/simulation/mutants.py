@@ -321,9 +321,13 @@ def _takeover_of_the_future(_: World) -> Iterator[None]:
 
 
 MUTANTS = (
-    Mutant("no fence on the epoch", patch=patched(firing, "held_shards", _held_at_any_epoch)),
     Mutant(
-        "no fence on the dead", shows_in=7, patch=patched(firing, "held_shards", _held_by_the_dead)
+        "no fence on the epoch",
+        shows_in=10,
+        patch=patched(firing, "held_shards", _held_at_any_epoch),
+    ),
+    Mutant(
+        "no fence on the dead", shows_in=6, patch=patched(firing, "held_shards", _held_by_the_dead)
     ),
     Mutant(
         "same epoch after a takeover",
@@ -337,14 +341,13 @@ MUTANTS = (
     Mutant("no comparison of timers", patch=patched(firing, "_judge", _judge_without_comparing)),
     Mutant(
         "a moved run's old timer counts",
-        shows_in=9,
         patch=patched(firing, "_judge", _judge_without_generation),
     ),
     Mutant("clean-up by reference alone", patch=patched(firing, "_judge", _judge_and_clean_up)),
     Mutant("no key on runs, no comparison", patch=_no_key_and_no_comparison),
     Mutant("late at the grace itself", patch=patched(firing, "_fire_schedule", _late_at_the_grace)),
     Mutant("never late", patch=patched(firing, "_fire_schedule", _never_late)),
-    Mutant("the local clock decides", patch=_local_clock),
+    Mutant("the local clock decides", shows_in=6, patch=_local_clock),
     Mutant("answer before commit", store=AckBeforeCommit),
     Mutant(
         "a pause keeps the version",
@@ -357,7 +360,11 @@ MUTANTS = (
     Mutant(
         "drained without comparison", shows_in=7, patch=patched(firing, "drain_owed", _drain_anyway)
     ),
-    Mutant("drained while paused", patch=patched(firing, "DRAINABLE", frozenset(ScheduleStatus))),
+    Mutant(
+        "drained while paused",
+        shows_in=2,
+        patch=patched(firing, "DRAINABLE", frozenset(ScheduleStatus)),
+    ),
     Mutant(
         "moves reuse a generation",
         shows_in=19,
@@ -365,12 +372,11 @@ MUTANTS = (
     ),
     Mutant(
         "cancelled and still pending",
-        shows_in=4,
         patch=patched(memory_delayed, "cancel_delayed", _cancel_but_keep),
     ),
     Mutant(
         "asking again makes another",
-        shows_in=4,
+        shows_in=7,
         patch=patched(memory_planning, "create_schedule", _create_every_time),
     ),
     Mutant(
@@ -378,6 +384,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resumption forgets the pause",
+        shows_in=2,
         patch=patched(planning, "decide_resume", _resume_and_forget),
     ),
     Mutant(
@@ -388,5 +395,5 @@ MUTANTS = (
         "skipped within the grace", patch=patched(engine_firing, "plan_late", _skip_within_grace)
     ),
     Mutant("highest arrival as cursor, no sweep", shows_in=4, patch=_cursor_without_open),
-    Mutant("takeover of the future, no sweep", patch=_takeover_of_the_future),
+    Mutant("takeover of the future, no sweep", shows_in=4, patch=_takeover_of_the_future),
 )

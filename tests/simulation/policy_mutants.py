@@ -331,7 +331,7 @@ POLICY_MUTANTS = (
         "let go beside the holder", shows_in=92, patch=patched(Gates, "open", _beside_the_holder)
     ),
     Mutant("let go in the statement that ends a run", shows_in=92, patch=_let_go_by_an_older_look),
-    Mutant("a gate that was left closed stays so", shows_in=9, patch=_left_closed),
+    Mutant("a gate that was left closed stays so", shows_in=16, patch=_left_closed),
     Mutant(
         "who waits goes by coming alone",
         shows_in=93,

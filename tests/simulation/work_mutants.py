@@ -335,18 +335,21 @@ WORK_MUTANTS = (
     Mutant("reaped by age", patch=patched(reaping, "_loss_of", _lost_by_age)),
     Mutant("found too soon, reaped without another look", patch=_no_second_look),
     Mutant(
-        "reaped by anybody", shows_in=46, patch=patched(reaping, "held_shards", _settled_by_anybody)
+        "reaped by anybody", shows_in=2, patch=patched(reaping, "held_shards", _settled_by_anybody)
     ),
     Mutant("never reaped", patch=patched(reaping, "_loss_of", _never_lost)),
     Mutant(
-        "a second word is accepted", shows_in=9, patch=patched(execution, "_finish", _finish_again)
+        "a second word is accepted", shows_in=46, patch=patched(execution, "_finish", _finish_again)
     ),
     Mutant(
         "a late word overwrites the outcome",
+        shows_in=27,
         patch=patched(execution, "_keep_late_word", _late_word_counts),
     ),
     Mutant(
-        "a late word is forgotten", patch=patched(execution, "_keep_late_word", _forget_late_word)
+        "a late word is forgotten",
+        shows_in=2,
+        patch=patched(execution, "_keep_late_word", _forget_late_word),
     ),
     Mutant("a retry waits less than it should", patch=_ending(_end_without_wait)),
     Mutant("a retry does not wait", patch=_concluding(_retry_at_once)),
@@ -358,7 +361,7 @@ WORK_MUTANTS = (
     Mutant("the dead are claimed again", patch=_dead_are_claimed),
     Mutant(
         "a retry's old timer counts",
-        shows_in=52,
+        shows_in=60,
         patch=patched(firing, "_judge", _retry_without_comparing),
     ),
     Mutant(
@@ -379,7 +382,7 @@ WORK_MUTANTS = (
     ),
     Mutant(
         "a retry takes a run from its worker",
-        shows_in=20,
+        shows_in=24,
         patch=patched(operating, "_retry", _retry_anything),
     ),
 )

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,7 @@ class Flood:
             with self._app(tenant) as app:
                 app.enqueue(app.call("serve", {"tenant": tenant}))
                 self.figures.asked[tenant] = self.fleet.clock.now_us()
-            wait_until(f"the run of {tenant} has begun", lambda one=tenant: self._has_begun(one))
+            wait_until(f"the run of {tenant} has begun", partial(self._has_begun, tenant))
 
     def finish(self) -> Figures:
         """Gather what was seen."""

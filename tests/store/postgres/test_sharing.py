@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
 import psycopg
 import pytest
 
@@ -71,7 +74,7 @@ def test_a_crowd_of_one_tenant_is_looked_through_seldom(store, clock, asked):
 def test_a_crowd_of_several_is_shared_by_every_claim(store, asked):
     """R8: also by claims of one run, which see one tenant at a time."""
     crowd(store, ["default", "theirs"])
-    worker, served = work.join(store), {}
+    worker, served = work.join(store), dict[str, str]()
     for _ in range(4):
         claimed = store.claim_runs(ClaimRuns(worker=worker, limit=1, served=served))
         served = dict(claimed.served)
@@ -119,3 +122,30 @@ def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newes
     few, many = costs
 
     assert many <= 1.5 * few + 50, costs
+
+
+@pytest.mark.timeout(180)
+def test_workers_that_share_at_once_get_each_run_once(new_database):
+    """R4, R8, INV-4: whatever others have locked, nothing is claimed twice and nothing is left."""
+    url = new_database(with_schema_and_clock)
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute(FILL.replace("%(tenants)s", "5").replace("%(runs)s", "900"))
+
+    def take_all(number):
+        taken, served, is_newest = [], {"default": ""}, False
+        with closing(PostgresStore(url)) as store:
+            worker = work.join(store, ttl_us=10**15)
+            while True:
+                order = ClaimRuns(
+                    worker=worker, limit=number, served=served, newest_first=is_newest
+                )
+                claimed = store.claim_runs(order)
+                taken += [run.run_id for run in claimed.runs]
+                served, is_newest = {"default": "", **claimed.served}, not is_newest
+                if not claimed.runs:
+                    return taken
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = [run for runs in pool.map(take_all, (1, 4, 7, 30)) for run in runs]
+
+    assert 900 == len(taken) == len(set(taken))

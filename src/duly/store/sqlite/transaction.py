@@ -36,6 +36,7 @@ _PUBLIC = {
         "duly_claims": "run_id attempt started_at",
         "duly_waiting": "run_id reason attempt due_at",
         "duly_dead": "run_id reason attempt",
+        "duly_blocked": "run_id gate attempt",
     },
 }
 """The views that may be read, and what they read for whoever does. A statement can give the name of

@@ -1,6 +1,7 @@
 -- Policies: gates for runs that may not overlap, backfills, limits, fair shares. Only adds, but for one
--- view, one trigger and the queue's key. Programs of schema 2 go on firing, and know of none of them.
--- compatible-with: 2
+-- view, one trigger and the queue's key. Programs of schemas 1 and 2 go on firing, and know of none of
+-- them. Until they are gone they can't read that view in a lent transaction.
+-- compatible-with: 1
 
 -- What becomes of an occurrence while an earlier run is open, and through which gate its runs go.
 ALTER TABLE duly_schedule_state ADD COLUMN overlap TEXT NOT NULL DEFAULT 'allow';
