@@ -224,7 +224,6 @@ class WorkRules:
                     progress=Progress(1) if place % 3 == 0 else None,
                     lines=(LogLine(2, "INFO", "bye"),) if place % 2 else (),
                     lines_before=place % 5 or None,
-                    is_answered=(None, True, False)[place % 3],
                 )
             )
         self.both(methodcaller("finish_runs", member, finishes))

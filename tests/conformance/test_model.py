@@ -71,7 +71,7 @@ from duly.testing.factories import (
 )
 from duly.testing.manual_clock import ManualClock
 from duly.testing.snapshot import Snapshot, snapshot
-from tests.conformance.model_limits import LimitRules
+from tests.conformance.model_work import WorkRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +132,7 @@ class Interrupted(Exception):  # noqa: N818 - what a caller's own code may raise
     """Whatever the caller's code raises inside a lent transaction."""
 
 
-class SameAnswers(LimitRules, RuleBasedStateMachine):
+class SameAnswers(WorkRules, RuleBasedStateMachine):
     """Two stores, one clock, the same orders."""
 
     def open_other(self) -> tuple[ManualClock, Store]:

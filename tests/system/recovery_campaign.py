@@ -232,6 +232,7 @@ class Campaign:
         for one in self._processes:
             if one.is_running:
                 one.kill()
+            one.close_input()
 
     def _fill(self) -> None:
         """Have the schedules fall due evenly from now on; what is missed is run late, all of it."""

@@ -71,7 +71,7 @@ SELECT r.id, r.tenant, r.schedule_id, r.key, r.task, r.queue, r.priority, r.orig
         WHEN w.run_id IS NOT NULL THEN 'retrying' WHEN c.run_id IS NOT NULL THEN 'running'
         WHEN b.run_id IS NOT NULL THEN 'blocked' ELSE 'queued' END) AS state,
     coalesce(o.reason, x.reason, w.reason, CASE WHEN substr(b.gate, 1, 4) = 'cap:'
-        THEN ('cap ' || substr(b.gate, 5)) COLLATE "default"
+        THEN 'cap ' || substr(b.gate, 5) COLLATE "default"
         WHEN b.run_id IS NOT NULL THEN 'overlap' END)
         AS state_reason, o.finished_at,
     coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, 0) AS attempt,
