@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane, Missed, Overlap, RunState
+from duly.domain.literals import Lane, Missed, RunState
 from duly.domain.misfire import Misfire
 from duly.domain.planning import (
     Change,
@@ -48,7 +48,6 @@ from duly.store.dispatch import (
     Renew,
     Retention,
 )
-from duly.store.execution import Claimed
 from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
 from duly.testing.factories import (
@@ -78,7 +77,6 @@ if TYPE_CHECKING:
 
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import Timer
-    from duly.store.execution import ClaimedRun
     from duly.store.protocol import Store
 
 Fire: TypeAlias = FireSchedule | FireDelayed | FireRetry
@@ -103,21 +101,13 @@ def definitions(draw: st.DrawFn) -> Any:
         at_most=draw(st.sampled_from([None, 2])),
         not_older=draw(st.sampled_from([None, "4h"])),
     )
-    overlap = draw(st.sampled_from([Overlap.ALLOW, *Overlap]))
     timetables = [every("1h"), every("25m"), at("2027-03-08T10:00+00:00"), every("1m")]
     return definition(
         task=draw(st.sampled_from(["report", "other"])),
         timetable=draw(st.sampled_from(timetables)),
         misfire=policy,
         jitter_us=draw(st.sampled_from([0, 0, 30 * MINUTE_US])),
-        overlap=overlap,
-        serialize_by="account:7" if overlap is Overlap.SERIALIZE else None,
     )
-
-
-def whose(claimed: ClaimedRun) -> str:
-    """Return the tenant of a claimed run."""
-    return claimed.record.tenant
 
 
 def outcome(call: Callable[[Store], Any], store: Store) -> tuple[str, Any]:
@@ -175,10 +165,7 @@ class SameAnswers(WorkRules, RuleBasedStateMachine):
         return expected[1] if expected[0] == "answer" else None
 
     def comparable(self, answer: Any) -> Any:
-        """Return what must be equal of an answer: of a claim not the order between tenants."""
-        kind, value = answer
-        if isinstance(value, Claimed):
-            return kind, replace(value, runs=tuple(sorted(value.runs, key=whose)))
+        """Return what must be equal of an answer."""
         return answer
 
     def before_pruning(self) -> None:
@@ -407,11 +394,6 @@ class SameAnswers(WorkRules, RuleBasedStateMachine):
         fence = self.owner(place)
         command = DrainOwed(fence=fence, shard=row.shard, owed=row.owed, settlement=settlement)
         self.both(lambda store: store.drain_owed(command))
-
-    @rule()
-    def open_gates(self) -> None:
-        """Let go whoever waits at a gate that came free and that nobody opened."""
-        self.both(methodcaller("open_gates", 100))
 
     @rule(place=places, limit=st.integers(1, 3), kept=st.sampled_from([0, HOUR_US]), step=steps_us)
     def prune(self, place: int, limit: int, kept: int, step: int) -> None:
