@@ -25,6 +25,7 @@ from duly.store.postgres import (
 )
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.bell import PostgresWakeups
+from duly.store.postgres.circles import beyond_circles
 from duly.store.postgres.connection import (
     BEGIN_MIGRATION,
     Connections,
@@ -139,18 +140,30 @@ class PostgresStore(PostgresWorking, ReadsBySnapshot):
             if plain is not None:
                 self._connections.ring_for(plain)
                 return plain.added
+            return beyond_circles(lambda: self._add_runs(command))
+        return self._add_runs(command, within)
+
+    def _add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
         with self._within(within) as work:
             return delayed.add_runs(work, command)
 
     def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
         """Move a pending run to another instant."""
-        with self._connections.write() as work:
-            return delayed.move_delayed(work, command)
+
+        def move() -> DelayedRecord:
+            with self._connections.write() as work:
+                return delayed.move_delayed(work, command)
+
+        return beyond_circles(move)
 
     def cancel_delayed(self, command: CancelDelayed) -> RunRecord:
         """Cancel a pending run; one that is already cancelled stays so."""
-        with self._connections.write() as work:
-            return delayed.cancel_delayed(work, command)
+
+        def cancel() -> RunRecord:
+            with self._connections.write() as work:
+                return delayed.cancel_delayed(work, command)
+
+        return beyond_circles(cancel)
 
     def register_tasks(self, names: Sequence[str]) -> None:
         """Remember which tasks programs know; write only what is new."""

@@ -18,6 +18,7 @@ from duly.store.postgres import (
     ordering,
 )
 from duly.store.postgres.arrays import OptionalInt8s, Texts
+from duly.store.postgres.circles import beyond_circles
 from duly.store.postgres.quotas import PostgresSetting, list_quotas
 from duly.store.work_rulings import lost_lease
 
@@ -180,8 +181,12 @@ class PostgresWorking:
 
     def cancel_run(self, command: CancelRun) -> RunRecord:
         """Cancel a run, or ask its worker to stop it."""
-        with self._connections.write() as work:
-            return ordering.cancel_run(work, command)
+
+        def cancel() -> RunRecord:
+            with self._connections.write() as work:
+                return ordering.cancel_run(work, command)
+
+        return beyond_circles(cancel)
 
     def retry_runs(self, command: OrderRuns) -> list[Ordered]:
         """Queue dead and waiting runs again."""
