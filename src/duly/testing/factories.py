@@ -54,7 +54,9 @@ PROGRAM = replace(ADA, source="library")
 def definition(**parts: Any) -> Definition:
     """Return a template: hourly, of the task `report`, unless told otherwise."""
     names = ("task", "arguments", "queue", "priority")
-    call = Call(**{"task": "report"} | {name: parts.pop(name) for name in names if name in parts})
+    called: dict[str, Any] = {"task": "report"}
+    called |= {name: parts.pop(name) for name in names if name in parts}
+    call = Call(**called)
     given: dict[str, Any] = {"call": call, "timetable": every("1h")} | parts
     return Definition(**given)
 

@@ -329,7 +329,8 @@ class PostgresGates(Gates):
         self._waits[run_id] = True
         if arrival.in_the_way is not None:
             hurried = (uid(arrival.in_the_way), priority)
-            self._session.run(HURRY, hurried) or self._session.run(HURRY_STANDING, hurried)
+            if not self._session.run(HURRY, hurried):
+                self._session.run(HURRY_STANDING, hurried)
 
     def close_waiting(self, run_id: RunId, state: RunState, into: RunId) -> None:
         """Close one that waits, because another stands for it."""
