@@ -185,6 +185,27 @@ def test_a_large_backlog_does_not_keep_fresh_work_waiting(rig):
     assert 3001 == len(rig.runs())
 
 
+@pytest.mark.parametrize(("each_us", "most"), [(1000, 30), (10, 200), (0, 200)])
+def test_the_backlog_is_fired_in_parts_that_take_a_moment(rig, each_us, most):
+    """F8, INV-22: what falls due meanwhile is late by as much as a part takes."""
+    for number in range(600):
+        rig.delay(SECOND, f"r{number}")
+    rig.advance(HOUR)
+    sizes, fire = [], rig.store.fire_timers
+
+    def fire_slowly(command):
+        sizes.append(len(command.delayed))
+        rig.advance(each_us * len(command.delayed))
+        return fire(command)
+
+    rig.store.fire_timers = fire_slowly
+    rig.dispatcher(batch_max=200, batch_backlog_min=10)
+    rig.run("5s")
+
+    assert 600 == sum(sizes)
+    assert (10, most) == (sizes[0], max(sizes))
+
+
 def test_ranges_that_are_not_due_yet_do_not_hide_those_that_are(rig):
     """F8, M3, P3: a full page of them is passed over, and nobody spins."""
     crowd = [

@@ -46,6 +46,8 @@ PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
 PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
+BACKLOG_BATCH_US = 30_000
+"""So long a batch of the backlog may take; what falls due meanwhile is late by as much."""
 LOOK_EVERY = 8
 """After how many plans the clock is looked at."""
 FETCH_MAX = 500
@@ -75,6 +77,8 @@ class Firing:
         self._membership = membership
         self._ownership = ownership
         self._fired_before = 0
+        self._backlog_us = 0
+        """How long it takes to fire one of the backlog; 0 until some were."""
         self._gathering_until = 0
         """Until then what falls due is left to come together, on the monotonic clock."""
         self.owed_noticed: Callable[[], None] = lambda: None
@@ -87,13 +91,30 @@ class Firing:
         if monotonic < self._gathering_until:
             return False
         fresh = self._fire_from(loader.wheel, settings.batch_max)
-        room = settings.batch_backlog_min if fresh else settings.batch_max
-        older = self._fire_from(loader.backlog, room)
+        room = settings.batch_backlog_min if fresh else self._room_for_backlog()
+        older = self._fire_backlog(room)
         has_fired = bool(fresh or older)
         if has_fired and fresh < settings.batch_max and older < room:
             # Where so much is due that a batch can't hold it, nothing more need come together.
             self._gathering_until = monotonic + settings.fires_apart_us
         return has_fired
+
+    def _room_for_backlog(self) -> int:
+        """Return how much of the backlog is fired at once: what is fresh may fall due meanwhile."""
+        settings = self._around.settings
+        fits = BACKLOG_BATCH_US // self._backlog_us if self._backlog_us else 0
+        return max(settings.batch_backlog_min, min(fits, settings.batch_max))
+
+    def _fire_backlog(self, room: int) -> int:
+        """Fire a batch of the backlog, and note how long each of it takes."""
+        clock = self._around.clock
+        began_at = clock.monotonic_us()
+        older = self._fire_from(self._loader.backlog, room)
+        if older:
+            each_us = max((clock.monotonic_us() - began_at) // older, 1)
+            known = self._backlog_us or each_us
+            self._backlog_us = max((3 * known + each_us) // 4, 1)
+        return older
 
     def next_at(self, monotonic: int) -> int | None:
         """Return when to fire next, on the monotonic clock: what is first is surely due then."""
