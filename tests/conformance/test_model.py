@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane, Missed, RunState
+from duly.domain.literals import Lane, Missed, Overlap, RunState
 from duly.domain.misfire import Misfire
 from duly.domain.planning import (
     Change,
@@ -103,12 +103,15 @@ def definitions(draw: st.DrawFn) -> Any:
         at_most=draw(st.sampled_from([None, 2])),
         not_older=draw(st.sampled_from([None, "4h"])),
     )
+    overlap = draw(st.sampled_from([Overlap.ALLOW, *Overlap]))
     timetables = [every("1h"), every("25m"), at("2027-03-08T10:00+00:00"), every("1m")]
     return definition(
         task=draw(st.sampled_from(["report", "other"])),
         timetable=draw(st.sampled_from(timetables)),
         misfire=policy,
         jitter_us=draw(st.sampled_from([0, 0, 30 * MINUTE_US])),
+        overlap=overlap,
+        serialize_by="account:7" if overlap is Overlap.SERIALIZE else None,
     )
 
 
@@ -404,6 +407,11 @@ class SameAnswers(WorkRules, RuleBasedStateMachine):
         fence = self.owner(place)
         command = DrainOwed(fence=fence, shard=row.shard, owed=row.owed, settlement=settlement)
         self.both(lambda store: store.drain_owed(command))
+
+    @rule()
+    def open_gates(self) -> None:
+        """Let go whoever waits at a gate that came free and that nobody opened."""
+        self.both(methodcaller("open_gates", 100))
 
     @rule(place=places, limit=st.integers(1, 3), kept=st.sampled_from([0, HOUR_US]), step=steps_us)
     def prune(self, place: int, limit: int, kept: int, step: int) -> None:
