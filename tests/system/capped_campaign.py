@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duly
-from tests.postgres.server import Server
 from tests.system import capped_tasks
 from tests.system.campaign import commit
+from tests.system.campaign_stores import store_url
 from tests.system.capped_tasks import ACCOUNTS, CAP, LEDGER_VARIABLE, START
 from tests.system.fleet import Fleet, pause, wait_until
 
@@ -174,24 +174,13 @@ def campaign(url: str | None, folder: Path, runs: int, seed: str) -> Iterator[Ca
         yield Capped(fleet, app, Figures(runs), random.Random(seed))
 
 
-@contextmanager
-def _store(store: str) -> Iterator[str | None]:
-    if store == "sqlite":
-        yield None
-        return
-    with Server.boot({}, durable=True) as server:
-        url = server.create_database()
-        yield url
-        server.drop_database(url)
-
-
 def main() -> None:
     store, *numbers = sys.argv[1:]
     runs = int(numbers[0]) if numbers else RUNS
     kills = int(numbers[1]) if len(numbers) > 1 else KILLS
     folder = Path(tempfile.mkdtemp(prefix="duly-capped-"))
     seed = numbers[2] if len(numbers) > 2 else "capped"
-    with _store(store) as url, campaign(url, folder, runs, seed) as going:
+    with store_url(store) as url, campaign(url, folder, runs, seed) as going:
         going.start()
         for _ in range(kills):
             pause(going.draw.uniform(0.2, 3.0))

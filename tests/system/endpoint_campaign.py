@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import duly
 from bench.plots import Line, lines
 from duly.domain.breakers import BACK_EVERY_US
-from tests.postgres.server import Server
 from tests.system import endpoint_tasks
 from tests.system.campaign import commit, percentiles
+from tests.system.campaign_stores import store_url
 from tests.system.endpoint import Endpoint
 from tests.system.endpoint_tasks import KEY, KEY_VARIABLE, LEDGER_VARIABLE, URL_VARIABLE
 from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
@@ -274,23 +274,12 @@ def campaign(url: str | None, folder: Path, runs: int) -> Iterator[DeadEndpoint]
         yield DeadEndpoint(fleet, endpoint, app, customer, Figures(runs))
 
 
-@contextmanager
-def _store(store: str) -> Iterator[str | None]:
-    if store == "sqlite":
-        yield None
-        return
-    with Server.boot({}, durable=True) as server:
-        url = server.create_database()
-        yield url
-        server.drop_database(url)
-
-
 def main() -> None:
     store, *numbers = sys.argv[1:]
     runs = int(numbers[0]) if numbers else RUNS
     seconds = float(numbers[1]) if len(numbers) > 1 else DEAD_SECONDS
     folder = Path(tempfile.mkdtemp(prefix="duly-endpoint-"))
-    with _store(store) as url, campaign(url, folder, runs) as going:
+    with store_url(store) as url, campaign(url, folder, runs) as going:
         going.start()
         pause(STARTING_SECONDS)
         going.figures.healthy_at = going.fleet.clock.now_us()

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duly
-from tests.postgres.server import Server
 from tests.system import flood_tasks
 from tests.system.campaign import commit, percentiles
+from tests.system.campaign_stores import store_url
 from tests.system.fleet import SECOND_US, Fleet, wait_until
 from tests.system.flood_tasks import LEDGER_VARIABLE
 
@@ -152,23 +152,12 @@ def campaign(url: str | None, folder: Path, runs: int) -> Iterator[Flood]:
         yield Flood(fleet, Figures(runs))
 
 
-@contextmanager
-def _store(store: str) -> Iterator[str | None]:
-    if store == "sqlite":
-        yield None
-        return
-    with Server.boot({}, durable=True) as server:
-        url = server.create_database()
-        yield url
-        server.drop_database(url)
-
-
 def main() -> None:
     store, *numbers = sys.argv[1:]
     runs = int(numbers[0]) if numbers else RUNS
     others = int(numbers[1]) if len(numbers) > 1 else OTHERS
     folder = Path(tempfile.mkdtemp(prefix="duly-flood-"))
-    with _store(store) as url, campaign(url, folder, runs) as going:
+    with store_url(store) as url, campaign(url, folder, runs) as going:
         going.start()
         going.ask_for(others)
         figures = going.finish()
