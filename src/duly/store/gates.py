@@ -173,7 +173,9 @@ class Gates(ABC):
             stands_for, waiting = waiting, []
         if entry.stops_holder and holder is not None:
             stands_for = [holder, *stands_for]
-            holder = None if self.stop(holder, comer.run_id) else holder
+            if self.stop(holder, comer.run_id):
+                self.gone.discard(holder)
+                holder = None
         coming, in_the_way = (
             entry.coming,
             holder if holder is not None else next(iter(waiting), None),

@@ -134,6 +134,7 @@ class Gathering(ABC):
         self._owed: dict[tuple[bytes, int], Row] = {}
         self._arrivals: dict[bytes, Arrival] = {}
         """What was decided about runs that have come to a gate."""
+        self._made = 0
 
     @abstractmethod
     def ran_before(self, questions: Sequence[RunBefore]) -> list[int | None]:
@@ -182,6 +183,12 @@ class Gathering(ABC):
 
     def write(self) -> int:
         """Write everything; return how many runs were made, and note them on their grounds."""
+        self._write_runs()
+        self.write_ranges(list(self._skips.values()), list(self._owed.values()))
+        return self._made
+
+    def _write_runs(self) -> None:
+        """Write the runs that were gathered so far."""
         if self._unsure:
             self._find_windows()
         made = self.write_runs(self._runs, self._arrivals) if self._runs else set[bytes]()
@@ -195,14 +202,17 @@ class Gathering(ABC):
                 ground.active_run = row[self.ID]
             if ground.last_for is None or ground.last_for < row[self.FOR]:
                 ground.last_for, ground.last_run = row[self.FOR], row[self.ID]
-        self.write_ranges(list(self._skips.values()), list(self._owed.values()))
-        return len(made)
+        self._made += len(made)
+        self._runs, self._grounds, self._unsure, self._arrivals = [], [], [], {}
 
     def _arrive(self, ground: Ground, run: PlannedRun) -> bool:
         """Let a run come to its gate; False if it is not made, because it is there or skipped."""
         gates = self.gates()
         if gates.exists(run.run_id):
             return False
+        if ground.overlap is Overlap.REPLACE and self._runs:
+            # The one that it replaces may be among them, and has to be there to make way.
+            self._write_runs()
         arrival = gates.arrive(ground.comer(run.run_id))
         ground.overlaps += arrival.coming is not Coming.GOES
         if arrival.coming is Coming.SKIPPED:

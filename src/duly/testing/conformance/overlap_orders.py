@@ -8,8 +8,9 @@ import pytest
 
 from duly.domain.literals import Overlap, RunState
 from duly.domain.misfire import Misfire
+from duly.domain.settling import settle
 from duly.errors import Conflict
-from duly.store.dispatch import FireResult
+from duly.store.dispatch import DrainOwed, FireResult
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.overlap_steps import (
@@ -28,6 +29,7 @@ from duly.testing.conformance.overlap_steps import (
 from duly.testing.factories import (
     HOUR_US,
     order_runs,
+    template_of,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +71,24 @@ class OverlapInCatchUp:
         assert FireResult.FIRED == drain(store, fence, record, owed, owed.first_for)
         (rest,) = store.list_owed(record.id)
         assert FireResult.FIRED == drain(store, fence, record, rest, rest.first_for)
+
+    def test_of_several_that_are_made_at_once_the_last_replaces_the_others(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1: also those that the same transaction has made."""
+        record = made(store, Overlap.REPLACE, misfire=Misfire("all"))
+        fence = steps.own(store, ttl_us=100 * HOUR_US)
+        owed = owing(store, clock, fence, record)
+        settled = settle(template_of(record), owed.first_for, owed.last_for, store.now(), 3)
+        order = DrainOwed(fence=fence, shard=record.shard, owed=owed, settlement=settled)
+
+        assert FireResult.FIRED is store.drain_owed(order)
+
+        assert ["replaced", "replaced", "queued"] == states(store, record)
+        first, second, last = runs_of(store, record)
+        assert (second.id, last.id) == (first.into, second.into)
+        assert 1 == work_off(store)
+        assert [] == store.check()
 
 
 class OverlapByHand:
