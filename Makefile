@@ -4,22 +4,29 @@
 #   make clean test PYTHON=/path/to/python   choose the interpreter
 #   make test WORKERS=2                      run tests in two processes; most of them wait
 
+# Tests start some hundred processes. Where somebody has asked for no compiled files, each of them would
+# compile all of Duly: a second and a half of processor for what takes a third of one.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 PYTHON ?=
 WORKERS ?= 4
 SECONDS ?= 60
+FAULTS ?= 500
 SEEDS ?= 1000
+EXAMPLES ?= 50
 FIRST ?= 0
 SEED ?=
 STORE ?= memory
+WORLDS ?= plain
 QUICK ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench bench-full chaos fuzz simulate format clean
+.PHONY: help demo test check corpora bench bench-full chaos fuzz fuzz-api simulate format clean
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -33,10 +40,10 @@ test: .venv/ready-test    ## run every test
 check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check --quiet
-	$(BIN)/mypy --no-error-summary
-	$(BIN)/pyright
-	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest --quiet tests/test_tidy.py
+	@# Types are looked at twice, and each time that takes one core for the better part of a minute.
+	$(BIN)/mypy --no-error-summary & types=$$!; \
+	$(BIN)/pyright && $(BIN)/lint-imports --no-logo && $(BIN)/python -m pytest --quiet tests/test_tidy.py; \
+	others=$$?; wait $$types && exit $$others
 
 corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' answers, read from $DULY_CORPORA
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/corpora
@@ -48,20 +55,27 @@ bench-full: .venv/ready-test   ## measure everything and everybody; hours (QUICK
 	@$(BIN)/python -m bench --full $(if $(QUICK),--small --results .bench/small)
 	@$(BIN)/python -m bench.parts.timetables
 	@$(BIN)/python -m bench.parts.takeover
+	@$(BIN)/python -m bench.parts.effect_cost
+	@$(BIN)/python -m bench.parts.search
 
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)
 	@$(BIN)/python -m tests.system.postgres_campaign $(SECONDS) $(SEED)
 	@$(BIN)/python -m tests.system.work_campaign sqlite $(SECONDS) $(SEED)
 	@$(BIN)/python -m tests.system.work_campaign postgres $(SECONDS) $(SEED)
+	@$(BIN)/python -m tests.system.effects_campaign sqlite $(FAULTS) $(SEED)
+	@$(BIN)/python -m tests.system.effects_campaign postgres $(FAULTS) $(SEED)
 	@$(BIN)/python -m tests.failover.campaign $(SECONDS) $(SEED)
 
 fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
 	@mkdir -p .fuzz && $(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 \
 	    -max_len=400 -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz
 
-simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres)
-	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE)
+fuzz-api: .venv/ready-test   ## ask the HTTP API what its description allows and what not: EXAMPLES (50) of each
+	@DULY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --quiet --timeout=3600 tests/api/test_hostile_requests.py
+
+simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres), of WORLDS (plain, effects, limits)
+	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE) --worlds $(WORLDS)
 
 format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --quiet --fix-only
@@ -87,7 +101,7 @@ corpora-folder:
 
 .venv/ready-demo: pyproject.toml .venv/made-in
 	@echo "Installing Duly into .venv …" >&2
-	@$(INSTALL) '.[calendars,postgres,webhooks]'
+	@$(INSTALL) '.[calendars,postgres,server,webhooks]'
 	@touch $@
 
 # An environment holds the path it was made in, twice over: in its scripts and in the link to src.

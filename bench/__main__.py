@@ -68,7 +68,7 @@ class Sizes:
     weighed_seconds: int = 60
     crowd_of_many: int = 50_000
     histories: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
-    held: tuple[int, int, int] = (5000, 5, 60)
+    held: tuple[int, int, int, int] = (5000, 5, 60, 30)
 
 
 FULL = Sizes()
@@ -97,7 +97,7 @@ SMALL = Sizes(
     weighed_seconds=5,
     crowd_of_many=2000,
     histories=(2000, 10_000),
-    held=(200, 2, 5),
+    held=(200, 2, 5, 5),
 )
 
 

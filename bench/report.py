@@ -241,7 +241,9 @@ def held_tables(records: list[Record]) -> list[str]:
         for number, (minute, buffers) in enumerate(
             zip(one["minutes"], one["buffers_per_run"], strict=True), 1
         ):
-            late = [f"{minute[part]:,.2f}" for part in ("p50_ms", "p99_ms", "max_ms")]
+            parts = ("p50_ms", "p99_ms", "max_ms")
+            # A minute in which nothing began has no lateness.
+            late = [f"{minute[part]:,.2f}" if part in minute else "none began" for part in parts]
             text.append(row(name, number, *late, buffers, one["missed"]))
     return [*text, ""]
 

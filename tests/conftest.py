@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 pytest_plugins = ["tests.postgres.fixtures"]
 
@@ -39,8 +42,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [*waiting[::2], *others[:half], *waiting[1::2], *others[half:]]
 
 
+def pytest_collection_finish() -> None:
+    """Leave all tests and modules out of the search for garbage: they are here until the end."""
+    gc.freeze()
+
+
 def _keeps_time(item: pytest.Item) -> bool:
-    return any(one in item.path.parents for one in KEEP_TIME)
+    return _is_of_those(item.path)
+
+
+@cache
+def _is_of_those(path: Path) -> bool:
+    return any(one in path.parents for one in KEEP_TIME)
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings() -> Iterator[None]:
+    """Leave no setting of ours behind: a command that runs in this process names its store there."""
+    before = _settings()
+    yield
+    for name in _settings().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("DULY_")}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

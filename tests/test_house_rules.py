@@ -31,6 +31,8 @@ WRONG_IMPORTS = [
     ("domain/circles", "from duly import UsageError", "duly.domain.circles -> duly ("),
     ("engine/knows", "import duly.store.sqlite", "duly.engine.knows -> duly.store.sqlite"),
     ("store/leans", "import duly.testing", "duly.store.leans -> duly.testing"),
+    ("wire/asks", "import duly.store.reading", "duly.wire.asks -> duly.store.reading"),
+    ("remote/opens", "import duly.store.reading", "duly.remote.opens -> duly.store.reading"),
     ("unplaced", "NUMBER = 1", "- duly.unplaced"),
 ]
 SECOND_CLOCKS = [
@@ -137,6 +139,8 @@ def test_an_import_in_the_wrong_direction_is_refused(house):
         "The almanac reads data and nothing else BROKEN",
         "Only the almanac knows where facts about the world come from BROKEN",
         "Only the composition root knows a concrete store BROKEN",
+        "What goes over the wire is values only BROKEN",
+        "Whoever asks a server needs no store BROKEN",
         "Shipped code does without the testing kit BROKEN",
         "Nobody inside comes in by the front door BROKEN",
     ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LEAD_US = 6 * SECOND_US
 FINISHED = "SELECT count(*) FROM duly.outcomes"
+BESIDE = ("effects", "scopes", "scope_items", "verdicts", "ambiguous", "attempts", "dead")
 FRAME_BYTES = 4096 + 24
 """A page in SQLite's log, and its header."""
 
@@ -33,6 +34,8 @@ class Cost(NamedTuple):
     statements: float
     log_bytes: float
     pages: float
+    beside: int = 0
+    """Rows of all runs in tables that only those with effects, items or failures need."""
 
 
 def cost(place: Place, runs: int, slots: int) -> Cost:
@@ -43,10 +46,11 @@ def cost(place: Place, runs: int, slots: int) -> Cost:
     with place.counting() as counted, at_work(place.url, slots):
         wait(lambda: number(place, FINISHED) >= runs)
         counts = counted.read()
+    beside = sum(number(place, f"SELECT count(*) FROM duly.{table}") for table in BESIDE)  # noqa: S608
     place.remove()
     log = counts["WAL bytes"] or counts["page writes"] * FRAME_BYTES
     pages = counts["buffers"] or counts["page hits"] + counts["page reads"]
-    return Cost(counts["statements"] / runs, log / runs, pages / runs)
+    return Cost(counts["statements"] / runs, log / runs, pages / runs, beside)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from bench.stores.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_te
 from duly.domain.identity import schedule_id, shard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -233,18 +233,19 @@ class Counted:
         for connection in self.connections:
             with suppress(apsw.ConnectionClosedError):
                 for name, operation in PAGES.items():
-                    found[name] += _status(connection, operation)
+                    found[name] += _seen(lambda: connection.status(operation)[0])  # noqa: B023
+                found["rows written"] += _seen(connection.total_changes)
         return found
 
 
-def _status(connection: apsw.Connection, operation: int) -> int:
+def _seen(counter: Callable[[], int]) -> int:
     """Return a connection's counter, as soon as the thread that works with it lets us see it."""
     for _ in range(PATIENCE):
         try:
-            return connection.status(operation)[0]
+            return counter()
         except apsw.ThreadingViolationError:
             sleep(0.001)
-    return connection.status(operation)[0]
+    return counter()
 
 
 @contextmanager

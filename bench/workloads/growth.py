@@ -121,10 +121,12 @@ class Holding(NamedTuple):
     minutes: int
     minute: int
     """In seconds; less for a quick look."""
+    period: int
+    """Each schedule is due once in so many seconds; each fire leaves an old row behind."""
     is_held: bool
 
 
-def held_turns(contenders: Iterable[Contender], sizes: tuple[int, int, int]) -> list[Turn]:
+def held_turns(contenders: Iterable[Contender], sizes: tuple[int, int, int, int]) -> list[Turn]:
     """Return turns with and without a transaction that is held open."""
     return [
         Turn(
@@ -142,7 +144,7 @@ def held_turns(contenders: Iterable[Contender], sizes: tuple[int, int, int]) -> 
 def held(contender: Contender, holding: Holding, grounds: Grounds) -> Figures:
     """Let a steady stream flow while a transaction is open; tell minute by minute."""
     minute = holding.minute
-    offered = Offered(holding.rate, holding.minutes * minute)
+    offered = Offered(holding.rate, holding.minutes * minute, period=holding.period)
     with grounds.site(contender) as site:
         start_at = fill(contender, site, offered, times=2)
         assert site.place is not None
@@ -175,7 +177,8 @@ def _by_minute(
     late: dict[int, list[int]] = defaultdict(list)
     for one, began in by_number.items():
         for turn, at in enumerate(sorted(began)):
-            late[turn // minute].append(at - offered.due(one, start_at) - turn * SECOND_US)
+            due = offered.due(one, start_at) + turn * offered.period * SECOND_US
+            late[(due - start_at) // (minute * SECOND_US)].append(at - due)
     return [
         {name: value for name, value in lateness(late[number]).items() if name != "curve_ms"}
         for number in range(offered.seconds // minute)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.parts.effect_cost import prices
 from bench.parts.work_cost import cost
 from bench.stores.database import Database
 from bench.stores.file import SqliteFile
@@ -16,6 +17,8 @@ from tests.postgres.server import Server
 
 RUNS = 2000
 SLOTS = 500
+ASKED = 200
+"""Permissions, one after the other."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,8 @@ def test_a_run_on_postgresql_costs_no_more_than_it_did(server):
     assert found.log_bytes <= 2_100, found
     # Counted 45: a plan that turns into a scan of a table shows here first.
     assert found.pages <= 55, found
+    # What has no effects, items or failures has not one row where those are kept.
+    assert 0 == found.beside
 
 
 def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path):
@@ -47,3 +52,30 @@ def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path):
     assert found.log_bytes <= 4_000, found
     # Counted 31 to 32.
     assert found.pages <= 38, found
+    assert 0 == found.beside
+
+
+def test_a_permission_on_postgresql_costs_one_statement(server):
+    """E2: and so does saying that an effect is done."""
+    found = prices(Database(server), ASKED)
+    first, more, done, whole = (price.cost for price in found)
+
+    assert {1.0} == {one.statements for one in (first, more, done, whole)}
+    # An entry of the ledger; with the first permission of an attempt, the claim's row.
+    assert [2.0, 1.0, 1.0, 1.0] == [price.rows for price in found]
+    # Counted 545, 397 and 263.
+    assert first.log_bytes <= 800, first
+    assert more.log_bytes <= 600, more
+    assert done.log_bytes <= 500, done
+    # Counted 13: a plan that turns into a scan of a table shows here first.
+    assert first.pages <= 20, first
+
+
+def test_a_permission_on_sqlite_costs_a_few_statements(tmp_path):
+    found = prices(SqliteFile(tmp_path / "e.db"), ASKED)
+
+    # Counted 8, 7 and 7, the transaction's beginning and end among them.
+    assert max(price.cost.statements for price in found) <= 10, found
+    assert [2.0, 1.0, 1.0, 1.0] == [price.rows for price in found]
+    # Counted 8,940, 6,407 and 4,717: whole pages.
+    assert max(price.cost.log_bytes for price in found) <= 16_000, found

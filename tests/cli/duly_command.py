@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 
 from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
+from tests.store.sqlite.made_file import made_file
 
 LIMIT_SECONDS = 50
 
@@ -51,7 +53,7 @@ class Workplace:
     @classmethod
     def made_in(cls, folder: Path) -> Workplace:
         (folder / "tasks.py").write_text(TASKS)
-        SqliteStore(folder / "promises.db").close()
+        made_file(folder / "promises.db")
         return cls(folder)
 
     @property
@@ -98,9 +100,14 @@ class Workplace:
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command that goes on until it is told to stop."""
+        """Start a command that goes on until it is told to stop, by Ctrl-C among others.
+
+        Whoever runs the tests in the background may have been told to ignore Ctrl-C, and all that
+        he starts would do so, too.
+        """
         return subprocess.Popen(
             [sys.executable, "-m", "duly", *arguments],
+            preexec_fn=_mind_interrupts,  # noqa: PLW1509 - it takes no lock
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -109,6 +116,10 @@ class Workplace:
             text=True,
             encoding="utf-8",
         )
+
+
+def _mind_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def duly(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:

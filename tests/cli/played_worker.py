@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duly.domain.attempts import LogLine, Progress, Reason
+from duly.domain.attempts import LogLine, Progress, Reason, TaskPolicy
 from duly.domain.concluding import Failed, Succeeded
+from duly.domain.effects import Grant
+from duly.domain.literals import Effects
+from duly.store.effects import BeginEffect, EndEffect
 from duly.store.execution import FinishResult, Report
 from duly.testing import factories
 from duly.testing.conformance import work_steps as steps
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 HOUR_US = 3_600 * 1_000_000
 TASK = "send_reminder"
+UNSAFE = TaskPolicy(effects=Effects.UNSAFE)
 ERROR = 'Traceback (most recent call last):\n  File "tasks.py"\nValueError: no such class'
 
 
@@ -84,3 +88,32 @@ class PlayedWorker:
         run = self.queue(name, **parts)
         self.bury(self.take())
         return run
+
+    def begin(self, claimed: ClaimedRun, key: str | None, *, is_done: bool = False) -> None:
+        """Take permission for an effect, and do it if told so."""
+        order = BeginEffect(worker=self.member, hold=claimed.hold, effects=Effects.UNSAFE, key=key)
+        assert self.store.begin_effect(order).grant is Grant.GRANTED
+        if is_done:
+            assert key is not None, "only one with a key can be done"
+            done = EndEffect(worker=self.member, hold=claimed.hold, key=key, result='{"id": 7}')
+            assert self.store.end_effect(done)
+
+    def doubt(self, name: str = "a", done: tuple[str, ...] = (), open_: str | None = None) -> UUID:
+        """Return a run whose attempt ended unheard: some effects are done, and one is unknown.
+
+        Without any key all that it does is one effect.
+        """
+        run = self.queue(name)
+        claimed = self.take()
+        for key in done:
+            self.begin(claimed, key, is_done=True)
+        if open_ is not None or not done:
+            self.begin(claimed, open_)
+        self.leave_in_doubt(claimed)
+        return run
+
+    def leave_in_doubt(self, claimed: ClaimedRun) -> None:
+        """End an attempt that has begun its effects without a word about them."""
+        unheard = Failed("ConnectionResetError: no answer")
+        finish = factories.finish(claimed, unheard, policy=UNSAFE, has_begun_effects=True)
+        assert (FinishResult.ACCEPTED,) == self.store.finish_runs(self.member, [finish]).results

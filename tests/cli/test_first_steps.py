@@ -105,7 +105,7 @@ def test_a_short_beginning_that_one_has_is_asked_about(place: Workplace):
     run = place.duly(*REMIND, "--json").json["id"]
     answer = place.duly("run", "show", run[:4])
 
-    assert (3, True) == (answer.status, answer.err.endswith(f"; did you mean {run}?\n"))
+    assert (3, True) == (answer.status, answer.err.endswith(f"; did you mean {run}? [not-found]\n"))
 
 
 def test_orders_about_many_need_an_answer_or_yes(place: Workplace, store: SqliteStore):
@@ -121,7 +121,7 @@ def test_a_number_where_text_is_wanted_shows_how_to_quote_it(place: Workplace):
     wrong = place.duly("enqueue", "send_reminder", "-a", "class_id=true")
 
     assert (2, True) == (answer.status, """-a note='"5"'""" in answer.err), answer.err
-    assert (2, True) == (wrong.status, wrong.err.endswith("give int\n")), wrong.err
+    assert (2, True) == (wrong.status, wrong.err.endswith("give int [invalid-value]\n")), wrong.err
 
 
 @pytest.mark.parametrize(

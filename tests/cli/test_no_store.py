@@ -32,6 +32,8 @@ MISSING = ("--url", "sqlite:///missing.db")
         ("delayed", "list"),
         ("cancel", "x", "--reason", "y"),
         ("audit",),
+        ("audit", "verify"),
+        ("audit", "export"),
     ],
     ids=" ".join,
 )

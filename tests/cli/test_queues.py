@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TASK_GONE
+from duly.domain.concluding import Failed
+from duly.testing.conformance.effects import UNSAFE, begin, taken
+from duly.testing.factories import finish
 from tests.cli.played_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
@@ -81,6 +84,23 @@ def test_what_somebody_paused_and_what_is_dead_is_noted_and_not_degraded(
     assert "note: queue mail is paused by ada: migration; 1 run waits in it" in answer.out
     assert "note: 1 dead run is to be looked at: duly run list --state dead" in answer.out
     assert "0 running, 0 retrying, 1 dead" in answer.out
+
+
+def test_what_is_in_doubt_is_wrong_and_told(place: Workplace, store: SqliteStore):
+    """E2, V4: whoever looks at the store is told, by the exit code too, and where to go on."""
+    worker, claimed = taken(store)
+    begin(store, worker, claimed)
+    unheard = finish(claimed, Failed("boom"), policy=UNSAFE, has_begun_effects=True)
+    store.finish_runs(worker, [unheard])
+    answer = place.duly("status")
+
+    assert 1 == answer.status
+    told = "1 run is in doubt until a person decides what became of it: duly inbox"
+    assert f"degraded: {told}" in answer.out
+    assert "0 dead, 1 ambiguous" in answer.out
+    listed = place.duly("status", "--json")
+    assert (1, 1, False) == (listed.status, listed.json["ambiguous"], listed.json["is_well"])
+    assert told in listed.json["work"]["findings"]
 
 
 def test_a_schedule_whose_task_is_gone_is_degraded(place: Workplace):

@@ -66,6 +66,30 @@ def test_what_is_over_can_not_be_cancelled(place: Workplace, store: SqliteStore)
     assert (4, "") == (answer.status, answer.out), answer.err
 
 
+def test_runs_are_cancelled_by_a_filter_after_they_were_shown(place: Workplace, store: SqliteStore):
+    """A1: these and no others; without a choice none is."""
+    worker = PlayedWorker(store)
+    over = worker.queue("over")
+    worker.succeed(worker.take())
+    runs = [worker.queue(name) for name in ("a", "b")]
+    other = worker.queue("c", queue="other")
+    why = ("--reason", "wrong class")
+    previewed = place.duly("run", "cancel", "--queue", "mail", *why, "--dry-run", "--json").json
+    before = {state(store, one) for one in (*runs, other)}
+    unsaid = place.duly("run", "cancel", *why)
+    done = place.duly("run", "cancel", "--state", "queued", "--queue", "mail", *why, "--yes")
+    left = place.duly("run", "cancel", str(over), str(other), *why, "--json")
+
+    assert {str(one) for one in runs} == {one["id"] for one in previewed["runs"]}
+    assert ({"queued"}, 2) == (before, unsaid.status)
+    assert (0, "Cancelled, or asked to stop: 2 runs.") == (done.status, done.out.splitlines()[0])
+    assert 4 == left.status
+    assert [(False, "succeeded"), (True, "queued")] == [
+        (one["is_done"], one["state"]) for one in left.json["runs"]
+    ]
+    assert {"cancelled"} == {state(store, one) for one in (*runs, other)}
+
+
 def test_a_dead_run_is_queued_again_and_stopped(place: Workplace, store: SqliteStore):
     run = PlayedWorker(store).dead()
     answer = place.duly("run", "retry", str(run), "--reason", "mended", *HERE)
@@ -166,7 +190,7 @@ def test_a_discard_asks_and_is_for_good(place: Workplace, store: SqliteStore):
 
     assert (2, "dead") == (unasked.status, before)
     assert (0, "discarded") == (done.status, state(store, run))
-    assert "undo: none; its record stays" in done.out
+    assert "undo: none; the record stays" in done.out
     assert "discarded by ada (nobody needs it)" in why
 
 

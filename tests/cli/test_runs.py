@@ -38,6 +38,30 @@ def test_runs_are_listed_by_several_states_and_by_why_they_are_dead(
     assert [] == by_task
 
 
+def test_runs_are_found_by_a_text_of_their_error_and_page_by_page(
+    place: Workplace, store: SqliteStore
+):
+    """A4: each page says how to go on."""
+    worker = PlayedWorker(store)
+    dead = {str(worker.dead(text)) for text in "abc"}
+    queued = str(worker.queue("d"))
+    options = ("run", "list", "--error", "no such class", "-n", "2", "--json", "--cursor")
+    first = place.duly(*options, "first").json
+    rest = place.duly(*options, first["next_cursor"]).json
+    told = place.duly("run", "list", "-n", "3", "--cursor", "first").out
+    nobody = place.duly("run", "list", "--error", "No Such Class", "--json").json
+    refused = place.duly("run", "list", "--error", "x", "--cursor", first["next_cursor"])
+
+    found = [one["id"] for page in (first, rest) for one in page["items"]]
+    assert (2, 3) == (len(first["items"]), len(found))
+    assert dead == set(found)
+    assert queued not in found
+    assert rest["next_cursor"] is None
+    assert "Go on with the same options and --cursor " in told
+    assert [] == nobody
+    assert "is of a search with other filters" in refused.err
+
+
 def test_a_list_into_a_pipe_is_not_cut_and_one_on_a_narrow_terminal_shows_the_id(
     place: Workplace, store: SqliteStore
 ):

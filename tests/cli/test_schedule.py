@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.duly_command import Answer, Workplace
+from tests.cli.played_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from duly.store.sqlite import SqliteStore
 
 NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "Europe/Berlin")
 
@@ -154,6 +157,27 @@ def test_what_is_deleted_can_be_restored_and_all_of_it_is_on_record(place: Workp
         ("schedule.deleted", "ada", "cli", "gone"),
         ("schedule.created", "ada", "cli", None),
     ] == [(one["action"], one["actor"], one["source"], one["reason"]) for one in history]
+
+
+def test_success_and_error_are_told_and_what_was_not_is_said(place: Workplace, store: SqliteStore):
+    """V1, V4: in the list, and for one schedule with the run, the reason and the last line."""
+    create(place)
+    fresh = place.duly("schedule", "show", "nightly").out
+    worker = PlayedWorker(store, tasks=("nightly_report",))
+    for end in (worker.succeed, worker.bury):
+        place.duly("schedule", "trigger", "nightly", "--json")
+        end(worker.take())
+    shown = place.duly("schedule", "show", "nightly").out
+    (listed,) = place.duly("schedule", "list", "--json").json
+
+    assert 3 == fresh.count("none on record")
+    assert 1 == shown.count("none on record")
+    (error,) = (line for line in shown.splitlines() if line.startswith("last error"))
+    assert error.endswith("not-retryable: ValueError: no such class")
+    ends = listed["last_ends"]
+    assert ends["success"]["at"] <= ends["error"]["at"]
+    assert (None, None) == (ends["verified"], ends["unknown_through"])
+    assert "last verified" in place.duly("schedule", "list").out
 
 
 def test_triggering_and_skipping_are_told_apart(place: Workplace):

@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from duly.domain.literals import Lane
+from duly.store.sealing import SealAudit
+from duly.store.sqlite import SqliteStore
+from duly.testing.conformance import steps
+
 if TYPE_CHECKING:
     from tests.cli.duly_command import Workplace
 
@@ -81,11 +86,50 @@ def test_the_audit_trail_says_who_did_what_from_where_and_why(place: Workplace):
     told = place.duly("audit").out.splitlines()
     by_nobody = place.duly("audit", "--actor", "nobody", "--json").json
     paused = place.duly("audit", "--action", "schedule.paused", "--json").json
+    recent = place.duly("audit", "--since", "-1h", "--until", "2999-01-01", "--json").json
+    earlier = place.duly("audit", "--until", "-1h", "--json").json
+    about = place.duly("audit", "--object", paused[0]["subject"], "--json").json
 
     assert ["ada", "cli", "schedule.paused", "nightly", "migration", "status:"] == told[1].split()[
         1:7
     ]
     assert [] == by_nobody
+    assert [] == earlier
+    assert ["schedule.paused", "schedule.created"] == [one["action"] for one in recent]
+    assert recent == about
     assert [("nightly", "active", "paused")] == [
         (one["subject"], one["before"]["status"], one["after"]["status"]) for one in paused
     ]
+
+
+def test_a_file_knows_no_roles(place: Workplace):
+    """L2, L6."""
+    refused = place.duly("db", "access", "--role", "duly_server")
+
+    assert 2 == refused.status
+    assert "role: 'duly_server' has no meaning here: sqlite:///promises.db knows no" in refused.err
+    assert "use a store on PostgreSQL" in refused.err
+
+
+def test_an_audit_trail_that_was_tampered_with_is_exit_code_1(place: Workplace):
+    """A2: in the store, and in a file that was exported from it."""
+    path = place.folder / "promises.db"
+    place.duly("schedule", "create", "nightly", *NIGHTLY)
+    store = SqliteStore(path)
+    fence = steps.own(store, (Lane.BACKFILL,))
+    store.seal_audit(SealAudit(fence=fence, limit=10))
+    store.close()
+    sound = place.duly("audit", "verify", "--json").json
+    place.duly("audit", "export", "sound.jsonl")
+    file = apsw.Connection(str(path))
+    file.execute("update duly_audit set actor = 'eve' where number = 1")
+    file.close()
+    told = place.duly("audit", "verify", "--known", sound["head"])
+    place.duly("audit", "export", "tampered.jsonl")
+    files = [place.duly("audit", "verify", name) for name in ("sound.jsonl", "tampered.jsonl")]
+
+    assert (True, 1, 1) == (sound["is_sound"], sound["seals"], sound["entries"])
+    assert 1 == told.status
+    assert "changed: entry 1 is not as seal 1 has it" in told.out
+    assert f"Head: {sound['head']}" in told.out
+    assert [0, 1] == [one.status for one in files]

@@ -27,7 +27,7 @@ def test_a_word_that_is_missing_points_to_the_help_of_its_command(
     told = place.duly(*words).err
     found = json.loads(place.duly(*words, "--json").err)
 
-    assert told.endswith(f"; see {command}\n")
+    assert told.endswith(f"; see {command} [invalid-value]\n")
     assert ("UsageError", f"see {command}") == (found["kind"], found["remedy"])
 
 

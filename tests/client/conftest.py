@@ -17,6 +17,7 @@ from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
 from tests.domain.moments import moment
+from tests.store.sqlite.made_file import made_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ def store(request, clock, tmp_path):
     if request.param == "sqlite":
         from duly.store.sqlite import SqliteStore
 
-        kept = SqliteStore(tmp_path / "duly.db", clock)
+        kept = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
     yield kept
     kept.close()
 

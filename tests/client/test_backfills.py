@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -119,3 +120,21 @@ def test_what_is_not_there_is_not_found(app: duly.App):
     """L6."""
     with virtual_time(app, START), pytest.raises(NotFound, match="backfill"):
         app.backfills.get("019a8a5c-7d00-7c3e-9b1f-0a2b3c4d5e6f")
+
+
+def test_the_same_id_again_is_the_same_order(app: duly.App):
+    """M2, D1: whoever has lost the answer asks again, and makes no second one."""
+    with virtual_time(app, START) as clock:
+        close = close_books(app)
+        app.schedules.create("close", close, every("1h"))
+        app.schedules.create("other", close, every("1h"))
+        wanted = UUID("0196a1b2-0000-7000-8000-000000000042")
+
+        first = app.backfills.create("close", **SPAN, id=wanted, runs=5)
+        clock.advance("1h")
+        again = app.backfills.create("close", **SPAN, id=wanted, runs=5)
+
+        assert wanted == first.id == again.id
+        assert [wanted] == [one.id for one in app.backfills.list()]
+        with pytest.raises(Conflict, match="is that of another request"):
+            app.backfills.create("other", **SPAN, id=wanted)

@@ -73,6 +73,28 @@ def test_the_same_order_with_the_same_id_makes_one_run(app, tasks):
     assert 1 == len(app.delayed.list())
 
 
+def test_many_with_the_same_ids_again_are_the_same_order(app, tasks):
+    """D1: whoever has lost the answer asks again, and makes no second ones."""
+    ids = [UUID(int=7), UUID(int=8)]
+    calls = [tasks.remind.bind(1), tasks.remind.bind(2)]
+    first = app.enqueue_many(calls, delay="1h", ids=ids)
+    again = app.enqueue_many(calls, delay="1h", ids=ids)
+
+    assert ids == [one.id for one in first]
+    assert [(True, False)] * 2 == [(a.is_new, b.is_new) for a, b in zip(first, again, strict=True)]
+    assert 2 == len(app.delayed.list())
+
+
+def test_each_of_many_has_its_own_id_or_none_has(app, tasks):
+    calls = [tasks.remind.bind(1), tasks.remind.bind(2)]
+
+    too_few = refused(app, UsageError, lambda: app.enqueue_many(calls, ids=[UUID(int=7)]))
+    alike = refused(app, UsageError, lambda: app.enqueue_many(calls, ids=[UUID(int=7)] * 2))
+
+    assert "ids" in too_few
+    assert "ids" in alike
+
+
 def test_the_same_order_under_the_same_key_makes_one_run(app, tasks):
     first = app.enqueue(tasks.remind.bind(42), at=NOON + DAY, key="k")
     again = app.enqueue(tasks.remind.bind(42), at=NOON + DAY, key="k")

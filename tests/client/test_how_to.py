@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 import duly
+from duly.store.sqlite import SqliteStore
+from duly.testing.manual_clock import START_US, ManualClock
 from tests.cli.duly_command import Workplace
+from tests.client.conftest import work
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 PAGE = PAGES / "schedule-and-delay.md"
@@ -43,6 +46,15 @@ def test_the_examples_of_limits_hold():
     assert 0 == found.failed
 
 
+def test_the_examples_of_access_hold():
+    """L1, L2: on the page about tokens."""
+    page = PAGES / "give-access.md"
+    found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+
+    assert found.attempted > 12
+    assert 0 == found.failed
+
+
 @pytest.mark.parametrize(("page", "least"), [("choose-policies.md", 18), ("backfill.md", 4)])
 def test_the_examples_about_policies_hold(page: str, least: int):
     """E1, M1, M2, O1, S7."""
@@ -50,6 +62,46 @@ def test_the_examples_about_policies_hold(page: str, least: int):
 
     assert found.attempted >= least
     assert 0 == found.failed
+
+
+def test_the_examples_about_effects_hold():
+    """E1, E2, E3, E5, E6."""
+    page = PAGES / "choose-effects.md"
+    found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+
+    assert found.attempted > 40
+    assert 0 == found.failed
+
+
+def test_the_example_of_a_transaction_commits_once(tmp_path: Path):
+    """E4: its row, its order and its success, on SQLite."""
+    text = (PAGES / "choose-effects.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(@app\.task\(effects=\"trans.*?)```", text, re.DOTALL)
+    clock = ManualClock(START_US)
+    store = SqliteStore(tmp_path / "duly.db", clock)
+    app = duly.App(store=store, clock=clock)
+    with app.transaction() as tx:
+        tx.execute("create table closings (day text, total integer)")
+
+    @app.task
+    def publish(day: str) -> None: ...
+
+    names: dict[str, Any] = {
+        "app": app,
+        "duly": duly,
+        "publish": publish,
+        "count_orders": len,
+    }
+    exec(block, names)  # noqa: S102 - our own page
+    run = app.enqueue(names["close_day"].bind(day="2026-04-03"))
+    work(app, clock)
+    with app.transaction() as tx:
+        rows = tx.execute("select day, total from closings")
+
+    assert [("2026-04-03", 10)] == rows
+    assert ("succeeded", {"total": 10}) == (app.runs.get(run.id).state, app.runs.get(run.id).result)
+    assert ["succeeded"] == [one.state for one in app.runs.list(task="publish")]
+    store.close()
 
 
 @pytest.mark.parametrize("page", ["choose-policies.md", "backfill.md"])

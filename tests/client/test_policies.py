@@ -10,6 +10,7 @@ import pytest
 import duly
 from duly import Conflict, Misfire, NotFound, OverQuota, Retry, UsageError, cron, every
 from duly.domain.concluding import Succeeded
+from duly.domain.literals import Effects
 from duly.domain.presets import PRESETS
 from duly.testing.conformance import work_steps as work
 from tests.client.conftest import fire, refused
@@ -68,8 +69,8 @@ def test_a_declared_preset_is_compared_as_any_policy(app, tasks):
     assert {"it": ("overlap", "preset")} == changed
 
 
-def test_a_tasks_preset_says_how_often_it_is_tried(app):
-    """E1, B1: a number that is given wins."""
+def test_a_tasks_preset_says_how_often_it_is_tried_and_what_it_may_repeat(app):
+    """E1, B1: what that is given wins."""
 
     @app.task(preset="never-twice")
     def pay() -> None:
@@ -80,10 +81,11 @@ def test_a_tasks_preset_says_how_often_it_is_tried(app):
         """Do nothing."""
 
     policies = app.tasks.policies()
-    assert (PRESETS["never-twice"].retry, 1) == (
+    assert (PRESETS["never-twice"].retry, Effects.UNSAFE) == (
         policies["pay"].retry,
-        policies["pay"].retry.attempts,
+        policies["pay"].effects,
     )
+    assert Effects.IDEMPOTENT is policies["refresh"].effects
     assert Retry(9) == policies["refresh"].retry
     with pytest.raises(UsageError, match="preset: 'quick' is not a preset"):
         app.task(preset="quick")(lambda: None)

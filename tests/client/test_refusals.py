@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly import UsageError, every
+from duly import DulyError, UsageError, every
 from tests.client.conftest import refused
 
 HALF = "\ud800"
@@ -122,3 +122,13 @@ def test_a_pause_that_is_over_says_which_instant_was_given(app, tasks):
     assert "until: '2026-04-01T00:00:00Z' lies in the past" in refused(
         app, UsageError, lambda: app.schedules.pause("nightly", until=past)
     )
+
+
+def test_every_error_has_a_code_of_its_own():
+    """L6: programs and documents name an error by a code that stays as it is."""
+    kinds: list[type[DulyError]] = [DulyError]
+    for kind in kinds:
+        kinds += [one for one in kind.__subclasses__() if one.__module__ == "duly.errors"]
+    codes = [kind.code for kind in kinds]
+
+    assert sorted(set(codes)) == sorted(codes)

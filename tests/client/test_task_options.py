@@ -97,8 +97,10 @@ def test_no_timeout_is_a_choice_of_its_own(app):
         ({"kind": "process", "memory": "lots"}, "memory: 'lots' is not an amount of memory"),
         ({"kind": "process", "memory": 512}, "memory: 512 is not an amount of memory"),
         ({"kind": "process", "memory": "1KB"}, "memory: '1KB' is not an amount of memory"),
-        ({"effects": "unsafe"}, "effects: 'unsafe' is not honoured by this version"),
-        ({"effects": "transactional"}, "effects: 'transactional' is not honoured"),
+        (
+            {"effects": "transactional", "kind": "process"},
+            "effects: 'transactional' is not possible for a process",
+        ),
         ({"effects": "none"}, "effects: 'none' is not a class of effects"),
         ({"effects": ["pure"]}, "effects: .* is not a class of effects"),
         ({"queue": ""}, "queue: '' can't be the name of a queue"),

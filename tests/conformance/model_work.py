@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from duly.domain.concluding import (
     TimedOut,
     conclude,
 )
-from duly.domain.literals import Lane
+from duly.domain.literals import Effects, Lane
 from duly.domain.retrying import Retry
 from duly.domain.schedules import TENANT_DEFAULT, Call
 from duly.store.execution import (
@@ -83,6 +84,7 @@ POLICIES = (
     TaskPolicy(retry=Retry(2), timeout_us=SECOND_US, stall_us=SECOND_US),
     TaskPolicy(retry=Retry(9, base="1s", per_minute=6), run_timeout_us=HOUR_US),
     TaskPolicy(retry=Retry(1), timeout_us=None),
+    TaskPolicy(effects=Effects.UNSAFE),
 )
 
 
@@ -238,7 +240,10 @@ class WorkRules:
         chosen = self.lost[-limit:]
         losses = []
         for claim in chosen:
-            attempted = self._attempted(claim.hold.run_id, claim.tries, claim.policy)
+            attempted = replace(
+                self._attempted(claim.hold.run_id, claim.tries, claim.policy),
+                has_begun_effects=claim.effects_at is not None,
+            )
             losses.append(Loss(claim, conclude(how, attempted)))
         command = SettleLost(fence=self.owner(place), losses=tuple(losses), overdue_us=OVERDUE_US)
         self.both(methodcaller("settle_lost", command))

@@ -22,8 +22,7 @@ from duly.store.memory import MemoryStore
 from duly.testing.conformance import StoreContract
 from duly.testing.factories import dispatcher
 from duly.testing.manual_clock import ManualClock
-from tests.conformance.quota_defects import QUOTA_DEFECTS
-from tests.conformance.sharing_defects import SHARING_DEFECTS
+from tests.conformance.defects_by_port import DEFECTS_BY_PORT
 
 
 class NoFence(MemoryStore):
@@ -57,6 +56,16 @@ class FenceWithoutExpiry(MemoryStore):
         member = self.tables.members[command.fence.member]
         self.tables.members[member.id] = replace(member, expires_at=1 << 60)
         return super().fire_timers(command)
+
+
+class ForgetsWhoIsOver(MemoryStore):
+    """Refuses who has expired, and forgets it: set back, its clock lets the dead live again."""
+
+    def fire_timers(self, command):
+        before = self.tables.members[command.fence.member]
+        fired = super().fire_timers(command)
+        self.tables.members[before.id] = before
+        return fired
 
 
 class SilentFence(MemoryStore):
@@ -646,11 +655,11 @@ class ForgetsWorkers(MemoryStore):
 
 
 DEFECTS = [
-    *QUOTA_DEFECTS,
-    *SHARING_DEFECTS,
+    *DEFECTS_BY_PORT,
     (NoFence, "test_an_owner_that_was_taken_over_is_fenced"),
     (FenceWithoutEpoch, "test_another_epoch_is_fenced[-1]"),
     (FenceWithoutExpiry, "test_an_expired_owner_is_fenced_though_nobody_took_over"),
+    (ForgetsWhoIsOver, "test_an_owner_that_was_found_expired_stays_so[fire]"),
     (SilentFence, "test_a_refused_owner_is_on_record"),
     (EarlyByOne, "test_a_microsecond_before_is_early_and_changes_nothing"),
     (LateByOne, "test_a_timer_fires_as_planned_up_to_the_end_of_its_grace"),

@@ -71,6 +71,8 @@ from duly.testing.factories import (
 )
 from duly.testing.manual_clock import ManualClock
 from duly.testing.snapshot import Snapshot, snapshot
+from tests.conformance.model_effects import EffectRules
+from tests.conformance.model_limits import LimitRules
 from tests.conformance.model_work import WorkRules
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ class Interrupted(Exception):  # noqa: N818 - what a caller's own code may raise
     """Whatever the caller's code raises inside a lent transaction."""
 
 
-class SameAnswers(WorkRules, RuleBasedStateMachine):
+class SameAnswers(WorkRules, EffectRules, LimitRules, RuleBasedStateMachine):
     """Two stores, one clock, the same orders."""
 
     def open_other(self) -> tuple[ManualClock, Store]:
@@ -489,7 +491,7 @@ class SameAnswers(WorkRules, RuleBasedStateMachine):
 
 TestSameAnswers = pytest.mark.timeout(300)(SameAnswers.TestCase)
 TestSameAnswers.settings = settings(
-    max_examples=25,
+    max_examples=20,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

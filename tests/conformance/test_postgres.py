@@ -6,7 +6,8 @@ import pytest
 
 from duly.store.postgres import PostgresStore
 from duly.testing.conformance import StoreContract
-from tests.postgres.database_clock import DatabaseClock, install_clock
+from tests.postgres.cleaning import Reused
+from tests.postgres.database_clock import install_clock
 
 
 def with_schema(url):
@@ -17,20 +18,29 @@ def with_schema(url):
     install_clock(url)
 
 
+@pytest.fixture(scope="module")
+def databases(postgres_server):
+    """Databases that are emptied between tests."""
+    reused = Reused(postgres_server, with_schema)
+    yield reused
+    reused.close()
+
+
 class TestPostgres(StoreContract):
     placeholder = "%s"
 
     @pytest.fixture
-    def url(self, new_database):
-        return new_database(with_schema)
+    def lent(self, databases):
+        taken = databases.take()
+        yield taken
+        databases.give_back(taken)
 
     @pytest.fixture
-    def clock(self, url):
-        with DatabaseClock(url) as clock:
+    def clock(self, lent):
+        with lent.clock() as clock:
             yield clock
 
     @pytest.fixture
-    def store(self, url, clock):
-        opened = PostgresStore(url, clock)
-        yield opened
-        opened.close()
+    def store(self, lent, clock):
+        with lent.store(clock) as opened:
+            yield opened

@@ -14,6 +14,8 @@ from duly.store.dispatch import Pruned, PruneKind
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.claiming import Aim
 from tests.conformance.test_model import SHARDS, SameAnswers
+from tests.conformance.test_model_of_effects import SameEffects
+from tests.conformance.test_model_of_limits import SameLimits
 from tests.postgres.database_clock import DatabaseClock, install_clock
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ MODEL_SETTINGS = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+EFFECTS_SETTINGS = settings(MODEL_SETTINGS, stateful_step_count=30)
+LIMITS_SETTINGS = settings(MODEL_SETTINGS, max_examples=2, stateful_step_count=30)
 
 
 def with_schema(url: str) -> None:
@@ -111,3 +115,27 @@ def test_postgres_gives_the_answers_that_memory_gives(postgres_server):
         return SameAnswersOnPostgres(postgres_server)
 
     run_state_machine_as_test(machine, settings=MODEL_SETTINGS)  # type: ignore[arg-type]
+
+
+class SameLimitsOnPostgres(SameAnswersOnPostgres, SameLimits):
+    """The same, and of all rules those that runs begin and end by."""
+
+
+@pytest.mark.timeout(300)
+def test_postgres_gives_the_answers_about_limits_that_memory_gives(postgres_server):
+    def machine() -> SameLimitsOnPostgres:
+        return SameLimitsOnPostgres(postgres_server)
+
+    run_state_machine_as_test(machine, settings=LIMITS_SETTINGS)  # type: ignore[arg-type]
+
+
+class SameEffectsOnPostgres(SameAnswersOnPostgres, SameEffects):
+    """The same, and of all rules those that doubt comes of and is settled by."""
+
+
+@pytest.mark.timeout(300)
+def test_postgres_gives_the_answers_about_effects_that_memory_gives(postgres_server):
+    def machine() -> SameEffectsOnPostgres:
+        return SameEffectsOnPostgres(postgres_server)
+
+    run_state_machine_as_test(machine, settings=EFFECTS_SETTINGS)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import pytest
 
 from duly.store.sqlite import SqliteStore
 from duly.testing.conformance import StoreContract
+from tests.store.sqlite.made_file import made_file
 
 
 class TestSqlite(StoreContract):
@@ -13,6 +14,6 @@ class TestSqlite(StoreContract):
 
     @pytest.fixture
     def store(self, clock, tmp_path):
-        opened = SqliteStore(tmp_path / "duly.db", clock)
+        opened = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
         yield opened
         opened.close()

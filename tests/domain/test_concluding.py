@@ -9,6 +9,7 @@ import pytest
 from duly.domain.attempts import Reason, TaskPolicy, Tries, policy_from_json, stored_policy
 from duly.domain.concluding import (
     Attempted,
+    BeInDoubt,
     CancelledEnd,
     Close,
     Conclusion,
@@ -218,3 +219,48 @@ def test_a_budget_that_makes_no_sense_is_refused(value: object):
 def test_a_number_is_a_budget_of_attempts():
     """B1."""
     assert read_retry(7) == Retry(7)
+
+
+BEYOND = replace(FIRST, policy=replace(POLICY, effects=Effects.UNSAFE), has_begun_effects=True)
+UNHEARD = [
+    LostEnd(),
+    TimedOut(Reason.TIMEOUT),
+    TimedOut(Reason.RUN_TIMEOUT),
+    Failed("boom"),
+    Failed("boom", is_retryable=False),
+    CancelledEnd(),
+    GivenBack(Reason.SHUTDOWN, is_started=True),
+]
+
+
+@pytest.mark.parametrize("end", UNHEARD)
+def test_an_unsafe_attempt_that_ends_unheard_after_its_boundary_is_in_doubt(end: End):
+    """E2, INV-11: not tried again, not dead, not cancelled: nobody knows."""
+    concluded = conclude(end, BEYOND)
+
+    assert isinstance(concluded.next, BeInDoubt)
+    assert concluded.is_charged
+
+
+@pytest.mark.parametrize("end", UNHEARD)
+@pytest.mark.parametrize("effects", [Effects.PURE, Effects.IDEMPOTENT, Effects.TRANSACTIONAL])
+def test_what_may_be_repeated_is_never_in_doubt(end: End, effects: Effects):
+    """E1."""
+    attempted = replace(BEYOND, policy=replace(POLICY, effects=effects))
+
+    assert conclude(end, attempted) == conclude(end, FIRST)
+
+
+@pytest.mark.parametrize("end", UNHEARD)
+def test_before_the_boundary_an_unsafe_attempt_ends_like_any_other(end: End):
+    """E2."""
+    assert conclude(end, replace(BEYOND, has_begun_effects=False)) == conclude(end, FIRST)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [Succeeded("1"), Snoozed(5), GaveUp(Reason.GAVE_UP, "no"), Failed("no", is_undone=True)],
+)
+def test_code_that_says_how_its_effects_ended_is_believed(end: End):
+    """E2."""
+    assert conclude(end, BEYOND) == conclude(end, FIRST)

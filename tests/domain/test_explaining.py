@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duly.domain.attempts import AttemptRecord, Progress, Reason
+from duly.domain.attempts import AttemptRecord, LateWord, Progress, Reason
 from duly.domain.explaining.explain import explain
 from duly.domain.explaining.facts import Cause, Down, Life, Order, RunFacts, Taken
 from duly.domain.explaining.words import span_text
@@ -77,6 +77,14 @@ def state(word: RunState, **parts: Any) -> RunRecord:
     return replace(RUN, state=word, **parts)
 
 
+LOST = replace(
+    ATTEMPT,
+    state=AttemptState.LOST,
+    reason="lost",
+    ended_at=DUE + MINUTE,
+    effects_at=DUE + 2 * SECOND,
+)
+AMBIGUOUS = state(RunState.AMBIGUOUS, state_reason="lost")
 RUNNING = state(RunState.RUNNING, claimed_at=DUE + SECOND, started_at=DUE + SECOND)
 RETRYING = state(RunState.RETRYING, next_at=NOW + 12 * SECOND, error="Traceback\nValueError: boom")
 DONE = state(
@@ -314,6 +322,31 @@ CASES = [
         "It waits for api.example.com; it is tried again at",
     ),
     (
+        Cause.AMBIGUOUS,
+        facts(AMBIGUOUS, attempts=[LOST]),
+        "its attempt ended after its effects had begun at 2027-01-15T08:00:02Z, and its worker",
+    ),
+    (
+        Cause.RECONCILED,
+        facts(state(RunState.SUCCEEDED, state_reason="reconciled", finished_at=NOW)),
+        "It counts as succeeded: a person looked",
+    ),
+    (
+        Cause.RECONCILED,
+        facts(state(RunState.SUCCEEDED, state_reason="verified", finished_at=NOW)),
+        "It counts as succeeded: its task's own check",
+    ),
+    (
+        Cause.RECONCILED,
+        facts(state(RunState.FAILED, state_reason="reconciled", finished_at=NOW), ended_by=PAUSED),
+        "a person looked, and recorded what has become of it; by ada (migration)",
+    ),
+    (
+        Cause.RECONCILED,
+        facts(state(RunState.SKIPPED, finished_at=NOW), ended_by=PAUSED),
+        "It was skipped by ada (migration) at ",
+    ),
+    (
         Cause.OVER,
         facts(state(RunState.REPLACED, state_reason="by its key")),
         "It is replaced: by its key.",
@@ -371,3 +404,13 @@ def test_the_evidence_of_a_busy_fleet_names_each_worker_that_serves():
 )
 def test_a_distance_is_said_in_its_two_largest_units(span: int, words: str):
     assert words == span_text(span)
+
+
+def test_a_run_in_doubt_says_what_its_lost_worker_said_and_where_to_look():
+    """E2, E5."""
+    late = LateWord(state=AttemptState.SUCCEEDED, at=DUE + 2 * MINUTE)
+    found = explain(facts(AMBIGUOUS, attempts=[replace(LOST, late=late)]))
+    said = "succeeded, too late to count, at 2027-01-15T08:02:00Z"
+
+    assert ("its worker said", said) in found.evidence
+    assert (found.remedy or "").startswith("duly inbox ")

@@ -16,7 +16,14 @@ from duly.domain.retrying import Retry
 from duly.engine import ends
 from duly.engine.concealing import Concealer
 from duly.engine.ends import bounded, error_text, storable
-from duly.errors import Cancelled, NoSecret, UsageError
+from duly.errors import (
+    Cancelled,
+    EffectDone,
+    EffectNotDone,
+    EffectUnknown,
+    NoSecret,
+    UsageError,
+)
 from tests.engine.rig import SECOND
 
 POLICY = TaskPolicy()
@@ -99,10 +106,9 @@ def test_a_result_without_end_is_left_out():
 def test_a_task_may_answer_that_it_is_not_done():
     """B1: answers are values."""
     assert Snoozed(600 * SECOND) == end_of_value(snooze("10m"), Log())
-    assert Failed("busy", Reason.ASKED, after_us=5 * SECOND) == end_of_value(
-        retry("5s", "busy"), Log()
-    )
-    assert Failed("asked for", Reason.ASKED) == end_of_value(retry(), Log())
+    asked = Failed("busy", Reason.ASKED, after_us=5 * SECOND, is_undone=True)
+    assert asked == end_of_value(retry("5s", "busy"), Log())
+    assert Failed("asked for", Reason.ASKED, is_undone=True) == end_of_value(retry(), Log())
     assert GaveUp(Reason.GAVE_UP, "no such class") == end_of_value(give_up("no such class"), Log())
 
 
@@ -182,6 +188,32 @@ def test_a_group_of_exceptions_asks_for_the_longest_wait_that_one_of_them_asks_f
     group = ExceptionGroup("two", [first, ExceptionGroup("one", [second]), ValueError("other")])
 
     assert 90 * SECOND == end_of_error(raised(group), POLICY, Log()).after_us
+
+
+DONE = EffectDone("mail", "was done before", "go on without it")
+UNKNOWN = EffectUnknown("mail", "may have been done", "find out")
+UNDONE = EffectNotDone("refused")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "is_retryable", "is_undone"),
+    [
+        (DONE, Reason.EFFECT_DONE, False, False),
+        (UNKNOWN, Reason.EFFECT_UNKNOWN, False, False),
+        (UNDONE, Reason.ERROR, True, True),
+        (ExceptionGroup("", [OSError(), DONE]), Reason.EFFECT_DONE, False, False),
+        (ExceptionGroup("", [DONE, UNKNOWN]), Reason.EFFECT_UNKNOWN, False, False),
+        (ExceptionGroup("", [UNDONE, UNDONE]), Reason.ERROR, True, True),
+        (ExceptionGroup("", [UNDONE, OSError()]), Reason.ERROR, True, False),
+    ],
+)
+def test_what_is_said_of_effects_counts_alone_and_in_a_group(
+    error, reason, is_retryable, is_undone
+):
+    """E2, E3: what is done or unknown does not get better; nothing has happened if all say so."""
+    end = end_of_error(raised(error), POLICY, Log())
+
+    assert (reason, is_retryable, is_undone) == (end.reason, end.is_retryable, end.is_undone)
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, lambda: Cancelled("stop")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -17,10 +18,12 @@ from duly.domain.attempts import (
     TaskPolicy,
 )
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
+from duly.domain.effects import Grant
 from duly.engine.concealing import Concealer
 from duly.engine.live_run import MORE_LINES
 from duly.engine.worker.store_time import StoreTime
-from duly.errors import LeaseLost, UsageError
+from duly.errors import LeaseLost, StoreUnavailable, UsageError
+from duly.store.effects import Begun
 from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import START_US, ManualClock
 from tests.engine.rig import SECOND, Known, Rig
@@ -344,3 +347,33 @@ def test_the_stores_clock_is_told_by_the_best_answer():
     clock.advance(100)
     time.hear(before, START_US)
     assert START_US + 50 == time.now()
+
+
+def test_whose_permission_is_on_the_way_has_begun(rig, shop, live):
+    """E2: who ends the attempt meanwhile can't know whether its code goes on with the effect."""
+    permit, seen = rig.store.begin_effect, []
+
+    def answer_late(order):
+        seen.append(live.has_begun_effects)
+        return permit(order)
+
+    rig.store.begin_effect = answer_late
+    live.begin_effect("mail:7")
+
+    assert ([True], True) == (seen, live.has_begun_effects)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_whose_permission_never_came_has_not_begun(rig, shop, live, is_away):
+    """E2: its code knows that, and has done nothing."""
+
+    def refuse(order):
+        if is_away:
+            raise StoreUnavailable("memory", "is away", "wait")
+        return Begun(START_US, Grant.TOO_LATE)
+
+    rig.store.begin_effect = refuse
+    with suppress(StoreUnavailable):
+        live.begin_effect("mail:7")
+
+    assert not live.has_begun_effects

@@ -255,3 +255,31 @@ def test_only_the_owner_of_maintenance_looks_after_the_store(rig):
     callers = [line for line in rig.lines if "due_resumes" in line.calls]
 
     assert 1 == len(callers)
+
+
+def test_the_audit_trail_is_sealed_by_the_owner_of_maintenance(rig):
+    """A2: once a minute, in bounded batches until all of it is sealed."""
+    for number in range(5):
+        rig.schedule(f"s{number}")
+    rig.dispatcher(seal_limit=2)
+    rig.dispatcher(seal_limit=2)
+    rig.run("70s")
+    seals = rig.store.list_seals(0, 100)
+    callers = [line for line in rig.lines if "seal_audit" in line.calls]
+
+    assert 1 == len(callers)
+    assert [2, 2, 1] == [len(one.entries) for one in seals][:3]
+
+
+def test_who_loses_the_maintenance_lease_while_sealing_goes_on_with_the_rest(rig):
+    """INV-5: it is told by the store."""
+    rig.schedule()
+    rig.dispatcher(seal_every_us=SECOND)
+    rig.run("500ms")
+    line = rig.lines[0]
+    line.breaks["seal_audit"] = lambda _: True
+    line.breaks_with = LeaseLost("memory", "another has it", "go on")
+    rig.run("10s")
+
+    assert "seal_audit" in line.asked
+    assert [] == rig.recorder.of(SetAside)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.attempts import Progress, TaskPolicy, Tries
+from duly.domain.effects import Grant, Permitted
 from duly.domain.literals import Lane, Origin, RunState, TaskKind
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from duly.domain.concluding import End
     from duly.domain.identity import RunId
+    from duly.domain.scope import ScopeReport
 
 LIMIT_SECONDS = 40.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
@@ -66,6 +68,8 @@ class RecordedLive:
         self.concealed: list[str] = []
         self._concealer = Concealer()
         self.is_lost = False
+        self.effects: dict[str, str | None] = {}
+        self.done: list[str] = []
         self.advanced = threading.Event()
 
     def advance(self, progress: Progress) -> None:
@@ -79,6 +83,18 @@ class RecordedLive:
 
     def saved(self, partition: str) -> str | None:
         return self.states.get(partition)
+
+    def begin_effect(self, key: str | None) -> Permitted:
+        return Permitted(Grant.GRANTED)
+
+    def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
+        self.effects[key] = result
+
+    def note_scope(self, report: ScopeReport) -> None:
+        self.done += report.done
+
+    def done_items(self, items: tuple[str, ...]) -> frozenset[str]:
+        return frozenset(items) & frozenset(self.done)
 
     def write(self, level: str, text: str) -> None:
         self.lines.append((level, text))

@@ -42,6 +42,15 @@ def talk(run: duly.Run) -> object:
 
 
 @app.task(kind="process")
+def settles(run: duly.Run) -> list[str]:
+    run.expect(["a", "b"])
+    for account in run.remaining(["a", "b"]):
+        run.once(account, str.upper, account)
+        run.done(account)
+    return run.remaining(["a", "b"])
+
+
+@app.task(kind="process")
 def fail() -> None:
     raise ValueError("as it must")
 

@@ -14,17 +14,18 @@ import pytest
 
 from duly.client.secrets import SecretSources
 from duly.clock import SystemClock
-from duly.domain.attempts import Reason
+from duly.domain.attempts import Reason, TaskPolicy
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
+from duly.domain.effects import Grant, Permitted
 from duly.domain.identity import identity_text
-from duly.domain.literals import TaskKind
+from duly.domain.literals import Effects, TaskKind
 from duly.domain.plans import CommandPlan
 from duly.domain.secrets import Secret, SecretReference
 from duly.engine.executors.child import CHUNK_BYTES
 from duly.engine.executors.child_executor import Families
 from duly.engine.executors.commands import CommandExecutor, CommandSettings
 from duly.engine.executors.output import LINE_BYTES_MAX
-from tests.executors.attempt import Attempt, Code, claimed_run
+from tests.executors.attempt import Attempt, Code, RecordedLive, claimed_run
 from tests.executors.test_processes import is_there
 from tests.postgres.patience import comes_true
 
@@ -215,6 +216,58 @@ def test_what_can_t_be_started_says_why(executor, parts: dict[str, Any], said: s
 
     assert isinstance(end, Failed)
     assert said in end.error
+
+
+UNSAFE = TaskPolicy(effects=Effects.UNSAFE)
+
+
+class Permitting(RecordedLive):
+    """Answers whoever asks for permission, and remembers for what."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__()
+        self.grant = grant
+        self.asked: list[str | None] = []
+
+    def begin_effect(self, key: str | None) -> Permitted:
+        self.asked.append(key)
+        return Permitted(self.grant)
+
+
+def unsafe(*argv: str, grant: Grant = Grant.GRANTED, **parts: Any) -> Attempt:
+    attempt = command(*argv, **parts)
+    attempt.runnable.policy = UNSAFE
+    attempt.live = Permitting(grant)
+    return attempt
+
+
+@pytest.mark.parametrize("grant", [Grant.GRANTED, Grant.STOPPING, Grant.TOO_LATE, Grant.GONE])
+def test_an_unsafe_command_is_not_begun_before_it_is_permitted(
+    executor, tmp_path: Path, grant: Grant
+):
+    """E2: all of it is one effect."""
+    attempt = unsafe("touch", str(tmp_path / "done"), grant=grant)
+    end = run(executor, attempt)
+
+    is_granted = grant is Grant.GRANTED
+    assert [None] == attempt.live.asked
+    assert is_granted == (tmp_path / "done").exists() == isinstance(end, Succeeded)
+    assert is_granted or isinstance(end, CancelledEnd) or end.is_undone
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_undone"),
+    [({"argv": ("false",)}, False), ({"argv": ("true",), "cwd": "/no/such/folder"}, True)],
+)
+def test_only_of_what_could_not_be_started_it_is_certain_that_nothing_was_done(
+    executor, parts: dict[str, Any], is_undone: bool
+):
+    """E2."""
+    argv = parts.pop("argv")
+    end = run(executor, unsafe(*argv, **parts))
+
+    assert isinstance(end, Failed)
+    assert is_undone == end.is_undone
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")

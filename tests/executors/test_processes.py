@@ -19,6 +19,7 @@ from duly.clock import SystemClock
 from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
 from duly.domain.identity import identity_text
+from duly.domain.literals import Origin
 from duly.engine.executors.process_words import (
     claimed_from_json,
     claimed_to_json,
@@ -91,9 +92,9 @@ def test_arguments_that_do_not_fit_end_it_before_it_begins(begin):
 
 
 def test_it_knows_its_run_and_its_idempotency_key(begin):
-    """E7: the root run's id goes along; the process leads a group of its own."""
+    """E7: the id of its line's first run goes along; the process leads a group of its own."""
     root = claimed_run("root").record.id
-    attempt = begin("who", root=root)
+    attempt = begin("who", root=root, origin=Origin.REPAIR)
     claimed = attempt.claimed
     expected = [identity_text(claimed.record.id), 2, 7, True]
     end = attempt.wait_end()
@@ -135,6 +136,17 @@ def test_a_secret_is_hidden_over_there_before_anything_is_cut(begin, monkeypatch
 
     assert [] == [text for text in said if "hu" in text]
     assert {True} == {len(text) <= ERROR_LENGTH_MAX for text in said}
+
+
+def test_a_task_over_there_asks_before_its_effects_and_what_remains(executor, catalogue):
+    """E2, E6: the worker asks the store, and answers."""
+    attempt = Attempt(catalogue.find("settles"), claimed_run("settles"))
+    attempt.live.done.append("a")
+    executor.start(attempt)
+
+    assert Succeeded("[]") == attempt.wait_end()
+    assert {"b": '"B"'} == attempt.live.effects
+    assert ["a", "b"] == attempt.live.done
 
 
 def test_a_checkpoint_that_is_refused_is_refused_over_there(begin, executor, catalogue):

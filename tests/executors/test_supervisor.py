@@ -14,7 +14,7 @@ import pytest
 
 from duly.clock import SystemClock
 from duly.engine.loop import Loop
-from duly.engine.supervisor import RECYCLE_STATUS, Supervisor, SupervisorSettings
+from duly.engine.supervisor import DISMISSED_STATUS, RECYCLE_STATUS, Supervisor, SupervisorSettings
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import (
     Event,
@@ -156,6 +156,21 @@ def test_one_that_asks_to_be_replaced_is_replaced_at_once(tmp_path: Path):
         assert (1, 0) == (heard.count(WorkerProcessEnded), heard.count(WorkerProcessCrashed))
 
 
+def test_one_that_was_drained_is_not_replaced(tmp_path: Path):
+    """A1: once all were, the supervisor has nothing left to do."""
+    mark = tmp_path / "mark"
+    crash = f"{SAYING}.say_over({DISMISSED_STATUS}); os._exit(0)"
+    with supervised(CRASHING_ONCE.format(mark=str(mark), crash=crash)) as (
+        supervisor,
+        heard,
+        thread,
+    ):
+        thread.join(LIMIT_SECONDS)
+
+        assert (0, True) == (supervisor.exit_status, supervisor.is_over)
+        assert (1, 1) == (heard.count(WorkerProcessStarted), heard.count(WorkerProcessEnded))
+
+
 def test_one_that_is_started_wrongly_is_not_started_again():
     with supervised("import sys; sys.exit(2)") as (supervisor, heard, thread):
         thread.join(LIMIT_SECONDS)
@@ -164,7 +179,7 @@ def test_one_that_is_started_wrongly_is_not_started_again():
         assert 1 == heard.count(WorkerProcessStarted)
 
 
-@pytest.mark.parametrize("status", [2, RECYCLE_STATUS])
+@pytest.mark.parametrize("status", [2, RECYCLE_STATUS, DISMISSED_STATUS])
 def test_no_task_can_speak_for_its_worker_by_an_exit_status(tmp_path: Path, status: int):
     """R10: once it works, a status is any task's doing: a crash, and neither an order nor a wish."""
     mark = tmp_path / "mark"

@@ -34,10 +34,13 @@ def install_clock(url: str) -> None:
 class DatabaseClock(ManualClock):
     """A clock that stands still until it is moved, and so does the database's."""
 
-    def __init__(self, url: str, now_us: int = START_US) -> None:
+    def __init__(
+        self, url: str, now_us: int = START_US, line: psycopg.Connection[Any] | None = None
+    ) -> None:
         super().__init__(now_us)
         self._url = url
-        self._connection: psycopg.Connection[Any] | None = None
+        self.line = line
+        """What the database is told the time on: somebody else's as long as it holds."""
         self._tell()
 
     def advance(self, duration: int | str | timedelta) -> None:
@@ -52,9 +55,9 @@ class DatabaseClock(ManualClock):
 
     def close(self) -> None:
         """Disconnect; the database's clock stands still."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        if self.line is not None:
+            self.line.close()
+        self.line = None
 
     def __enter__(self) -> Self:
         return self
@@ -66,9 +69,9 @@ class DatabaseClock(ManualClock):
         """Write the time, on a new connection if a test has cut the last one."""
         for attempt in range(2):
             try:
-                if self._connection is None:
-                    self._connection = psycopg.connect(self._url, autocommit=True)
-                self._connection.execute("SELECT setval('duly_testing.clock', %s)", [self.now_us()])
+                if self.line is None:
+                    self.line = psycopg.connect(self._url, autocommit=True)
+                self.line.execute("SELECT setval('duly_testing.clock', %s)", [self.now_us()])
             except psycopg.OperationalError:
                 self.close()
                 if attempt:

@@ -56,8 +56,8 @@ class BackfillNote:
 
     @property
     def open(self) -> int:
-        """Return how many of its runs are not over."""
-        return sum(run.state in NOT_OVER for run in self.runs)
+        """Return how many of its runs are not over; who is in doubt may have more to come."""
+        return sum(run.state in NOT_OVER or run.state is RunState.AMBIGUOUS for run in self.runs)
 
 
 class BackfillChecker:
@@ -197,6 +197,8 @@ class BackfillChecker:
         definition = note.template.definition
         run = self._gates.come_in_backfill(run_id, schedule, definition, executed.at)
         note.runs.append(run)
+        if not is_first and note.order.mode is BackfillMode.FILL:
+            run.first = occurrence_run_id(schedule.id, occurrence)
         if not is_first:
             self._again.setdefault((schedule.id, occurrence), []).append(run)
         self._counts["filled" if is_first else "filled again"] += 1
@@ -222,7 +224,9 @@ class BackfillChecker:
             return SlotClass.SUCCEEDED
         if states & NOT_OVER:
             return SlotClass.IN_FLIGHT
-        if states - {RunState.COALESCED, RunState.REPLACED}:
+        if RunState.AMBIGUOUS in states:
+            return SlotClass.AMBIGUOUS
+        if states - {RunState.COALESCED, RunState.REPLACED, RunState.SKIPPED}:
             return SlotClass.FAILED
         if states:
             return SlotClass.MISSING

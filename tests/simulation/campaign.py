@@ -3,6 +3,7 @@
 python -m tests.simulation.campaign --first 0 --seeds 1000
 python -m tests.simulation.campaign --seed 17
 python -m tests.simulation.campaign --store postgres --seeds 100
+python -m tests.simulation.campaign --worlds limits --seeds 1000
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.recipe import Recipe, changed, recipe_of
+from tests.simulation.limiting import SOMETIMES as LIMITS_SOMETIMES
+from tests.simulation.recipe import Recipe, changed, recipe_of, with_effects, with_limits
 from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import HEALTHY, Mutant, Report, simulate
 
@@ -85,15 +87,22 @@ SOMETIMES = (
 """What must really have happened in a campaign: otherwise its zero proves nothing."""
 
 
+WORLDS: dict[str, Callable[[Recipe], Recipe]] = {
+    "plain": lambda recipe: recipe,
+    "effects": with_effects,
+    "limits": with_limits,
+}
+
+
 def tell(text: object) -> None:
     """Print a line at once, also when nobody sits at a terminal."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def play_seed(seed: int) -> Report:
-    """Play the recipe of a seed."""
-    return simulate(recipe_of(seed))
+def play_seed(seed: int, worlds: str = "plain") -> Report:
+    """Play the recipe of a seed, as a world of one sort."""
+    return simulate(WORLDS[worlds](recipe_of(seed)))
 
 
 def play_seeds(
@@ -113,9 +122,12 @@ def summary(counts: Counter[str], seeds: int) -> str:
     return f"{seeds:,} seeds; {shown}"
 
 
-def run_campaign(first: int, seeds: int, processes: int) -> int:
+def run_campaign(first: int, seeds: int, processes: int, worlds: str = "plain") -> int:
     """Play seeds and tell; the answer is the exit code."""
-    return tell_reports(play_seeds(range(first, first + seeds), processes), seeds)
+    play = partial(play_seed, worlds=worlds)
+    reports = play_seeds(range(first, first + seeds), processes, play)
+    wanted = {"plain": SOMETIMES, "limits": LIMITS_SOMETIMES}
+    return tell_reports(reports, seeds, wanted=wanted.get(worlds, ()))
 
 
 def run_campaign_on_postgres(first: int, seeds: int, processes: int) -> int:
@@ -133,7 +145,12 @@ def run_campaign_on_postgres(first: int, seeds: int, processes: int) -> int:
             databases.close()
 
 
-def tell_reports(reports: Iterator[Report], seeds: int, mutant: Mutant = HEALTHY) -> int:
+def tell_reports(
+    reports: Iterator[Report],
+    seeds: int,
+    mutant: Mutant = HEALTHY,
+    wanted: Sequence[str] = SOMETIMES,
+) -> int:
     """Tell what became of all worlds; the answer is the exit code."""
     counts: Counter[str] = Counter()
     failures: list[Report] = []
@@ -145,7 +162,7 @@ def tell_reports(reports: Iterator[Report], seeds: int, mutant: Mutant = HEALTHY
     tell(summary(counts, seeds))
     for report in sorted(failures, key=lambda one: one.recipe.seed)[:FAILURES_SHOWN]:
         tell_failure(report, mutant)
-    never = [name for name in SOMETIMES if not counts[name]]
+    never = [name for name in wanted if not counts[name]]
     if never:
         tell(f"never happened: {', '.join(never)}")
     tell(f"violations: {len(failures)}")
@@ -173,7 +190,7 @@ def read_recipe(words: argparse.Namespace) -> Recipe:
                 parts[one.name] = frozenset(text.split(",")) - {"none", ""}
             case "planned":
                 parts[one.name] = frozenset(int(item) for item in text.split(",") if item != "none")
-            case "has_open_transactions" | "has_policies":
+            case "has_open_transactions" | "has_policies" | "has_effects" | "has_limits":
                 parts[one.name] = text == "True"
             case "start":
                 parts[one.name] = text
@@ -190,6 +207,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=None, help="play one recipe and tell its trace")
     parser.add_argument("--store", choices=("memory", "postgres"), default="memory")
+    parser.add_argument("--worlds", choices=tuple(WORLDS), default="plain")
     for one in fields(Recipe):
         if one.name != "seed":
             parser.add_argument(f"--{one.name.replace('_', '-')}", default=None)
@@ -216,8 +234,9 @@ def main() -> int:
     """Read the command line."""
     words = command_line().parse_args()
     if words.seed is None:
-        run = run_campaign if words.store == "memory" else run_campaign_on_postgres
-        return run(words.first, words.seeds, words.processes)
+        if words.store == "memory":
+            return run_campaign(words.first, words.seeds, words.processes, words.worlds)
+        return run_campaign_on_postgres(words.first, words.seeds, words.processes)
     report = play_one(read_recipe(words), words.store)
     tell(report.recipe)
     tell(summary(report.counts, 1))

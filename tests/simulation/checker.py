@@ -60,6 +60,7 @@ class Checker:
         if executed.error is not None:
             if executed.call.operation == "commit":
                 self._open.pop(id(executed.call.arguments[0].transaction), None)
+                self._end_transaction(executed, is_done=False)
             self.work.see_error(executed)
             return
         operation = executed.call.operation
@@ -70,9 +71,13 @@ class Checker:
             getattr(self, f"_{operation}", None)
             or getattr(self.work, operation, None)
             or getattr(self.backfills, operation, None)
+            or getattr(self.work.effects, operation, None)
+            or getattr(self.work.limits, operation, None)
         )
         if check is not None:
             check(executed)
+        if self.work.limits is not None:
+            self.work.limits.look(executed.at)
         if self.gates is not None:
             self.gates.look(executed.at)
 
@@ -88,9 +93,15 @@ class Checker:
         for one in done:
             one.at = executed.at
             getattr(self, f"_{one.call.operation}")(one)
+        self._end_transaction(executed, is_done=True)
 
     def _roll_back(self, executed: Executed) -> None:
         self._open.pop(id(executed.call.arguments[0].transaction), None)
+        self._end_transaction(executed, is_done=False)
+
+    def _end_transaction(self, executed: Executed, *, is_done: bool) -> None:
+        if self.work.effects is not None:
+            self.work.effects.commit(executed, is_done=is_done)
 
     # Orders
 

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 
 from duly.domain.answers import GiveUp, Snooze, TryAgain
 from duly.domain.attempts import Reason
+from duly.domain.checking import CHECK_SUFFIX
 from duly.domain.concluding import Failed
 from duly.domain.literals import TaskKind
 from duly.engine.ends import end_of_error, end_of_value
+from tests.simulation.effecting import Outside, check_outside, take_effect
+from tests.simulation.limiting import call_out, limited_script
 from tests.simulation.scripts import CALM, play, script_of
 from tests.simulation.strands import Strand
 from tests.simulation.world import Violation
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.engine.work import Work
     from duly.store.execution import ClaimedRun
+    from tests.simulation.limit_checker import LimitChecker
     from tests.simulation.nodes import Node
     from tests.simulation.scripts import Script
     from tests.simulation.world import World
@@ -50,6 +54,9 @@ class Observer:
 
     def __init__(self, world: World) -> None:
         self.executions: dict[tuple[RunId, int], Execution] = {}
+        self.outside = Outside(world)
+        self.limits: LimitChecker | None = None
+        """Who is told of every start, in a world that has limits."""
         self._world = world
         self._running: dict[RunId, list[Execution]] = {}
 
@@ -60,6 +67,8 @@ class Observer:
         if key in self.executions:
             raise Violation("INV-4: one claim was executed twice")
         began_at = self._world.true_at
+        if self.limits is not None:
+            self.limits.begin(claimed)
         seen = Execution(run_id, tries.fence, tries.attempt, script.deed, began_at)
         self.executions[key] = seen
         others = self._running.setdefault(run_id, [])
@@ -90,12 +99,15 @@ class ScriptedExecutor:
 
     def _run(self, strand: Strand, work: Work) -> None:
         world = self._node.world
-        script = CALM if world.weather.is_calm else script_of(world.recipe, work.claimed)
+        draw = limited_script if world.recipe.has_limits else script_of
+        script = CALM if world.weather.is_calm else draw(world.recipe, work.claimed)
         work.began()
         seen = self._observer.begin(work.claimed, script)
         try:
             try:
-                value = play(strand, work.live, script)
+                if world.recipe.has_limits:
+                    call_out(strand, work)
+                value = self._act(strand, work, script)
             except Exception as error:  # noqa: BLE001 - whatever a task raises is its end
                 seen.word = type(error).__name__
                 end = end_of_error(error, work.runnable.policy, work.live)
@@ -109,6 +121,15 @@ class ScriptedExecutor:
             self._observer.end(seen)
             self._strands.pop(id(work), None)
         work.ended(end)
+
+    def _act(self, strand: Strand, work: Work, script: Script) -> object:
+        outside = self._observer.outside
+        if work.runnable.name.endswith(CHECK_SUFFIX):
+            check_outside(strand, work, outside)
+            return None
+        if self._node.world.recipe.has_effects:
+            take_effect(strand, work, outside)
+        return play(strand, work.live, script)
 
     def ask(self, work: Work) -> None:
         """Cancel what can be; a thread looks by itself."""

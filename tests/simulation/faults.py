@@ -23,13 +23,13 @@ FENCED = frozenset(
     (
         "fire_timers", "drain_owed", "release_leases", "acquire_leases",
         "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "finish_and_claim",
-        "settle_lost", "step_backfill",
+        "settle_lost", "step_backfill", "admit",
     )
 )  # fmt: skip
 """Writes that hurt most when they arrive late."""
 OFTEN = {"step_backfill": 20}
 """Writes that are rare, and so are late more often."""
-HELD = frozenset(("claim_runs", "beat", "finish_runs", "finish_and_claim", "settle_lost"))
+HELD = frozenset(("claim_runs", "admit", "beat", "finish_runs", "finish_and_claim", "settle_lost"))
 """Calls whose late answers let a process go on with what it no longer holds."""
 EDGE_REACH_US = 4 * SECOND
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Template
 
 BEHIND = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
-GOING = frozenset((RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
+GOING = frozenset((RunState.QUEUED, RunState.RUNNING, RunState.RETRYING, RunState.AMBIGUOUS))
+"""What has gone ahead and is not over; who is in doubt keeps what it holds."""
 OPEN = GOING | {RunState.BLOCKED}
 WITHOUT_WORKER = frozenset((RunState.QUEUED, RunState.RETRYING))
 
@@ -200,6 +201,8 @@ class GateLedger:
 
     def _stop(self, holder: RunNote, into: RunNote, now: int) -> bool:
         """Let the open one make way: at once, or when its worker has stopped it."""
+        if holder.state is RunState.AMBIGUOUS:
+            return False  # nobody has it, and nobody knows what it did: it stays
         self._touched.add(holder)
         holder.replaced_by = into.id
         if holder.state not in WITHOUT_WORKER:

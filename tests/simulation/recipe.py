@@ -64,6 +64,10 @@ class Recipe:
     """How many processes execute runs; without any, what is queued stays so."""
     has_policies: bool = False
     """Whether runs may not overlap, and people fill in what is missing; only with workers."""
+    has_effects: bool = False
+    """Whether tasks do what can't be taken back, and people settle what is in doubt; the same."""
+    has_limits: bool = False
+    """Whether tasks are limited, and call destinations that are down for a while; the same."""
 
     @property
     def start_at(self) -> int:
@@ -110,6 +114,30 @@ def recipe_of(seed: int) -> Recipe:
         kinds=kinds,
         workers=(workers := random.Random(f"{seed}/workers").choice((0, 0, 0, 1, 2, 3))),
         has_policies=workers > 0 and random.Random(f"{seed}/policies").random() < POLICIES_SHARE,
+    )
+
+
+def with_effects(recipe: Recipe) -> Recipe:
+    """Return the world of a recipe with workers whose tasks have effects."""
+    return replace(recipe, workers=max(1, recipe.workers), has_effects=True)
+
+
+def with_limits(recipe: Recipe) -> Recipe:
+    """Return the world of a recipe with workers whose tasks are limited.
+
+    It is short, so that no breaker pauses for longer than the quiet, and its store's clock is never
+    set: how many begin in a while is counted by it.
+    """
+    return replace(
+        recipe,
+        seconds=min(recipe.seconds, 60),
+        dispatchers=min(recipe.dispatchers, 2),
+        users=1,
+        schedules=3,
+        workers=max(2, recipe.workers),
+        kinds=recipe.kinds - {"store-step"},
+        has_policies=False,
+        has_limits=True,
     )
 
 

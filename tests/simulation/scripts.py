@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import random
 from asyncio import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.answers import GiveUp, Snooze, TryAgain
 from duly.domain.attempts import Progress, TaskPolicy
-from duly.domain.literals import TaskKind
+from duly.domain.checking import check_name
+from duly.domain.limits import Limit
+from duly.domain.literals import Effects, TaskKind
+from duly.domain.rates import Rate
 from duly.domain.retrying import Retry
 from duly.domain.task_limits import NO_LIMITS, TaskLimits
 from duly.errors import Cancelled
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from tests.simulation.recipe import Recipe
     from tests.simulation.strands import Strand
 
+DESTINATIONS = ("bank", "post")
+CHECKED_SHARE = 0.4
 TASKS = ("task1", "task2", "task3")
 QUEUES = ("default", "mail", "reports")
 KINDS = (TaskKind.ASYNC, TaskKind.THREAD, TaskKind.PROCESS)
@@ -98,7 +103,53 @@ def scripted_tasks(recipe: Recipe) -> dict[str, ScriptedTask]:
     tasks = {name: ScriptedTask(name, draws.choice(KINDS), _policy(draws)) for name in TASKS}
     if draws.random() < 0.15:
         del tasks["task3"]
+    if recipe.has_limits:
+        said = recipe.stream("limits")
+        return {name: replace(task, limits=_limits(name, said)) for name, task in tasks.items()}
+    if recipe.has_effects:
+        classes = recipe.stream("effects")
+        tasks = {name: _with_class(task, classes) for name, task in tasks.items()}
+        checked = [task for task in tasks.values() if task.policy.is_checked]
+        return tasks | {(check := _check_of(task)).name: check for task in checked}
     return tasks
+
+
+def _with_class(task: ScriptedTask, draws: random.Random) -> ScriptedTask:
+    effects = draws.choice(
+        (Effects.UNSAFE, Effects.UNSAFE, Effects.IDEMPOTENT, Effects.TRANSACTIONAL)
+    )
+    if effects is Effects.TRANSACTIONAL and task.kind is TaskKind.PROCESS:
+        effects = Effects.IDEMPOTENT  # a process of its own can't commit with the store
+    # Nobody is permitted anything in the last second of his time.
+    timeout_us = max(task.policy.timeout_us or 0, 3 * SECOND)
+    policy = replace(
+        task.policy,
+        effects=effects,
+        timeout_us=timeout_us,
+        is_checked=effects is Effects.UNSAFE and draws.random() < CHECKED_SHARE,
+    )
+    return replace(task, policy=policy)
+
+
+def _check_of(task: ScriptedTask) -> ScriptedTask:
+    policy = replace(task.policy, effects=Effects.PURE, is_checked=False, stall_us=None)
+    return ScriptedTask(check_name(task.name), TaskKind.THREAD, policy)
+
+
+def _limits(name: str, draws: random.Random) -> TaskLimits:
+    """Draw what a task's code says: whom it calls, how many at once, how many in a while."""
+    destination = draws.choice((*DESTINATIONS, None))
+    if name == TASKS[0] and draws.random() < 0.7:
+        # Nothing else in the way of its calls: enough of them fail together.
+        return TaskLimits(destination=DESTINATIONS[0])
+    return TaskLimits(
+        limit=Limit(
+            running=draws.choice((None, None, 1, 3)),
+            rate=draws.choice((None, None, Rate(30, 60 * SECOND, 2), Rate(5, SECOND, 3))),
+            running_by=draws.choice(((), (("n", 1),), (("n", 2),))),
+        ),
+        destination=DESTINATIONS[0] if name == TASKS[0] else destination,
+    )
 
 
 def _policy(draws: random.Random) -> TaskPolicy:

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 from duly.store.memory import MemoryStore
 from tests.simulation.checker import Checker
 from tests.simulation.dispatching import dispatch
+from tests.simulation.effect_checker import EffectChecker
 from tests.simulation.executing import Observer
 from tests.simulation.faults import Mischief, Weather
+from tests.simulation.limit_checker import LimitChecker
+from tests.simulation.limiting import Caller, Limiter
 from tests.simulation.nodes import Node
 from tests.simulation.operators import Operator
 from tests.simulation.recipe import SECOND, Recipe
 from tests.simulation.reckoning import reckon
+from tests.simulation.reconcilers import Reconciler, Repeater
 from tests.simulation.stewards import Steward
 from tests.simulation.users import User
 from tests.simulation.work_reckoning import reckon_work
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from duly.domain.identity import ScheduleId
 
+RECONCILERS = 2
 QUIET_US = 62 * SECOND
 """After the faults stop everything due must be handled within a minute (INV-26)."""
 
@@ -62,6 +67,11 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
     checker.counts = checker.work.counts = world.counts
     checker.work.observer = observer = Observer(world)
     world.store = mutant.store(world.clock, shards=recipe.shards)
+    if recipe.has_effects:
+        checker.work.effects = EffectChecker(checker.work, observer.outside)
+    if recipe.has_limits:
+        checker.work.limits = observer.limits = LimitChecker(checker.work, world)
+        lose_openings(world)
     if recipe.has_policies:
         checker.watch_policies(world.store)
         lose_openings(world)
@@ -71,6 +81,10 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
             play(world, observer)
         runs = reckon(checker.ledger, checker.work.runs, world)
         reckon_work(checker.work, runs, world)
+        if checker.work.effects is not None:
+            checker.work.effects.reckon(world.store)
+        if checker.work.limits is not None:
+            checker.work.limits.reckon(runs)
         if checker.backfills is not None:
             checker.backfills.reckon(world.store.now())
     except Violation as broken:
@@ -108,6 +122,14 @@ def play(world: World, observer: Observer) -> None:
         users.append(Node(world, "o0", Operator(recipe).live))
     if recipe.has_policies:
         users.append(Node(world, "p0", Steward(recipe, known).live))
+    if recipe.has_limits:
+        users.append(Node(world, "c0", Caller(recipe, recipe.users, known).live))
+        users.append(Node(world, "l0", Limiter(recipe).live))
+    if recipe.has_effects:
+        for number in range(RECONCILERS):
+            reconciler = Reconciler(recipe, number, observer.outside)
+            users.append(Node(world, f"r{number}", reconciler.live))
+        users.append(Node(world, "r9", Repeater(recipe).live))
     mischief = Mischief(world, dispatchers, workers, users)
     for node in world.nodes:
         node.start()

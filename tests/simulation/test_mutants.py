@@ -10,10 +10,13 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.policy_mutants import POLICY_MUTANTS
 from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
+from tests.simulation.test_worlds import CHUNK_SEEDS, CHUNKS
 from tests.simulation.work_mutants import WORK_MUTANTS
 
 pytestmark = pytest.mark.timeout(300)
 SEEDS_MAX = 1000
+PLAYED = range(CHUNKS * CHUNK_SEEDS)
+"""Worlds that are played without a defect anyway."""
 
 
 def name_of(mutant):
@@ -34,12 +37,17 @@ def first_noticed(mutant, world_of):
     return recipe
 
 
+def is_sound(recipe, played=range(0)):
+    """Say whether nothing is wrong in a world without a defect: those that others play are."""
+    return recipe.seed in played or violation_without_it(recipe) is None
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=name_of)
 def test_a_defect_is_noticed(mutant):
     """In worlds without workers: a smaller world is sooner played."""
     recipe = first_noticed(mutant, lambda seed: changed(recipe_of(seed), workers=0))
 
-    assert violation_without_it(recipe) is None, recipe.command()
+    assert is_sound(recipe), recipe.command()
 
 
 @pytest.mark.parametrize("mutant", WORK_MUTANTS, ids=name_of)
@@ -49,7 +57,7 @@ def test_a_defect_of_work_is_noticed(mutant):
         mutant, lambda seed: world if (world := recipe_of(seed)).workers else None
     )
 
-    assert violation_without_it(recipe) is None, recipe.command()
+    assert is_sound(recipe, PLAYED), recipe.command()
 
 
 @pytest.mark.parametrize("mutant", POLICY_MUTANTS, ids=name_of)
@@ -59,4 +67,4 @@ def test_a_defect_of_policies_is_noticed(mutant):
         mutant, lambda seed: world if (world := recipe_of(seed)).has_policies else None
     )
 
-    assert violation_without_it(recipe) is None, recipe.command()
+    assert is_sound(recipe, PLAYED), recipe.command()

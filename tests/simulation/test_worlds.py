@@ -18,7 +18,7 @@ from tests.simulation.simulation import simulate
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(300)
 CHUNKS = 10
-CHUNK_SEEDS = 10
+CHUNK_SEEDS = 6
 DANGEROUS_SEEDS = (118, 149, 131)
 """Worlds in which every danger was seen, so that few are played; if that is no longer so, others
 are searched."""

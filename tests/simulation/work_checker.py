@@ -6,25 +6,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason, TaskPolicy
-from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
 from duly.domain.literals import AttemptState, Lane, RunState
 from duly.errors import LeaseLost
 from duly.store.dispatch import LeaseKey
 from duly.store.execution import FinishResult, Hold, LossKind, StopKind
+from tests.simulation.ledger import DelayedNote
 from tests.simulation.work_ledger import RunNote
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from duly.domain.concluding import Conclusion
+    from duly.domain.concluding import Conclusion, Next
     from duly.domain.identity import RunId
     from duly.store.dispatch import FireRetry, MemberId
     from duly.store.execution import Beat, ClaimedRun, ClaimRuns, Finish, Loss, SettleLost
     from duly.store.operating import OrderRuns
+    from tests.simulation.effect_checker import EffectChecker
     from tests.simulation.executing import Observer
     from tests.simulation.gate_ledger import GateLedger
     from tests.simulation.ledger import Ledger
+    from tests.simulation.limit_checker import LimitChecker
     from tests.simulation.world import Executed
 
 MAINTENANCE = LeaseKey(0, Lane.BACKFILL)
@@ -39,6 +42,8 @@ class WorkChecker:
         self.counts: Counter[str]
         self.observer: Observer
         self.gates: GateLedger | None = None
+        self.effects: EffectChecker | None = None
+        self.limits: LimitChecker | None = None
         self.paused: set[str] = set()
         self._ledger = ledger
         self._policies: dict[str, TaskPolicy] = {}
@@ -60,7 +65,13 @@ class WorkChecker:
     def _note(self, run_id: RunId) -> RunNote:
         return self.runs.setdefault(run_id, RunNote(run_id))
 
-    def _release(self, note: RunNote) -> None:
+    def order(self, note: RunNote, now: int) -> None:
+        """Write down a run that a person has ordered, to be run now."""
+        self.runs[note.id] = note
+        self._ledger.delayed[note.id] = DelayedNote(note.id, None, now, state="fired")
+
+    def release(self, note: RunNote) -> None:
+        """Take a run from whoever holds it."""
         if note.worker is not None:
             self._held[note.worker].pop(note.id, None)
             note.worker = None
@@ -105,8 +116,15 @@ class WorkChecker:
         note.task, note.queue = record.call.task, record.call.queue
         if self.gates is not None:
             self.gates.claim(note, executed.at)
+        if self.limits is not None:
+            self.limits.look(executed.at)
         if note.state is not RunState.QUEUED:
-            number = {RunState.RUNNING: 4, RunState.DEAD: 10, RunState.RETRYING: 1}
+            number = {
+                RunState.RUNNING: 4,
+                RunState.DEAD: 10,
+                RunState.RETRYING: 1,
+                RunState.AMBIGUOUS: 11,
+            }
             raise Violation(
                 f"INV-{number.get(note.state, 6)}: a run that is {note.state} was claimed"
             )
@@ -198,7 +216,10 @@ class WorkChecker:
                 if result is not FinishResult.ACCEPTED:
                     raise Violation("INV-2: the end of a run that is held was refused")
                 self._check_word(note, finish)
-                self._end(executed, note, finish.conclusion)
+                if self.limits is not None:
+                    self.limits.finish(executed, note, finish)
+                self.end_claim(executed, note, finish.conclusion)
+                self.follow(executed, note, finish)
                 continue
             has_said = note.ended.get(hold.fence) == (worker, state)
             if has_said:
@@ -265,14 +286,31 @@ class WorkChecker:
         if is_dead and lost.worker in self._ledger.members:
             self._ledger.members[lost.worker].is_alive = False
         self.counts["claims taken over"] += 1
-        self._end(executed, note, loss.conclusion)
+        self.end_claim(executed, note, loss.conclusion)
+        self.follow(executed, note, loss)
 
-    def _end(self, executed: Executed, note: RunNote, conclusion: Conclusion) -> None:
+    def follow(self, executed: Executed, note: RunNote, end: Finish | Loss) -> None:
+        """The result of a task that has a check is checked, in the same transaction (E6)."""
+        check = end.follow_up
+        is_result = note.state in {RunState.SUCCEEDED, RunState.AMBIGUOUS}
+        if (check is not None) != (is_result and self.policy(note.task).is_checked):
+            raise Violation(f"E6: a run that is {note.state} is checked, or not, as it should be")
+        if check is not None:
+            check_note = RunNote(check.id, check.call.task, check.call.queue)
+            check_note.queued_at = executed.at
+            self.order(check_note, executed.at)
+            self.counts["checks"] += 1
+
+    def end_claim(self, executed: Executed, note: RunNote, conclusion: Conclusion) -> None:
         """Let a claim end, and put its run where it belongs."""
         assert note.worker is not None
         self._check_budget(note, conclusion)
+        if self.effects is not None:
+            self.effects.end(note, conclusion)
+        if self.limits is not None:
+            self.limits.end(executed, note, conclusion)
         note.ended[note.fence] = (note.worker, conclusion.attempt_state)
-        self._release(note)
+        self.release(note)
         note.charged += conclusion.is_charged
         if not conclusion.is_charged:
             note.free.add(note.fence)
@@ -282,6 +320,11 @@ class WorkChecker:
         is_asked, note.is_cancel_asked = note.is_cancel_asked, False
         if is_asked and isinstance(after, Wait | Requeue | Die):
             after = Close(RunState.CANCELLED)
+        self._place(executed, note, after)
+        if self.gates is not None and not isinstance(after, Wait | Requeue | BeInDoubt):
+            self.gates.give_back(note, executed.at)
+
+    def _place(self, executed: Executed, note: RunNote, after: Next) -> None:
         match after:
             case Close(state=state):
                 note.state = state
@@ -293,15 +336,17 @@ class WorkChecker:
             case Die():
                 note.state = RunState.DEAD
                 self.counts["runs dead"] += 1
+            case BeInDoubt():
+                note.state = RunState.AMBIGUOUS
+                self.counts["runs in doubt"] += 1
             case Wait():
                 self._wait(executed, note, after)
-        if self.gates is not None and not isinstance(after, Wait | Requeue):
-            self.gates.give_back(note, executed.at)
 
     def _check_budget(self, note: RunNote, conclusion: Conclusion) -> None:
         """Whatever is given back is free, all else counts, and the budget holds (INV-10, 24)."""
         state, after = conclusion.attempt_state, conclusion.next
         is_free = state is AttemptState.GIVEN_BACK or conclusion.reason is Reason.UNKNOWN_TASK
+        is_free = is_free and not isinstance(after, BeInDoubt)
         self.counts["given back"] += state is AttemptState.GIVEN_BACK
         if conclusion.is_charged == is_free:
             raise Violation(f"INV-24: an attempt that was {state} counts, or does not")

@@ -62,6 +62,13 @@ class RunNote:
     """For whom it was asked to make way."""
     into: RunId | None = None
     """Who stands for it."""
+    first: RunId | None = None
+    """Whose effects it goes on with, as a repair or a backfill of what failed."""
+
+    @property
+    def line(self) -> RunId:
+        """The run under which effects are kept that it shares."""
+        return self.id if self.first is None else self.first
 
     @property
     def is_over(self) -> bool:
@@ -78,11 +85,24 @@ class RunNote:
         self.fence, self.attempt, self.begun_at = tries.fence, tries.attempt, tries.begun_at
         self.orders[self.fence] = self.retried
 
+    def begin_anew(self, now: int) -> None:
+        """Put it back into its queue with a fresh budget, by a person's order."""
+        self.charged, self.begun_at, self.not_before = 0, None, 0
+        self.retried += 1
+        self.queue_again(now)
+
     def queue_again(self, now: int) -> None:
         """Put it back into its queue."""
         self.state, self.worker, self.queued_at = RunState.QUEUED, None, now
 
 
 OPEN = frozenset(
-    (RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING, RunState.DEAD)
+    (
+        RunState.BLOCKED,
+        RunState.QUEUED,
+        RunState.RUNNING,
+        RunState.RETRYING,
+        RunState.DEAD,
+        RunState.AMBIGUOUS,
+    )
 )

@@ -90,7 +90,7 @@ def _report_of_anybody(journal, worker, reports):
 
 
 def _claim_by_the_dead(journal, command):
-    with mock.patch.object(execution, "is_alive", return_value=True):
+    with mock.patch.object(execution, "may_claim", return_value=True):
         return ORIGINAL_CLAIM_RUNS(journal, command)
 
 

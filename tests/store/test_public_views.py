@@ -22,7 +22,7 @@ def columns(database: str, view: str) -> list[str]:
     return [one.split()[-1].rpartition(".")[2] for one in plain.split(",")]
 
 
-@pytest.mark.parametrize("view", ["public_schedules", "public_runs"])
+@pytest.mark.parametrize("view", ["public_schedules", "public_runs", "public_results"])
 def test_both_databases_offer_the_same_columns(view):
     offered = columns("sqlite", view)
 

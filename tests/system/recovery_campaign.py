@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 SECOND_US = 1_000_000
 PROGRAM = "tests.system.recovery_campaign"
 WORKERS = 2
-SETTLED_SECONDS = 5
 DRAIN_SECONDS = 900.0
 CLOCK = SystemClock()
 
@@ -96,7 +95,9 @@ class Plan:
     period: int = 900
     """Seconds between the occurrences of each schedule, as are all that follow."""
     down: int = 1_500
-    healthy: int = 45
+    settling: int = 30
+    """How long after the start of all processes nothing is counted."""
+    healthy: int = 60
     per_second: int = 500
     """How many missed occurrences each dispatcher makes runs of."""
     dispatchers: int = 2
@@ -104,7 +105,7 @@ class Plan:
     """How late still counts as on time."""
 
 
-SHORT = Plan(schedules=600, period=30, down=50, healthy=5, per_second=100, grace=2)
+SHORT = Plan(schedules=600, period=30, down=50, settling=2, healthy=5, per_second=100, grace=2)
 
 
 @dataclass
@@ -198,10 +199,10 @@ class Campaign:
         workers = [self._start(["duly", "worker", *self._worker_words()]) for _ in range(WORKERS)]
         dispatchers = self._dispatch()
         begun_at = CLOCK.now_us()
-        pause(SETTLED_SECONDS + plan.healthy)
+        pause(plan.settling + plan.healthy)
         for one in dispatchers:
             one.terminate()
-        healthy = self._fired(begun_at + SETTLED_SECONDS * SECOND_US, CLOCK.now_us())
+        healthy = self._fired(begun_at + plan.settling * SECOND_US, CLOCK.now_us())
         overdue, since = self._move_back()
         up_at = CLOCK.now_us()
         dispatchers = self._dispatch()
@@ -254,6 +255,9 @@ class Campaign:
             " next_due = next_due + %(period)s, load_at = load_at + %(period)s"
             " WHERE next_due < %(now)s + 3000000",
         )
+        # What filling left to the server's own housekeeping must not make the healthy time slow.
+        self.database.execute("VACUUM ANALYZE")
+        self.database.execute("CHECKPOINT")
 
     def _dispatch(self) -> list[Process]:
         words = ["dispatcher", self.database.url, str(self.plan.per_second)]

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 import duly
 from duly.domain.identity import RunId
+from tests.api.ports import free_port
 from tests.system.fleet import TREE, Process, wait_until
 from tests.system.worker_tasks import app as tasks
 
@@ -93,6 +95,10 @@ class Place:
         self.app.close()
 
 
+ON_A_FILE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+"""For what processes do to each other, wherever their store is."""
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setenv("DULY_TEST_MARKS", "")
@@ -120,6 +126,27 @@ def test_a_run_is_executed_and_a_worker_that_is_told_to_stop_ends(place: Place):
     assert [(1, "succeeded", None)] == place.attempts(run)
     assert '"done"' == json.dumps(place.app.runs.get(run).result)
     assert 1 == len(place.marked("quick"))
+
+
+@ON_A_FILE
+def test_a_worker_can_be_put_into_quarantine_and_drained(place: Place):
+    """A1: by its number; the supervisor of one that was drained ends with it."""
+    worker = place.worker()
+    wait_until("it has joined", place.app.workers.list)
+    (member,) = place.app.workers.list()
+    place.app.workers.quarantine(member.id, reason="it smokes")
+    run = place.enqueue("quick")
+
+    assert ("queued", "quarantined") == (place.state(run), _standing(place))
+    place.app.workers.release(member.id)
+    place.wait_for(run, "succeeded")
+    place.app.workers.drain(member.id, reason="it is needed elsewhere")
+    assert 0 == worker.popen.wait(LIMIT_SECONDS)
+    assert [(1, "succeeded", None)] == place.attempts(run)
+
+
+def _standing(place: Place) -> str | None:
+    return place.app.workers.list()[0].standing
 
 
 def test_what_a_killed_worker_held_is_done_by_another(place: Place):
@@ -153,6 +180,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Pl
     assert [(1, "given-back", "shutdown"), (2, "succeeded", None)] == place.attempts(run)
 
 
+@ON_A_FILE
 def test_a_second_signal_gives_back_at_once(place: Place):
     """R9: whoever is in a hurry does not wait for the grace."""
     worker = place.worker("--grace", "1h")
@@ -166,6 +194,7 @@ def test_a_second_signal_gives_back_at_once(place: Place):
     assert "queued" == place.state(run)
 
 
+@ON_A_FILE
 def test_a_task_that_aborts_in_its_own_process_uses_its_budget_and_no_more(place: Place):
     """R10, B3: each attempt is settled by how it ended; then the run is among the dead letters."""
     place.dispatcher()
@@ -196,6 +225,7 @@ def test_a_task_that_kills_its_worker_is_settled_and_others_go_on(place: Place):
     assert 0 == worker.terminate()
 
 
+@ON_A_FILE
 def test_a_thread_that_ignores_its_time_out_costs_its_worker_and_not_its_run(place: Place):
     """R6: settled as timed out, the slot counted as leaked, and the worker replaced."""
     place.dispatcher()
@@ -230,6 +260,7 @@ if __name__ == "__main__":
 """
 
 
+@ON_A_FILE
 def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     """R10: `app.run()` has a dispatcher here and a supervised worker that imports the script."""
     script = place.folder / "my tasks.py"
@@ -255,16 +286,26 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     assert [] == [one for one in place.app.status().members if one.is_alive]
 
 
+@ON_A_FILE
 def test_everything_runs_in_one_place_for_development(place: Place):
-    development = place.start("dev", "--app", APP)
+    """A4, L1: the HTTP API too, when it is given a port; the first one comes in by a code."""
+    development = place.start("dev", "--app", APP, "--port", str(free_port()))
     run = place.enqueue("quick")
     place.wait_for(run, "succeeded")
     wait_until("it is told", lambda: development.count("run-succeeded"))
+    wait_until("it serves", lambda: development.count("code"))
+    told = {one["event"]: one for one in development.events()}
+    with httpx.Client(base_url=f"{told['serving']['url']}/api/v1", timeout=LIMIT_SECONDS) as client:
+        refused = client.get(f"/runs/{run}")
+        client.post("/session", json={"code": told["code"]["code"]}).raise_for_status()
+        seen = client.get(f"/runs/{run}")
 
+    assert (401, "succeeded") == (refused.status_code, seen.json()["state"])
     assert 0 == development.terminate()
     assert "stopped" == development.events()[-1]["event"]
 
 
+@ON_A_FILE
 def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
     """R10: whatever status it exits with, the dispatcher goes on, and another worker comes up."""
     development = place.start("dev", "--app", APP)
@@ -278,6 +319,7 @@ def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
     assert 0 == development.terminate()
 
 
+@ON_A_FILE
 @pytest.mark.parametrize("options", [(), ("--no-supervisor",)], ids=["supervised", "alone"])
 def test_a_worker_ends_though_a_task_has_left_a_thread_behind(
     place: Place, options: tuple[str, ...]

@@ -229,7 +229,7 @@ def work_report(campaign: Working, evidence: Evidence, work: WorkEvidence) -> st
         f" observed starts {starts:,}; executions at once {count_overlaps(work)};"
         f" workers declared dead {len(work.evictions)};"
         f" stale completions refused {len(work.refused)};"
-        f" takeovers {evidence.takeovers}; ambiguous 0;"
+        f" takeovers {evidence.takeovers}; ambiguous {ended['ambiguous']};"
         f" lost to settled p50/p99/max {percentiles(settling(campaign.work, work))};"
         f" due to start p50/p99/max healthy {percentiles(healthy)},"
         f" in recovery {percentiles(recovering)}"

@@ -68,7 +68,8 @@ class _Case:
 
     def _lost(self) -> Iterable[str]:
         fate = self.fate
-        if fate.state not in OVER:
+        may_doubt = fate.state == "ambiguous" and fate.task in self.evidence.doubtful
+        if fate.state not in OVER and not may_doubt and fate.run not in self.evidence.decided:
             yield f"unsettled: {self._name} is {fate.state}, long after everything was quiet"
         if fate.state == "dead" and not fate.reason:
             yield f"unsettled: {self._name} is dead without a cause"
@@ -100,6 +101,8 @@ class _Case:
             yield f"misnumbered: {self._name} has attempts {numbers}"
 
     def _beyond_budget(self) -> Iterable[str]:
+        if self.fate.run in self.evidence.decided:
+            return
         budget, charged = self.evidence.budgets[self.fate.task], len(self._charged())
         if charged > budget:
             yield f"beyond its budget: {self._name} has {charged} charged attempts of {budget}"
@@ -166,7 +169,8 @@ class _Case:
         done = [one for one in self.attempts if one.state == "succeeded"]
         if len(done) > 1:
             yield f"twice: {self._name} has succeeded {len(done)} times"
-        if (self.fate.state == "succeeded") != bool(done):
+        is_decided = self.fate.run in self.evidence.decided
+        if (self.fate.state == "succeeded") != bool(done) and not is_decided:
             yield f"contradiction: {self._name} is {self.fate.state}, its attempts say otherwise"
         for attempt in done:
             end = self.ends.get(attempt.fence)

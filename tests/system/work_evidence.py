@@ -122,6 +122,11 @@ class WorkEvidence:
     """Completions that the audit trail names as refused: run and fence."""
     findings: list[str] = field(default_factory=list)
     """What the store finds wrong about itself."""
+    doubtful: frozenset[str] = frozenset()
+    """Tasks whose runs may be in doubt in the end: their effects may not be repeated."""
+    decided: frozenset[str] = frozenset()
+    """Runs about which a person has decided: they may be closed without having succeeded, or have
+    begun anew with a fresh budget."""
 
 
 class WorkLedger:

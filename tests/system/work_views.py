@@ -20,7 +20,7 @@ FROM duly.outcomes WHERE worker IS NOT NULL
 UNION ALL
 SELECT run_id, fence, attempt, 'running', NULL, worker, claimed_at, NULL, NULL FROM duly.claims"""
 LIST_RUNS = "SELECT id, task, state, state_reason, not_before FROM duly.public_runs"
-PLACES = ("outcomes", "dead", "waiting", "claims", "ready")
+PLACES = ("outcomes", "dead", "waiting", "claims", "ready", "ambiguous")
 LIST_PLACE = "SELECT run_id, charged FROM duly.{}"
 LIST_WORKERS = "SELECT id, process FROM duly.members WHERE kind = 'worker'"
 LIST_DEAD = "SELECT subject, at FROM duly.audit WHERE action = 'member.declared-dead'"

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
@@ -221,7 +221,7 @@ class Attempt:
         self.claimed = claimed
         self.runnable: Runnable = Hook(plan, arguments)
         self.told = Told()
-        self.live: Live = self.told
+        self.live = cast("Live", self.told)
         self.has_begun = threading.Event()
         self._is_over = threading.Event()
         self._ends: list[End] = []
@@ -252,7 +252,7 @@ def claimed_run(claimed_at: int = START_US, tries: Tries | None = None) -> Claim
         definition_number=None,
         key=None,
         call=Call(task="order.paid", arguments='{"order":42}'),
-        origin=Origin.RERUN,
+        origin=Origin.REPAIR,
         lane=Lane.LIVE,
         root=ROOT,
         scheduled_for=START_US,

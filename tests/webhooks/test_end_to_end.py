@@ -120,6 +120,44 @@ def test_a_receiver_that_asks_to_wait_is_waited_for(house, receive):
     assert 120 == (found.next_at - attempt.ended_at).total_seconds()
 
 
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (204, "succeeded"),
+        (400, "retrying"),
+        (429, "retrying"),
+        (409, "ambiguous"),
+        (500, "ambiguous"),
+        (503, "ambiguous"),
+    ],
+)
+def test_an_unsafe_webhook_is_sent_again_only_where_it_was_refused(house, receive, status, state):
+    """E2, INV-11: all of it is one effect; a receiver that failed may have done it."""
+
+    async def answer(request):
+        return web.Response(status=status)
+
+    receiver = receive(answer)
+    hook = house.app.webhook(
+        "order.paid", receiver.url, secret=duly.secret("env:HOOK"), effects="unsafe"
+    )
+    run = house.app.enqueue(hook)
+    house.until(house.worker(receiver.place), run, state)
+    [attempt] = house.app.runs.attempts(run.id)
+
+    assert attempt.effects_at is not None
+
+
+def test_an_unsafe_webhook_that_found_nobody_is_sent_again(house, receive):
+    """E2: nothing was sent."""
+    hook = house.app.webhook(
+        "order.paid", "http://127.0.0.1:9", secret=duly.secret("env:HOOK"), effects="unsafe"
+    )
+    run = house.app.enqueue(hook)
+
+    assert "error" == house.until(house.worker("127.0.0.1:9"), run, "retrying").reason
+
+
 def test_a_secret_is_nowhere_in_the_store_whatever_code_and_receivers_do_with_it(house, receive):
     """L4: looked for in every byte that was written."""
 

@@ -38,7 +38,7 @@ def ended(receive, sender, answer, **options):
 
 
 def test_a_webhook_says_what_it_is_about_and_which_attempt_it_is(receive, sender):
-    """E7: the root run's id is the idempotency key."""
+    """E7: the id of its line's first run is the idempotency key."""
     receiver = receive()
     end = sender(receiver.place).send(f"{receiver.url}?a=1")
     [seen] = receiver.seen

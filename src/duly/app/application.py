@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, Any, Self
 from duly.app.declaring import Declaring
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.client import ordering
+from duly.client.access import Doorkeeper
 from duly.client.arguments import Payload
+from duly.client.attempts import Attempts
+from duly.client.audit import Audit
 from duly.client.awaited import Awaited
 from duly.client.backfills import Backfills
 from duly.client.breakers import Breakers
 from duly.client.caller import Caller
 from duly.client.catalogue import Backing, Catalogue
+from duly.client.checking import Checks
 from duly.client.declarations import APP_DEFAULT, Declarations
+from duly.client.events import Events
+from duly.client.inbox import Inbox
 from duly.client.lending import Lending
 from duly.client.limits import Limits
 from duly.client.ordering import Terms, read_when
+from duly.client.promises import Promises
+from duly.client.proving import Proof, Proving
 from duly.client.queues import Queues
 from duly.client.quotas import Quotas
 from duly.client.reading import (
@@ -35,25 +43,31 @@ from duly.client.reconciling import Reconciliation, reconcile
 from duly.client.runs import DelayedRuns, Runs
 from duly.client.schedules import Schedules
 from duly.client.secrets import SecretSources
-from duly.client.status_view import Status, find_taskless, status_view
+from duly.client.selections import Selections
+from duly.client.status_view import Status, find_taskless, read_status, status_view, tells_of_one
 from duly.client.task_options import TASK_NAME_LENGTH_MAX
 from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
+from duly.client.tokens import Tokens
+from duly.client.workers import Workers
 from duly.clock import SystemClock
 from duly.config import Settings
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.timetable.combined import zone_of
 from duly.draws import SystemDraws
 from duly.errors import UsageError, require_text
+from duly.store.tenancy import KeepsTenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from datetime import date
     from types import TracebackType
     from uuid import UUID
 
     from duly.app.worker_options import WorkerOptions
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
+    from duly.client.schedule_orders import Reference
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
     from duly.draws import Draws
@@ -65,6 +79,9 @@ if TYPE_CHECKING:
     from duly.store.protocol import Store
     from duly.store.schema import Finding, Migration, SchemaStatus
     from duly.telemetry import Telemetry
+
+
+ROLE_LENGTH_MAX = 63
 
 
 class App(Declaring):
@@ -97,7 +114,7 @@ class App(Declaring):
         self.tasks = Tasks(Payload.of(self.settings))
         self._clock = clock
         self._names_store = store is None
-        self._lending = Lending()
+        self._lending = Lending(self.settings.transaction_limit)
         self._caller = Caller(
             open_store=self._store.get,
             clock=clock,
@@ -108,24 +125,62 @@ class App(Declaring):
             tenant=read_tenant(tenant),
             actor=read_actor(f"{name} ({_user()})" if actor is None else actor),
         )
-        self._speak_as(self._caller)
+        self._act_as(self._caller)
+
+    def _act_as(self, caller: Caller) -> None:
+        """Speak as somebody, and have checks of results carried out as them."""
+        self._speak_as(caller)
+        self.tasks.checks = Checks(caller, self.runs)
 
     def _speak_as(self, caller: Caller) -> None:
+        """Speak as somebody; what is shared with other copies of this application stays."""
         self._caller = caller
         self.schedules = Schedules(self._caller)
         self.runs = Runs(self._caller)
+        self.selections = Selections(self._caller, self.runs)
+        self.attempts = Attempts(self._caller)
+        self.audit = Audit(self._caller)
         self.delayed = DelayedRuns(self._caller)
         self.queues = Queues(self._caller)
         self.backfills = Backfills(self._caller)
+        self.inbox = Inbox(self._caller, self.runs)
+        self._proving = Proving(self._caller, self.runs, self.inbox)
         self.limits = Limits(self._caller)
         self.breakers = Breakers(self._caller)
         self.quotas = Quotas(self._caller)
+        self.tokens = Tokens(self._caller)
+        self.events = Events(self._caller)
+        self.promises = Promises(self._caller)
+        self.workers = Workers(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
         other = copy(self)
-        App._speak_as(other, replace_parts(self._caller, actor=actor, source=source))
+        App._act_as(other, replace_parts(self._caller, actor=actor, source=source))
         return other
+
+    def within(
+        self, *, tenant: str, actor: str, source: str = "api", is_confined: bool = True
+    ) -> Self:
+        """Return this application as it is for one tenant, on behalf of whoever asks.
+
+        Every call is that tenant's: of others there is nothing. What concerns all is refused,
+        unless `is_confined` is false, which it can't become for one that is confined.
+        """
+        other = copy(self)
+        caller = replace_parts(
+            self._caller,
+            tenant=read_tenant(tenant),
+            actor=read_actor(actor),
+            source=source,
+            is_confined=is_confined or self._caller.is_confined,
+        )
+        App._speak_as(other, caller)
+        return other
+
+    def doorkeeper(self, source: str = "api") -> Doorkeeper:
+        """Return whoever says who comes with a token or a session, for a server to ask."""
+        return Doorkeeper(self._store.get, self._clock, self._caller.draws, source)
 
     def require_store(self, *, is_file_enough: bool = False) -> None:
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
@@ -139,8 +194,8 @@ class App(Declaring):
 
     @property
     def store(self) -> Store:
-        """The store, opened if it was not."""
-        return self._store.get()
+        """The store, opened if it was not; a tenant's own, for whoever speaks for one only."""
+        return self._caller.store if self._caller.is_confined else self._store.get()
 
     @property
     def aio(self) -> Any:  # noqa: ANN401 - this very surface, awaited
@@ -167,9 +222,22 @@ class App(Declaring):
 
         The task is one of this application, or one that another program has registered.
         """
-        require_text("task", task, TASK_NAME_LENGTH_MAX)
-        known = [] if self.tasks.find(task) else self.store.list_tasks()
-        return named_call(self.tasks, task, {} if arguments is None else arguments, known)
+        return self.calls([(task, {} if arguments is None else arguments)])[0]
+
+    def calls(self, named: Iterable[tuple[str, Mapping[str, Any]]]) -> list[BoundCall]:
+        """Return calls of tasks by their names, as `call` does."""
+        known: list[str] | None = None
+        found: list[BoundCall] = []
+        for task, arguments in named:
+            require_text("task", task, TASK_NAME_LENGTH_MAX)
+            if known is None and self.tasks.find(task) is None:
+                known = self.store.list_tasks()
+            found.append(named_call(self.tasks, task, arguments, known or []))
+        return found
+
+    def prove(self, schedule: Reference, day: date | str) -> Proof:
+        """Say of each occurrence on a day whether all that it was to do is done, once (E6)."""
+        return self._proving.prove(schedule, day)
 
     def reconcile(self, *, prune: bool = False, dry_run: bool = False) -> Reconciliation:
         """Make what is stored agree with what is declared, and say what changed.
@@ -204,7 +272,7 @@ class App(Declaring):
             queue=queue,
             priority=priority,
             replaces=replace,
-            id=id,
+            ids=None if id is None else [id],
             connection=connection,
         )
         return ordering.enqueue(self._caller, [call], terms)[0]
@@ -219,10 +287,18 @@ class App(Declaring):
         priority: int | None = None,
         connection: object | None = None,
         past: str | None = None,
+        ids: Sequence[UUID] | None = None,
     ) -> list[EnqueuedRun]:
-        """Promise a run of each call, all or none, in one transaction."""
+        """Promise a run of each call, all or none, in one transaction.
+
+        The same `ids`, one for each call, given again are the same order.
+        """
         terms = Terms(
-            when=read_when(at, delay, past), queue=queue, priority=priority, connection=connection
+            when=read_when(at, delay, past),
+            queue=queue,
+            priority=priority,
+            ids=ids,
+            connection=connection,
         )
         return ordering.enqueue(self._caller, calls, terms)
 
@@ -247,12 +323,15 @@ class App(Declaring):
 
         It is short (one second unless told): a store may have one writer only.
         """
-        return self._lending.lend(self.store, limit or self.settings.transaction_limit)
+        self._caller.require_operator("use the store's own tables")
+        return self._lending.lend(self.store, limit)
 
     def status(self) -> Status:
         """Return the state of the store on one screen."""
-        store = self.store
-        return status_view(store.name, store.status(), find_taskless(self._caller))
+        status = read_status(self._caller)
+        seen = status_view(self.store.name, status, find_taskless(self._caller))
+        one = self._caller.tenant if tells_of_one(self._caller) else None
+        return replace_parts(seen, tenant=one)
 
     def dispatcher(
         self,
@@ -267,6 +346,8 @@ class App(Declaring):
         """
         from duly.engine.dispatcher import Dispatcher
         from duly.engine.surroundings import Node
+
+        self._caller.require_operator("run a dispatcher")
 
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
         return Dispatcher(self.store, self._clock, settings, telemetry=telemetry, node=node)
@@ -284,6 +365,7 @@ class App(Declaring):
         """
         from duly.app.running import make_worker
 
+        self._caller.require_operator("run a worker")
         return make_worker(self, options, telemetry, wakeups=wakeups)
 
     def run(  # noqa: PLR0913 - each has a default that is right for most
@@ -304,6 +386,7 @@ class App(Declaring):
         from duly.app.running import run_app
         from duly.app.worker_options import WorkerOptions
 
+        self._caller.require_operator("run a dispatcher and workers")
         options = WorkerOptions(
             slots=slots,
             queues=queues,
@@ -316,7 +399,9 @@ class App(Declaring):
 
     def catalogue(self) -> Catalogue:
         """Return this application's tasks as a worker runs them; this opens no store."""
-        return Catalogue(self.tasks, Backing(self._zone_of, self.secret_sources().read))
+        return Catalogue(
+            self.tasks, Backing(self._zone_of, self.secret_sources().read, self._lending)
+        )
 
     def secret_sources(self) -> SecretSources:
         """Say from where the secrets of arguments may be read, by this application's settings."""
@@ -334,12 +419,12 @@ class App(Declaring):
         caller, own_clock = self._caller, self._clock
         with self._store.replaced(store):
             self._clock = clock
-            self._speak_as(replace_parts(caller, clock=clock, rest=rest))
+            self._act_as(replace_parts(caller, clock=clock, rest=rest))
             try:
                 yield
             finally:
                 self._clock = own_clock
-                self._speak_as(caller)
+                self._act_as(caller)
 
     def _zone_of(self, record: RunRecord) -> str | None:
         """Return the zone that a run's label is written in, as far as it can be known here.
@@ -357,6 +442,7 @@ class App(Declaring):
 
     def migrate(self, *, phase: str | None = None) -> list[Migration]:
         """Bring the store's schema up to date; return what was applied."""
+        self._caller.require_operator("migrate the store")
         return self.store.migrate(phase=phase)
 
     def schema_status(self) -> SchemaStatus:
@@ -364,8 +450,22 @@ class App(Declaring):
         found = read_schema(self._url) if self._names_store else None
         return self.store.schema_status() if found is None else found
 
+    def grant_access(self, role: str, *, undo: bool = False, dry_run: bool = False) -> list[str]:
+        """Give a role of PostgreSQL what `duly server` needs, for one tenant at a time (L2).
+
+        Return the statements. With `undo` its rights are taken back; with `dry_run` nothing is run.
+        """
+        self._caller.require_operator("grant access")
+        require_text("role", role, ROLE_LENGTH_MAX)
+        store = self.store
+        if not isinstance(store, KeepsTenants):
+            problem = f"has no meaning here: {store.name} knows no roles"
+            raise UsageError("role", role, problem, "use a store on PostgreSQL")
+        return store.grant_access(role, is_undone=undo, is_dry=dry_run)
+
     def check(self) -> list[Finding]:
         """Look for what must never be in the store."""
+        self._caller.require_operator("look for what must never be")
         return self.store.check()
 
 

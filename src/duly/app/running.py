@@ -25,7 +25,7 @@ from duly.domain.literals import TaskKind
 from duly.engine.executors.task_logging import task_logging
 from duly.engine.lifeline import Lifeline
 from duly.engine.loop import Loop
-from duly.engine.supervisor import RECYCLE_STATUS, Supervisor, SupervisorSettings
+from duly.engine.supervisor import DISMISSED_STATUS, RECYCLE_STATUS, Supervisor, SupervisorSettings
 from duly.engine.surroundings import Node
 from duly.engine.worker import Worker
 from duly.engine.worker.courier import ThreadCourier
@@ -164,8 +164,9 @@ def run_worker(
         has_stopped = worker.is_draining or worker.is_over
         status = GAVE_BACK_STATUS if has_stopped and gave_back else 0
         status = RECYCLE_STATUS if worker.needs_recycling else status
+        status = 0 if worker.is_dismissed else status
     finally:
-        lifeline.say_over(status)
+        lifeline.say_over(DISMISSED_STATUS if worker.is_dismissed else status)
     return status
 
 

@@ -58,7 +58,7 @@ def opener(url: str, clock: Clock) -> Callable[[], Store]:
 
 def require_store(url: str, *, is_file_enough: bool = False) -> None:
     """Refuse a URL where no store has been made: looking must make none."""
-    path = _file_of(url)
+    path = sqlite_file(url)
     if url.startswith(_POSTGRESQL):
         is_there = _look_at_postgres(url) or is_file_enough
     elif path is not None:
@@ -72,7 +72,7 @@ def require_store(url: str, *, is_file_enough: bool = False) -> None:
 
 def read_schema(url: str) -> SchemaStatus | None:
     """Say what is missing where there is no store yet, making none; None where one can say it."""
-    path = _file_of(url)
+    path = sqlite_file(url)
     if url.startswith(_POSTGRESQL):
         if _look_at_postgres(url):
             return None
@@ -96,7 +96,8 @@ def safe_url(url: str) -> str:
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
-def _file_of(url: str) -> Path | None:
+def sqlite_file(url: str) -> Path | None:
+    """Return the file that a URL names; None for stores of other kinds."""
     return _sqlite_path(url) if url.startswith(_SQLITE) else None
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from duly.cli.output import print_line, print_table
-from duly.cli.times import utc_text
 from duly.client.history import HistoryEntry
+from duly.domain.time_texts import utc_text
 
 CHANGES_SHOWN_MAX = 4
 VALUE_SHOWN_MAX = 40
@@ -41,16 +41,23 @@ def print_entries(entries: Sequence[HistoryEntry], *, has_subject: bool) -> None
 
 def change_text(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
     """Say what an order changed: "status: active → paused"."""
+    changed = [f"{key}: {_shown(old)} → {_shown(new)}" for key, old, new in changes(before, after)]
+    more = ", …" if len(changed) > CHANGES_SHOWN_MAX else ""
+    return ", ".join(changed[:CHANGES_SHOWN_MAX]) + more if changed else "-"
+
+
+def changes(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> list[tuple[str, Any, Any]]:
+    """Return each field that an order changed, with its value before and after."""
     if before is None or after is None:
-        return "-"
+        return []
     old, new = _flat(before), _flat(after)
-    changed = [
-        f"{key}: {_shown(old.get(key))} → {_shown(new.get(key))}"
+    return [
+        (key, old.get(key), new.get(key))
         for key in dict.fromkeys((*old, *new))
         if old.get(key) != new.get(key) and key not in _LEFT_OUT
     ]
-    more = ", …" if len(changed) > CHANGES_SHOWN_MAX else ""
-    return ", ".join(changed[:CHANGES_SHOWN_MAX]) + more if changed else "-"
 
 
 def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:

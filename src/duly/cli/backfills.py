@@ -14,7 +14,7 @@ from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.references import find_schedule
 from duly.cli.schedule.telling import note_missing_dispatcher, zone
 from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, utc_text, zoned_text
+from duly.cli.times import relative_text, zoned_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.backfills import (
     CONCURRENCY_DEFAULT,
@@ -24,10 +24,13 @@ from duly.client.backfills import (
 )
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
+from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
 TARGET = Target()
 SLOTS_SHOWN = 20
+Which = Annotated[str, Parameter(help="Its id, or a beginning that only it has.")]
+Why = Annotated[str | None, Parameter(help="Why; it is recorded.")]
 
 app = App(name="backfill", help="Plan runs that are missing, and have them made.")
 
@@ -165,14 +168,8 @@ def list_backfills(name: str | None = None, /, *, target: Target = TARGET) -> No
 
 
 @app.command
-def show(backfill: str, /, *, target: Target = TARGET) -> None:
-    """Show a backfill: how far it is, how fast it goes, and who wanted it.
-
-    Parameters
-    ----------
-    backfill
-        Its id, or a beginning that only it has.
-    """
+def show(backfill: Which, /, *, target: Target = TARGET) -> None:
+    """Show a backfill: how far it is, how fast it goes, and who wanted it."""
     with opened(target, makes_store=False) as application:
         found = _find(application, backfill)
         if target.json:
@@ -183,16 +180,8 @@ def show(backfill: str, /, *, target: Target = TARGET) -> None:
 
 
 @app.command
-def pause(backfill: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
-    """Make no more runs until it is resumed; those that were made go on.
-
-    Parameters
-    ----------
-    backfill
-        Its id, or a beginning that only it has.
-    reason
-        Why; it is recorded.
-    """
+def pause(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -> None:
+    """Make no more runs until it is resumed; those that were made go on."""
     with opened(target, makes_store=False) as application:
         found = _find(application, backfill)
         changed = application.backfills.pause(found.id, reason=reason)
@@ -200,16 +189,8 @@ def pause(backfill: str, /, *, reason: str | None = None, target: Target = TARGE
 
 
 @app.command
-def resume(backfill: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
-    """Go on where it stands.
-
-    Parameters
-    ----------
-    backfill
-        Its id, or a beginning that only it has.
-    reason
-        Why; it is recorded.
-    """
+def resume(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -> None:
+    """Go on where it stands."""
     with opened(target, makes_store=False) as application:
         found = _find(application, backfill)
         changed = application.backfills.resume(found.id, reason=reason)
@@ -218,26 +199,22 @@ def resume(backfill: str, /, *, reason: str | None = None, target: Target = TARG
 
 @app.command
 def throttle(  # noqa: PLR0913 - each option is an argument
-    backfill: str,
+    backfill: Which,
     /,
     *,
     per_minute: int | None = None,
     concurrency: int | None = None,
-    reason: str | None = None,
+    reason: Why = None,
     target: Target = TARGET,
 ) -> None:
     """Let it go faster or slower from now on.
 
     Parameters
     ----------
-    backfill
-        Its id, or a beginning that only it has.
     per_minute
         How many runs are made in a minute at the most.
     concurrency
         How many of them may be open at a time.
-    reason
-        Why; it is recorded.
     """
     with opened(target, makes_store=False) as application:
         before = _find(application, backfill)
@@ -250,16 +227,8 @@ def throttle(  # noqa: PLR0913 - each option is an argument
 
 
 @app.command
-def cancel(backfill: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
-    """Make no more runs, for good; those that were made go on.
-
-    Parameters
-    ----------
-    backfill
-        Its id, or a beginning that only it has.
-    reason
-        Why; it is recorded.
-    """
+def cancel(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -> None:
+    """Make no more runs, for good; those that were made go on."""
     with opened(target, makes_store=False) as application:
         changed = application.backfills.cancel(_find(application, backfill).id, reason=reason)
         _print_changed(changed, "Cancelled", None, target)

@@ -8,8 +8,9 @@ from cyclopts import App
 
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, utc_text
+from duly.cli.times import relative_text
 from duly.client.breakers import Breaker
+from duly.domain.time_texts import utc_text
 
 TARGET = Target()
 

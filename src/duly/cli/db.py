@@ -8,14 +8,14 @@ from cyclopts import App
 
 from duly.cli.output import print_block, print_facts, print_json, print_line
 from duly.cli.target import Target, opened
-from duly.cli.times import utc_text
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.time_texts import utc_text
 from duly.store.schema import Migration
 
 TARGET = Target()
 FOUND, UNAVAILABLE = 1, 5
 
-app = App(name="db", help="Migrate and check the store.")
+app = App(name="db", help="Migrate and check the store, and say who may use it.")
 
 
 @app.command
@@ -34,7 +34,7 @@ def migrate(
     phase
         Only what comes before the new program runs (pre), or once the old one is gone (post).
     """
-    with opened(target) as application:
+    with opened(target, needs_store=True) as application:
         if dry_run:
             status = application.schema_status()
             missing = [one for one in status.missing if phase in (None, one.phase)]
@@ -58,7 +58,7 @@ def migrate(
 @app.command
 def status(*, target: Target = TARGET) -> int:
     """Say which migrations the store has and lacks, and whether this program can use it."""
-    with opened(target) as application:
+    with opened(target, needs_store=True) as application:
         application.require_store(is_file_enough=True)
         found = application.schema_status()
         if target.json:
@@ -85,7 +85,7 @@ def status(*, target: Target = TARGET) -> int:
 @app.command
 def check(*, target: Target = TARGET) -> int:
     """Look for what must never be: damage, broken invariants, changed migrations."""
-    with opened(target, makes_store=False) as application:
+    with opened(target, makes_store=False, needs_store=True) as application:
         findings = application.check()
         if target.json:
             print_json(
@@ -97,6 +97,43 @@ def check(*, target: Target = TARGET) -> int:
             found = f"{len(findings)} found wrong" if findings else "sound"
             print_line(f"{application.url}: {found}.")
         return FOUND if findings else 0
+
+
+@app.command
+def access(
+    *,
+    role: str,
+    undo: bool = False,
+    dry_run: bool = False,
+    target: Target = TARGET,
+) -> None:
+    """Let a role of PostgreSQL serve tenants, and see the rows of one at a time.
+
+    Run it as the owner of the schema, and again after every migration.
+
+    Parameters
+    ----------
+    role
+        The role that `duly server` connects as; neither a superuser nor the owner.
+    undo
+        Take its rights back.
+    dry_run
+        Print the SQL that would be run, and run nothing.
+    """
+    with opened(target, makes_store=False, needs_store=True) as application:
+        statements = application.grant_access(role, undo=undo, dry_run=dry_run)
+        if target.json:
+            print_json({"role": role, "is_undone": undo, "is_dry": dry_run, "sql": statements})
+            return
+        if dry_run:
+            print_block(";\n".join([*statements, ""]).rstrip(), indent=0)
+            print_line(f"-- {len(statements)} to run; nothing was changed (--dry-run)")
+            return
+        print_line(
+            f"{role} has no rights in this store any more."
+            if undo
+            else f"{role} may serve this store, and sees the rows of one tenant at a time."
+        )
 
 
 def _migration_json(one: Migration) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from cyclopts import App, Parameter
 
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, utc_text
+from duly.cli.times import relative_text
+from duly.domain.time_texts import utc_text
 
 TARGET = Target()
 NUMBER_DEFAULT = 50

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.running import Voice, crew_of, require_shared, run_all
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry
-from duly.cli.target import APP_VARIABLE, Target, opened
-from duly.cli.times import utc_text
+from duly.cli.server import served
+from duly.cli.target import APP_VARIABLE, Target, opened, refuse_server
 from duly.cli.worker import RunTelemetry
 from duly.client.reconciling import Reconciliation
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
+from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
 TARGET = Target()
@@ -31,7 +35,8 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     queue: tuple[str, ...] = (),
     allow_commands: bool = False,
     allow_address: tuple[str, ...] = (),
-    verbose: bool = False,
+    port: int | None = None,
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
     target: Target = TARGET,
 ) -> int:
     """Fire what falls due and execute it, until Ctrl-C; for development.
@@ -57,9 +62,12 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     allow_address
         A private address that webhooks may call, such as localhost:8080; may be given several
         times.
+    port
+        Serve the HTTP API at this port too, on this machine alone; see duly server.
     verbose
         Tell everything that happens.
     """
+    refuse_server(target)
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
@@ -74,7 +82,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     level = logging.DEBUG if verbose else logging.WARNING
     events = RunTelemetry(level=level, as_json=target.json, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, as_json=target.json)
-    with opened(target) as app:
+    with opened(target, needs_store=True) as app:
         require_shared(app)
         for path in declare:
             app.declare(path)
@@ -82,7 +90,8 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         words = ["--tell-runs", "--verbose" if verbose else "--quiet"]
         words += ["--json"] if target.json else []
         voice = Voice(telemetry=events, tell=telling.tell_between)
-        status = run_all(app, crew_of(place, options, *words), voice)
+        with served(app, port, telling):
+            status = run_all(app, crew_of(place, options, *words), voice)
         telling.tell("stopped; what was promised is kept", facts={"event": "stopped"})
     return status
 

@@ -7,16 +7,25 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from duly.app import App
+from duly.app.metrics_port import telling_metrics
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.target import Target, opened
 from duly.client.reconciling import Reconciliation
 from duly.clock import SystemClock
+from duly.engine.dispatcher import Dispatcher
 from duly.engine.loop import Loop
+from duly.engine.metrics import DISPATCHER_METRICS, note_dispatcher
 from duly.errors import UsageError
+from duly.telemetry.counting import PROCESS_METRICS, CountingTelemetry
+from duly.telemetry.exposition import Measured
 
 TARGET = Target()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -29,8 +38,9 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     *,
     declare: tuple[Path, ...] = (),
     prune: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
+    metrics_port: int | None = None,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
     target: Target = TARGET,
 ) -> None:
     """Fire what falls due, until SIGTERM or Ctrl-C; a second one ends it at once.
@@ -45,6 +55,9 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         A TOML file that declares schedules; may be given several times.
     prune
         Delete schedules that the same sources declared earlier and no longer do.
+    metrics_port
+        Tell how it does in numbers, for Prometheus, at /metrics of this port; to this machine
+        alone.
     quiet
         Tell warnings and errors only.
     verbose
@@ -53,16 +66,20 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     clock = SystemClock()
     telling = LineTelemetry(clock, level=level, as_json=target.json)
-    with opened(target) as app:
+    with opened(target, needs_store=True) as app:
         for path in declare:
             app.declare(path)
         _reconcile(app, telling, prune=prune)
         wakeups = app.store.wakeups()
-        service = app.dispatcher(telemetry=telling, wake_address=wakeups.address)
-        loop = Loop(service, wakeups, clock, telling)
+        # Counting costs a little for each event: only if somebody will ask.
+        counting = None if metrics_port is None else CountingTelemetry(telling)
+        listening = counting or telling
+        service = app.dispatcher(telemetry=listening, wake_address=wakeups.address)
+        loop = Loop(service, wakeups, clock, listening)
         telling.tell(f"dispatching {app.url}; Ctrl-C ends it", facts=_started(app))
         gc.set_threshold(*_COLLECTED_AFTER)
-        with _ended_by_signal(loop, telling):
+        numbers = partial(_measure, service, counting)
+        with telling_metrics(metrics_port, numbers), _ended_by_signal(loop, telling):
             loop.run()
         wakeups.close()
         counts = service.statistics
@@ -70,6 +87,14 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         facts = {"event": "stopped", "fired": counts.fired, "runs": runs}
         done = f"timers fired: {counts.fired:,}, runs made: {runs:,}"
         telling.tell(f"stopped in good order; {done}", facts=facts)
+
+
+def _measure(service: Dispatcher, counting: CountingTelemetry | None) -> Measured:
+    measured = Measured((*DISPATCHER_METRICS, *PROCESS_METRICS))
+    note_dispatcher(measured, service.statistics)
+    if counting is not None:
+        counting.note_events(measured)
+    return measured
 
 
 def _started(app: App) -> dict[str, object]:

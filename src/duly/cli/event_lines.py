@@ -12,9 +12,9 @@ from typing import Any
 
 from duly import telemetry as events
 from duly.cli.output import json_line, neutral
-from duly.cli.times import utc_text
 from duly.clock import Clock
 from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
+from duly.domain.time_texts import utc_text
 
 SENTENCES = {
     "joined": "joined as {kind} {member} on {host}, process {process}, tzdata {tzdata}",
@@ -47,6 +47,7 @@ SENTENCES = {
     "attempt-failed": "{task} {state} in {took_us} ({reason}), now {then}, {attempt_id}: {error}",
     "attempt-given-back": "{task} was given back ({reason}), now {then}: {attempt_id}",
     "run-dead": "{task} is dead ({reason}); bring it back: duly run retry {run_id}",
+    "run-ambiguous": "{task} is in doubt ({reason}), and not tried again: duly inbox {run_id}",
     "attempt-lost": "{task} was taken from worker {worker}, which {cause}: {attempt_id}",
     "completion-refused": "{task} {state}, but is no longer ours; refused and kept: {attempt_id}",
     "fenced-off": "{count} attempts are no longer ours, and are asked to stop: {reason}",
@@ -59,7 +60,7 @@ SENTENCES = {
     "worker-process-ended": "worker process {process} has ended: {how}",
     "worker-process-crashed": "worker process {process} crashed: {how}; next in {again_us}",
 }
-"""What each event means, with its fields; test_dispatcher.py compares them with telemetry.py."""
+"""What each event means, with its fields; test_dispatcher.py compares them with telemetry."""
 
 _CAUSES = {"worker": "is gone", "overdue": "did not end it in time"}
 """Why an attempt is taken from a worker, by the code of it."""

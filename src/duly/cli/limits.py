@@ -6,9 +6,9 @@ from cyclopts import App
 
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.target import Target, opened
-from duly.cli.times import utc_text
 from duly.cli.undoing import print_undo, undo_text
 from duly.client.limits import Limit, Place
+from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
 TARGET = Target()

@@ -49,19 +49,32 @@ for name, place, purpose in (
     ("delayed", "duly.cli.delayed:app", "Look at delayed runs that are pending."),
     ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
     ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
+    ("prove", "duly.cli.prove:prove", "Say whether a day's work is done: all of it, and once."),
+    ("inbox", "duly.cli.inbox:app", "See runs whose outcome nobody knows, and what is safest."),
+    ("task", "duly.cli.tasks:app", "Suspend retries of tasks, or block their reruns."),
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
     ("limit", "duly.cli.limits:app", "Limit how many runs go on, and how often."),
     ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
     ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
+    ("token", "duly.cli.tokens:app", "Make, list and revoke tokens: who may come in by the API."),
+    ("exec", "duly.cli.exec:run_command", "Run any command as a recorded run."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
-    ("worker", "duly.cli.worker:worker", "Execute queued runs, until it is stopped."),
+    ("worker", "duly.cli.workers:app", "Execute queued runs; list, drain, quarantine workers."),
+    ("server", "duly.cli.server:server", "Serve the HTTP API, until it is stopped."),
     ("dev", "duly.cli.dev:dev", "Run everything in one place, for development."),
     ("status", "duly.cli.status:status", "Show the health of everything on one screen."),
-    ("audit", "duly.cli.audit:audit", "Show who did what, when and why."),
+    ("doctor", "duly.cli.doctor:doctor", "Look for what is wrong, and say what to do about it."),
+    ("audit", "duly.cli.audit:app", "Show who did what; verify that nobody changed it."),
+    ("events", "duly.cli.events:events", "Show what happens, as it happens."),
+    ("export", "duly.cli.promises:export_promises", "Write all promises to a file."),
+    ("import", "duly.cli.promises:import_promises", "Take in all promises of a file."),
     ("db", "duly.cli.db:app", "Migrate and check the store."),
     ("next", "duly.cli.next:next_occurrences", "Show when a rule fires next, and why then."),
     ("zones", "duly.cli.zones:app", "Find time zones; compare releases of their rules."),
+    ("init", "duly.cli.init:init", "Write a program with tasks to begin with."),
+    ("config", "duly.cli.config:app", "See which settings hold, and where they come from."),
+    ("completion", "duly.cli.completion:completion", "Let a shell complete commands and options."),
     ("demo", "duly.cli.demo:demo", "Take a guided tour of what works."),
     ("version", "duly.cli.version:version", "Show what is installed, and the time-zone release."),
 ):
@@ -71,26 +84,29 @@ for name, place, purpose in (
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit: 0 is success; the other codes say who must act (see _exit_code)."""
     words = _with_surroundings(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
         status = app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except DulyError as error:
         parts = {name: _as_options(part) for name, part in _parts(error).items()}
-        print_error(_as_options(str(error)), as_json="--json" in words, **parts)
+        print_error(_as_options(str(error)), as_json=as_json, **parts)
         sys.exit(_exit_code(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except CycloptsError as error:
         message, remedy = _told(error)
-        details = {"kind": UsageError.__name__, "problem": message, "remedy": remedy}
-        print_error(f"{message}; {remedy}", as_json="--json" in words, **details)
+        kind, code = UsageError.__name__, UsageError.code
+        details = {"kind": kind, "code": code, "problem": message, "remedy": remedy}
+        print_error(f"{message}; {remedy}", as_json=as_json, **details)
         sys.exit(USAGE)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         _leave_output()
         sys.exit(OK)
     except OSError as error:
         _leave_output()
-        print_error(f"can't write the answer: {error.strerror}", as_json=False)
+        message = f"can't write the answer: {error.strerror}"
+        print_error(message, as_json=False, code=DulyError.code)
         sys.exit(FAILED)
     sys.exit(status if isinstance(status, int) else OK)
 
@@ -134,7 +150,7 @@ def _parts(error: DulyError) -> dict[str, str]:
     """Return what a program may want of an error beside its sentence."""
     names = ("field", "what", "name", "store", "problem", "remedy")
     parts = {name: str(getattr(error, name)) for name in names if hasattr(error, name)}
-    return {"kind": type(error).__name__, **parts}
+    return {"kind": type(error).__name__, "code": error.code, **parts}
 
 
 def _told(error: CycloptsError) -> tuple[str, str]:

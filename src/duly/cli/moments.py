@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 
 from duly.clock import Clock
@@ -14,7 +15,14 @@ from duly.errors import UsageError, require_text
 
 MOMENT_LENGTH_MAX = 60
 _REMEDY = (
-    "give an ISO time (without an offset it is meant in --tz), now, today, tomorrow, +10m or -2h"
+    "give an ISO time (without an offset it is meant in --tz), now, today, tomorrow 9am, +10m or"
+    " -2h"
+)
+
+
+_DAY = re.compile(
+    r"(?P<day>today|tomorrow)(?: +(?:at +)?(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-5][0-9]))?"
+    r" *(?P<half>am|pm)?)?"
 )
 
 
@@ -25,9 +33,11 @@ def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
     now = clock.now()
     if words == "now":
         return now
-    if words in ("today", "tomorrow"):
-        today = local_date(now, tz) + timedelta(days=words == "tomorrow")
-        return _instant_of(datetime(today.year, today.month, today.day), tz)  # noqa: DTZ001
+    if (spoken := _DAY.fullmatch(words)) is not None:
+        today = local_date(now, tz) + timedelta(days=spoken["day"] == "tomorrow")
+        hour, minute = _clock(spoken, text, field)
+        day = datetime(today.year, today.month, today.day, hour, minute)  # noqa: DTZ001
+        return _instant_of(day, tz)
     if words.startswith(("+", "-")):
         return now + timedelta(microseconds=duration_microseconds(words.lstrip("+"), field))
     try:
@@ -42,6 +52,17 @@ def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
     if not FIRST_INSTANT <= to_microseconds(instant) <= LAST_INSTANT:
         raise UsageError(field, text, "is out of the calendar", remedy)
     return instant
+
+
+def _clock(spoken: re.Match[str], text: str, field: str) -> tuple[int, int]:
+    """Return hour and minute of a day as they were said; midnight if they were not."""
+    if spoken["hour"] is None:
+        return 0, 0
+    hour, half = int(spoken["hour"]), spoken["half"]
+    if not (1 <= hour <= 12 if half else hour <= 23):
+        raise UsageError(field, text, "is no time of day", "give such as tomorrow 9am or 17:30")
+    hour = hour % 12 + 12 * (half == "pm") if half else hour
+    return hour, int(spoken["minute"] or 0)
 
 
 def local_date(instant: datetime, tz: str) -> date:

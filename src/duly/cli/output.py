@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,8 @@ PIPE_WIDTH = 400
 
 COLUMN_DISTANCE = 3
 FACT_WIDTH_MIN = 30
+WIDE_VARIABLE = "DULY_WIDE"
+"""Set by whoever wants whole lines of tables, always; --wide does it for one command."""
 
 
 class _Console(Console):
@@ -55,7 +58,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns as wide as they need to be; a terminal gets lines cut, a pipe whole."""
     out = console()
     for line in table_lines(headings, rows):
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and not os.environ.get(WIDE_VARIABLE):
             line.truncate(out.width, overflow="ellipsis")  # what is folded can't be read as a table
         out.print(line, soft_wrap=True)
 
@@ -133,9 +136,10 @@ def print_aside(word: str, message: str, *, as_json: bool) -> None:
 
 
 def print_error(message: str, *, as_json: bool, **details: str) -> None:
-    """Print one error to standard error, as a line or as JSON."""
+    """Print one error to standard error, as a line with its code or as JSON."""
     if as_json:
         sys.stderr.write(json_line({"error": message, **details}))
         return
-    line = Text.assemble(("error: ", "bold red"), neutral(message))
+    code = f" [{details['code']}]" if "code" in details else ""
+    line = Text.assemble(("error: ", "bold red"), neutral(message), (code, "dim"))
     console(error=True).print(line, soft_wrap=not sys.stderr.isatty())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from duly.cli.output import print_line, print_table
-from duly.cli.times import distance_text, wall_text
+from duly.cli.times import wall_text
 from duly.domain.instants import iso_utc
+from duly.domain.time_texts import distance_text
 from duly.domain.timetable.preview import Preview
 
 QUIET_CHANGES_MAX = 3

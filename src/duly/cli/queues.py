@@ -9,10 +9,10 @@ from cyclopts import App
 from duly.app import App as Application
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.target import Target, opened
-from duly.cli.times import distance_text, utc_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.cli.waiting import TIMED_OUT, Patience, ticker
 from duly.client.queues import Queue
+from duly.domain.time_texts import distance_text, utc_text
 
 TARGET = Target()
 DRAINED = "drained"

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from duly.app import App
-from duly.cli.health import Health, judge_health
+from duly.client.health import Health, judge_health
 from duly.client.queues import Queue
 from duly.client.run_view import Run
 from duly.client.status_view import Status

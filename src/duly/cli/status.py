@@ -2,56 +2,111 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from threading import Event
 
-from duly.cli.health import Health, judge_health, living, skew_text
-from duly.cli.output import print_facts, print_json, print_line, print_table
-from duly.cli.target import Target, opened
-from duly.cli.times import distance_text, relative_text, utc_text
+from duly.app import App
+from duly.cli.output import (
+    console,
+    print_aside,
+    print_facts,
+    print_json,
+    print_json_line,
+    print_line,
+    print_table,
+)
+from duly.cli.target import Target, is_server, opened
+from duly.cli.times import relative_text
+from duly.cli.waiting import read_interval
+from duly.client.health import Health, judge_health, living, skew_text
 from duly.client.status_view import Status
 from duly.clock import SystemClock
 from duly.domain.instants import iso_utc
+from duly.domain.time_texts import distance_text, utc_text
+from duly.errors import StoreUnavailable
 from duly.store.dispatch import LeaseRecord
 from duly.store.schema import SchemaStatus
 
 TARGET = Target()
-DEGRADED = 1
+DEGRADED, UNAVAILABLE = 1, 5
+INTERVAL_DEFAULT = "2s"
 
 
-def status(*, target: Target = TARGET) -> int:
+def status(
+    *, watch: bool = False, interval: str = INTERVAL_DEFAULT, target: Target = TARGET
+) -> int:
     """Show the health of everything on one screen; exit code 0 is well, 1 degraded, 5 unavailable.
 
     What is wrong is said in a sentence each, with what to do about it.
+
+    Parameters
+    ----------
+    watch
+        Look again and again until Ctrl-C; the exit code is that of the last look. With --json, one
+        document on each line.
+    interval
+        How often to look: 2s, 1m.
     """
+    interval_s = read_interval(interval)
     with opened(target, makes_store=False) as app:
-        leases = app.store.status().leases
-        found = app.status()
-        queues = app.queues.list()
-        schema = app.schema_status()
-        health = judge_health(found, queues, app.breakers.list())
-        if target.json:
-            print_json(
-                {
-                    **health.to_json(),
-                    **found.to_json(),
-                    "here": iso_utc(SystemClock().now()),
-                    "schema": {"applied": len(schema.applied), "missing": len(schema.missing)},
-                    "queue_list": [one.to_json() for one in queues],
-                }
-            )
-        else:
-            _print(found, schema, leases)
-            _print_dispatchers(found)
-            _print_workers(found)
-            _print_health(health)
-        return DEGRADED if health.findings else 0
+        if not watch:
+            codes = [0]
+            _show(app, as_json=target.json, is_stream=False, codes=codes)
+            return codes[0]
+        return _watch(app, interval_s, as_json=target.json)
 
 
-def _print(found: Status, schema: SchemaStatus, leases: Sequence[LeaseRecord]) -> None:
-    missing = f", {len(schema.missing)} to apply (duly db migrate)" if schema.missing else ""
+def _watch(app: App, interval_s: float, *, as_json: bool) -> int:
+    """Show it until Ctrl-C; a store that is away for a while does not end it."""
+    codes = [0]  # noted before anything is shown: whoever has seen it may end this at once
+    with suppress(KeyboardInterrupt):
+        while True:
+            if not as_json and sys.stdout.isatty():
+                console().clear()
+            try:
+                _show(app, as_json=as_json, is_stream=True, codes=codes)
+            except StoreUnavailable as error:
+                codes[0] = UNAVAILABLE
+                print_aside("unavailable", str(error), as_json=as_json)
+            sys.stdout.flush()
+            Event().wait(interval_s)
+    return codes[0]
+
+
+def _show(app: App, *, as_json: bool, is_stream: bool, codes: list[int]) -> None:
+    leases = None if is_server(app) else app.store.status().leases
+    found = app.status()
+    queues = app.queues.list()
+    schema = None if is_server(app) else app.schema_status()
+    health = judge_health(found, queues, app.breakers.list())
+    codes[0] = DEGRADED if health.findings else 0
+    if as_json:
+        (print_json_line if is_stream else print_json)(
+            {
+                **health.to_json(),
+                **found.to_json(),
+                "here": iso_utc(SystemClock().now()),
+                "schema": None
+                if schema is None
+                else {"applied": len(schema.applied), "missing": len(schema.missing)},
+                "queue_list": [one.to_json() for one in queues],
+            }
+        )
+    else:
+        _print(found, schema, leases)
+        _print_dispatchers(found)
+        _print_workers(found)
+        _print_health(health)
+
+
+def _print(
+    found: Status, schema: SchemaStatus | None, leases: Sequence[LeaseRecord] | None
+) -> None:
     facts = [
-        ("store", found.store),
-        ("schema", f"{_migrations(len(schema.applied))} applied{missing}"),
+        ("store", found.store if found.tenant is None else f"{found.store}, of {found.tenant}"),
+        ("schema", _schema(schema)),
         ("time", f"{utc_text(found.now)} by the store, {utc_text(SystemClock().now())} here"),
         ("schedules", _counts(found.schedules)),
         ("delayed runs", f"{found.delayed:,} pending"),
@@ -62,7 +117,7 @@ def _print(found: Status, schema: SchemaStatus, leases: Sequence[LeaseRecord]) -
         ("overdue", _overdue(found)),
         ("owed", f"{found.owed:,} ranges to catch up with" if found.owed else "nothing"),
         ("early fires", f"{found.early_fires} (never more than 0)"),
-        ("leases owned", _leases(leases)),
+        ("leases owned", _leases(found, leases)),
         ("tzdata", found.tzdata or "not noted yet"),
     ]
     print_facts(facts)
@@ -70,9 +125,9 @@ def _print(found: Status, schema: SchemaStatus, leases: Sequence[LeaseRecord]) -
 
 def _print_health(health: Health) -> None:
     for note in health.notes:
-        print_line(("note: ", "bold yellow"), note)
+        print_line(("note: ", "bold yellow"), str(note))
     for problem in health.findings:
-        print_line(("degraded: ", "bold red"), problem)
+        print_line(("degraded: ", "bold red"), str(problem))
     if health.findings:
         return
     if health.notes:
@@ -125,17 +180,27 @@ def _print_workers(found: Status) -> None:
 
 
 def _open(found: Status) -> str:
-    return f"{found.running:,} running, {found.retrying:,} retrying, {found.dead:,} dead"
+    doubt = f", {found.ambiguous:,} ambiguous" if found.ambiguous else ""
+    return f"{found.running:,} running, {found.retrying:,} retrying, {found.dead:,} dead{doubt}"
 
 
-def _leases(leases: Sequence[LeaseRecord]) -> str:
-    """Say of each lane how many shards have an owner."""
+def _schema(schema: SchemaStatus | None) -> str:
+    if schema is None:
+        return "the server's own affair"
+    missing = f", {len(schema.missing)} to apply (duly db migrate)" if schema.missing else ""
+    return f"{_migrations(len(schema.applied))} applied{missing}"
+
+
+def _leases(found: Status, leases: Sequence[LeaseRecord] | None) -> str:
+    """Say of each lane how many shards have an owner; a server tells of all lanes together."""
+    if leases is None:
+        return f"{found.leases_owned} of {found.leases_total}"
     lanes: dict[str, list[LeaseRecord]] = {}
     for lease in leases:
         lanes.setdefault(str(lease.key.lane), []).append(lease)
     return ", ".join(
-        f"{lane} {sum(one.owner is not None for one in found)} of {len(found)}"
-        for lane, found in lanes.items()
+        f"{lane} {sum(one.owner is not None for one in owned)} of {len(owned)}"
+        for lane, owned in lanes.items()
     )
 
 

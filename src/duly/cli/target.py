@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.loading import load_app
-from duly.cli.output import print_aside
+from duly.cli.output import WIDE_VARIABLE, print_aside
 from duly.errors import UsageError
+from duly.remote.address import is_address, read_address
 
 APP_VARIABLE = "DULY_APP"
 URL_VARIABLE = "DULY_URL"
@@ -29,20 +31,32 @@ class Target:
 
     url: str | None = None
     """The store: sqlite:///promises.db, postgresql://user@host/database. Else the application's
-    own, $DULY_URL, sqlite:///duly.db."""
+    own, $DULY_URL, sqlite:///duly.db. Or a server: https://host:8420, with $DULY_TOKEN."""
     app: str | None = None
     """The application that knows the tasks, as module:attribute or path.py:attribute;
     $DULY_APP unless given."""
     json: bool = False
     """Print JSON."""
+    wide: bool = False
+    """Do not cut tables where the terminal ends; into a pipe they never are."""
 
 
 @contextmanager
-def opened(target: Target, *, makes_store: bool = True) -> Iterator[App]:
+def opened(target: Target, *, makes_store: bool = True, needs_store: bool = False) -> Iterator[App]:
     """Lend the application that a command works on, acting for the person at the keyboard.
 
-    A command that looks, or changes what must be there already, makes no store.
+    A command that looks, or changes what must be there already, makes no store. One that needs the
+    store itself refuses the URL of a server; any other is given the server in its place.
     """
+    if target.wide:
+        os.environ[WIDE_VARIABLE] = "1"
+    url = target.url or os.environ.get(URL_VARIABLE)
+    if needs_store:
+        refuse_server(target)
+    if is_address(url):
+        with _server(url, target) as remote:
+            yield remote
+        return
     if target.url is not None:
         os.environ[URL_VARIABLE] = target.url  # also for an application that names no store itself
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
@@ -59,6 +73,34 @@ def opened(target: Target, *, makes_store: bool = True) -> Iterator[App]:
         app.require_store()
     with app.acting_as(person(), SOURCE) as acting:
         yield acting
+
+
+@contextmanager
+def _server(url: str | None, target: Target) -> Iterator[App]:
+    """Lend a server in place of an application; the token comes from where nobody else looks."""
+    from duly.cli.remote.application import RemoteApp
+    from duly.remote.connecting import connect
+
+    address = read_address(url)
+    place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
+    os.environ.pop(URL_VARIABLE, None)  # it is no store's, which the program may look for
+    tasks = load_app(place).tasks if place else None
+    with connect(address.url) as remote:
+        yield cast("App", RemoteApp(remote, tasks))
+
+
+def refuse_server(target: Target) -> None:
+    """Refuse the URL of a server: for a command that needs the store itself."""
+    url = target.url or os.environ.get(URL_VARIABLE)
+    if is_address(url):
+        from duly.cli.remote.application import refused
+
+        raise refused(read_address(url).url)
+
+
+def is_server(app: App) -> bool:
+    """Say whether a command works on a server, which tells less than the store itself."""
+    return hasattr(app, "remote")
 
 
 def _warn_if_ignored(url: str | None, app: App, place: str, *, as_json: bool) -> None:

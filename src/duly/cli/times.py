@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from duly.domain.durations import UNITS_US
-from duly.domain.instants import SECOND_US, iso_utc, to_microseconds
+from duly.domain.instants import SECOND_US, to_microseconds
+from duly.domain.time_texts import distance_text, units_text
 from duly.domain.zones.database import default_zones
 
 _MILLISECOND_US = 1000
 _ONE_PERCENT = 0.01
-
-
-def utc_text(instant: datetime | None) -> str:
-    """Write an instant in UTC, to the second; a dash when there is none."""
-    return "-" if instant is None else iso_utc(instant.astimezone(UTC).replace(microsecond=0))
 
 
 def exact_text(instant: datetime | None) -> str:
@@ -42,11 +37,6 @@ def wall_text(local: datetime, abbreviation: str) -> str:
     return f"{local:%a %Y-%m-%d} {clock} {zone}"
 
 
-def distance_text(start: datetime, end: datetime) -> str:
-    """Say a distance in its two largest units: "2 d 3 h"."""
-    return _units(to_microseconds(end) - to_microseconds(start)) or "less than 1 s"
-
-
 def relative_text(now: datetime, then: datetime | None) -> str:
     """Say how far ahead or back an instant is: "in 2 d 3 h", "5 min ago"."""
     if then is None:
@@ -63,18 +53,9 @@ def lateness_text(late: timedelta | None) -> str:
     late_us = late // timedelta(microseconds=1)
     if late_us < SECOND_US:
         return f"{late_us / _MILLISECOND_US:.1f} ms"
-    return _units(late_us)
+    return units_text(late_us)
 
 
 def share_text(share: float) -> str:
     """Say a part of a whole in percent; a little is not nothing."""
     return "<1%" if 0 < share < _ONE_PERCENT else f"{share:.0%}"
-
-
-def _units(rest: int) -> str:
-    parts: list[tuple[int, str]] = []
-    for unit, name in (("d", "d"), ("h", "h"), ("m", "min"), ("s", "s")):
-        number, rest = divmod(rest, UNITS_US[unit])
-        if number or parts:
-            parts.append((number, name))
-    return " ".join(f"{number:,} {name}" for number, name in parts[:2] if number)

@@ -19,13 +19,11 @@ from duly.cli.output import console, neutral, print_json
 from duly.cli.snapshot import take_snapshot
 from duly.cli.target import Target, opened
 from duly.cli.top_frame import frame
-from duly.domain.durations import duration_microseconds
-from duly.errors import StoreUnavailable, UsageError
+from duly.cli.waiting import read_interval
+from duly.errors import StoreUnavailable
 
 TARGET = Target()
 INTERVAL_DEFAULT = "1s"
-INTERVAL_MIN_US = 100_000
-_SECOND_US = 1_000_000
 _ENDING_KEYS = b"qQ\x03\x04"
 _KEYS_MAX = 1024
 
@@ -42,16 +40,14 @@ def top(*, once: bool = False, interval: str = INTERVAL_DEFAULT, target: Target 
     interval
         How often to look: 1s, 500ms.
     """
-    interval_us = duration_microseconds(interval, "interval")
-    if interval_us < INTERVAL_MIN_US:
-        raise UsageError("interval", interval, "is too short", "give 100ms or more")
+    interval_s = read_interval(interval)
     with opened(target, makes_store=False) as app:
         if target.json:
             print_json(take_snapshot(app).to_json())
         elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
             console().print(frame(take_snapshot(app)))
         else:
-            _watch(app, interval_us / _SECOND_US)
+            _watch(app, interval_s)
 
 
 def _watch(app: App, interval_s: float) -> None:

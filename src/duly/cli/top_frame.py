@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from duly.cli.health import living
 from duly.cli.output import neutral, table_lines
 from duly.cli.run.story import progress_text, state_text
 from duly.cli.snapshot import RUNNING_SHOWN_MAX, Snapshot
-from duly.cli.times import distance_text, lateness_text, relative_text, utc_text
+from duly.cli.times import lateness_text, relative_text
+from duly.client.health import living
 from duly.client.run_view import Run
+from duly.domain.time_texts import distance_text, utc_text
 
 ERROR_SHOWN_MAX = 80
 
@@ -45,11 +46,13 @@ def _lights(shot: Snapshot) -> list[Text]:
             f" {found.retrying:,} retrying, {found.dead:,} dead"
         ),
     ]
-    lines += [Text.assemble(("  ! ", "bold red"), neutral(one)) for one in shot.health.findings]
-    return lines + [Text(f"  · {neutral(one)}", "yellow") for one in shot.health.notes]
+    lines += [
+        Text.assemble(("  ! ", "bold red"), neutral(str(one))) for one in shot.health.findings
+    ]
+    return lines + [Text(f"  · {neutral(str(one))}", "yellow") for one in shot.health.notes]
 
 
-def _light(name: str, findings: Sequence[str]) -> Text:
+def _light(name: str, findings: Sequence[object]) -> Text:
     """Say a state by a shape, a word and a colour: no one of them alone."""
     shape, word, style = ("▲", "degraded", "bold red") if findings else ("●", "well", "green")
     return Text.assemble((f"{shape} {name:9}{word:8}", style))

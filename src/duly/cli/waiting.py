@@ -12,12 +12,22 @@ from rich.status import Status
 from duly.cli.output import console, neutral
 from duly.clock import SystemClock
 from duly.domain.durations import duration_microseconds
+from duly.errors import UsageError
 
 TIMED_OUT = 124
 """The exit code for "not over yet", as of timeout(1): it is no failure of what was waited for."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 1.0
+INTERVAL_MIN_US = 100_000
 _SECOND_US = 1_000_000
+
+
+def read_interval(text: str) -> float:
+    """Read how often to look, in seconds."""
+    interval_us = duration_microseconds(text, "interval")
+    if interval_us < INTERVAL_MIN_US:
+        raise UsageError("interval", text, "is too short", "give 100ms or more")
+    return interval_us / _SECOND_US
 
 
 class Patience:

@@ -6,19 +6,23 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, NoReturn
 
 from cyclopts import Parameter
 
 from duly.app.leaving import leave
+from duly.app.metrics_port import telling_metrics
 from duly.app.running import Crew, Voice, run_supervisor, run_worker
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry
-from duly.cli.target import APP_VARIABLE, URL_VARIABLE, Target, opened
+from duly.cli.target import APP_VARIABLE, URL_VARIABLE, Target, opened, refuse_server
 from duly.clock import SystemClock
 from duly.engine.lifeline import hold_lifeline
 from duly.errors import UsageError
 from duly.telemetry import AttemptEnded, Event
+from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
+from duly.telemetry.exposition import Measured
 
 TARGET = Target()
 
@@ -33,8 +37,9 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
     allow_address: tuple[str, ...] = (),
     no_supervisor: bool = False,
     tell_runs: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
+    metrics_port: int | None = None,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
     target: Target = TARGET,
 ) -> int:
     """Execute queued runs, until SIGTERM or Ctrl-C.
@@ -68,6 +73,9 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         Run one worker in this very process instead.
     tell_runs
         Tell each finished run too.
+    metrics_port
+        Tell how it does in numbers, for Prometheus, at /metrics of this port; to this machine
+        alone. Each worker process needs a port of its own.
     quiet
         Tell warnings and errors only.
     verbose
@@ -82,7 +90,9 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         allow_addresses=allow_address,
     )
     wanted = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell_runs}
-    manner = Manner(frozenset(word for word, is_wanted in wanted.items() if is_wanted))
+    words = frozenset(word for word, is_wanted in wanted.items() if is_wanted)
+    manner = Manner(words, metrics_port)
+    _require_own_port(metrics_port, processes)
     ready = _with_app(target)
     return _work(options, manner, ready) if no_supervisor else _supervise(options, manner, ready)
 
@@ -92,6 +102,12 @@ class Manner:
     """How much a worker tells, by the words of the command line."""
 
     words: frozenset[str]
+    metrics_port: int | None = None
+
+    def arguments(self) -> list[str]:
+        """Return it as arguments of `duly worker`."""
+        port = [] if self.metrics_port is None else [f"--metrics-port={self.metrics_port}"]
+        return [*sorted(self.words), *port]
 
     def telemetry(self, target: Target) -> RunTelemetry:
         """Return who tells it."""
@@ -105,18 +121,29 @@ def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
     """Work in this very process, which ends with its supervisor if there is one."""
     lifeline = hold_lifeline()
     telling = manner.telemetry(target)
-    with opened(target) as app:
+    with opened(target, needs_store=True) as app:
         telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
-        voice = Voice(telemetry=telling, tell=telling.tell_between)
-        status = run_worker(app, options, voice, lifeline)
+        # Counting costs a little for each event: only if somebody will ask.
+        counting = None if manner.metrics_port is None else CountingTelemetry(telling)
+        voice = Voice(telemetry=counting or telling, tell=telling.tell_between)
+        with telling_metrics(manner.metrics_port, partial(_measure, counting)):
+            status = run_worker(app, options, voice, lifeline)
     leave(status)
+
+
+def _measure(counting: CountingTelemetry | None) -> Measured:
+    measured = Measured((*WORKER_METRICS, *PROCESS_METRICS))
+    if counting is not None:
+        counting.note_attempts(measured)
+        counting.note_events(measured)
+    return measured
 
 
 def _supervise(options: WorkerOptions, manner: Manner, target: Target) -> int:
     """Keep worker processes going; the tasks' code is not even imported here."""
     telling = manner.telemetry(target)
     command = (sys.executable, "-m", "duly", "worker", "--no-supervisor", f"--app={target.app}")
-    argv = [*command, *options.arguments(), *sorted(manner.words)]
+    argv = [*command, *options.arguments(), *manner.arguments()]
     argv += ["--json"] if target.json else []
     argv += [] if target.url is None else [f"--url={target.url}"]
     voice = Voice(telemetry=telling, tell=telling.tell_between)
@@ -147,8 +174,17 @@ class RunTelemetry(LineTelemetry):
             super().emit(event)
 
 
+def _require_own_port(port: int | None, processes: int) -> None:
+    """Refuse a port for several: who answers would be a matter of chance."""
+    if port is not None and processes > 1:
+        problem = f"can't be shared by {processes} processes"
+        remedy = "start duly worker several times, each with a port of its own"
+        raise UsageError("metrics-port", port, problem, remedy)
+
+
 def _with_app(target: Target) -> Target:
     """Refuse to work without an application: nobody else has the tasks' code."""
+    refuse_server(target)
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"

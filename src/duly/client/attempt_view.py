@@ -57,6 +57,8 @@ class Attempt:
     ended_at: datetime | None
     error: str | None
     late: Late | None
+    effects_at: datetime | None = None
+    """When it was first permitted to do what can't be taken back."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -78,6 +80,7 @@ class Attempt:
             "ended_at": _iso(self.ended_at),
             "error": self.error,
             "late": None if self.late is None else self.late.to_json(),
+            "effects_at": _iso(self.effects_at),
         }
 
 
@@ -144,6 +147,7 @@ def attempt_view(record: AttemptRecord) -> Attempt:
         ended_at=_moment(record.ended_at),
         error=record.error,
         late=None if record.late is None else _late(record.late),
+        effects_at=_moment(record.effects_at),
     )
 
 

@@ -25,6 +25,7 @@ from duly.domain.literals import ScheduleStatus
 from duly.domain.settling import Template
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.backfilling import LISTED_MAX, ChangeBackfill, CreateBackfill
+from duly.store.rulings import id_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -199,11 +200,15 @@ class Backfills:
         concurrency: int = CONCURRENCY_DEFAULT,
         runs: int | None = None,
         reason: str | None = None,
+        id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
     ) -> Backfill:
         """Have the runs of a span made, at a rate, so many at a time, on a lane of their own.
 
-        With `runs`, only if a plan still shows as many as it did when it was looked at.
+        With `runs`, only if a plan still shows as many as it did when it was looked at. The same
+        `id` given again is the same order.
         """
+        if id is not None and (known := self._known(id, schedule)) is not None:
+            return known
         plan = self.plan(schedule, since=since, until=until, classes=classes, mode=mode)
         if runs is not None and runs != plan.runs:
             problem = f"has {plan.runs} to be made now, not {runs}"
@@ -218,7 +223,7 @@ class Backfills:
         cursor = first_of(_template(seen), *span, how)
         assert cursor is not None, "a span with occurrences has a first"
         command = CreateBackfill(
-            id=backfill_id(seen.now, self._caller.draws.draw(_DRAW_BYTES)),
+            id=self._new_id(seen.now) if id is None else BackfillId(id.bytes),
             tenant=self._caller.tenant,
             schedule_id=seen.record.id,
             definition_number=seen.record.definition_number,
@@ -275,6 +280,19 @@ class Backfills:
             remedy = "give per_minute or concurrency"
             raise UsageError("throttle", str(backfill), "is asked to change nothing", remedy)
         return self._change(backfill, reason, **changes)
+
+    def _known(self, given: UUID, schedule: Reference) -> Backfill | None:
+        """Return what an earlier order of the same id has made, if there was one."""
+        identity = BackfillId(read_identity(given, "id"))
+        found = self._caller.store.get_backfill(self._caller.tenant, identity)
+        if found is None:
+            return None
+        if found.schedule_id != find_schedule(self._caller, schedule).record.id:
+            raise id_taken(given.bytes)
+        return _view(found)
+
+    def _new_id(self, now: int) -> BackfillId:
+        return backfill_id(now, self._caller.draws.draw(_DRAW_BYTES))
 
     def _find(self, backfill: Identity) -> BackfillRecord:
         identity = BackfillId(read_identity(backfill, "backfill"))

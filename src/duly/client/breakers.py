@@ -78,6 +78,7 @@ class Breakers:
 
     def reset(self, destination: str, *, reason: str | None = None) -> Breaker:
         """Close one: whatever waits for it goes on at its time, and it is counted anew."""
+        self._caller.require_operator("reset breakers")
         name = _read(destination)
         return _view(self._caller.store.reset_breaker(name, self._caller.ordering(reason)))
 

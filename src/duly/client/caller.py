@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from duly.client.reading import read_reason
 from duly.domain.audit import Actor
 from duly.domain.instants import SECOND_US
+from duly.errors import Forbidden
+from duly.store.tenancy import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,13 +46,22 @@ class Caller:
     tenant: str
     actor: str
     source: str = LIBRARY
+    is_confined: bool = False
+    """Whether it speaks for its tenant only: what all share it neither changes nor counts."""
     rest: Callable[[int], None] = rest_for
     """Lets so many microseconds pass between two looks; virtual time does it at once."""
 
     @property
     def store(self) -> Store:
-        """The store, opened if it was not."""
-        return self.open_store()
+        """The store, opened if it was not; told whose it is, where it keeps tenants apart."""
+        return part_of(self.open_store(), self.tenant)
+
+    def require_operator(self, what: str) -> None:
+        """Refuse to a tenant's caller what concerns all: only an operator may do that."""
+        if self.is_confined:
+            problem = f"may not {what}: that concerns every tenant"
+            remedy = "ask an operator, or use a token of all tenants with the scope admin"
+            raise Forbidden(self.actor, problem, remedy)
 
     def ordering(self, reason: str | None = None) -> Actor:
         """Return who gives an order, from where and why, as the audit trail records it."""

@@ -6,13 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from duly.client.awaited import in_thread
+from duly.client.effects import begin_all
 from duly.client.run_view import run_view
-from duly.domain.literals import TaskKind
+from duly.domain.identity import identity_text
+from duly.domain.literals import Effects, TaskKind
 from duly.domain.secrets import SecretReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.client.lending import Lending
     from duly.client.run_view import Run
     from duly.client.tasks import AnyTask, Tasks
     from duly.domain.attempts import TaskPolicy
@@ -29,11 +33,13 @@ _ARGUMENTS_ALONE = (TaskKind.COMMAND, TaskKind.WEBHOOK)
 
 @dataclass(frozen=True, slots=True)
 class Backing:
-    """What a run needs to be shown and its secrets to be read."""
+    """What a run needs to be shown, its secrets to be read, and orders to join its transaction."""
 
     zone_of: ZoneOf
     """Which zone a run's label is written in."""
     read_secret: ReadSecret
+    lending: Lending
+    """Which transactions are open that orders may join."""
 
 
 class Catalogue:
@@ -72,6 +78,9 @@ class RunnableTask:
         self.limits: TaskLimits = task.limits
         self.plan: Any = task.terms.plan
         self._takes_arguments_alone = task.kind in _ARGUMENTS_ALONE
+        is_unsafe = self.policy.effects is Effects.UNSAFE
+        self._is_one_effect = is_unsafe and not task.signature.run_names
+        """Whether all of it is one effect: it may not be repeated, and can't ask for itself."""
 
     def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
         """Check the arguments again and return what to call; UsageError when they do not fit.
@@ -80,7 +89,7 @@ class RunnableTask:
         """
         signature, stored = self._task.signature, claimed.arguments
         arguments = signature.read(stored)
-        if signature.is_plain and not self._takes_arguments_alone:
+        if signature.is_plain and not self._takes_arguments_alone and not self._is_one_effect:
             return partial(self._function, **arguments) if arguments else self._function
         if self._takes_arguments_alone:
             given = signature.defaults() | signature.read_json(stored)
@@ -92,7 +101,24 @@ class RunnableTask:
         if names:
             run = self._run(claimed, live)
             arguments |= dict.fromkeys(names, run)
-        return partial(self._task, **arguments) if arguments else self._task
+        call = partial(self._task, **arguments) if arguments else self._task
+        return self._as_one_effect(call, claimed, live) if self._is_one_effect else call
+
+    def _as_one_effect(
+        self, call: Callable[[], Any], claimed: ClaimedRun, live: Live
+    ) -> Callable[[], Any]:
+        """Return a call that takes permission first, for code that has no run to ask it of."""
+        label = identity_text(claimed.run_id)
+
+        def permitted() -> Any:  # noqa: ANN401 - whatever the task returns
+            begin_all(live, label)
+            return call()
+
+        async def permitted_awaited() -> Any:  # noqa: ANN401 - as above
+            await in_thread(begin_all, live, label)
+            return await call()
+
+        return permitted_awaited if self.kind is TaskKind.ASYNC else permitted
 
     def _secret(self, name: str, reference: SecretReference, live: Live) -> Secret:
         secret = self._backing.read_secret(reference, f"{self.name}({name})")
@@ -102,4 +128,5 @@ class RunnableTask:
 
     def _run(self, claimed: ClaimedRun, live: Live) -> Run:
         record = replace(claimed.record, tries=claimed.tries, claimed_at=claimed.claimed_at)
-        return replace(run_view(record, self._backing.zone_of(record)), live=live)
+        shown = run_view(record, self._backing.zone_of(record))
+        return replace(shown, live=live, lending=self._backing.lending)

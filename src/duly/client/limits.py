@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.limits import place_text, read_limit, read_scope
+from duly.domain.limits import place_text, read_limit, read_scope, tenant_of
 from duly.errors import UsageError
 from duly.store.admission import SetLimit
 
@@ -89,12 +89,22 @@ class Limits:
         self._caller = caller
 
     def list(self) -> ListedLimits:
-        """Return what people have set and what code declares, by name."""
-        return [_view(one) for one in self._caller.store.list_limits().records]
+        """Return what people have set and what code declares, by name; of tenants, one's own."""
+        found = self._caller.store.list_limits().records
+        if self._caller.is_confined:
+            seen = None, self._caller.tenant
+            found = tuple(one for one in found if tenant_of(one.scope) in seen)
+        return [_view(one) for one in found]
 
     def places(self) -> ListedPlaces:
-        """Return where runs go on or wait under a limit now, by name."""
-        return [_place_view(one) for one in self._caller.store.list_places()]
+        """Return where runs go on or wait under a limit now, by name.
+
+        A tenant's caller is shown its own: at any other, others' runs are counted.
+        """
+        found = self._caller.store.list_places()
+        if self._caller.is_confined:
+            found = [one for one in found if tenant_of(one.place) == self._caller.tenant]
+        return [_place_view(one) for one in found]
 
     def set(  # noqa: PLR0913 - each part of a limit is an argument
         self,
@@ -110,6 +120,7 @@ class Limits:
         With `*` for the name, each of them by itself. It takes the place of what was set before,
         counts before what a task's code declares, and is heeded by all workers within a beat.
         """
+        self._caller.require_operator("set limits")
         scope = read_scope(name)
         limit = read_limit(running, rate, running_by)
         if limit.is_empty:
@@ -123,6 +134,7 @@ class Limits:
 
     def remove(self, name: str, *, reason: str | None = None) -> bool:
         """Lift what somebody has set; what code declares holds again. False if there was none."""
+        self._caller.require_operator("lift limits")
         return self._caller.store.remove_limit(read_scope(name), self._caller.ordering(reason))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly.client.awaited import in_thread
+from duly.client.effects import AwaitedEffect, once_awaited
 from duly.client.json_values import plain_value
+from duly.client.transacting import AwaitedTaskTransaction
 from duly.domain.attempts import (
     CHECKPOINT_BYTES_MAX,
     PARTITION_LENGTH_MAX,
@@ -16,6 +19,9 @@ from duly.domain.schedules import canonical_json
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from duly.client.reading import Delay
     from duly.client.run_view import Run
 
 NOTE_LENGTH_MAX = 500
@@ -41,6 +47,28 @@ class AwaitedRun:
     async def checkpoint(self, state: object, partition: str | None = None) -> None:
         """Store a state that a later attempt can go on from; stored when this returns."""
         await in_thread(self._run.checkpoint, state, partition)
+
+    async def begin_effects(self) -> None:
+        """Take a durable permission for all that the attempt does from now on."""
+        await in_thread(self._run.begin_effects)
+
+    def effect(self, key: str) -> AwaitedEffect:
+        """Do one effect in a block: `async with run.aio.effect("charge:42"):`."""
+        return AwaitedEffect(self._run.lent("effect"), self._run.label, key)
+
+    def transaction(self, limit: Delay | None = None) -> AwaitedTaskTransaction:
+        """Write to tables of yours: `async with run.aio.transaction() as tx:`; see `Run`."""
+        return AwaitedTaskTransaction(self._run.transaction, limit)
+
+    async def once(self, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever it gives
+        """Call a function, async or not, once in the life of the run; later return its result."""
+        call = partial(function, *args, **options)
+        return await once_awaited(self._run.lent("once"), self._run.label, key, call)
+
+    async def remaining(self, items: Iterable[str]) -> list[str]:
+        """Return those of the items that are still to be done, in their order."""
+        left: list[str] = await in_thread(self._run.remaining, items)
+        return left
 
     async def resume_from(self, partition: str | None = None) -> Any:  # noqa: ANN401 - JSON values
         """Return the last stored state, by whichever attempt; None before the first."""

@@ -76,7 +76,8 @@ class Terms:
     queue: str | None = None
     priority: int | None = None
     replaces: bool = False
-    id: UUID | None = None
+    ids: Sequence[UUID] | None = None
+    """Of each run, if the caller brings them."""
     connection: object | None = None
 
 
@@ -107,7 +108,7 @@ def add_runs(
     """Make runs, all or none, and say what was promised."""
     if not runs:
         return []
-    caller.lending.check(within)
+    within = caller.lending.joined(within)
     actor = caller.ordering(reason)
     added = caller.store.add_runs(AddRuns(runs=runs, actor=actor), within)
     if isinstance(runs, RunsAlike):
@@ -133,7 +134,7 @@ def _runs_alike(
     """
     when = terms.when
     first = calls[0] if calls else None
-    if not isinstance(first, BoundCall) or when.is_now or terms.key is not None or terms.id:
+    if not isinstance(first, BoundCall) or when.is_now or terms.key is not None or terms.ids:
         return None
     told = first.task, first.queue, first.priority
     arguments: list[str] = []
@@ -165,7 +166,7 @@ def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms
     """
     when, tenant = terms.when, caller.tenant
     origin = Origin.NOW if when.is_now else Origin.DELAY
-    is_drawn = terms.id is None
+    is_drawn = terms.ids is None
     ids = _order_ids(caller, terms, len(calls))
     has_fingerprint = terms.key is not None or not is_drawn
     last: object = None
@@ -235,12 +236,8 @@ def _fingerprint(call: Call, when: When) -> str:
 
 def _order_ids(caller: Caller, terms: Terms, count: int) -> list[RunId]:
     """Return an id for each run of an order."""
-    if terms.id is not None:
-        given = read_identity(terms.id, "id")
-        if is_occurrence_id(given):
-            problem = "is of the kind that belongs to the occurrences of schedules"
-            raise UsageError("id", terms.id, problem, "give a UUID of version 4 or 7")
-        return [RunId(given)] * count
+    if terms.ids is not None:
+        return _read_order_ids(terms.ids, count)
     at = terms.when.due_at
     if at is None:
         at = caller.clock.now_us() + (terms.when.delay_us or 0)
@@ -248,6 +245,25 @@ def _order_ids(caller: Caller, terms: Terms, count: int) -> list[RunId]:
     while len(ids) < count:
         ids = drawn_run_ids(at, caller.draws.draw(2 + 8 * count))
     return ids
+
+
+def _read_order_ids(given: Sequence[UUID], count: int) -> list[RunId]:
+    ids = [read_order_id(one) for one in given]
+    if len(ids) != count or len(set(ids)) != count:
+        remedy = "give a UUID for each call, no two the same"
+        raise UsageError("ids", f"{len(set(ids)):,} ids", f"are not {count:,}", remedy)
+    return ids
+
+
+def read_order_id(given: object) -> RunId:
+    """Read the id that a caller brings for a run that is ordered."""
+    if not isinstance(given, UUID | str | bytes):
+        raise UsageError("id", given, "is not an id", "give a UUID of version 4 or 7")
+    identity = read_identity(given, "id")
+    if is_occurrence_id(identity):
+        problem = "is of the kind that belongs to the occurrences of schedules"
+        raise UsageError("id", given, problem, "give a UUID of version 4 or 7")
+    return RunId(identity)
 
 
 def read_reference(key_or_id: object) -> tuple[str | None, RunId | None]:

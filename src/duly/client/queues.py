@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from duly.client.reading import read_queue
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.store.reading import OwnQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
@@ -57,17 +59,29 @@ class Queues:
         self._caller = caller
 
     def list(self) -> ListedQueues:
-        """Return queues that hold something or are paused, by name."""
-        return [_view(one) for one in self._caller.store.list_queues()]
+        """Return queues that hold something or are paused, by name.
+
+        To a tenant's caller they hold what is its own.
+        """
+        found = self._caller.store.list_queues()
+        if self._caller.is_confined:
+            found = _own(found, self._caller.store.count_tenant(self._caller.tenant).queues)
+        return [_view(one) for one in found]
+
+    def get(self, name: str) -> Queue:
+        """Return a queue by its name; one that nobody has used holds nothing."""
+        return self._get(read_queue(name))
 
     def pause(self, name: str, *, reason: str | None = None) -> Queue:
         """Hand out nothing from a queue, until it is resumed; what runs goes on."""
+        self._caller.require_operator("pause queues")
         queue = read_queue(name)
         self._caller.store.pause_queue(queue, self._caller.ordering(reason))
         return self._get(queue)
 
     def resume(self, name: str, *, reason: str | None = None) -> Queue:
         """Hand out again; no error if it is not paused."""
+        self._caller.require_operator("resume queues")
         queue = read_queue(name)
         self._caller.store.resume_queue(queue, self._caller.ordering(reason))
         return self._get(queue)
@@ -85,6 +99,17 @@ class Queues:
             paused_by=None,
             reason=None,
         )
+
+
+def _own(found: Sequence[QueueRecord], own: Mapping[str, OwnQueue]) -> list[QueueRecord]:
+    """Return queues as one tenant sees them: what it has there, and whether they are paused."""
+    nothing = OwnQueue(0, None, 0)
+    return [
+        replace(one, queued=mine.queued, oldest_at=mine.oldest_at, running=mine.running)
+        for one in found
+        for mine in [own.get(one.name, nothing)]
+        if one.paused_at is not None or mine != nothing
+    ]
 
 
 def _view(record: QueueRecord) -> Queue:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.client.reading import read_tenant
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.limits import tenant_of
 from duly.domain.quotas import EACH_OWNER, OWNED_DEFAULT, Counted, read_most, read_scope
 from duly.errors import UsageError
 from duly.store.quotas import SetQuotas
@@ -90,6 +91,7 @@ class Quotas:
         delayed runs. An owner is one of the `tenant`, this application's unless told. What there is
         already stays.
         """
+        self._caller.require_operator("set quotas")
         key = self._key(scope, tenant)
         given = {
             Counted.SCHEDULES: schedules,
@@ -109,15 +111,25 @@ class Quotas:
 
     def remove(self, scope: str, *, tenant: str | None = None, reason: str | None = None) -> None:
         """Take back all that was set for a scope: what is said about each holds again."""
+        self._caller.require_operator("take quotas back")
         key = self._key(scope, tenant)
         self._caller.store.remove_quotas(key, self._caller.ordering(reason))
 
     def list(self) -> ListedQuotas:
-        """Return every quota by scope, and the one that holds for each owner unless it is set."""
-        found = [_view(one) for one in self._caller.store.list_quotas()]
+        """Return every quota by scope, and the one that holds for each owner unless it is set.
+
+        To a tenant's caller, those that bind it.
+        """
+        stored = self._caller.store.list_quotas()
+        found = [_view(one) for one in stored if self._concerns(one.key)]
         if any(one.scope == EACH_OWNER for one in found):
             return found
         return sorted([*found, _DEFAULT], key=lambda one: (one.scope, one.tenant or ""))
+
+    def _concerns(self, key: QuotaKey) -> bool:
+        """Say whether a quota is one that the caller may see."""
+        whose = key.tenant or tenant_of(key.scope)
+        return not self._caller.is_confined or whose in {None, self._caller.tenant}
 
     def _key(self, scope: str, tenant: str | None) -> QuotaKey:
         key = read_scope(scope, self._caller.tenant if tenant is None else read_tenant(tenant))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
+from duly.domain.access import EVERY_TENANT
 from duly.domain.durations import duration_microseconds
 from duly.domain.instants import to_microseconds
 from duly.domain.literals import Overlap
@@ -120,6 +121,8 @@ def read_tenant(value: object) -> str:
     name = _optional_text("tenant", value, NAME_LENGTH_MAX)
     if name is None:
         raise UsageError("tenant", value, "is not a text", "give a name, or leave it out")
+    if name == EVERY_TENANT:
+        raise UsageError("tenant", value, "means every tenant", "name one, or leave it out")
     return name
 
 
@@ -164,11 +167,6 @@ def read_overlap(value: object, serialize_by: object = None) -> tuple[Overlap, s
     return policy, key
 
 
-def refuse_unhonoured(field: str, value: object, remedy: str) -> NoReturn:
-    """Refuse an option that would be promised and not kept."""
-    raise UsageError(field, value, "is not honoured by this version", remedy)
-
-
 def read_looked_for(field: str, value: object) -> str | None:
     """Read a text that a list is to be narrowed by, if there is one; it need not exist."""
     if value is None:
@@ -190,6 +188,20 @@ def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
     if isinstance(value, str) and value in list(choices):
         return choices(value)
     raise UsageError(field, value, "is not one of its words", f"use one of {', '.join(choices)}")
+
+
+def read_choices(field: str, value: object, choices: type[Choice]) -> frozenset[Choice]:
+    """Read one of a set of words, or several."""
+    if not isinstance(value, list | tuple | set | frozenset) or not value:
+        return frozenset({read_choice(field, value, choices)})
+    return frozenset(read_choice(field, one, choices) for one in value)
+
+
+def read_number(field: str, value: object) -> int:
+    """Read the number that something goes by."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise UsageError(field, value, "is not a number", "give a whole number from 0 on")
+    return value
 
 
 def _optional_text(field: str, value: object, length_max: int) -> str | None:

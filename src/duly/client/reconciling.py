@@ -127,6 +127,7 @@ def reconcile(
 
     With `dry_run` everything is looked at and decided as it would be, and nothing is written.
     """
+    caller.require_operator("make what is stored agree with what is declared")
     caller = replace(caller, source=DECLARATION)
     store = caller.store
     wanted = declared.resolved(caller.tasks, store.list_tasks())

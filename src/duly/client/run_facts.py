@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from duly.client.status_view import unplaced
 from duly.domain.explaining.facts import Down, Life, Order, RunFacts, Taken
 from duly.domain.limits import Why, why_of
 from duly.domain.literals import Lane, Origin, RunState
@@ -14,6 +15,7 @@ from duly.store.reading import AuditFilter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.client.caller import Caller
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId
     from duly.domain.runs import DelayedRecord
@@ -22,29 +24,39 @@ if TYPE_CHECKING:
     from duly.store.protocol import Store
 
 ENTRIES_MAX = 200
-_ENDINGS = ("run.cancelled", "run.cancel-asked", "run.discarded", "delayed.cancelled")
+_ENDINGS = (
+    *("run.cancelled", "run.cancel-asked", "run.discarded", "run.settled"),
+    "delayed.cancelled",
+)
 
 
-def read_run_facts(store: Store, run_id: RunId) -> RunFacts | None:
-    """Read all that is known about a run, pending or made; None when there is none."""
+def read_run_facts(caller: Caller, run_id: RunId) -> RunFacts | None:
+    """Read all that is known about a run, pending or made; None when there is none.
+
+    To a tenant's caller processes have numbers and no places, and queues hold what is its own.
+    """
+    store = caller.store
     run = store.get_run(run_id)
     pending = store.get_delayed(run_id) if run is None else None
     if run is None and pending is None:
         return None
     record = run if run is not None else _promised(pending)
+    if record.tenant != caller.tenant:
+        return None
     status = store.status()
+    members = unplaced(status.members) if caller.is_confined else status.members
     queue = _queue(store, record.call.queue)
     return RunFacts(
         now=status.now,
         run=record,
         attempts=store.list_attempts(run_id),
-        dispatchers=_lives(status.members, MemberKind.DISPATCHER),
-        workers=_lives(status.members, MemberKind.WORKER),
+        dispatchers=_lives(members, MemberKind.DISPATCHER),
+        workers=_lives(members, MemberKind.WORKER),
         is_pending=run is None,
         is_served=store.is_served(record.call.task, record.call.queue),
         paused=None if queue is None else _pause(queue),
         was_paused=_pauses(store, record.call.queue),
-        queued=0 if queue is None else queue.queued,
+        queued=_queued(caller, queue),
         ended_by=_ended_by(store, record),
         **_waits_for(store, record),
     )
@@ -76,7 +88,7 @@ def _waits_for(store: Store, run: RunRecord) -> dict[str, Any]:
 def _lives(members: Sequence[Member], kind: MemberKind) -> list[Life]:
     return [
         Life(
-            name=f"{one.id} on {one.host}, process {one.process}",
+            name=f"{one.id} on {one.host}, process {one.process}" if one.host else str(one.id),
             is_alive=one.is_alive,
             started_at=one.started_at,
             renewed_at=one.renewed_at,
@@ -92,6 +104,13 @@ def _lives(members: Sequence[Member], kind: MemberKind) -> list[Life]:
 
 def _queue(store: Store, name: str) -> QueueRecord | None:
     return next((one for one in store.list_queues() if one.name == name), None)
+
+
+def _queued(caller: Caller, queue: QueueRecord | None) -> int:
+    if queue is None or not caller.is_confined:
+        return 0 if queue is None else queue.queued
+    own = caller.store.count_tenant(caller.tenant).queues.get(queue.name)
+    return 0 if own is None else own.queued
 
 
 def _pause(queue: QueueRecord) -> Order | None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from duly.client.run_view import Run
 from duly.client.tasks import named_call
-from duly.errors import UsageError
+from duly.errors import Conflict, NotFound, UsageError
 from duly.store.operating import ORDERED_RUNS_MAX, CancelRun, EditRun, Ordered, OrderRuns
 
 if TYPE_CHECKING:
@@ -71,6 +71,22 @@ def cancel_run(caller: Caller, run_id: RunId, reason: str | None) -> RunRecord:
     """Stop a run: at once where nobody runs it, by asking where somebody does."""
     command = CancelRun(tenant=caller.tenant, id=run_id, actor=caller.ordering(reason))
     return caller.store.cancel_run(command)
+
+
+def cancel_each(caller: Caller, ids: Sequence[RunId], reason: str | None) -> list[OrderedRun]:
+    """Stop runs one by one, and tell of those that can't be stopped."""
+    done: list[OrderedRun] = []
+    for run_id in ids:
+        before = caller.store.get_run(run_id)
+        is_ours = before is not None and before.tenant == caller.tenant
+        try:
+            cancel_run(caller, run_id, reason)
+            is_done = True
+        except (Conflict, NotFound):
+            is_done = False
+        state = str(before.state) if before is not None and is_ours else None
+        done.append(OrderedRun(id=UUID(bytes=run_id), is_done=is_done, state=state))
+    return done
 
 
 def edit_run(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
+from duly.client.effects import begin_all, effect_of, once
 from duly.client.labels import run_label
 from duly.client.live_run import (
     AwaitedRun,
@@ -20,15 +22,28 @@ from duly.client.live_run import (
     read_state,
     read_stored,
 )
+from duly.client.transacting import transaction_of
 from duly.domain.durations import duration_text
+from duly.domain.identity import RunId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Origin, RunState
+from duly.domain.runs import line_of
+from duly.domain.scope import ScopeReport, read_expected, read_items
 from duly.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from duly.client.lending import Lending
+    from duly.client.reading import Delay
+    from duly.client.transacting import TaskTransaction
     from duly.domain.attempts import Progress
     from duly.domain.live import Live
     from duly.domain.runs import DelayedRecord, RunRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 OPEN_STATES = frozenset(
     {
@@ -95,6 +110,7 @@ class Run:
     result: Any = None
     """What the task returned, as JSON values."""
     live: Live | None = field(default=None, repr=False, compare=False)
+    lending: Lending | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -103,44 +119,99 @@ class Run:
 
     @property
     def idempotency_key(self) -> str:
-        """What to give to others, so that they recognise a repetition: the root run's id (E7)."""
-        return str(self.root)
+        """What to give to others, so that they recognise a repetition (E7).
+
+        It is the id of the first run of the line, the same for all attempts, and for repairs. What
+        a plain rerun does is meant to be done once more: it has its own.
+        """
+        root = RunId(self.root.bytes)
+        return str(UUID(bytes=line_of(RunId(self.id.bytes), Origin(self.origin), root)))
 
     @property
     def cancelled(self) -> bool:
         """Whether the task should stop: somebody asked, its time is up, or it is taken away."""
-        return self._lent("cancelled").is_cancelled
+        return self.lent("cancelled").is_cancelled
 
     @property
     def aio(self) -> AwaitedRun:
         """The live part for async tasks: `await run.aio.checkpoint(…)`."""
-        self._lent("aio")
+        self.lent("aio")
         return AwaitedRun(self)
 
     def check_cancelled(self) -> None:
         """Raise duly.Cancelled if the task should stop: a good place is between two steps."""
-        if self._lent("check_cancelled").is_cancelled:
+        if self.lent("check_cancelled").is_cancelled:
             raise Cancelled(self.label)
 
     def progress(self, done: int, total: int | None = None, note: str | None = None) -> None:
         """Say how far the task is; stored soon, without waiting."""
-        self._lent("progress").advance(read_progress(done, total, note))
+        self.lent("progress").advance(read_progress(done, total, note))
 
     def checkpoint(self, state: object, partition: str | None = None) -> None:
         """Store a state that a later attempt can go on from; stored when this returns."""
-        self._lent("checkpoint").save(read_partition(partition), read_state(state))
+        self.lent("checkpoint").save(read_partition(partition), read_state(state))
 
     def resume_from(self, partition: str | None = None) -> Any:  # noqa: ANN401 - JSON values
         """Return the last stored state, by whichever attempt; None before the first."""
-        return read_stored(self._lent("resume_from").saved(read_partition(partition)))
+        return read_stored(self.lent("resume_from").saved(read_partition(partition)))
+
+    def begin_effects(self) -> None:
+        """Take a durable permission for all that the attempt does from now on (E2).
+
+        An unsafe task that is lost after this is not tried again: nobody knows what it did.
+        """
+        begin_all(self.lent("begin_effects"), self.label)
+
+    def effect(self, key: str) -> AbstractContextManager[None]:
+        """Do one effect in a block: `with run.effect("charge:42"):`; refused if done or unknown.
+
+        EffectNotDone, raised within, says that it is certain that nothing has happened.
+        """
+        return effect_of(self.lent("effect"), self.label, key)
+
+    def once(self, key: str, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Call a function once in the life of the run; later its kept result is returned (E3)."""
+        call = partial(function, *args, **options)
+        result: T = once(self.lent("once"), self.label, key, call)
+        return result
+
+    def transaction(self, limit: Delay | None = None) -> AbstractContextManager[TaskTransaction]:
+        """Write to tables of yours beside Duly's: `with run.transaction() as tx:` (E4).
+
+        When the block ends well its rows and the run's success are committed together; else neither
+        is. For tasks with effects="transactional", once in an attempt, and the last thing it does:
+        `tx.result(value)` says what the run gives. Short, as `app.transaction`.
+        """
+        live = self.lent("transaction")
+        assert self.lending is not None, "who lends the one lends the other"
+        return transaction_of(live, self.lending, limit)
+
+    def expect(self, items: int | Iterable[str]) -> None:
+        """Say how much there is to do: a number of items, or their names (E6)."""
+        self.lent("expect").note_scope(read_expected(items))
+
+    def done(self, *items: str) -> None:
+        """Say which items are done; stored soon, and with the end. Each is to be done once."""
+        self.lent("done").note_scope(ScopeReport(done=read_items("item", items)))
+
+    def remaining(self, items: Iterable[str]) -> list[str]:
+        """Return those of the items that are still to be done, in their order.
+
+        What an earlier attempt or the run that this one repairs has said to be done is left out:
+        saying it again would count as having done it twice.
+        """
+        wanted = tuple(dict.fromkeys(read_items("items", items)))
+        done = self.lent("remaining").done_items(wanted)
+        return [item for item in wanted if item not in done]
 
     def log(self, text: str, level: str = "info") -> None:
         """Add to the run's log: debug, info, warning or error; stored soon, without waiting."""
-        live = self._lent("log")
+        live = self.lent("log")
         for line in read_lines(text, level):
             live.write(level, line)
 
-    def _lent(self, what: str) -> Live:
+    def lent(self, what: str) -> Live:
+        """Return the live part, if the run is being executed here."""
         if self.live is None:
             remedy = "use it inside the task, on the run that a worker hands to it"
             raise UsageError(what, self.label, "is a run that is not being executed here", remedy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from duly.client.attempt_view import (
@@ -17,14 +17,14 @@ from duly.client.attempt_view import (
 from duly.client.explaining import RunExplanation, explain_run
 from duly.client.labels import read_label
 from duly.client.ordering import read_reference
+from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
 from duly.client.reading import (
     LOOKED_FOR_LENGTH_MAX,
-    read_choice,
     read_delay,
     read_instant,
     read_limit,
-    read_looked_for,
 )
+from duly.client.run_filters import read_run_filter
 from duly.client.run_orders import (
     OrderedRun,
     Selection,
@@ -35,14 +35,14 @@ from duly.client.run_orders import (
 )
 from duly.client.run_view import DelayedRun, Run, delayed_view, run_view
 from duly.client.schedule_orders import find_schedule
-from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import Origin, RunState
+from duly.domain.identity import ID_BYTES, RunId, occurrence_run_id
 from duly.domain.timetable.combined import zone_of
 from duly.errors import NotFound, UsageError, require_text
-from duly.store.reading import PAGE_MAX, RunFilter
+from duly.store.reading import FIRST_DELAYED, PAGE_MAX, RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from duly.client.caller import Caller
     from duly.client.reading import Delay, Instant
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from duly.domain.runs import DelayedRecord, RunRecord
 
     Records = list[RunRecord]
+    Place = tuple[datetime, UUID]
 
 RUNS_DEFAULT = 100
 SELECTED_DEFAULT = 1_000
@@ -81,30 +82,56 @@ class Runs:
         queue: str | None = None,
         state: str | Sequence[str] | None = None,
         reason: str | None = None,
-        origin: str | None = None,
+        error: str | None = None,
+        origin: str | Sequence[str] | None = None,
+        lane: str | None = None,
+        root: UUID | str | None = None,
+        worker: int | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = RUNS_DEFAULT,
     ) -> ListedRuns:
         """Return runs, newest first: scheduled for `since` or later, and before `until`.
 
-        `state` is one or several; `reason` is why a run is dead, or ended as it did.
+        `state` is one or several; `reason` is the code why a run is dead, or ended as it did;
+        `error` is a text that its last error holds; `root` is the run that it repeats, or itself.
         """
         most = read_limit(limit, self._caller.settings.listed_max)
-        of = None if schedule is None else find_schedule(self._caller, schedule).record.id
-        command = RunFilter(
-            tenant=self._caller.tenant,
-            schedule_id=of,
-            key=read_looked_for("key", key),
-            task=read_looked_for("task", task),
-            queue=read_looked_for("queue", queue),
-            reason=read_looked_for("reason", reason),
-            states=None if state is None else _read_states(state),
-            origins=None if origin is None else frozenset({read_choice("origin", origin, Origin)}),
-            since=None if since is None else read_instant("since", since),
-            until=None if until is None else read_instant("until", until),
+        command = self._filter(
+            schedule=schedule,
+            key=key,
+            task=task,
+            queue=queue,
+            state=state,
+            reason=reason,
+            error=error,
+            origin=origin,
+            lane=lane,
+            root=root,
+            worker=worker,
+            since=since,
+            until=until,
         )
         return self._views(self._pages(command, most))
+
+    def page(
+        self,
+        *,
+        limit: int = PAGE_DEFAULT,
+        cursor: str | None = None,
+        **filters: Any,  # noqa: ANN401 - as `list` has them
+    ) -> Page[Run]:
+        """Return a page of the runs that `list` would return, at a bounded price (A4).
+
+        It may be shorter than asked while there is more: go on with its `next_cursor`, and with
+        the same filters, until there is none.
+        """
+        command = replace(self._filter(**filters), limit=read_page_limit(limit))
+        position = read_cursor(command, cursor, ID_BYTES)
+        if position is not None:
+            command = replace(command, before_id=RunId(position))
+        found = self._caller.store.search_runs(command)
+        return Page(self._views(found.records), write_cursor(command, found.next))
 
     def select(
         self,
@@ -214,16 +241,19 @@ class Runs:
             return record
         raise NotFound("run", given, self._where_else(given))
 
+    def _filter(self, *, schedule: Reference | None = None, **terms: Any) -> RunFilter:  # noqa: ANN401 - as above
+        of = None if schedule is None else find_schedule(self._caller, schedule).record.id
+        return read_run_filter(self._caller.tenant, of, terms)
+
     def _pages(self, command: RunFilter, limit: int) -> Sequence[RunRecord]:
         found: Records = []
-        while len(found) < limit:
+        while True:
             size = min(PAGE_MAX, limit - len(found))
-            page = self._caller.store.list_runs(replace(command, limit=size))
-            found += page
-            if len(page) < size:
-                break
-            command = replace(command, before_id=page[-1].id)
-        return found
+            page = self._caller.store.search_runs(replace(command, limit=size))
+            found += page.records
+            if page.next is None or len(found) >= limit:
+                return found
+            command = replace(command, before_id=page.next)
 
     def _by_id(self, run: UUID) -> RunRecord | None:
         return self._caller.store.get_run(RunId(run.bytes))
@@ -266,18 +296,24 @@ class Runs:
 
     def _views(self, records: Sequence[RunRecord]) -> ListedRuns:
         """Show runs; each label is in the zone that the schedule had when the run was made."""
-        zones: dict[tuple[ScheduleId, int], str | None] = {}
-        views: ListedRuns = []
-        for record in records:
-            tz: str | None = None
-            if record.schedule_id is not None and record.definition_number is not None:
-                key = record.schedule_id, record.definition_number
-                if key not in zones:
-                    definition = self._caller.store.get_definition(*key)
-                    zones[key] = zone_of(definition.timetable) if definition else None
-                tz = zones[key]
-            views.append(run_view(record, tz))
-        return views
+        keys = {
+            (run.schedule_id, run.definition_number)
+            for run in records
+            if run.schedule_id is not None and run.definition_number is not None
+        }
+        found = self._caller.store.get_definitions(sorted(keys)) if keys else {}
+        zones = {key: zone_of(one.timetable) for key, one in found.items()}
+        return [
+            run_view(run, zones.get((run.schedule_id, run.definition_number)))  # type: ignore[arg-type]
+            for run in records
+        ]
+
+
+class DelayedPage(NamedTuple):
+    """A part of what is pending, and after which one the next part begins."""
+
+    items: ListedDelayed
+    after: Place | None
 
 
 class DelayedRuns:
@@ -293,6 +329,18 @@ class DelayedRuns:
             delayed_view(one) for one in self._caller.store.list_delayed(self._caller.tenant, most)
         ]
 
+    def page(self, *, limit: int = PAGE_MAX, after: Place | None = None) -> DelayedPage:
+        """Return a page of what is pending, in order of due, and where the next begins."""
+        most = read_limit(limit, PAGE_MAX)
+        place = FIRST_DELAYED
+        if after is not None:
+            place = read_instant("after", after[0]), after[1].bytes
+        # One more than is asked for tells whether there is a next page.
+        records = self._caller.store.list_delayed(self._caller.tenant, most + 1, place)
+        found = [delayed_view(one) for one in records[:most]]
+        last = found[-1] if len(records) > most else None
+        return DelayedPage(found, None if last is None else (last.due_at, last.id))
+
     def get(self, key_or_id: str | UUID) -> DelayedRun:
         """Return a pending one by its key (a text) or its id (a UUID)."""
         record = self._find(key_or_id)
@@ -306,13 +354,6 @@ class DelayedRuns:
         if run_id is not None:
             return self._caller.store.get_delayed(run_id)
         return None if key is None else self._caller.store.find_delayed(self._caller.tenant, key)
-
-
-def _read_states(state: object) -> frozenset[RunState]:
-    """Read one state, or several."""
-    if not isinstance(state, list | tuple | set | frozenset) or not state:
-        return frozenset({read_choice("state", state, RunState)})
-    return frozenset(read_choice("state", one, RunState) for one in state)
 
 
 def _first(records: list[RunRecord]) -> RunRecord | None:

@@ -14,7 +14,7 @@ from duly.domain.identity import ScheduleId, schedule_id
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.planning import Change, decide_edit, first_pending
-from duly.errors import Conflict, NotFound, UsageError, require_text
+from duly.errors import Conflict, NotFound, Outdated, UsageError, require_text
 from duly.store.planning import ChangeSchedule, CreateSchedule, Stale
 from duly.store.reading import ScheduleFilter, Seen
 
@@ -96,7 +96,7 @@ def create_schedule(
     caller: Caller, new: NewSchedule, connection: object | None = None
 ) -> CreatedSchedule:
     """Make a schedule with its first instant, by the store's clock."""
-    caller.lending.check(connection)
+    connection = caller.lending.joined(connection)
     now = caller.store.now()
     identity = schedule_id(now, caller.draws.draw(_ID_BYTES))
     command = CreateSchedule(
@@ -162,6 +162,7 @@ def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> Sch
             expected_pending=record.pending,
             change=change,
             actor=actor,
+            tenant=caller.tenant,
         )
         answer = caller.store.change_schedule(command)
         if not isinstance(answer, Stale):
@@ -180,7 +181,7 @@ def _require_version(record: ScheduleRecord, version: int) -> None:
     when = iso_utc(from_microseconds(record.updated_at))
     problem = f"is at version {record.version}, changed by {record.updated_by} at {when}"
     remedy = f"look at it again: you saw version {version}"
-    raise Conflict("schedule", record.name, problem, remedy)
+    raise Outdated("schedule", record.name, problem, remedy)
 
 
 def _by_id_text(caller: Caller, text: str) -> Seen | None:

@@ -13,6 +13,7 @@ from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.timetable.preview import PreviewedOccurrence, preview
 
 if TYPE_CHECKING:
+    from duly.client.last_ends import Endings
     from duly.domain.misfire import Misfire
     from duly.domain.run_times import RunTimes
     from duly.domain.schedules import ScheduleRecord
@@ -63,6 +64,27 @@ class Schedule:
     updated_by: str
     run_times: RunTimes | None = field(default=None, compare=False)
     """How long its runs take, beside how long they may: where somebody asked about it (O2)."""
+
+    last_ends: Endings | None = field(default=None, compare=False)
+    """How its newest runs ended: where somebody asked about it (V1)."""
+
+    @property
+    def last_success_at(self) -> datetime | None:
+        """When a run of it last succeeded, as far as that is known."""
+        found = None if self.last_ends is None else self.last_ends.success
+        return None if found is None else found.at
+
+    @property
+    def last_verified_at(self) -> datetime | None:
+        """When a check last found the work of a run in place: its last useful completion."""
+        found = None if self.last_ends is None else self.last_ends.verified
+        return None if found is None else found.at
+
+    @property
+    def last_error_at(self) -> datetime | None:
+        """When a run of it last went wrong, also where that was made good since."""
+        found = None if self.last_ends is None else self.last_ends.error
+        return None if found is None else found.at
 
     @property
     def warning(self) -> str | None:
@@ -117,6 +139,7 @@ class Schedule:
             "updated_at": iso_utc(self.updated_at),
             "updated_by": self.updated_by,
             "run_times": None if self.run_times is None else self.run_times.to_json(),
+            "last_ends": None if self.last_ends is None else self.last_ends.to_json(),
             "warning": self.warning,
         }
 

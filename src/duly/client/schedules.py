@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.client.definitions import (
     EDITABLE,
@@ -12,11 +12,13 @@ from duly.client.definitions import (
     read_timetable,
 )
 from duly.client.history import HistoryEntry, Occurrence, read_history, read_occurrences
-from duly.client.ordering import add_runs
+from duly.client.last_ends import endings_view
+from duly.client.ordering import add_runs, read_order_id
 from duly.client.reading import (
     read_choice,
     read_instant,
     read_key,
+    read_limit,
     read_looked_for,
     read_name,
     read_owner,
@@ -35,6 +37,9 @@ from duly.client.schedule_orders import (
 from duly.client.schedule_view import Schedule, schedule_view
 from duly.domain.identity import ScheduleId, ordered_run_id
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.last_ends import NO_ENDS
+from duly.domain.last_ends import RUNS_LOOKED_AT as ENDS_LOOKED_AT
+from duly.domain.last_ends import RUNS_LOOKED_AT_EACH as ENDS_LOOKED_AT_EACH
 from duly.domain.literals import Lane, Missed, Origin, Overlap, ScheduleStatus
 from duly.domain.planning import (
     Change,
@@ -52,16 +57,21 @@ from duly.store.planning import NewRun
 from duly.store.reading import PAGE_MAX, ScheduleFilter, Seen
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from collections.abc import Mapping
+    from datetime import timedelta
+    from uuid import UUID
 
     from duly.client.caller import Caller
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import EnqueuedRun
     from duly.client.schedule_orders import Decide, Reference
     from duly.client.tasks import AnyTask, BoundCall
+    from duly.domain.identity import RunId
     from duly.domain.misfire import Misfire
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.timetable.timetable import Timetable
+
+    Place = tuple[str, UUID]
 
 # A class that has a method `list` can't name the type below it.
 ListedSchedules = list[Schedule]
@@ -70,6 +80,14 @@ Occurrences = list[Occurrence]
 TIMED_MAX = 500
 """How many schedules of a list tell their run times: for each, coming occurrences are looked at."""
 _NONCE_BYTES = 16
+_FILTERS = ("status", "task", "owner", "declared_by", "name_prefix")
+
+
+class SchedulePage(NamedTuple):
+    """A part of the schedules there are, and after which one the next part begins."""
+
+    items: ListedSchedules
+    after: Place | None
 
 
 class Schedules:
@@ -163,17 +181,19 @@ class Schedules:
 
         return self._order(schedule, decide, version=version, reason=reason)
 
-    def pause(
+    def pause(  # noqa: PLR0913 - each choice is an argument
         self,
         schedule: Reference,
         *,
         reason: str | None = None,
         until: Instant | None = None,
         missed: str = "skip",
+        version: int | None = None,
     ) -> Schedule:
         """Stop it and keep everything; with `until` it resumes by itself.
 
-        `missed` says what becomes of its occurrences then: `skip`, or by the `misfire` policy.
+        `missed` says what becomes of its occurrences then: `skip`, or by the `misfire` policy. With
+        `version`, as every order about a schedule, only if nobody was faster.
         """
         until_at = None if until is None else read_instant("until", until)
         choice = read_choice("missed", missed, Missed)
@@ -185,61 +205,79 @@ class Schedules:
                 raise UsageError("until", said, "lies in the past", remedy)
             return decide_pause(record, reason=read_reason(reason), until=until_at, missed=choice)
 
-        return self._order(schedule, decide, reason=reason)
+        return self._order(schedule, decide, version=version, reason=reason)
 
     def resume(
-        self, schedule: Reference, *, missed: str = "skip", reason: str | None = None
+        self,
+        schedule: Reference,
+        *,
+        missed: str = "skip",
+        reason: str | None = None,
+        version: int | None = None,
     ) -> Schedule:
         """Go on: `skip` what fell into the pause, or treat it by the `misfire` policy."""
         choice = read_choice("missed", missed, Missed)
         return self._order(
             schedule,
             lambda record, now: decide_resume(record, now, choice, read_reason(reason)),
+            version=version,
             reason=reason,
         )
 
-    def delete(self, schedule: Reference, *, reason: str | None = None) -> Schedule:
+    def delete(
+        self, schedule: Reference, *, reason: str | None = None, version: int | None = None
+    ) -> Schedule:
         """Stop it at once and give up what it owes; it can be restored for a while."""
         return self._order(
-            schedule, lambda record, _now: decide_delete(record, read_reason(reason)), reason=reason
+            schedule,
+            lambda record, _now: decide_delete(record, read_reason(reason)),
+            version=version,
+            reason=reason,
         )
 
-    def restore(self, schedule: Reference, *, reason: str | None = None) -> Schedule:
+    def restore(
+        self, schedule: Reference, *, reason: str | None = None, version: int | None = None
+    ) -> Schedule:
         """Bring back a deleted one; what fell in between is recorded as skipped."""
         return self._order(
             schedule,
             lambda record, now: decide_restore(record, now, read_reason(reason)),
+            version=version,
             reason=reason,
         )
 
-    def skip_next(self, schedule: Reference, *, reason: str | None = None) -> Schedule:
+    def skip_next(
+        self, schedule: Reference, *, reason: str | None = None, version: int | None = None
+    ) -> Schedule:
         """Skip the one pending occurrence, on record."""
         return self._order(
             schedule,
             lambda record, _now: decide_skip_next(record, read_reason(reason)),
+            version=version,
             reason=reason,
         )
 
-    def trigger(
+    def trigger(  # noqa: PLR0913 - each choice is an argument
         self,
         schedule: Reference,
         *,
         reason: str | None = None,
         key: str | None = None,
         overlap: str | None = None,
+        id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
     ) -> EnqueuedRun:
         """Run it now, besides its timetable: also while it is paused, not when it is deleted.
 
         While an earlier run is open its overlap policy holds for this one as well; `overlap` is
-        another policy for this one run, on record (O3). One that would be skipped is a Conflict.
+        another policy for this one run, on record (O3); a Conflict if it would be skipped. The
+        same `id` given again is the same order.
         """
         seen = self._seen(schedule)
         record = seen.record
         if record.status is ScheduleStatus.DELETED:
             raise Conflict("schedule", record.name, "is deleted", "restore it first")
-        nonce = self._caller.draws.draw(_NONCE_BYTES)
         run = NewRun(
-            id=ordered_run_id("manual", seen.now, nonce, record.id),
+            id=self._manual_id(seen) if id is None else read_order_id(id),
             tenant=self._caller.tenant,
             call=record.definition.call,
             origin=Origin.MANUAL,
@@ -249,7 +287,7 @@ class Schedules:
             schedule_id=record.id,
             definition_number=record.definition_number,
             overlap=None if overlap is None else read_choice("overlap", overlap, Overlap),
-            is_drawn=True,
+            is_drawn=id is None,
         )
         made = add_runs(self._caller, [run], reason=reason)[0]
         return made.called(record.name, zone_of(record.definition.timetable))
@@ -257,7 +295,8 @@ class Schedules:
     def get(self, schedule: Reference) -> Schedule:
         """Return a schedule by its id or name; a deleted one too, as long as it is kept."""
         seen = self._seen(schedule)
-        return self._timed([schedule_view(seen.record)], seen.now)[0]
+        timed = self._timed([schedule_view(seen.record)], seen.now)
+        return self._ended(timed, ENDS_LOOKED_AT)[0]
 
     def list(  # noqa: PLR0913 - each filter is an argument
         self,
@@ -269,27 +308,72 @@ class Schedules:
         name_prefix: str | None = None,
         include_deleted: bool = False,
         with_run_times: bool = False,
+        with_last_ends: bool = False,
     ) -> ListedSchedules:
         """Return schedules in order of name; deleted ones when asked for.
 
-        With run times the first few hundred tell how long their runs take, as one by `get` does.
+        With run times the first few hundred tell how long their runs take, as one by `get` does;
+        with last ends they tell when they last succeeded, were verified, and went wrong.
         """
-        statuses = frozenset(ScheduleStatus) if include_deleted else None
-        if status is not None:
-            statuses = frozenset({read_choice("status", status, ScheduleStatus)})
-        command = ScheduleFilter(
-            tenant=self._caller.tenant,
-            statuses=statuses,
-            task=read_looked_for("task", task),
-            owner=read_looked_for("owner", owner),
-            declared_by=read_looked_for("declared_by", declared_by),
-            name_prefix=read_looked_for("name_prefix", name_prefix),
+        command = self._filter(
+            {
+                "status": status,
+                "task": task,
+                "owner": owner,
+                "declared_by": declared_by,
+                "name_prefix": name_prefix,
+            },
+            include_deleted=include_deleted,
         )
         found = [schedule_view(one) for one in list_records(self._caller, command)]
-        if not with_run_times:
-            return found
-        now = self._caller.store.now()
-        return self._timed(found[:TIMED_MAX], now) + found[TIMED_MAX:]
+        told, others = found[:TIMED_MAX], found[TIMED_MAX:]
+        if with_run_times:
+            told = self._timed(told, self._caller.store.now())
+        if with_last_ends:
+            told = self._ended(told, ENDS_LOOKED_AT_EACH)
+        return told + others
+
+    def page(  # noqa: PLR0913 - as above
+        self,
+        *,
+        after: Place | None = None,
+        limit: int = PAGE_MAX,
+        with_run_times: bool = False,
+        with_last_ends: bool = False,
+        include_deleted: bool = False,
+        **filters: str | None,
+    ) -> SchedulePage:
+        """Return a page of what `list` returns by the same filters, and where the next begins."""
+        most = read_limit(limit, PAGE_MAX)
+        tenant = self._caller.tenant
+        place = None if after is None else (tenant, after[0], ScheduleId(after[1].bytes))
+        command = self._filter(filters, include_deleted=include_deleted)
+        # One more than is asked for tells whether there is a next page.
+        records = self._caller.store.list_schedules(replace(command, after=place, limit=most + 1))
+        found = [schedule_view(one) for one in records[:most]]
+        last = found[-1] if len(records) > most else None
+        if with_run_times:
+            found = self._timed(found, self._caller.store.now())
+        if with_last_ends:
+            found = self._ended(found, ENDS_LOOKED_AT_EACH)
+        return SchedulePage(found, None if last is None else (last.name, last.id))
+
+    def _filter(self, given: Mapping[str, str | None], *, include_deleted: bool) -> ScheduleFilter:
+        unknown = sorted(set(given) - set(_FILTERS))
+        if unknown:
+            remedy = f"use {', '.join(_FILTERS)}"
+            raise UsageError(unknown[0], given[unknown[0]], "is not a filter", remedy)
+        statuses = frozenset(ScheduleStatus) if include_deleted else None
+        if given.get("status") is not None:
+            statuses = frozenset({read_choice("status", given["status"], ScheduleStatus)})
+        return ScheduleFilter(
+            tenant=self._caller.tenant,
+            statuses=statuses,
+            task=read_looked_for("task", given.get("task")),
+            owner=read_looked_for("owner", given.get("owner")),
+            declared_by=read_looked_for("declared_by", given.get("declared_by")),
+            name_prefix=read_looked_for("name_prefix", given.get("name_prefix")),
+        )
 
     def history(self, schedule: Reference, *, limit: int = PAGE_MAX) -> Entries:
         """Return who did what to it, newest first."""
@@ -300,11 +384,15 @@ class Schedules:
         span = read_instant("start", start), read_instant("end", end)
         return read_occurrences(self._caller, self._seen(schedule), span)
 
-    def preview(self, timetable: Timetable, after: datetime | None = None, n: int = 3) -> Preview:
+    def preview(self, timetable: Timetable, after: Instant | None = None, n: int = 3) -> Preview:
         """Show what a timetable would do next: local time, zone and UTC (T5)."""
         shown = read_timetable(timetable)
         at = self._caller.store.now() if after is None else read_instant("after", after)
         return preview(shown, from_microseconds(at), n)
+
+    def _manual_id(self, seen: Seen) -> RunId:
+        nonce = self._caller.draws.draw(_NONCE_BYTES)
+        return ordered_run_id("manual", seen.now, nonce, seen.record.id)
 
     def _timed(self, schedules: ListedSchedules, now: int) -> ListedSchedules:
         """Return schedules with how long their runs take."""
@@ -313,6 +401,16 @@ class Schedules:
         moment = from_microseconds(now)
         return [
             replace(one, run_times=run_times(one.timetable, spans.get(key, []), moment, now))
+            for one, key in zip(schedules, ids, strict=True)
+        ]
+
+    def _ended(self, schedules: ListedSchedules, looked_at: int) -> ListedSchedules:
+        """Return schedules with how their newest runs ended."""
+        ids = [ScheduleId(one.id.bytes) for one in schedules]
+        ends = self._caller.store.list_last_ends(ids, looked_at)
+        return [
+            # One that was removed meanwhile is told as it was.
+            replace(one, last_ends=endings_view(ends.get(key, NO_ENDS)))
             for one, key in zip(schedules, ids, strict=True)
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,11 @@ from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus
 from duly.store.dispatch import MemberKind
 from duly.store.reading import ScheduleFilter
+from duly.store.tenancy import sees_everything
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.client.caller import Caller
     from duly.store.dispatch import LeaseRecord, Member
     from duly.store.reading import StoreStatus
@@ -44,6 +47,8 @@ class MemberStatus:
     running: int = 0
     queues: tuple[str, ...] = ()
     """Which a worker serves; none named: all."""
+    standing: str | None = None
+    """`draining` or `quarantined`, if people have taken a worker out of service."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -64,6 +69,7 @@ class MemberStatus:
             "leaked": self.leaked,
             "running": self.running,
             "queues": list(self.queues),
+            "standing": self.standing,
         }
 
 
@@ -72,6 +78,8 @@ class Status:
     """What is promised, what is due, what waits for a worker, and who keeps time."""
 
     store: str
+    tenant: str | None = None
+    """Whose promises and runs are counted; None for everybody's."""
     now: datetime
     schedules: dict[str, int]
     """How many, by status."""
@@ -94,6 +102,8 @@ class Status:
     running: int = 0
     retrying: int = 0
     dead: int = 0
+    ambiguous: int = 0
+    """Runs in doubt: `duly inbox` lists them."""
     paused_queues: tuple[str, ...] = ()
     taskless: tuple[str, ...] = ()
     """Schedules that are paused because no worker knows their task any more (S6)."""
@@ -107,6 +117,7 @@ class Status:
         """Return it as JSON values."""
         return {
             "store": self.store,
+            "tenant": self.tenant,
             "now": iso_utc(self.now),
             "schedules": self.schedules,
             "delayed": self.delayed,
@@ -126,6 +137,7 @@ class Status:
             "running": self.running,
             "retrying": self.retrying,
             "dead": self.dead,
+            "ambiguous": self.ambiguous,
             "paused_queues": list(self.paused_queues),
             "taskless": list(self.taskless),
         }
@@ -137,6 +149,45 @@ def find_taskless(caller: Caller) -> tuple[str, ...]:
     # One page is enough: who has a thousand of them has read it by then.
     found = caller.store.list_schedules(ScheduleFilter(tenant=caller.tenant, statuses=paused))
     return tuple(one.name for one in found if (one.reason or "").startswith(TASK_GONE))
+
+
+def read_status(caller: Caller) -> StoreStatus:
+    """Read the state of the store; to who sees one tenant alone, what of it is that tenant's."""
+    status = caller.store.status()
+    if not tells_of_one(caller):
+        return status
+    members = unplaced(status.members) if caller.is_confined else status.members
+    own = caller.store.count_tenant(caller.tenant)
+    return replace(
+        status,
+        schedules=own.schedules,
+        delayed=own.delayed,
+        queued=sum(one.queued for one in own.queues.values()),
+        owed=own.owed,
+        overdue=own.overdue,
+        oldest_due_at=own.oldest_due_at,
+        next_due_at=own.next_due_at,
+        members=tuple(replace(one, running=own.held.get(one.id, 0)) for one in members),
+        queues={name: one.queued for name, one in own.queues.items() if one.queued},
+        running=sum(own.held.values()),
+        retrying=own.retrying,
+        dead=own.dead,
+        ambiguous=own.ambiguous,
+    )
+
+
+def tells_of_one(caller: Caller) -> bool:
+    """Say whether what the caller is told is one tenant's; known once the store was asked.
+
+    Because it is confined, or because its database shows it no more: of everybody it would be told
+    that nothing is due, and all is well.
+    """
+    return caller.is_confined or not sees_everything(caller.store)
+
+
+def unplaced(members: Sequence[Member]) -> tuple[Member, ...]:
+    """Return members without where they run: that is the operator's business."""
+    return tuple(replace(one, host="", process=0) for one in members)
 
 
 def status_view(store: str, status: StoreStatus, taskless: tuple[str, ...] = ()) -> Status:
@@ -153,7 +204,7 @@ def status_view(store: str, status: StoreStatus, taskless: tuple[str, ...] = ())
         oldest_due_at=_moment(status.oldest_due_at),
         next_due_at=_moment(status.next_due_at),
         early_fires=status.early_fires,
-        members=tuple(_member(member, owned) for member in status.members),
+        members=tuple(member_status(member, owned) for member in status.members),
         leases_owned=len(owned),
         leases_total=len(status.leases),
         shards=status.shards,
@@ -163,12 +214,14 @@ def status_view(store: str, status: StoreStatus, taskless: tuple[str, ...] = ())
         running=status.running,
         retrying=status.retrying,
         dead=status.dead,
+        ambiguous=status.ambiguous,
         paused_queues=tuple(sorted(status.paused_queues)),
         taskless=taskless,
     )
 
 
-def _member(member: Member, owned: list[LeaseRecord]) -> MemberStatus:
+def member_status(member: Member, owned: Sequence[LeaseRecord] = ()) -> MemberStatus:
+    """Return a member as people see it, with how many of these leases are its own."""
     return MemberStatus(
         id=member.id,
         kind=str(member.kind),
@@ -186,6 +239,7 @@ def _member(member: Member, owned: list[LeaseRecord]) -> MemberStatus:
         leaked=member.leaked,
         running=member.running,
         queues=member.queues,
+        standing=None if member.standing is None else str(member.standing),
     )
 
 

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from duly.client.reading import Delay, read_delay, read_priority, read_queue, refuse_unhonoured
+from duly.client.reading import Delay, read_delay, read_priority, read_queue
 from duly.domain.attempts import TaskPolicy
 from duly.domain.durations import duration_text
 from duly.domain.instants import SECOND_US
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 TASK_NAME_LENGTH_MAX = 200
 LIMIT_MIN_US = SECOND_US // 1000
-_HONOURED = (Effects.IDEMPOTENT, Effects.PURE)
+_WITH_STORE = (TaskKind.ASYNC, TaskKind.THREAD)
+"""What is run where the store is, and can commit with it."""
 _OF_FUNCTIONS = (TaskKind.ASYNC, TaskKind.THREAD, TaskKind.PROCESS)
 _FOR_ALL = (
     *("queue", "priority", "preset", "retry", "timeout", "run_timeout", "effects"),
@@ -113,6 +114,14 @@ class TaskTerms:
     limits: TaskLimits = NO_LIMITS
     plan: Any = None
 
+    def __post_init__(self) -> None:
+        """Refuse what could never be: a commit with the store by what runs elsewhere."""
+        effects = self.policy.effects
+        if effects is Effects.TRANSACTIONAL and self.kind not in _WITH_STORE:
+            problem = f"is not possible for a {self.kind}: it can't commit with its run"
+            remedy = "use a plain or an async function, or another class"
+            raise UsageError("effects", str(effects), problem, remedy)
+
 
 def function_terms(function: object, options: Mapping[str, Any]) -> TaskTerms:
     """Read the options of a task that is a function."""
@@ -176,13 +185,15 @@ def read_policy(options: Mapping[str, Any]) -> TaskPolicy:
     if "timeout" in options:
         timeout_us = _read_limit("timeout", options["timeout"])
     retry, effects, preset = (options.get(name) for name in ("retry", "effects", "preset"))
-    usual = policy.retry if preset is None else read_preset(preset).retry
+    usual = None if preset is None else read_preset(preset)
+    usual_retry = policy.retry if usual is None else usual.retry
+    usual_effects = policy.effects if usual is None else usual.effects
     return TaskPolicy(
-        retry=usual if retry is None else read_retry(retry),
+        retry=usual_retry if retry is None else read_retry(retry),
         timeout_us=timeout_us,
         run_timeout_us=_read_limit("run_timeout", options.get("run_timeout")),
         stall_us=_read_limit("stall", options.get("stall")),
-        effects=policy.effects if effects is None else _read_effects(effects),
+        effects=usual_effects if effects is None else _read_effects(effects),
     )
 
 
@@ -241,6 +252,4 @@ def _read_effects(value: object) -> Effects:
     if not isinstance(value, str) or value not in list(Effects):
         remedy = f"use one of {', '.join(Effects)}"
         raise UsageError("effects", value, "is not a class of effects", remedy)
-    if value not in _HONOURED:
-        refuse_unhonoured("effects", value, f"use one of {', '.join(_HONOURED)}")
     return Effects(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -19,13 +19,16 @@ from duly.client.arguments import (
 from duly.client.json_values import plain_value
 from duly.client.reading import read_priority, read_queue
 from duly.client.task_options import TASK_NAME_LENGTH_MAX, TaskTerms
+from duly.domain.checking import check_name
+from duly.domain.literals import Effects, TaskKind
 from duly.domain.schedules import PRIORITY_DEFAULT, QUEUE_DEFAULT, Call
 from duly.domain.task_limits import with_parameters
 from duly.errors import Conflict, NotFound, UsageError, require_text
 
 if TYPE_CHECKING:
+    from duly.client.checking import Checks
+    from duly.client.run_view import Run
     from duly.domain.attempts import TaskPolicy
-    from duly.domain.literals import TaskKind
 
 _NAMES_SHOWN_MAX = 10
 
@@ -60,10 +63,9 @@ class Task(Generic[Called, Bound, Result]):
     __name__: str
     __wrapped__: Callable[..., Any]
 
-    def __init__(
-        self, function: Callable[Called, Result], terms: TaskTerms, payload: Payload
-    ) -> None:
+    def __init__(self, function: Callable[Called, Result], terms: TaskTerms, tasks: Tasks) -> None:
         """Wrap a function; `terms` bring its name, its queue and all that is said of its runs."""
+        self._tasks = tasks
         self.name = terms.name
         self.queue = terms.queue
         self.priority = terms.priority
@@ -75,7 +77,7 @@ class Task(Generic[Called, Bound, Result]):
             taken = self.signature.types, self.signature.defaults()
             self.limits = with_parameters(terms.limits, terms.name, *taken)
         self._function = function
-        self._payload = payload
+        self._payload = tasks.payload
         update_wrapper(self, function)
 
     def __call__(self, *args: Called.args, **kwargs: Called.kwargs) -> Result:
@@ -96,6 +98,21 @@ class Task(Generic[Called, Bound, Result]):
     def is_async(self) -> bool:
         """Whether calling it gives something to await."""
         return inspect.iscoroutinefunction(self._function)
+
+    def verify(self, function: Callable[[Run], object]) -> Callable[[Run], object]:
+        """Put `@task.verify` above a function that looks at what a run has brought about (E6).
+
+        It is given the run and returns a duly.Verdict, or whether all is in place. It is run after
+        each success, on demand, and to settle a run of which nobody knows what it did. As with
+        tasks, a worker knows those that were there when it was started.
+        """
+        if self.policy.is_checked:
+            remedy = "let one function look at all of it"
+            raise Conflict("verify", self.name, "has a check already", remedy)
+        self._tasks.add_check(self, function)
+        policy = replace(self.terms.policy, is_checked=True)
+        self.terms = replace(self.terms, policy=policy)
+        return function
 
     def bind(self, *args: Bound.args, **kwargs: Bound.kwargs) -> BoundCall:
         """Return a call with these arguments; refuse what the signature or a type does not take."""
@@ -125,6 +142,8 @@ class Tasks:
 
     def __init__(self, payload: Payload) -> None:
         self.payload = payload
+        self.checks: Checks | None = None
+        """Set by the application, which has the store."""
         self._by_name: dict[str, AnyTask] = {}
 
     def add(self, function: Callable[..., Any], terms: TaskTerms) -> AnyTask:
@@ -132,9 +151,27 @@ class Tasks:
         if terms.name in self._by_name:
             remedy = "give one of them another name: @app.task(name=…)"
             raise Conflict("task", terms.name, "exists already in this application", remedy)
-        task: AnyTask = Task(function, terms, self.payload)
+        task: AnyTask = Task(function, terms, self)
         self._by_name[task.name] = task
         return task
+
+    def add_check(self, task: AnyTask, function: Callable[[Run], object]) -> None:
+        """Make a task of a check, which its runs are given to by their ids."""
+        from duly.client.checking import checking_function
+
+        if not callable(function):
+            remedy = "put it above a function that takes a run"
+            raise UsageError("verify", function, "is not a function", remedy)
+
+        # Where it may be run, and for how long, is as its task says; looking repeats nothing.
+        terms = replace(
+            task.terms,
+            name=check_name(task.name),
+            kind=TaskKind.THREAD,
+            policy=replace(task.policy, effects=Effects.PURE, is_checked=False, stall_us=None),
+            plan=None,
+        )
+        self.add(checking_function(lambda: self.checks, function), terms)
 
     def find(self, name: str) -> AnyTask | None:
         """Return a task of this application."""

@@ -79,6 +79,8 @@ class Books:
 
     held: dict[str, int] = field(default_factory=dict)
     """How many hold each place."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """How many of these have not been claimed since they were let go."""
     waiting: dict[str, int] = field(default_factory=dict)
     """How many stand for it: who comes now stands behind them."""
     paces: dict[str, Pace] = field(default_factory=dict)
@@ -152,9 +154,19 @@ def _decide(comer: Comer, books: Books, now: int) -> Verdict:
 
 
 def _first_full(comer: Comer, books: Books) -> str | None:
+    """Return the first place at which there is no room.
+
+    Who comes for the first time stands behind all who wait, or were let go. One who was let go
+    himself makes way only for those that run: two who were let go, each at a place that the other
+    one needs as well, would make way for each other for ever.
+    """
     for place, most in comer.caps:
-        taken = books.held.get(place, 0) + books.waiting.get(place, 0)
-        if place not in comer.holds and taken >= most:
+        taken = books.held.get(place, 0)
+        if comer.holds:
+            taken -= books.kept.get(place, 0) + (place in comer.holds)
+        else:
+            taken += books.waiting.get(place, 0)
+        if taken >= most:
             return place
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,6 +70,16 @@ class Reason(StrEnum):
     """The receiver wants no more of it (410)."""
     ORDERED = "ordered"
     """A person ordered it."""
+    EFFECT_UNKNOWN = "effect-unknown"
+    """It came to an effect of which nobody knows whether it happened before."""
+    EFFECT_DONE = "effect-done"
+    """It came to an effect that was done before, and its code does not know what to do then."""
+    SUSPENDED = "suspended"
+    """Retries of its task are suspended."""
+    RECONCILED = "reconciled"
+    """A person looked, and recorded what has become of it."""
+    VERIFIED = "verified"
+    """Its task's own check found what it was to do."""
 
 
 class Tries(NamedTuple):
@@ -106,6 +116,8 @@ class TaskPolicy:
     stall_us: int | None = None
     """How long an attempt may go on without reporting progress; None: it need not report any."""
     effects: Effects = Effects.IDEMPOTENT
+    is_checked: bool = False
+    """Whether the task can check the result of a run (E6)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `policy_from_json` reads back."""
@@ -115,6 +127,7 @@ class TaskPolicy:
             "run_timeout": _text(self.run_timeout_us),
             "stall": _text(self.stall_us),
             "effects": str(self.effects),
+            "checked": self.is_checked,
         }
 
 
@@ -138,6 +151,15 @@ def stored_policy(text: str | None) -> TaskPolicy:
     with suppress(TypeError, ValueError, RecursionError):
         stored = None if text is None else json.loads(text)
     return policy_from_json(stored) if isinstance(stored, dict) else TaskPolicy()
+
+
+def policy_under(policy: TaskPolicy, *, is_unsafe: object) -> TaskPolicy:
+    """Return the policy by which a claim is settled whose effects have begun under a class.
+
+    That class stays, whatever is declared since: by an earlier release of the task's code that is
+    still about, by a later one, or by nobody whom we can understand (INV-11, INV-25).
+    """
+    return replace(policy, effects=Effects.UNSAFE) if is_unsafe else policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +195,8 @@ class AttemptRecord:
     ended_at: int | None
     error: str | None
     late: LateWord | None = None
+    effects_at: int | None = None
+    """When it was first permitted to do what can't be taken back (R2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,5 +246,6 @@ _PARTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "run_timeout_us": ("run_timeout", _duration),
     "stall_us": ("stall", _duration),
     "effects": ("effects", Effects),
+    "is_checked": ("checked", bool),
 }
 """By field of a policy: its key in the stored form, and how that is read."""

@@ -1,16 +1,17 @@
 """Concluding: what becomes of a run after one attempt. Pure; the store applies it under the fence.
 
 An attempt ends in one of a few ways. From that, the task's policy and what was tried before, one
-decision follows: the run is over, waits for another attempt, goes back to the queue, or is dead.
+decision follows: the run is over, waits for another attempt, goes back to the queue, is dead, or in
+doubt.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from duly.domain.attempts import Reason, TaskPolicy, Tries
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.literals import AttemptState, Effects, RunState
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
@@ -39,6 +40,9 @@ class Failed:
     """How long the other side, or the task, asked to wait; longer than the backoff or shorter."""
     is_answered: bool = False
     """Whether whom the task calls has done its part: what is wrong lies with the caller."""
+    is_undone: bool = False
+    """Whether the code, or the other side, says that nothing has taken place: it may be tried again
+    even where effects may not be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,14 @@ class Die:
     reason: Reason
 
 
-Next: TypeAlias = Close | Wait | Requeue | Die
+@dataclass(frozen=True, slots=True)
+class BeInDoubt:
+    """Nobody knows what the run did: it is not tried again by itself, and waits for a person."""
+
+    reason: Reason
+
+
+Next: TypeAlias = Close | Wait | Requeue | Die | BeInDoubt
 
 
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)
@@ -147,12 +158,41 @@ class Attempted:
     tries: Tries
     """With this attempt counted in: its own fence and number; `charged` as before it."""
     now: int
+    has_begun_effects: bool = False
+    """Whether this attempt was permitted to do what can't be taken back (E2)."""
+
+    @property
+    def is_beyond_return(self) -> bool:
+        """Whether what the attempt did may not be done again by itself."""
+        return self.has_begun_effects and self.policy.effects is Effects.UNSAFE
 
 
-def conclude(  # noqa: C901, PLR0911 - one case for each end
+def conclude(end: End, attempted: Attempted) -> Conclusion:
+    """Decide what becomes of a run after one attempt. Total.
+
+    After an unsafe task's effects have begun only its code can say how it ended: by returning, or
+    by asking for something. Whatever else ends the attempt leaves it in doubt (E2), and so does an
+    effect of an earlier attempt of which nobody knows (E3).
+    """
+    concluded = _concluded(end, attempted)
+    if concluded.reason is not Reason.EFFECT_UNKNOWN and (
+        not attempted.is_beyond_return or _has_spoken(end)
+    ):
+        return concluded
+    reason = concluded.reason or Reason.ERROR
+    return replace(concluded, next=BeInDoubt(reason), is_charged=True)
+
+
+def _has_spoken(end: End) -> bool:
+    """Say whether the code itself, or whom it called, said what has become of its effects."""
+    return isinstance(end, Succeeded | Snoozed | GaveUp) or (
+        isinstance(end, Failed) and end.is_undone
+    )
+
+
+def _concluded(  # noqa: C901, PLR0911 - one case for each end
     end: End, attempted: Attempted
 ) -> Conclusion:
-    """Decide what becomes of a run after one attempt. Total."""
     match end:
         case Succeeded():
             return success(end.result)
@@ -183,6 +223,13 @@ def conclude(  # noqa: C901, PLR0911 - one case for each end
             return _conclusion(AttemptState.LOST, Reason.LOST, None, _again(attempted, None))
         case _:
             assert_never(end)
+
+
+def is_to_be_checked(conclusion: Conclusion) -> bool:
+    """Say whether the result of a run is there to be checked: it has succeeded, or is in doubt."""
+    after = conclusion.next
+    is_success = isinstance(after, Close) and after.state is RunState.SUCCEEDED
+    return is_success or isinstance(after, BeInDoubt)
 
 
 def success(result: str | None) -> Conclusion:

@@ -130,6 +130,14 @@ def keyed_place(task: str, tenant: str, parameter: str, value: str) -> str:
     return _KEYED + json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
+def tenant_of(place: str) -> str | None:
+    """Return whose a limit or a place at one is; None for one that tenants share."""
+    if place.startswith(_KEYED):
+        return str(json.loads(place.removeprefix(_KEYED))[1])
+    kind, _, name = place.partition(":")
+    return name if kind == LimitKind.TENANT and name != EACH else None
+
+
 def place_text(place: str) -> str:
     """Return how people call a place."""
     if not place.startswith(_KEYED):

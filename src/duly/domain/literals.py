@@ -141,3 +141,27 @@ class Missed(StrEnum):
     """From now on only: each missed occurrence is recorded as skipped."""
     MISFIRE = "misfire"
     """As after an outage: by the schedule's misfire policy."""
+
+
+class VerdictState(StrEnum):
+    """Whether the result of a run was checked and found trustworthy (E6)."""
+
+    VERIFIED = "verified"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+class Finding(StrEnum):
+    """How much a check found of what a run was to bring about."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    PARTIAL = "partial"
+    UNKNOWN = "unknown"
+
+    @property
+    def verdict(self) -> VerdictState:
+        """What it means for a run that says it has succeeded."""
+        if self is Finding.UNKNOWN:
+            return VerdictState.UNKNOWN
+        return VerdictState.VERIFIED if self is Finding.PRESENT else VerdictState.REFUTED

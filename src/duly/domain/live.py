@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from duly.domain.attempts import Progress
+    from duly.domain.effects import Permitted
+    from duly.domain.scope import ScopeReport
+
+
+class Transacting:
+    """A transaction that ends its run when it commits, while its code is still to say with what."""
+
+    def __init__(self, transaction: object) -> None:
+        """Take what the store has lent."""
+        self.transaction = transaction
+        self.result: str | None = None
+        """What the run gives, as JSON text."""
 
 
 class Live(Protocol):
@@ -26,6 +40,29 @@ class Live(Protocol):
 
     def saved(self, partition: str) -> str | None:
         """Return the last checkpoint of the run, by whichever attempt."""
+        ...
+
+    def begin_effect(self, key: str | None) -> Permitted:
+        """Ask for permission to do what can't be taken back; durable before this returns."""
+        ...
+
+    def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
+        """Say that an effect is done, with its result (JSON text), or that it did not happen.
+
+        LeaseLost when it is no longer ours: then nobody knows.
+        """
+        ...
+
+    def transact(self, limit_us: int) -> AbstractContextManager[Transacting]:
+        """Lend a transaction whose commit is also the run's success (E4)."""
+        ...
+
+    def note_scope(self, report: ScopeReport) -> None:
+        """Say what is expected, or which items are done; stored soon, and with the end."""
+        ...
+
+    def done_items(self, items: tuple[str, ...]) -> frozenset[str]:
+        """Return those of some items that are done, by whichever attempt of the run's line."""
         ...
 
     def write(self, level: str, text: str) -> None:

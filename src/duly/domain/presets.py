@@ -2,8 +2,8 @@
 
 A preset fills in what nobody has said; what is said wins. A schedule keeps the policies themselves,
 and the name beside them, so that a later release that thinks better of a preset changes no schedule
-that exists. What a task may do to the outside world (its class of effects) is not part of one yet:
-until a lost attempt is judged by that, `never-twice` means a single attempt.
+that exists. `never-twice` says what the task's effects are: what has begun one is not tried again
+by itself, what has not is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.literals import Overlap
+from duly.domain.literals import Effects, Overlap
 from duly.domain.misfire import Misfire
 from duly.domain.retrying import Retry
 from duly.errors import UsageError
@@ -31,6 +31,7 @@ class Preset:
     misfire: Misfire
     overlap: Overlap
     retry: Retry
+    effects: Effects = Effects.IDEMPOTENT
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -59,10 +60,11 @@ PRESETS: Mapping[str, Preset] = {
         retry=Retry(),
     ),
     "never-twice": Preset(
-        words="tried once, and then a person decides: a payment, a letter",
+        words="never tried again once its effect has begun; a person decides: a payment, a letter",
         misfire=Misfire("all"),
         overlap=Overlap.QUEUE_ALL,
-        retry=Retry(1),
+        retry=Retry(),
+        effects=Effects.UNSAFE,
     ),
 }
 

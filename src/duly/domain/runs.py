@@ -7,14 +7,26 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Tries
+from duly.domain.literals import Origin
 
 if TYPE_CHECKING:
     from duly.domain.attempts import Progress
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import Lane, Origin, RunState, SkipReason
+    from duly.domain.literals import Lane, RunState, SkipReason
     from duly.domain.schedules import Call
 
 KEY_LENGTH_MAX = 200
+MAKING_GOOD = frozenset((Origin.REPAIR, Origin.BACKFILL))
+"""Origins of runs that go on with what an earlier run has left undone, if there was one."""
+
+
+def line_of(run_id: RunId, origin: Origin, root: RunId | None) -> RunId:
+    """Return the first run of a run's line: all of it share effects, scope and idempotency key.
+
+    A plain rerun is there to do everything again, so it begins a line of its own; whoever receives
+    its calls must not take them for a repetition (E3, E7).
+    """
+    return root if root is not None and origin in MAKING_GOOD else run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +70,12 @@ class RunRecord:
     """The last attempt's, once there is one."""
     result: str | None = None
     """What it returned, as JSON text."""
+
+    @property
+    def line(self) -> RunId:
+        """The first run of its line; its id is the idempotency key of them all (E7)."""
+        return line_of(self.id, self.origin, self.root)
+
     into: RunId | None = None
     """The run that stands for it, if it was coalesced or replaced."""
 

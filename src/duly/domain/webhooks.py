@@ -171,7 +171,7 @@ def signed_headers(
 ) -> dict[str, str]:
     """Return the headers that identify and sign a body with each of the keys."""
     body, keys = signing
-    message_id = identity_text(record.root)
+    message_id = identity_text(record.line)
     # An id with a full stop in it could be cut in two ways; a UUID has none.
     timestamp = str(sent_at // SECOND_US)
     content = b".".join((message_id.encode(), timestamp.encode(), body))

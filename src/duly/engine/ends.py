@@ -25,7 +25,7 @@ from duly.domain.concluding import (
     TimedOut,
 )
 from duly.domain.retrying import leaves_of
-from duly.errors import Cancelled, NoSecret, UsageError
+from duly.errors import Cancelled, EffectDone, EffectNotDone, EffectUnknown, NoSecret, UsageError
 
 if TYPE_CHECKING:
     from duly.domain.attempts import TaskPolicy
@@ -55,7 +55,7 @@ def end_of_value(value: object, live: Live) -> End:
         case Snooze(after_us=after_us):
             return Snoozed(after_us)
         case TryAgain(after_us=after_us, reason=reason):
-            return Failed(storable(reason), Reason.ASKED, after_us=after_us)
+            return Failed(storable(reason), Reason.ASKED, after_us=after_us, is_undone=True)
         case GiveUp(reason=reason):
             return GaveUp(Reason.GAVE_UP, storable(reason))
         case _:  # it says that it is of another class than it is
@@ -71,11 +71,18 @@ def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
     if issubclass(type(error), (Cancelled, CancelledError)) and live.is_cancelled:
         return CancelledEnd(error_text(error))
     text = error_text(error)
+    kinds = [type(leaf) for leaf in leaves_of(error)]
+    if any(issubclass(kind, EffectUnknown) for kind in kinds):
+        return Failed(text, Reason.EFFECT_UNKNOWN, is_retryable=False)
+    if any(issubclass(kind, EffectDone) for kind in kinds):
+        # What is done stays done: every attempt would come to it, and end there.
+        return Failed(text, Reason.EFFECT_DONE, is_retryable=False)
+    is_undone = all(issubclass(kind, EffectNotDone) for kind in kinds)
     if not policy.retry.is_worth(error):
-        return Failed(text, Reason.NOT_RETRYABLE, is_retryable=False)
+        return Failed(text, Reason.NOT_RETRYABLE, is_retryable=False, is_undone=is_undone)
     after_us = _retry_after_us(error)
     reason = Reason.ERROR if after_us is None else Reason.RETRY_AFTER
-    return Failed(text, reason, after_us=after_us)
+    return Failed(text, reason, after_us=after_us, is_undone=is_undone)
 
 
 def unfit(error: BaseException) -> End:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from duly.domain.attempts import (
     CHECKPOINT_BYTES_MAX,
@@ -18,9 +18,13 @@ from duly.domain.attempts import (
     LogLine,
     Progress,
 )
+from duly.domain.effects import Grant, Permitted
+from duly.domain.literals import Effects
+from duly.domain.scope import ITEMS_MAX, NOTHING, ScopeReport
 from duly.engine.concealing import Concealer
 from duly.engine.ends import bounded_line, storable
-from duly.errors import LeaseLost, UsageError, require_text
+from duly.errors import LeaseLost, StoreUnavailable, UsageError, require_text
+from duly.store.effects import BeginEffect, EndEffect
 from duly.store.execution import SaveCheckpoint
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from duly.store.execution import ClaimedRun, Hold
     from duly.store.protocol import Store
 
+T = TypeVar("T")
 NOTE_LENGTH_MAX = 500
 LEVEL_LENGTH_MAX = 20
 DONE_MAX = (1 << 63) - 1
@@ -65,6 +70,11 @@ class LiveRun:
     _checkpoints: dict[str, str] | None = None
     _own_checkpoint_lock: threading.Lock | None = None
     _concealer: Concealer | None = None
+    _scope: ScopeReport | None = None
+    effects = Effects.IDEMPOTENT
+    """What its task declares."""
+    _is_permitted = False
+    _asking = 0
     advanced_at = 0
     """When it last came any further, on the monotonic clock; 0 when it never said so."""
 
@@ -89,6 +99,14 @@ class LiveRun:
             if self._own_checkpoint_lock is None:
                 self._own_checkpoint_lock = threading.Lock()
             return self._own_checkpoint_lock
+
+    @property
+    def has_begun_effects(self) -> bool:
+        """Whether it was permitted to do what can't be taken back, or may be at this moment.
+
+        Who ends it while its permission is on the way can't know: its code may go on with it.
+        """
+        return self._is_permitted or self._asking > 0
 
     @property
     def is_cancelled(self) -> bool:
@@ -161,6 +179,71 @@ class LiveRun:
                 self._checkpoints = dict(self._grounds.store.get_checkpoints(run_id))
             return self._checkpoints.get(partition)
 
+    def note_scope(self, report: ScopeReport) -> None:
+        """Say what is expected, or which items are done; stored soon, and with the end."""
+        with self._lock:
+            said = self._scope or NOTHING
+            expected = said.expected if report.expected is None else report.expected
+            names, done = (*said.names, *report.names), (*said.done, *report.done)
+            self._scope = ScopeReport(expected=expected, names=names, done=done)
+            self.advanced_at = self._grounds.clock.monotonic_us()
+
+    def done_items(self, items: tuple[str, ...]) -> frozenset[str]:
+        """Return those of some items that are on record as done, or wait to be."""
+        store, run_id = self._grounds.store, self.claimed.run_id
+        with self._lock:
+            said = frozenset((self._scope or NOTHING).done)
+        pages = (items[at : at + ITEMS_MAX] for at in range(0, len(items), ITEMS_MAX))
+        return said.intersection(items).union(*(store.list_done(run_id, page) for page in pages))
+
+    @property
+    def has_scope(self) -> bool:
+        """Whether something about its scope is there that nobody has taken."""
+        return self._scope is not None
+
+    def take_scope(self) -> ScopeReport | None:
+        """Remove and return what waits to be stored about its scope."""
+        with self._lock:
+            taken, self._scope = self._scope, None
+        return taken
+
+    def begin_effect(self, key: str | None) -> Permitted:
+        """Ask for permission to do what can't be taken back; durable before this returns."""
+        grounds = self._grounds
+        if self._is_fenced:
+            return Permitted(Grant.GONE)
+        order = BeginEffect(worker=grounds.worker, hold=self.hold, effects=self.effects, key=key)
+        with self._lock:
+            self._asking += 1
+        try:
+            begun = self._asked_again(lambda: grounds.store.begin_effect(order))
+            self._is_permitted = self._is_permitted or begun.grant is Grant.GRANTED
+        finally:
+            with self._lock:
+                self._asking -= 1
+                self.advanced_at = grounds.clock.monotonic_us()
+        if begun.grant is Grant.GONE:
+            self.stop(is_fenced=True)
+        return Permitted(begun.grant, None if begun.record is None else begun.record.result)
+
+    def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
+        """Say that an effect is done, with its result, or that it did not happen."""
+        grounds = self._grounds
+        order = EndEffect(
+            worker=grounds.worker, hold=self.hold, key=key, is_done=is_done, result=result
+        )
+        if not self._asked_again(lambda: grounds.store.end_effect(order)):
+            self.stop(is_fenced=True)
+            remedy = "stop: whether this effect is done will have to be found out"
+            raise LeaseLost(grounds.store.name, "the run was taken from this worker", remedy)
+
+    def _asked_again(self, ask: Callable[[], T]) -> T:
+        """Ask the store, and once more if the answer was lost: both orders may be repeated."""
+        try:
+            return ask()
+        except StoreUnavailable:
+            return ask()
+
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log; stored soon, without waiting, and with secrets left out."""
         at = self._grounds.store_now()
@@ -224,8 +307,17 @@ class LiveRun:
         """Count lines of which the store has said that it has them."""
         self._told += lines
 
-    def put_back(self, progress: Progress | None, lines: tuple[LogLine, ...]) -> None:
+    def put_back(
+        self,
+        progress: Progress | None,
+        lines: tuple[LogLine, ...],
+        scope: ScopeReport | None = None,
+    ) -> None:
         """Keep what was taken and sent in vain, or not: the answer alone may have been lost."""
+        if scope is not None:
+            later, self._scope = self._scope, scope
+            if later is not None:
+                self.note_scope(later)
         with self._lock:
             self._is_in_doubt = True
             self._lines = [*lines, *self._lines]

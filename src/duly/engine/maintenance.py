@@ -1,7 +1,7 @@
-"""Maintenance: ends pauses whose time has come, settles what dead workers held, prunes history.
+"""Maintenance: ends pauses, settles what dead workers held, prunes history, seals the audit trail.
 
 All of it belongs to whoever holds the maintenance lease. Ending a pause is a compare-and-set like
-every change of a schedule; settling and pruning are fenced.
+every change of a schedule; settling, pruning and sealing are fenced.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from duly.engine.reaper import Reaper
 from duly.errors import STORE_AWAY, LeaseLost
 from duly.store.dispatch import Prune
 from duly.store.planning import ChangeSchedule, Stale
+from duly.store.sealing import SealAudit
 from duly.telemetry import HistoryPruned, ScheduleResumed
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Maintenance:
         self._resume_at = 0
         self._gates_at = 0
         self._prune_at: int | None = None
+        self._seal_at: int | None = None
 
     def doubt(self, lost_us: int | None = None) -> None:
         """Give workers time to renew: we have just joined, or the store was away for a while."""
@@ -63,19 +65,25 @@ class Maintenance:
             self._around.store.open_gates(settings.gates_max)
         if is_live_due or not self._ownership.owns(MAINTENANCE):
             return  # the store may have told us meanwhile that it is not ours any more
-        if self._prune_at is None:
+        if self._prune_at is None or self._seal_at is None:
             # Not at once: a fleet that has just come up has better things to do.
             self._prune_at = monotonic + settings.prune_every_us
-        elif monotonic >= self._prune_at:
+            self._seal_at = monotonic + settings.seal_every_us
+            return
+        if monotonic >= self._prune_at:
             self._prune_at = monotonic + settings.prune_every_us
             self._prune(monotonic)
+        if monotonic >= self._seal_at and self._ownership.owns(MAINTENANCE):
+            self._seal_at = monotonic + settings.seal_every_us
+            self._seal(monotonic)
 
     def next_at(self) -> int | None:
         """Return when something is to be done; None while somebody else does it."""
         if not self._ownership.owns(MAINTENANCE):
             return None
-        times = [self._reaper.next_at, self._resume_at, self._gates_at]
-        return min(times if self._prune_at is None else [*times, self._prune_at])
+        times = (self._reaper.next_at, self._resume_at, self._gates_at)
+        later = (self._prune_at, self._seal_at)
+        return min(*times, *(one for one in later if one is not None))
 
     def _resume(self) -> None:
         for schedule_id in self._around.store.due_resumes(self._around.settings.resumes_max):
@@ -131,3 +139,14 @@ class Maintenance:
         rows = sum(pruned.counts.values())
         if rows:
             self._around.telemetry.emit(HistoryPruned(member=self._membership.number(), rows=rows))
+
+    def _seal(self, monotonic: int) -> None:
+        settings = self._around.settings
+        fence = self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard])
+        try:
+            seal = self._around.store.seal_audit(SealAudit(fence=fence, limit=settings.seal_limit))
+        except LeaseLost:
+            self._ownership.lose([MAINTENANCE])
+            return
+        if seal is not None and len(seal.entries) == settings.seal_limit:
+            self._seal_at = monotonic + settings.seal_more_us

@@ -28,6 +28,11 @@ MAINTENANCE = LeaseKey(0, Lane.BACKFILL)
 _ORDER = {Lane.LIVE: 0, Lane.CATCH_UP: 1, Lane.BACKFILL: 2}
 
 
+def is_needed(key: LeaseKey) -> bool:
+    """Say whether anybody ever holds this lease: of backfill there is one for all shards."""
+    return key.lane is not Lane.BACKFILL or key == MAINTENANCE
+
+
 def assign(dispatchers: Sequence[MemberId], shards: int) -> dict[LeaseKey, MemberId]:
     """Return who is to own what: the same answer wherever it is computed.
 

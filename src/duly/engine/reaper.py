@@ -10,16 +10,26 @@ workers get the time of two beats before one is judged.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.attempts import Reason, attempt_name
-from duly.domain.concluding import Attempted, Die, LostEnd, TimedOut, conclude
+from duly.domain.checking import check_of
+from duly.domain.concluding import (
+    Attempted,
+    BeInDoubt,
+    Die,
+    LostEnd,
+    TimedOut,
+    conclude,
+    is_to_be_checked,
+)
 from duly.domain.identity import identity_text
 from duly.domain.literals import Lane
 from duly.engine.ownership import MAINTENANCE
 from duly.errors import STORE_AWAY, LeaseLost
 from duly.store.execution import Loss, LossKind, SettleLost
-from duly.telemetry import AttemptLost, RunDead
+from duly.telemetry import AttemptLost, RunDead, RunInDoubt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +71,18 @@ class Reaper:
         settings = self._around.settings
         self.next_at = monotonic + self._pause_us(monotonic)
         found = self._around.store.find_lost(settings.reap_page, settings.overdue_us)
-        losses = [_decided(claim, found.now) for claim in found.claims]
+        losses = [self._decided(claim, found.now) for claim in found.claims]
         if losses and self._settle(losses) and len(losses) == settings.reap_page:
             self.next_at = monotonic
+
+    def _decided(self, claim: LostClaim, now: int) -> Loss:
+        loss = _decided(claim, now)
+        if not (claim.policy.is_checked and is_to_be_checked(loss.conclusion)):
+            return loss
+        record = self._around.store.get_run(claim.hold.run_id)
+        return (
+            loss if record is None else replace(loss, follow_up=check_of(record, claim.hold.fence))
+        )
 
     def _pause_us(self, monotonic: int) -> int:
         """Return how long to wait: where nothing is fired there is little to be lost."""
@@ -120,10 +139,19 @@ class Reaper:
         if isinstance(conclusion.next, Die):
             reason = str(conclusion.next.reason)
             emit(RunDead(member=member, task=claim.task, run_id=run, reason=reason))
+        elif isinstance(conclusion.next, BeInDoubt):
+            reason = str(conclusion.next.reason)
+            emit(RunInDoubt(member=member, task=claim.task, run_id=run, reason=reason))
 
 
 def _decided(claim: LostClaim, now: int) -> Loss:
-    attempted = Attempted(run_id=claim.hold.run_id, policy=claim.policy, tries=claim.tries, now=now)
+    attempted = Attempted(
+        run_id=claim.hold.run_id,
+        policy=claim.policy,
+        tries=claim.tries,
+        now=now,
+        has_begun_effects=claim.effects_at is not None,
+    )
     return Loss(claim, conclude(_end_of(claim), attempted))
 
 

@@ -154,6 +154,10 @@ class DispatcherSettings:
     prune_every_us: int = 60 * SECOND_US
     prune_more_us: int = 1 * SECOND_US
     prune_limit: int = 1000
+    seal_every_us: int = 60 * SECOND_US
+    """So long an entry of the audit trail waits for its seal, more or less."""
+    seal_more_us: int = 1 * SECOND_US
+    seal_limit: int = 1000
     retention: Retention = field(default=RETENTION_DEFAULT)
 
     def __post_init__(self) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 RECYCLE_STATUS = 75
 """With this a worker's process asks to be replaced at once: too many of its slots are lost."""
+DISMISSED_STATUS = 76
+"""With this one says that people have ordered it to drain: it is not replaced."""
 USAGE_STATUS = 2
 """With this a process that has not come up says that it was started wrongly: starting it again
 would change nothing."""
@@ -112,9 +114,10 @@ class Supervisor:
                 self.on_over()
             return min(now + LOOK_EVERY_US, max(now, self._kill_at or now + _FAR_US))
         for place in self._places:
-            if place.popen is None and now >= place.start_at:
+            if place.popen is None and not place.is_closed and now >= place.start_at:
                 self._start(place, now)
-        start_at = min((one.start_at for one in self._places if one.popen is None), default=None)
+        starts = [one.start_at for one in self._places if one.popen is None and not one.is_closed]
+        start_at = min(starts, default=None)
         return now + LOOK_EVERY_US if start_at is None else min(now + LOOK_EVERY_US, start_at)
 
     def stop(self) -> None:
@@ -194,6 +197,11 @@ class Supervisor:
         elif said == RECYCLE_STATUS:
             place.start_at = now
             self._tell_ended(process, "it asked to be replaced")
+        elif said == DISMISSED_STATUS:
+            place.is_closed = True
+            self._tell_ended(process, "it was drained")
+            if all(one.is_closed for one in self._places):
+                self._signals_asked = 1
         elif status == USAGE_STATUS and not words.is_working and not is_healthy:
             self.exit_status = USAGE_STATUS
             self._tell_ended(process, "it was started wrongly")
@@ -238,6 +246,8 @@ class _Place:
     started_at: int = 0
     start_at: int = 0
     backoff_us: int = 0
+    is_closed: bool = False
+    """Whether nobody is to be started here any more."""
 
 
 def _nothing() -> None:

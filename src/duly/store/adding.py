@@ -24,8 +24,10 @@ from duly.store.rulings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.domain.audit import Actor
-    from duly.domain.identity import ScheduleId
+    from duly.domain.identity import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord
     from duly.store.planning import AddRuns, NewRun
     from duly.store.records import Row
@@ -54,8 +56,8 @@ class Adding(ABC):
         """Return what a request of that id has become, if there was one."""
 
     @abstractmethod
-    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str] | None:
-        """Return the name and the status of a schedule."""
+    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str, str] | None:
+        """Return the tenant, the name and the status of a schedule."""
 
     @abstractmethod
     def pending(self, tenant: str, key: str) -> DelayedRecord | None:
@@ -95,9 +97,9 @@ class Adding(ABC):
             return AddedRun(new.id, known.due_at, is_new=False)
         if new.schedule_id is not None:
             found = self.schedule(new.schedule_id)
-            if found is None:
+            if found is None or found[0] != new.tenant:
                 raise unknown_schedule(new.schedule_id)
-            refuse_deleted(*found)
+            refuse_deleted(*found[1:])
         if new.key is not None:
             pending = self.pending(new.tenant, new.key)
             if pending is not None:
@@ -121,6 +123,12 @@ class Adding(ABC):
             subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after=facts)
             self.record("schedule.triggered", subject)
         return AddedRun(new.id, instant, is_new=True)
+
+
+def roots_of(command: AddRuns, added: Sequence[AddedRun]) -> list[tuple[RunId, RunId]]:
+    """Return which of the runs that were made are about which others; most are about none."""
+    pairs = zip(command.runs, added, strict=True)
+    return [(one.id, new.root) for new, one in pairs if new.root is not None and one.is_new]
 
 
 def delayed_row(new: NewRun, due_at: int, now: int, shard: int) -> Row:

@@ -24,7 +24,7 @@ from duly.domain.admission import (
     room,
     turns_back,
 )
-from duly.domain.breakers import BACK_EVERY_US, PAUSE_FIRST_US, count, probed
+from duly.domain.breakers import BACK_EVERY_US, PAUSE_FIRST_US, Breaker, count, probed
 from duly.domain.instants import DAY, SECOND_US
 from duly.domain.limits import LimitKind, Why, known_why, scope_of
 from duly.errors import NotFound
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from duly.domain.admission import Books, Verdict
     from duly.domain.audit import Actor
-    from duly.domain.breakers import Breaker
     from duly.domain.identity import RunId
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.rates import Pace, Rate
@@ -106,12 +105,16 @@ class LimitingStore(Protocol):
         it says so again, and takes nothing more. LATER and STANDS end the claim: its run waits for
         its timer or at the gate, its attempt number is free again, nothing is charged, and no
         attempt is on record; the fence stays grown. GONE for what is not the worker's under that
-        fence. A claim that somebody asked to cancel is closed as cancelled, and GONE.
+        fence. A claim that somebody asked to cancel before it was let begin is closed as cancelled,
+        and GONE.
         """
         ...
 
     def declare_limits(self, limits: Mapping[str, Limit | None], actor: Actor) -> None:
-        """Remember what code says about limits; None: it says nothing. Writes what has changed."""
+        """Remember what code says about limits; None: it says nothing. Writes what has changed.
+
+        The version grows by one with every order that has changed anything, and with no other.
+        """
         ...
 
     def set_limit(self, command: SetLimit) -> LimitRecord:
@@ -136,7 +139,7 @@ class LimitingStore(Protocol):
         ...
 
     def list_breakers(self) -> list[BreakerRecord]:
-        """Return what is known of destinations, by name."""
+        """Return what is known of destinations, by name: of those that any end has told about."""
         ...
 
     def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
@@ -187,6 +190,10 @@ class Admission(ABC):
         """
 
     @abstractmethod
+    def kept(self, places: Sequence[str]) -> Mapping[str, int]:
+        """Return how many hold places who were let go, and are queued since then."""
+
+    @abstractmethod
     def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
         """Write places of claims that begin, over those they have; they have no turn any more.
 
@@ -214,7 +221,7 @@ class Admission(ABC):
         ours = self.claims(worker, [request.hold for request in requests])
         verdicts = dict.fromkeys((request.hold for request in requests), GONE)
         asking = {one.hold: one for one in requests if one.hold in ours}
-        cancelled = [hold for hold in asking if ours[hold].is_cancel_asked]
+        cancelled = self._unbegun([hold for hold in asking if ours[hold].is_cancel_asked])
         for hold in cancelled:
             del asking[hold]
         if cancelled:
@@ -222,6 +229,15 @@ class Admission(ABC):
         if asking:
             verdicts |= self._decide(list(asking.values()), ours)
         return tuple(verdicts[request.hold] for request in requests)
+
+    def _unbegun(self, holds: Sequence[Hold]) -> list[Hold]:
+        """Return claims that were not let begin yet.
+
+        A request may arrive after another for the same claim was answered, and its code runs by
+        then: that one is stopped as anything that runs, and not closed as if it had never begun.
+        """
+        held = self.held_by([hold.run_id for hold in holds]) if holds else {}
+        return [hold for hold in holds if hold.fence not in held.get(hold.run_id, {}).values()]
 
     def _decide(
         self, asking: Sequence[Request], ours: Mapping[Hold, AskingClaim]
@@ -262,12 +278,14 @@ class Admission(ABC):
     ) -> dict[Hold, Verdict]:
         destinations = sorted({one.destination for one, _ in new if one.destination is not None})
         books = self.books(places, destinations)
+        if any(comer.holds for _, comer in new):
+            books.kept = dict(self.kept(places))
         paces, breakers = dict(books.paces), dict(books.breakers)
         decided = decide([comer for _, comer in new], books, self.now)
         self._write(new, decided)
         self.write_books(
             {key: pace for key, pace in books.paces.items() if paces.get(key) != pace},
-            {key: one for key, one in books.breakers.items() if breakers.get(key) != one},
+            {k: one for k, one in books.breakers.items() if breakers.get(k, Breaker()) != one},
         )
         return {one.hold: verdict for (one, _), verdict in zip(new, decided, strict=True)}
 

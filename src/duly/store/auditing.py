@@ -118,6 +118,12 @@ def dead_subject(run_id: RunId, tenant: str, reason: str, tries: Tries) -> Subje
     return run_subject(run_id, tenant, after=after)
 
 
+def doubt_subject(run_id: RunId, tenant: str, reason: str, tries: Tries) -> Subject:
+    """Return what is told of a run of which nobody knows what it did."""
+    after = {"reason": reason, "attempt": tries.attempt, "fence": tries.fence}
+    return run_subject(run_id, tenant, after=after)
+
+
 def declared_dead_subject(member: MemberId, heir: MemberId) -> Subject:
     """Return what is told of a worker whose claims were taken."""
     return Subject(name=f"member {member}", after={"taken_over_by": heir})

@@ -10,13 +10,14 @@ from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Overlap
 from duly.errors import Conflict, NotFound
 from duly.store.gates import Comer, comer_again
+from duly.store.rulings import id_taken
 
 if TYPE_CHECKING:
     from duly.domain.backfill_steps import Planned
     from duly.domain.backfilling import Slot
     from duly.domain.identity import BackfillId, RunId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.backfilling import BackfillRecord, ChangeBackfill
+    from duly.store.backfilling import BackfillRecord, ChangeBackfill, CreateBackfill
 
 SCHEDULE_GONE = "its schedule was deleted"
 OVER = frozenset((BackfillStatus.DONE, BackfillStatus.CANCELLED))
@@ -33,6 +34,15 @@ def chosen_run(record: BackfillRecord, slot: Slot, planned: Planned) -> RunId | 
     return planned.redoes
 
 
+def root_of(record: BackfillRecord, planned: Planned, run_id: RunId) -> RunId | None:
+    """Return the run whose line a backfill's run goes on with; None for one that begins a line.
+
+    What failed is made good: effects that were done are not done again. What is redone is redone.
+    """
+    is_first = run_id == planned.fills
+    return None if is_first or record.mode is BackfillMode.REDO else planned.fills
+
+
 def comer_in_backfill(record: ScheduleRecord, definition: Definition, run_id: RunId) -> Comer:
     """Return a run of a backfill as one that comes to a gate: only to that of a business key.
 
@@ -42,6 +52,13 @@ def comer_in_backfill(record: ScheduleRecord, definition: Definition, run_id: Ru
     if definition.overlap is Overlap.SERIALIZE:
         return comer_again(record, definition, run_id)
     return Comer(run_id, Overlap.ALLOW, None, None)
+
+
+def recognised(known: BackfillRecord, command: CreateBackfill) -> BackfillRecord:
+    """Return a backfill that was asked for before under the same id; refuse another one."""
+    if (known.tenant, known.schedule_id) != (command.tenant, command.schedule_id):
+        raise id_taken(command.id)
+    return known
 
 
 def refuse_stale(record: BackfillRecord, command: ChangeBackfill) -> None:

@@ -19,6 +19,7 @@ from duly.store.backfill_rulings import (
     backfill_facts,
     chosen_run,
     comer_in_backfill,
+    recognised,
     refuse_stale,
     unknown_backfill,
 )
@@ -102,7 +103,7 @@ class BackfillWork(ABC):
         """Write a backfill down, or recognise the one that is there."""
         known = self.find(command.id)
         if known is not None:
-            return known
+            return recognised(known, command)
         schedule = self.schedule(command.schedule_id)
         if schedule is None or schedule.tenant != command.tenant:
             raise unknown_schedule(command.schedule_id)

@@ -146,7 +146,9 @@ class BackfillStore(Protocol):
     def create_backfill(self, command: CreateBackfill) -> BackfillRecord:
         """Write a backfill down, audited as `backfill.created`. Its runs are made by steps.
 
-        NotFound when there is no such schedule in the tenant; Conflict when it is deleted.
+        The same id again is the same order: what is there is returned, if it is of the same
+        schedule; else Conflict. NotFound when there is no such schedule in the tenant; Conflict
+        when it is deleted.
         """
         ...
 

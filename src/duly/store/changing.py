@@ -26,6 +26,7 @@ from duly.store.rulings import (
     is_outdated,
     name_taken,
     refuse_another,
+    refuse_others_id,
     unknown_schedule,
 )
 
@@ -122,6 +123,7 @@ class Changing(ABC):
             if known is not None:
                 refuse_another(known, command)
         if known is not None:
+            refuse_others_id(command.id, known.tenant, command.tenant)
             return CreatedSchedule(known, is_new=False)
         record = self._insert(command)
         self.counting().check_schedule(None, record, self._work.now)
@@ -132,7 +134,7 @@ class Changing(ABC):
         """Apply a decided change to a schedule that is ours to write, or say that it is late."""
         change, now = command.change, self._work.now
         old = self.read(command.id)
-        if old is None:
+        if old is None or command.tenant not in {None, old.tenant}:
             raise unknown_schedule(command.id)
         if is_outdated(command, old, now):
             return Stale(old, now)

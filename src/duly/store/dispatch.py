@@ -109,7 +109,10 @@ class DispatchStore(Protocol):
     def renew(self, command: Renew) -> Renewal:
         """Extend the membership, if it has not expired and nobody has declared it dead.
 
-        Expiry is by the store's clock. A member that is not alive stays dead.
+        Expiry is by the store's clock. A member that is not alive stays dead, also when the clock
+        is set back: whatever a dispatcher orders under its membership, be it to renew, to lease, to
+        fire, to settle or to prune, ends it for good when it is found expired, though nobody else
+        has noticed. A worker is judged by who settles its claims alone: until then it may beat.
         """
         ...
 
@@ -203,6 +206,8 @@ class PruneKind(StrEnum):
     SCHEDULES = "schedules"
     MEMBERS = "members"
     ARRIVALS = "arrivals"
+    ACCESS = "access"
+    """Sessions, codes, kept answers and frozen sets that have expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +246,8 @@ class MaintenanceStore(Protocol):
     def prune(self, command: Prune) -> Pruned:
         """Remove closed runs past retention; remember per schedule how far (D6).
 
-        Also old skips, deleted schedules past their retention, dead members that own nothing, and
-        old arrivals. Needs the backfill lease of shard 0 (maintenance): a stale owner removes
-        nothing.
+        Also old skips, deleted schedules past their retention, dead members that own nothing, old
+        arrivals, and what has expired of access. Needs the backfill lease of shard 0 (maintenance):
+        a stale owner removes nothing.
         """
         ...

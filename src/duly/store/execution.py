@@ -2,8 +2,9 @@
 
 A worker is a member of the fleet. A claim binds a run to it under a fence that is one higher than
 any before; every write about the run carries worker and fence, and one that no longer holds changes
-nothing (R4). An open run is in exactly one place: queued, claimed, waiting for another attempt, or
-dead. The store's clock decides who is alive, what is due and what is overdue.
+nothing (R4). An open run is in exactly one place: queued, claimed, waiting for another attempt or
+at a gate, dead, or in doubt. The store's clock decides who is alive, what is due and what is
+overdue.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
+    from duly.domain.checking import CheckRun
     from duly.domain.concluding import Conclusion
     from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
+    from duly.domain.scope import ScopeReport
     from duly.store.dispatch import Fence, MemberId
+    from duly.store.leases import Standing
 
 WORKER_TTL_US = 15 * 1_000_000
 QUEUES_MAX = 200
@@ -189,6 +193,8 @@ class Beaten:
     """Claims of this worker that it did not name: the answer that gave them to it was lost."""
     limits_version: int = 0
     """Of the fleet's limits: who knows an older one loads them again."""
+    standing: Standing | None = None
+    """Whether people have taken the worker out of service: then it claims nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +210,8 @@ class Report:
     lines_before: int | None = None
     """How many lines of the attempt were told before these; None when nobody has counted. Those of
     them that are stored already, because an answer was lost, are not stored again."""
+    scope: ScopeReport | None = None
+    """What it says about its scope since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +243,10 @@ class Finish:
     is_answered: bool | None = None
     """Of an attempt that was admitted with a destination: whether the other side did its part, well
     or with a refusal; False: it failed; None: the end tells nothing about it (B2)."""
+    scope: ScopeReport | None = None
+    """What it says about its scope since the last report."""
+    follow_up: CheckRun | None = None
+    """A run that is made of it in the same transaction: the check of its result (E6)."""
 
 
 class FinishResult(StrEnum):
@@ -276,6 +288,8 @@ class LostClaim:
     policy: TaskPolicy
     claimed_at: int
     started_at: int | None
+    effects_at: int | None = None
+    """When it was first permitted to do what can't be taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +306,8 @@ class Loss:
 
     claim: LostClaim
     conclusion: Conclusion
+    follow_up: CheckRun | None = None
+    """The check of its result, where its task has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +323,12 @@ class ExecutionStore(Protocol):
     """What workers do, and what is done about them when they are gone."""
 
     def register_policies(self, policies: Mapping[str, TaskPolicy]) -> None:
-        """Remember what tasks' code says about their runs, for whoever settles a lost claim."""
+        """Remember what tasks' code says about their runs, for whoever settles a lost claim.
+
+        The first task that is unsafe shuts programs out that know nothing of that: they would try
+        again what was lost after its effects. They get SchemaMismatch from then on, before anybody
+        can hold a run of that task (D5, INV-25). Audited as `store.restricted`.
+        """
         ...
 
     def claim_runs(self, command: ClaimRuns) -> Claimed:
@@ -361,6 +382,9 @@ class ExecutionStore(Protocol):
         `spacing_us`, and no two retries share one. Requeue queues it behind its priority at once;
         Die makes it a dead letter (audited as `run.dead`). A run that somebody asked to cancel is
         closed as cancelled instead of any of these three.
+
+        What the batch tells of a destination is counted together, whatever the order it came in and
+        whatever of it was refused: a breaker opens by all of it, or not at all (B2).
         """
         ...
 

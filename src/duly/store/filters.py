@@ -6,17 +6,28 @@ The one place that puts a statement together: conditions of ours, values of the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.literals import ScheduleStatus
-from duly.store.run_columns import RUN_REASON, RUN_STATE
+from duly.store.auditing import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter
+    from duly.store.reading import AuditFilter, ScheduleFilter
 
 Value = str | int | bytes
+
+
+class Path(NamedTuple):
+    """A part of an index: rows whose first columns are these, in the order of the next one."""
+
+    leads: tuple[tuple[str, Value], ...]
+    column: str
+    first: Value | None
+    """From here on,"""
+    end: Value | None
+    """and before that; None for no bound."""
 
 
 class Where(ABC):
@@ -38,6 +49,14 @@ class Where(ABC):
     def begins(self, column: str, prefix: str) -> None:
         """Ask for texts that begin so."""
 
+    @abstractmethod
+    def holds(self, text: str, part: str) -> None:
+        """Ask for texts that hold another."""
+
+    @abstractmethod
+    def follow(self, path: Path) -> str:
+        """Ask for the rows of a path; return the order in which its index has them, last first."""
+
     def add(self, condition: str, *values: Value) -> None:
         """Add a condition."""
         first, *rest = condition.split("?")
@@ -46,6 +65,10 @@ class Where(ABC):
             text += self.place(value) + part
         self._conditions.append(text)
 
+    def take_up(self, condition: str) -> None:
+        """Add a condition whose values have been taken up before."""
+        self._conditions.append(condition)
+
     def equal(self, column: str, value: Value | None) -> None:
         """Ask for a value, if one is given."""
         if value is not None:
@@ -53,8 +76,12 @@ class Where(ABC):
 
     def sql(self, select: str, order: str, limit: int) -> str:
         """Return the whole statement."""
-        where = f"WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
-        return f"{select} {where} {order} LIMIT {self.place(limit)}"
+        return f"{select} {self.clause()} {order} LIMIT {self.place(limit)}"
+
+    def clause(self) -> str:
+        """Return the conditions so far, and begin anew; their values stay in their places."""
+        conditions, self._conditions = self._conditions, []
+        return f"WHERE {' AND '.join(conditions)}" if conditions else ""
 
     def bound(self) -> Sequence[object]:
         """Return the values, in the order of their places."""
@@ -76,25 +103,6 @@ def schedules_where(where: Where, command: ScheduleFilter) -> Where:
     return where
 
 
-def runs_where(where: Where, command: RunFilter) -> Where:
-    """Take up the conditions of a filter on runs, beside the places that they may be in."""
-    where.equal("r.tenant", command.tenant)
-    where.equal("r.schedule_id", command.schedule_id)
-    where.equal("r.key", command.key)
-    where.equal("r.task", command.task)
-    where.equal("r.queue", command.queue)
-    where.equal(RUN_REASON, command.reason)
-    where.one_of(RUN_STATE, command.states)
-    where.one_of("r.origin", command.origins)
-    if command.since is not None:
-        where.add("r.scheduled_for >= ?", command.since)
-    if command.until is not None:
-        where.add("r.scheduled_for < ?", command.until)
-    if command.before_id is not None:
-        where.add("r.id < ?", command.before_id)
-    return where
-
-
 def audit_where(where: Where, command: AuditFilter) -> Where:
     """Take up the conditions of a filter on the audit trail."""
     where.equal("tenant", command.tenant)
@@ -102,6 +110,23 @@ def audit_where(where: Where, command: AuditFilter) -> Where:
     where.equal("subject", command.subject)
     where.equal("action", command.action)
     where.equal("actor", command.actor)
+    if command.since is not None:
+        where.add("at >= ?", command.since)
+    if command.until is not None:
+        where.add("at < ?", command.until)
     if command.before_number is not None:
         where.add("number < ?", command.before_number)
     return where
+
+
+def audit_leads(command: AuditFilter) -> tuple[str, tuple[tuple[str, Value], ...]]:
+    """Return what narrows the audit trail most, of what has an index: which, and by what."""
+    if command.subject_id is not None:
+        return "subject_id IS NOT NULL", (("subject_id", command.subject_id),)
+    if command.subject is not None:
+        return "true", (("subject", command.subject),)
+    if command.action is not None:
+        return "true", (("action", command.action),)
+    if command.actor not in (None, SYSTEM.name):
+        return f"actor <> '{SYSTEM.name}'", (("actor", command.actor),)
+    return "true", () if command.tenant is None else (("tenant", command.tenant),)

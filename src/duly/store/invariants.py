@@ -67,7 +67,8 @@ INVARIANTS = (
         """SELECT id FROM duly_runs
         EXCEPT SELECT run_id FROM duly_ready EXCEPT SELECT run_id FROM duly_outcomes
         EXCEPT SELECT run_id FROM duly_claims EXCEPT SELECT run_id FROM duly_waiting
-        EXCEPT SELECT run_id FROM duly_dead EXCEPT SELECT run_id FROM duly_blocked""",
+        EXCEPT SELECT run_id FROM duly_dead EXCEPT SELECT run_id FROM duly_blocked
+        EXCEPT SELECT run_id FROM duly_ambiguous""",
     ),
     Invariant(
         "place",
@@ -75,8 +76,8 @@ INVARIANTS = (
         """SELECT run_id FROM (
             SELECT run_id FROM duly_ready UNION ALL SELECT run_id FROM duly_outcomes
             UNION ALL SELECT run_id FROM duly_claims UNION ALL SELECT run_id FROM duly_waiting
-            UNION ALL SELECT run_id FROM duly_dead
-            UNION ALL SELECT run_id FROM duly_blocked) p
+            UNION ALL SELECT run_id FROM duly_dead UNION ALL SELECT run_id FROM duly_blocked
+            UNION ALL SELECT run_id FROM duly_ambiguous) p
         GROUP BY run_id HAVING count(*) > 1""",
     ),
     Invariant(
@@ -85,6 +86,7 @@ INVARIANTS = (
         """SELECT run_id FROM duly_ready UNION SELECT run_id FROM duly_outcomes
         UNION SELECT run_id FROM duly_claims UNION SELECT run_id FROM duly_waiting
         UNION SELECT run_id FROM duly_dead UNION SELECT run_id FROM duly_blocked
+        UNION SELECT run_id FROM duly_ambiguous
         EXCEPT SELECT id FROM duly_runs""",
     ),
     Invariant(
@@ -115,6 +117,9 @@ INVARIANTS = (
         UNION
         SELECT a.run_id FROM duly_attempts a JOIN duly_dead d ON d.run_id = a.run_id
         WHERE a.fence > d.fence
+        UNION
+        SELECT a.run_id FROM duly_attempts a JOIN duly_ambiguous u ON u.run_id = a.run_id
+        WHERE a.fence > u.fence
         UNION
         SELECT a.run_id FROM duly_attempts a JOIN duly_outcomes o ON o.run_id = a.run_id
         WHERE a.fence > o.fence OR (a.fence = o.fence AND o.worker IS NOT NULL)""",
@@ -162,6 +167,31 @@ LIMITS = (
     ),
 )
 """About limits."""
+
+
+EFFECTS = (
+    Invariant(
+        "effect",
+        "effects or a scope are of {}, and no run of that line is there",
+        """SELECT root FROM duly_effects UNION SELECT root FROM duly_scopes
+        UNION SELECT root FROM duly_scope_items
+        EXCEPT SELECT id FROM duly_runs
+        EXCEPT SELECT root FROM duly_runs WHERE origin IN ('repair', 'backfill')""",
+    ),
+    Invariant(
+        "effect",
+        "run {} intends an effect, and its attempt is over or was never permitted any",
+        """SELECT e.run_id FROM duly_effects e
+        WHERE e.state = 'intended' AND NOT EXISTS (SELECT 1 FROM duly_claims c
+            WHERE c.run_id = e.run_id AND c.fence = e.fence AND c.effects_at IS NOT NULL)""",
+    ),
+    Invariant(
+        "verdict",
+        "a verdict is about {}, which is no run",
+        "SELECT run_id FROM duly_verdicts EXCEPT SELECT id FROM duly_runs",
+    ),
+)
+"""About effects, scope and verdicts."""
 
 
 def migration_findings(known: Sequence[Migration], has: Applied, name: str) -> Iterator[Finding]:

@@ -22,6 +22,13 @@ class MemberKind(StrEnum):
     WORKER = "worker"
 
 
+class Standing(StrEnum):
+    """Why a worker claims nothing, though it is alive (A1)."""
+
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
     """Become a member of the fleet."""
@@ -63,6 +70,8 @@ class Member:
     running: int = 0
     """How many runs it holds; told by `status` alone."""
     queues: tuple[str, ...] = ()
+    standing: Standing | None = None
+    """Of a worker that people have taken out of service; None for any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.errors import Conflict, StoreUnavailable, UsageError
+from duly.errors import Conflict, LeaseLost, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from duly.clock import Clock
     from duly.store.planning import Parameters
@@ -22,6 +23,8 @@ class Loan:
         self._clock = clock
         self._deadline_us = clock.monotonic_us() + limit_us
         self._is_open = True
+        self._is_sealed = False
+        self._refusal: LeaseLost | None = None
 
     def is_late(self) -> bool:
         """Say whether its time is over."""
@@ -35,8 +38,32 @@ class Loan:
         """Refuse what is over, what took too long, and what has been undone meanwhile."""
         if not self._is_open:
             raise UsageError("connection", self, "is a transaction that is over", "begin another")
+        self.refuse_commit(is_alive)
+        if self._is_sealed:
+            remedy = "write what belongs to it before, or begin another one"
+            raise UsageError(
+                "connection", self, "has ended its run, and takes nothing more", remedy
+            )
+
+    def refuse_commit(self, is_alive: Callable[[], bool]) -> None:
+        """Refuse to commit what took too long, or whose run was somebody else's to end."""
+        if self._refusal is not None:
+            raise self._refusal
         if self.is_late() or not is_alive():
             raise self.too_late()
+
+    @contextmanager
+    def last_word(self) -> Iterator[None]:
+        """Let an order be the last: what comes after it is the commit, or nothing if it is refused.
+
+        Also when the caller keeps the refusal to himself: somebody else may have written it (E4).
+        """
+        try:
+            yield
+        except LeaseLost as error:
+            self._refusal = error
+            raise
+        self._is_sealed = True
 
     def too_late(self) -> StoreUnavailable:
         """Return the error for a transaction that was open for too long."""

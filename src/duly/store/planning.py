@@ -57,6 +57,8 @@ class ChangeSchedule:
     expected_pending: Pending | None
     change: Change
     actor: Actor
+    tenant: str | None = None
+    """Whose it must be; None for the system's own orders, which are about any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class NewRun:
     overlap: Overlap | None = None
     """Of a run that a person asks of a schedule: the policy it comes under instead of the
     schedule's own (O3)."""
+    root: RunId | None = None
+    """Of a run at once that is about another: that one."""
     is_drawn: bool = False
     """Whether the id was drawn for this very order, so that nobody else can know it yet."""
 
@@ -160,8 +164,8 @@ class PlanningStore(Protocol):
 
         A schedule of that name (in the tenant, not deleted) with an equal definition, owner and
         declaration is the same one: it is returned, not made again. With another definition:
-        Conflict. A known id is the same request again. One more than a quota allows (S7):
-        OverQuota.
+        Conflict. A known id is the same request again, and another tenant's a Conflict. One more
+        than a quota allows (S7): OverQuota.
         """
         ...
 
@@ -173,7 +177,8 @@ class PlanningStore(Protocol):
         that exists is left alone. Skips are inserted; what is owed is inserted; an arrival is
         written if the new pending is near; `drops_owed` turns what is owed into skips (deleted). A
         name that is taken raises Conflict; one more active schedule than a quota allows, OverQuota.
-        One audit entry with before and after.
+        NotFound when there is none, or it is another tenant's (L2). One audit entry with before and
+        after.
         """
         ...
 
@@ -185,9 +190,10 @@ class PlanningStore(Protocol):
         `replaces`, what is pending under the key ends (outcome replaced) in the same transaction.
         Without it, a pending key with the same fingerprint is the same request, and with another
         one it raises Conflict. An instant in the past raises UsageError, unless `is_late_ok`. A run
-        of a deleted schedule raises Conflict (S3); more pending than a quota allows, OverQuota
-        (S7). What a person orders, and not a program through the library, leaves one audit entry
-        `runs.added` for the whole command (A2).
+        of a deleted schedule raises Conflict (S3), and of another tenant's NotFound, as of one that
+        there is not (L2); more pending than a quota allows, OverQuota (S7). What a person orders,
+        and not a program through the library, leaves one audit entry `runs.added` for the whole
+        command (A2).
         """
         ...
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from duly.store.access import AccessStore
 from duly.store.admission import LimitingStore
 from duly.store.backfilling import BackfillStore
 from duly.store.dispatch import DispatchStore, MaintenanceStore
+from duly.store.effects import EffectsStore
 from duly.store.execution import ExecutionStore
+from duly.store.moving import MovingStore
 from duly.store.operating import OperatingStore
 from duly.store.planning import PlanningStore
 from duly.store.quotas import QuotaStore
 from duly.store.reading import ReadingStore
 from duly.store.schema import SchemaStore
+from duly.store.sealing import SealingStore
+from duly.store.searching import SearchStore
+from duly.store.standing import StandingStore
+from duly.store.trailing import TrailingStore
 
 
 class Store(
@@ -21,11 +28,18 @@ class Store(
     MaintenanceStore,
     ExecutionStore,
     OperatingStore,
+    EffectsStore,
     BackfillStore,
     LimitingStore,
     QuotaStore,
+    AccessStore,
     ReadingStore,
+    SearchStore,
+    TrailingStore,
+    SealingStore,
     SchemaStore,
+    StandingStore,
+    MovingStore,
     Protocol,
 ):
     """A durable store. Its methods may be called from several threads."""

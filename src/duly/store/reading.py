@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -11,13 +11,18 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import Origin, RunState, ScheduleStatus
+    from duly.domain.last_ends import LastEnds
+    from duly.domain.literals import Lane, Origin, RunState, ScheduleStatus
     from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.dispatch import LeaseRecord, Member
+    from duly.store.dispatch import LeaseRecord, Member, MemberId
 
 PAGE_MAX = 1000
+DelayedPlace = tuple[int, bytes]
+"""Where a pending run stands in the order of due: its instant and its id."""
+FIRST_DELAYED: DelayedPlace = (-(1 << 63), bytes(16))
+"""Before all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,15 @@ class RunFilter:
     queue: str | None = None
     reason: str | None = None
     """Why it is dead, or ended as it did."""
+    error: str | None = None
+    """A text that its last error holds; upper and lower case differ."""
     states: frozenset[RunState] | None = None
     origins: frozenset[Origin] | None = None
+    lane: Lane | None = None
+    root: RunId | None = None
+    """The run that it repeats; of a run that repeats none, itself."""
+    worker: int | None = None
+    """Who holds it, or has closed it."""
     since: int | None = None
     """Scheduled for this instant or later."""
     until: int | None = None
@@ -74,6 +86,10 @@ class AuditFilter:
     subject: str | None = None
     action: str | None = None
     actor: str | None = None
+    since: int | None = None
+    """Recorded at this instant or later."""
+    until: int | None = None
+    """Recorded before this instant."""
     before_number: int | None = None
     limit: int = PAGE_MAX
 
@@ -102,7 +118,37 @@ class StoreStatus:
     running: int = 0
     retrying: int = 0
     dead: int = 0
+    ambiguous: int = 0
+    """Runs in doubt, which wait for a person."""
     paused_queues: tuple[str, ...] = ()
+
+
+class OwnQueue(NamedTuple):
+    """How much of one tenant's is in a queue."""
+
+    queued: int
+    oldest_at: int | None
+    """When the one that waits longest was queued."""
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantCounts:
+    """What of a store's state is one tenant's."""
+
+    schedules: Mapping[ScheduleStatus, int]
+    delayed: int
+    owed: int
+    overdue: int
+    oldest_due_at: int | None
+    next_due_at: int | None
+    retrying: int
+    dead: int
+    ambiguous: int
+    queues: Mapping[str, OwnQueue]
+    """By name, those that hold something of it."""
+    held: Mapping[MemberId, int]
+    """How many of its runs each worker has."""
 
 
 class ReadingStore(Protocol):
@@ -126,6 +172,12 @@ class ReadingStore(Protocol):
 
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
         """Return one version of a schedule's template."""
+        ...
+
+    def get_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> dict[tuple[ScheduleId, int], Definition]:
+        """Return those versions of templates that there are, by schedule and number."""
         ...
 
     def get_run(self, run_id: RunId) -> RunRecord | None:
@@ -161,8 +213,10 @@ class ReadingStore(Protocol):
         """Return the pending delayed run of a key."""
         ...
 
-    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
-        """Return pending delayed runs in order of due."""
+    def list_delayed(
+        self, tenant: str, limit: int, after: DelayedPlace = FIRST_DELAYED
+    ) -> list[DelayedRecord]:
+        """Return pending delayed runs in order of due and id, from the one after a place on."""
         ...
 
     def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
@@ -176,6 +230,18 @@ class ReadingStore(Protocol):
 
         Of those that were started, and those that are open; neither dead ones nor what was closed
         before anybody started it. Who has none is left out.
+        """
+        ...
+
+    def list_last_ends(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, LastEnds]:
+        """Return how the newest `limit` runs of each ended: last success, check and error (V1).
+
+        Of each sort the newest run by its id. An error is an attempt that failed, timed out or was
+        lost, also where a later one made it good, or the end of a run that failed; a success counts
+        as verified when the last that was found of it is PRESENT. Schedules without runs are there,
+        too; unknown ones are left out.
         """
         ...
 
@@ -197,4 +263,11 @@ class ReadingStore(Protocol):
 
     def status(self) -> StoreStatus:
         """Return the state of the store; the cost grows with what is due, not what is pending."""
+        ...
+
+    def count_tenant(self, tenant: str) -> TenantCounts:
+        """Count what is one tenant's, and nothing of anybody else's (L2).
+
+        Of schedules and delayed runs at most ten thousand: the cost has a bound.
+        """
         ...

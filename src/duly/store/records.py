@@ -9,10 +9,11 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import Progress, Tries, stored_policy
+from duly.domain.attempts import Progress, Tries, policy_under, stored_policy
 from duly.domain.audit import Actor, AuditEntry
+from duly.domain.effects import EffectRecord, EffectState
 from duly.domain.identity import RunId, ScheduleId
-from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
+from duly.domain.literals import Finding, Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
 from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
 from duly.domain.schedules import (
     Call,
@@ -33,6 +34,7 @@ from duly.store.dispatch import (
     Timer,
     TimerKind,
 )
+from duly.store.effects import VerdictRecord
 from duly.store.execution import Hold, LossKind, LostClaim
 from duly.store.operating import QueueRecord
 
@@ -240,16 +242,17 @@ def timer(row: Row) -> Timer:
 
 def lost_claim(row: Row, kind: LossKind) -> LostClaim:
     """Read a claim that somebody else must settle."""
-    run_id, worker, *tries, claimed_at, started_at, task, policy = row
+    run_id, worker, *tries, claimed_at, started_at, effects_at, is_unsafe, task, policy = row
     return LostClaim(
         hold=Hold(RunId(run_id), tries[0]),
         kind=kind,
         worker=MemberId(worker),
         tries=Tries(*tries),
         task=task,
-        policy=stored_policy(policy),
+        policy=policy_under(stored_policy(policy), is_unsafe=is_unsafe),
         claimed_at=claimed_at,
         started_at=started_at,
+        effects_at=effects_at,
     )
 
 
@@ -275,3 +278,33 @@ def queue_records(
             )
         )
     return found
+
+
+def effect_record(row: Row) -> EffectRecord:
+    """Return an entry of the ledger."""
+    root, key, state, run_id, fence, begun_at, done_at, result, tries = row
+    return EffectRecord(
+        root=RunId(root),
+        key=key,
+        state=EffectState(state),
+        run_id=RunId(run_id),
+        fence=fence,
+        begun_at=begun_at,
+        done_at=done_at,
+        result=result,
+        tries=tries,
+    )
+
+
+def verdict_record(row: Row) -> VerdictRecord:
+    """Return what was found about a run."""
+    run_id, number, at, finding, evidence, by, doubt = row
+    return VerdictRecord(
+        run_id=RunId(run_id),
+        number=number,
+        at=at,
+        finding=Finding(finding),
+        evidence=evidence,
+        by=by,
+        doubt=doubt,
+    )

@@ -184,8 +184,19 @@ def refuse_another_request(new: NewRun, known: Requested, fingerprint: str = "")
         # Nobody has moved it: it is due when it was asked for.
         is_same = is_same and known.due_at == new.due_at
     if not is_same:
-        remedy = "give every request an id of its own"
-        raise Conflict("id", identity_text(new.id), "is that of another request", remedy)
+        raise id_taken(new.id)
+
+
+def refuse_others_id(identity: bytes, known: str, tenant: str) -> None:
+    """Refuse an id under which another tenant has asked for something; nothing of that is told."""
+    if known != tenant:
+        raise id_taken(identity)
+
+
+def id_taken(identity: bytes) -> Conflict:
+    """Return the error for an id under which something else was asked for."""
+    remedy = "give every request an id of its own"
+    return Conflict("id", identity_text(identity), "is that of another request", remedy)
 
 
 def added_by_hand(command: AddRuns, added: Sequence[AddedRun]) -> AddedByHand | None:

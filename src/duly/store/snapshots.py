@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from duly.store.reading import PAGE_MAX
+from duly.store.reading import FIRST_DELAYED, PAGE_MAX, ReadingStore
+from duly.store.searching import SearchStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,24 +15,31 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.last_ends import LastEnds
     from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.reading import (
         AuditFilter,
-        ReadingStore,
+        DelayedPlace,
         RunFilter,
         ScheduleFilter,
         Seen,
         StoreStatus,
+        TenantCounts,
     )
+    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
+
+
+class Snapshot(ReadingStore, SearchStore, Protocol):
+    """A database as it was at one instant."""
 
 
 class ReadsBySnapshot(ABC):
-    """The reading port of a database that can be looked at as it was at one instant."""
+    """What may be looked at and for in a database that can be seen as it was at one instant."""
 
     @abstractmethod
-    def _snapshot(self) -> AbstractContextManager[ReadingStore]:
+    def _snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open a snapshot; it waits for nobody."""
 
     def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
@@ -53,6 +61,13 @@ class ReadsBySnapshot(ABC):
         """Return one version of a schedule's template."""
         with self._snapshot() as seen:
             return seen.get_definition(schedule_id, number)
+
+    def get_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> dict[tuple[ScheduleId, int], Definition]:
+        """Return those versions of templates that there are."""
+        with self._snapshot() as seen:
+            return seen.get_definitions(keys)
 
     def get_run(self, run_id: RunId) -> RunRecord | None:
         """Return a run."""
@@ -89,10 +104,12 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.find_delayed(tenant, key)
 
-    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+    def list_delayed(
+        self, tenant: str, limit: int, after: DelayedPlace = FIRST_DELAYED
+    ) -> list[DelayedRecord]:
         """Return pending delayed runs in order of due."""
         with self._snapshot() as seen:
-            return seen.list_delayed(tenant, limit)
+            return seen.list_delayed(tenant, limit, after)
 
     def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
         """Return what was skipped, newest first."""
@@ -105,6 +122,13 @@ class ReadsBySnapshot(ABC):
         """Return from when to when the newest runs of each were open."""
         with self._snapshot() as seen:
             return seen.list_run_times(schedule_ids, limit)
+
+    def list_last_ends(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, LastEnds]:
+        """Return how the newest runs of each ended."""
+        with self._snapshot() as seen:
+            return seen.list_last_ends(schedule_ids, limit)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
@@ -121,6 +145,21 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.list_audit(command)
 
+    def search_runs(self, command: RunFilter) -> RunPage:
+        """Return a page of runs, newest first by id."""
+        with self._snapshot() as seen:
+            return seen.search_runs(command)
+
+    def search_attempts(self, command: AttemptFilter) -> AttemptPage:
+        """Return a page of attempts by run and fence, newest first."""
+        with self._snapshot() as seen:
+            return seen.search_attempts(command)
+
+    def search_audit(self, command: AuditFilter) -> AuditPage:
+        """Return a page of audit entries, newest first by number."""
+        with self._snapshot() as seen:
+            return seen.search_audit(command)
+
     def list_tasks(self) -> list[str]:
         """Return the names of registered tasks, sorted."""
         with self._snapshot() as seen:
@@ -130,3 +169,8 @@ class ReadsBySnapshot(ABC):
         """Return the state of the store."""
         with self._snapshot() as seen:
             return seen.status()
+
+    def count_tenant(self, tenant: str) -> TenantCounts:
+        """Count what is one tenant's."""
+        with self._snapshot() as seen:
+            return seen.count_tenant(tenant)

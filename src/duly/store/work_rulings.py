@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries
+from duly.domain.attempts import Reason, Tries
 from duly.domain.concluding import Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, Lane, RunState
@@ -92,14 +92,19 @@ class Cancelled:
 CANCELLED = Cancelled()
 
 
-def next_place(conclusion: Conclusion, *, is_cancel_asked: bool) -> Next | Cancelled:
+def next_place(
+    conclusion: Conclusion, *, is_cancel_asked: bool, is_suspended: bool = False
+) -> Next | Cancelled:
     """Return where a run goes after an attempt.
 
     One that was to be cancelled is neither tried again nor left among the dead letters, where
-    somebody would have to order anew what was ordered already; what its attempt says is kept.
+    somebody would have to order anew what was ordered already; what its attempt says is kept. One
+    whose task's retries are suspended is not tried again by itself: it waits for a person.
     """
     if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue | Die):
         return CANCELLED
+    if is_suspended and isinstance(conclusion.next, Wait) and conclusion.is_charged:
+        return Die(Reason.SUSPENDED)
     return conclusion.next
 
 
@@ -195,13 +200,27 @@ def not_cancellable(run_id: RunId, state: RunState) -> Conflict:
     name = identity_text(run_id)
     if state is RunState.DEAD:
         return Conflict("run", name, "is dead already", "discard it, or retry it")
+    if state is RunState.AMBIGUOUS:
+        return Conflict("run", name, "is ambiguous", "settle it: reconcile, retry or skip it")
     return Conflict("run", name, f"is over already: {state}", "run it again if need be")
+
+
+def not_in_doubt(run_id: RunId, state: RunState) -> Conflict:
+    """Return the error for an order that only a run in doubt can follow."""
+    remedy = "list those that are ambiguous: somebody may have settled it"
+    return Conflict("run", identity_text(run_id), f"is not ambiguous but {state}", remedy)
 
 
 def not_dead(run_id: RunId, state: RunState) -> Conflict:
     """Return the error for an order that only a dead run can follow."""
     remedy = "edit runs that are dead letters"
     return Conflict("run", identity_text(run_id), f"is not dead but {state}", remedy)
+
+
+def taken_away(store: str) -> LeaseLost:
+    """Return the error for an attempt that says something about a run that is not its own."""
+    remedy = "stop: whatever this attempt still does counts no more"
+    return LeaseLost(store, "the run was taken from this worker", remedy)
 
 
 def lost_lease(store: str) -> LeaseLost:

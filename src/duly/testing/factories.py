@@ -212,23 +212,31 @@ def worker(**parts: Any) -> Join:
     return replace(order, **parts)
 
 
-def concluded(end: End, claimed: ClaimedRun, policy: TaskPolicy | None = None) -> Conclusion:
+def concluded(
+    end: End,
+    claimed: ClaimedRun,
+    policy: TaskPolicy | None = None,
+    *,
+    has_begun_effects: bool = False,
+) -> Conclusion:
     """Return what becomes of a run after an attempt that ended so."""
     attempted = Attempted(
         run_id=claimed.record.id,
         policy=policy or TaskPolicy(),
         tries=claimed.tries,
         now=claimed.claimed_at,
+        has_begun_effects=has_begun_effects,
     )
     return conclude(end, attempted)
 
 
 def finish(claimed: ClaimedRun, end: End, **parts: Any) -> Finish:
     """Return the end of an attempt that was started as soon as it was claimed."""
+    given = {name: parts.pop(name) for name in ("policy", "has_begun_effects") if name in parts}
     order = Finish(
         hold=claimed.hold,
         started_at=claimed.claimed_at,
-        conclusion=concluded(end, claimed, parts.pop("policy", None)),
+        conclusion=concluded(end, claimed, **given),
     )
     return replace(order, **parts)
 

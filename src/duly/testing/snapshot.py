@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.literals import ScheduleStatus
 from duly.domain.schedules import TENANT_DEFAULT
@@ -14,13 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import AuditEntry
+    from duly.domain.effects import EffectRecord
+    from duly.domain.identity import RunId
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Owed, ScheduleRecord
+    from duly.domain.scope import Scope
     from duly.store.dispatch import OwedRecord, Timer
+    from duly.store.effects import DoubtRecord, TaskOrder, VerdictRecord
     from duly.store.protocol import Store
     from duly.store.reading import StoreStatus
 
 FAR_US = 1 << 60
+
+
+class Result(NamedTuple):
+    """What is known of what a run has done, beside its attempts."""
+
+    run_id: RunId
+    effects: tuple[EffectRecord, ...]
+    scope: Scope
+    verdicts: tuple[VerdictRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,9 @@ class Snapshot:
     owed: tuple[Owed, ...]
     timers: tuple[Timer, ...]
     drainable: tuple[OwedRecord, ...]
+    doubts: tuple[DoubtRecord, ...]
+    results: tuple[Result, ...]
+    task_orders: tuple[tuple[str, TaskOrder], ...]
     audit: tuple[AuditEntry, ...]
     status: StoreStatus
 
@@ -63,9 +79,18 @@ def snapshot(store: Store, tenants: Sequence[str] = (TENANT_DEFAULT,)) -> Snapsh
         owed=tuple(owed for one in schedules for owed in store.list_owed(one.id)),
         timers=tuple(sorted(loaded.timers, key=lambda timer: (timer.due_at, timer.ref))),
         drainable=tuple(_drainable(store, shards)),
+        doubts=tuple(store.list_doubts(None, PAGE_MAX)),
+        # Nobody but an attempt has effects or a scope.
+        results=tuple(_result(store, run.id) for run in runs if run.tries.fence),
+        task_orders=tuple(sorted(store.task_orders().items())),
         audit=tuple(store.list_audit(AuditFilter())),
         status=status,
     )
+
+
+def _result(store: Store, run_id: RunId) -> Result:
+    effects = tuple(store.list_effects(run_id, PAGE_MAX))
+    return Result(run_id, effects, store.get_scope(run_id), tuple(store.list_verdicts(run_id)))
 
 
 def _skips(store: Store, schedule: ScheduleRecord) -> list[SkipRecord]:

@@ -42,6 +42,14 @@ FILL = (
     FROM generate_series(1, %(count)s) i""",
 )
 HISTORY = (
+    """INSERT INTO duly.sessions (hash, id, tenant, name, role, created_at, expires_at)
+    SELECT decode(md5(n::text), 'hex'), gen_random_uuid(), 'default', 'ada', 'viewer', n, n
+    FROM generate_series(1, 5000) n""",
+    """INSERT INTO duly.answers (principal, first_at, begun_at, expires_at, fence, tenant, key,
+        request_hash)
+    SELECT gen_random_uuid(), n, n, n, 1, 'default', n::text, '' FROM generate_series(1, 5000) n""",
+    """INSERT INTO duly.frozen_sets (id, as_of, expires_at, tenant, made_by, chosen_by, ids)
+    SELECT gen_random_uuid(), n, n, 'default', n::text, '', '' FROM generate_series(1, 5000) n""",
     """INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
         definition_number, priority, tenant, task, queue, origin, lane, key)
     SELECT md5('r' || i)::uuid, %(start)s - i, %(start)s - i, %(start)s, %(start)s,
@@ -108,11 +116,27 @@ HISTORY = (
     """INSERT INTO duly.audit (at, subject_id, actor, source, action, tenant, subject)
     SELECT %(start)s + i, md5('s' || i)::uuid, 'x', 'x', 'schedule.created', 'default', 's' || i
     FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.seals (number, after, through, sealed_at, sealed_by, format, entries, hash)
+    SELECT i, i - 1, i, %(start)s, 1, 1, '', '' FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.gates (name) SELECT 'key:' || i FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.held_gates (run_id, gate)
     SELECT md5('w' || i)::uuid, 'key:' || i FROM generate_series(1, %(count)s) i""",
     """INSERT INTO duly.blocked (run_id, since, priority, fence, attempt, charged, gate)
     SELECT md5('b' || i)::uuid, %(start)s, 50, 0, 0, 0, 'key:' || i
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.ambiguous (run_id, since, fence, attempt, charged, reason)
+    SELECT md5('u' || i)::uuid, %(start)s + i, 1, 1, 1, 'lost'
+    FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.effects (root, key, state, run_id, fence, begun_at)
+    SELECT md5('r' || i)::uuid, k, 'unknown', md5('r' || i)::uuid, 1, %(start)s
+    FROM generate_series(1, %(count)s) i CROSS JOIN unnest(ARRAY['a', 'b', 'c']) k""",
+    """INSERT INTO duly.scopes (root, expected)
+    SELECT md5('r' || i)::uuid, 3 FROM generate_series(1, %(count)s) i""",
+    """INSERT INTO duly.scope_items (root, item, is_expected, times)
+    SELECT md5('r' || i)::uuid, k, true, 0
+    FROM generate_series(1, %(count)s) i CROSS JOIN unnest(ARRAY['a', 'b', 'c']) k""",
+    """INSERT INTO duly.verdicts (run_id, number, at, finding, "by")
+    SELECT md5('r' || i)::uuid, 1, %(start)s, 'present', 'x'
     FROM generate_series(1, %(count)s) i""",
     """UPDATE duly.schedules SET status = 'paused', resume_at = updated_at + 1000
     WHERE name LIKE '%%77'""",

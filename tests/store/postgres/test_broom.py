@@ -5,10 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.store.postgres import broom
+from duly.store.postgres import broom, rotation
 from duly.testing.conformance import work_steps as work
 from tests.postgres.patience import comes_true
 
+ERA = "SELECT era FROM duly.cluster"
 SWEPT = """
 SELECT count(*) FROM pg_stat_user_tables
 WHERE schemaname = 'duly' AND relname LIKE 'ready%' AND last_vacuum IS NOT NULL"""
@@ -38,3 +39,30 @@ def test_who_claims_much_has_it_swept(url, open_store):
     worker = work.join(store)
     with psycopg.connect(url, autocommit=True) as line:
         assert comes_true(lambda: claim_some(store, worker, line))
+
+
+@pytest.mark.usefixtures("eager")
+def test_what_cannot_be_swept_is_left_behind(url, open_store, monkeypatch):
+    """F3: a transaction that somebody leaves open does not make claims slower and slower."""
+    monkeypatch.setattr(rotation, "ERA_PRESSED_US", 0)
+    store = open_store(url)
+    worker = work.join(store)
+    with psycopg.connect(url) as old, psycopg.connect(url, autocommit=True) as line:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT count(*) FROM pg_class")
+        began = line.execute(ERA).fetchone()
+
+        def has_moved_on() -> bool:
+            claim_some(store, worker, line)
+            return line.execute(ERA).fetchone() != began
+
+        assert comes_true(has_moved_on)
+        assert began is not None
+        (era,) = began
+        size = f"SELECT pg_relation_size('duly.ready_{era}')"
+
+        def is_emptied() -> bool:
+            claim_some(store, worker, line)
+            return line.execute(size).fetchone() == (0,)
+
+        assert comes_true(is_emptied), "while the transaction is still open"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
+
 import psycopg
 import pytest
 
 from duly.domain.timetable.interval import every
 from duly.store.dispatch import LoadTimers
+from duly.store.postgres import PostgresStore
 from duly.store.postgres.rows import LAG_US
 from duly.testing.conformance import steps
 from duly.testing.factories import HOUR_US, SECOND_US, on_time, timer_of
+from tests.postgres.database_clock import DatabaseClock
+from tests.store.postgres.conftest import with_schema_and_clock
 
 SPREAD = 40
+CROWD = 200
 
 
 def _load(store, until, limit, **order):
@@ -20,9 +26,25 @@ def _load(store, until, limit, **order):
     return store.load_timers(command)
 
 
-@pytest.fixture
-def fired(store, clock):
+@pytest.fixture(scope="module")
+def opened(postgres_server):
+    """Open stores on databases of their own, for all tests here: they only read."""
+    with ExitStack() as stack:
+
+        def open_one():
+            template = postgres_server.prepared(with_schema_and_clock)
+            url = postgres_server.create_database(template)
+            stack.callback(postgres_server.drop_database, url)
+            clock = stack.enter_context(DatabaseClock(url))
+            return stack.enter_context(closing(PostgresStore(url, clock))), clock, url
+
+        yield open_one
+
+
+@pytest.fixture(scope="module")
+def fired(opened):
     """Schedules of all kinds of short periods, fired until their places lie behind."""
+    store, clock, url = opened()
     periods = ["1s", "2s", "3s", "7s", "11s"]
     records = [
         steps.create(store, f"of {number}", timetable=every(periods[number % len(periods)]))
@@ -35,7 +57,16 @@ def fired(store, clock):
         records = [steps.look(store, record) for record in records]
         due = [on_time(one) for one in records if timer_of(one).due_at <= now]
         assert {"fired"} >= {str(one) for one in steps.fire(store, fence, *due).results}
-    return [steps.look(store, record) for record in records]
+    return store, clock, url, [steps.look(store, record) for record in records]
+
+
+@pytest.fixture(scope="module")
+def crowd(opened):
+    """Schedules that are all due at one instant."""
+    store, clock, _ = opened()
+    for number in range(CROWD):
+        steps.create(store, f"of {number}")
+    return store, clock.now_us() + 2 * HOUR_US
 
 
 def _expected(records, after, until):
@@ -44,9 +75,9 @@ def _expected(records, after, until):
     return sorted(found, key=lambda timer: (timer.due_at, timer.ref))
 
 
-def test_some_places_lie_behind(fired, timed_url):
+def test_some_places_lie_behind(fired):
     """Otherwise the tests below would show nothing."""
-    with psycopg.connect(timed_url) as other:
+    with psycopg.connect(fired[2]) as other:
         found = other.execute(
             "SELECT count(*) FILTER (WHERE load_at < next_due), max(next_due - load_at)"
             " FROM duly.schedule_state"
@@ -59,20 +90,22 @@ def test_some_places_lie_behind(fired, timed_url):
 
 @pytest.mark.parametrize("seconds", [0, 1, 2, 5, 12])
 @pytest.mark.parametrize("begins", [-20, 0, 1, 3])
-def test_a_window_is_read_by_what_is_due_in_it(fired, store, clock, begins, seconds):
+def test_a_window_is_read_by_what_is_due_in_it(fired, begins, seconds):
     """F3, F4: `load_at` finds them, `next_due` decides."""
+    store, clock, _, records = fired
     after = clock.now_us() + begins * SECOND_US
     until = after + seconds * SECOND_US
 
     loaded = _load(store, until, 1000, after=after)
 
-    assert _expected(fired, after, until) == list(loaded.timers)
+    assert _expected(records, after, until) == list(loaded.timers)
     assert until == loaded.through
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, SPREAD - 1])
-def test_pages_follow_each_other_without_a_gap(fired, store, clock, limit):
+def test_pages_follow_each_other_without_a_gap(fired, limit):
     """F4: whatever the limit, all are read once, in order."""
+    store, clock, _, records = fired
     until = clock.now_us() + HOUR_US
     after, seen = clock.now_us() - HOUR_US, []
     for _ in range(10 * SPREAD):
@@ -83,28 +116,22 @@ def test_pages_follow_each_other_without_a_gap(fired, store, clock, limit):
         if after == until:
             break
 
-    assert _expected(fired, clock.now_us() - HOUR_US, until) == seen
+    assert _expected(records, clock.now_us() - HOUR_US, until) == seen
 
 
 @pytest.mark.parametrize("limit", [1, 5, 300])
-def test_a_crowd_is_read_in_parts_when_it_may_be_cut(store, clock, limit):
+def test_a_crowd_is_read_in_parts_when_it_may_be_cut(crowd, limit):
     """F8: a page of a crowd costs what is in the page."""
-    for number in range(200):
-        steps.create(store, f"of {number}")
-    until = clock.now_us() + 2 * HOUR_US
-
+    store, until = crowd
     loaded = _load(store, until, limit, is_whole=False)
 
-    assert min(limit, 200) == len(loaded.timers)
+    assert min(limit, CROWD) == len(loaded.timers)
     assert len(loaded.timers) == len({timer.ref for timer in loaded.timers})
 
 
-def test_a_crowd_is_read_as_a_whole_when_it_may_not(store, clock):
-    for number in range(200):
-        steps.create(store, f"of {number}")
-    until = clock.now_us() + 2 * HOUR_US
-
+def test_a_crowd_is_read_as_a_whole_when_it_may_not(crowd):
+    store, until = crowd
     loaded = _load(store, until, 5)
 
-    assert 200 == len(loaded.timers)
+    assert CROWD == len(loaded.timers)
     assert loaded.timers[0].due_at == loaded.through

@@ -6,13 +6,25 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from duly.domain.literals import Finding
+from duly.domain.scope import ScopeReport
+from duly.store.effects import AddVerdict
+from duly.store.execution import Report
 from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.effects import begin, in_doubt
 from duly.testing.factories import HOUR_US, add_runs, cancel, new_run
 
 
 @pytest.fixture
 def full(store, clock):
     """A store with some of everything."""
+    in_doubt(store, "doubt")
+    worker, intends = work.queue_and_take(store, "intends")
+    begin(store, worker, intends)
+    found = AddVerdict(run_id=intends.run_id, finding=Finding.PARTIAL, evidence=None, by="check")
+    store.add_verdict(found)
+    store.report(worker, [Report(hold=intends.hold, scope=ScopeReport(expected=1, done=("a",)))])
     steps.fire_due(store, clock, steps.create(store))
     steps.pause(store, steps.create(store, "paused"))
     steps.delay(store, clock.now_us() + HOUR_US, "pending")
@@ -56,6 +68,21 @@ DROP_EARLY = "ALTER TABLE duly.runs DROP CONSTRAINT never_early"
             SELECT id, 1, 1, 1, 1, '', '', '', '', '' FROM duly.delayed""",
             "place",
         ),
+        ("DELETE FROM duly.ambiguous", "place"),
+        (
+            """INSERT INTO duly.ambiguous (run_id, since, fence, attempt, charged, reason)
+            SELECT run_id, 1, 1, 1, 1, 'error' FROM duly.claims""",
+            "place",
+        ),
+        ("UPDATE duly.ambiguous SET run_id = gen_random_uuid()", "place"),
+        ("UPDATE duly.ambiguous SET fence = 0", "attempt"),
+        ("UPDATE duly.effects SET root = gen_random_uuid()", "effect"),
+        ("UPDATE duly.effects SET state = 'intended'", "effect"),
+        ("UPDATE duly.effects SET fence = fence + 1 WHERE state = 'intended'", "effect"),
+        ("UPDATE duly.claims SET effects_at = NULL", "effect"),
+        ("UPDATE duly.scopes SET root = gen_random_uuid()", "effect"),
+        ("UPDATE duly.scope_items SET root = gen_random_uuid()", "effect"),
+        ("UPDATE duly.verdicts SET run_id = gen_random_uuid()", "verdict"),
         ("UPDATE duly.leases SET owner = 999", "lease"),
         ("UPDATE duly.tallies SET count = count + 1 WHERE name = 'delayed'", "tally"),
         ("INSERT INTO duly.tally_changes VALUES ('paused', 1)", "tally"),
@@ -82,8 +109,7 @@ def test_a_run_can_not_be_made_early(full, timed_url):
 
 def test_a_culprit_is_named(full, timed_url):
     with psycopg.connect(timed_url) as vandal:
-        vandal.execute("DELETE FROM duly.ready")
-        found = vandal.execute("SELECT id FROM duly.runs WHERE fired_at > 0").fetchall()
+        found = vandal.execute("DELETE FROM duly.ready RETURNING run_id").fetchall()
         culprit = found[0][0]
 
     assert f"run {culprit} is in no place" in {finding.detail for finding in full.check()}

@@ -72,7 +72,8 @@ def test_what_was_promised_before_workers_is_worked_on(database, old, open_store
     with pytest.raises(SchemaMismatch, match="run `duly db migrate`"):
         store.status()
 
-    assert [2, 3] == [one.number for one in store.migrate()]
+    numbers = [one.number for one in store.migrate()]
+    assert list(range(2, len(numbers) + 2)) == numbers
     worker = work.join(store)
     claimed = work.take_one(store, worker)
     assert (1, 1, 0) == (claimed.tries.fence, claimed.tries.attempt, claimed.tries.charged)

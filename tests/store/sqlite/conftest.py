@@ -6,6 +6,7 @@ import pytest
 
 from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.testing.manual_clock import ManualClock
+from tests.store.sqlite.made_file import made_file
 
 AT_ONCE = SqliteSettings(busy_timeout_us=0)
 """Give up at once when the file is locked: no test waits."""
@@ -23,6 +24,6 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path, clock):
-    opened = SqliteStore(path, clock, settings=AT_ONCE)
+    opened = SqliteStore(made_file(path, clock), clock, settings=AT_ONCE)
     yield opened
     opened.close()

@@ -13,17 +13,25 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import apsw
 
+from duly.domain.advice import Choice
 from duly.domain.attempts import Reason
+from duly.domain.checking import check_of
 from duly.domain.concluding import Failed, GivenBack, Succeeded
-from duly.domain.literals import Lane
+from duly.domain.literals import Finding, Lane
+from duly.domain.scope import ScopeReport
 from duly.store.dispatch import FireRetry, FireTimers
+from duly.store.effects import EndEffect
 from duly.store.execution import ClaimRuns, SettleLost
 from duly.store.sqlite import SqliteStore
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.doubts import rerun, verdict
+from duly.testing.conformance.doubts import settle as decide
+from duly.testing.conformance.effects import UNSAFE, begin, done, in_doubt, taken
 from duly.testing.factories import HOUR_US, SECOND_US, cancel_run, finish, order_runs
 from duly.testing.manual_clock import ManualClock
 
@@ -87,14 +95,74 @@ def retry(store, clock):
     return lambda again: again.retry_runs(order_runs(dead))
 
 
-OPERATIONS = (claim, end, end_and_claim, settle, fire_retry, cancel, retry)
+def permit(store, clock):
+    worker, claimed = taken(store)
+    return lambda again: begin(again, worker, claimed)
+
+
+def end_effect(store, clock):
+    worker, claimed = taken(store)
+    begin(store, worker, claimed)
+    order = EndEffect(worker=worker, hold=claimed.hold, key="mail", result='"sent"')
+    return lambda again: again.end_effect(order)
+
+
+def fall_into_doubt(store, clock):
+    worker, claimed = taken(store)
+    for key in ("mail", "letter"):
+        begin(store, worker, claimed, key)
+    said: dict[str, Any] = {"scope": ScopeReport(expected=2, names=("a", "b"), done=("a",))}
+    said["follow_up"] = check_of(claimed.record, claimed.fence)
+    return lambda again: work.end(
+        again, worker, claimed, Failed("boom"), policy=UNSAFE, has_begun_effects=True, **said
+    )
+
+
+def settle_doubt(store, clock):
+    doubtful = in_doubt(store).run_id
+    return lambda again: decide(again, doubtful, Choice.RETRY)
+
+
+def reconcile(store, clock):
+    doubtful = in_doubt(store).run_id
+    return lambda again: decide(again, doubtful, Choice.RECONCILE, effects={"mail": True})
+
+
+def repair(store, clock):
+    doubtful = in_doubt(store).run_id
+    return lambda again: rerun(again, doubtful, is_repair=True)
+
+
+def check_result(store, clock):
+    found = verdict(in_doubt(store), Finding.PRESENT, evidence="1")
+    return lambda again: again.add_verdict(found)
+
+
+def end_within(store, clock):
+    worker, claimed = taken(store)
+    done(store, worker, claimed)
+
+    def carry(again):
+        with again.transaction(SECOND_US) as lent:
+            lent.execute("CREATE TABLE duties (number INTEGER)")
+            lent.execute("INSERT INTO duties VALUES (1)")
+            again.finish_within(lent, worker, finish(claimed, Succeeded("1")))
+
+    return carry
+
+
+OPERATIONS = (
+    *(claim, end, end_and_claim, settle, fire_retry, cancel, retry),
+    *(permit, end_effect, fall_into_doubt, settle_doubt, reconcile, repair, check_result),
+    end_within,
+)
 
 
 def dump(path):
     """Return every row of every table."""
     connection = apsw.Connection(str(path))
     names = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'duly%' ORDER BY name"
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'du%' ORDER BY name"
     ).fetchall()
     rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for (name,) in names}  # noqa: S608
     connection.close()
@@ -115,7 +183,16 @@ def carry_out(path, clock, operation, dies_before):
                 os.kill(os.getpid(), signal.SIGKILL)
             return True
 
-        store._connections._open_writer().exec_trace = count_down  # noqa: SLF001
+        connections = store._connections  # noqa: SLF001 - how the file is used is private
+        connections._open_writer().exec_trace = count_down  # noqa: SLF001
+        open_another = connections._open  # noqa: SLF001
+
+        def open_counted():
+            connection = open_another()
+            connection.exec_trace = count_down
+            return connection
+
+        connections._open = open_counted  # type: ignore[method-assign] # noqa: SLF001 - one that is lent is opened for it
         operation(store)
         store.close()
         os._exit(0)

@@ -85,7 +85,8 @@ def test_what_was_queued_before_is_claimed_and_finished_after(old, path, clock):
 
     with pytest.raises(SchemaMismatch, match="an older schema"):
         store.status()
-    assert [2, 3] == [migration.number for migration in store.migrate()]
+    numbers = [migration.number for migration in store.migrate()]
+    assert list(range(2, len(numbers) + 2)) == numbers
     assert [] == store.check()
     assert (RunState.CANCELLED, Tries()) == (
         work.look(store, closed).state,

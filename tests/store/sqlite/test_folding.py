@@ -8,7 +8,7 @@ import pytest
 from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.testing.factories import add_runs, new_run
 
-PAGES = 40
+PAGES = 60
 FRAME_BYTES = 4096 + 24
 
 
@@ -16,14 +16,19 @@ FRAME_BYTES = 4096 + 24
 def store(path, clock):
     settings = SqliteSettings(busy_timeout_us=0, log_pages=PAGES)
     opened = SqliteStore(path, clock, settings=settings)
+    wait_for_fold(opened)  # making the tables is a long log already, and nobody here has patience
     yield opened
     opened.close()
+
+
+def wait_for_fold(store):
+    store._connections._folding.wait()  # noqa: SLF001 - how the file is used is private
 
 
 def write_much(store, name="run"):
     for number in range(PAGES):
         store.add_runs(add_runs(new_run(None, f"{name} {number}")))
-        store._connections._folding.wait()  # noqa: SLF001 - how the file is used is private
+        wait_for_fold(store)
 
 
 def pages_of_log(path):

@@ -7,15 +7,17 @@ import re
 import apsw
 import pytest
 
-from duly.domain.literals import RunState
-from duly.store.reading import RunFilter
 from duly.store.sqlite import (
+    access,
     attempts,
     claiming,
     delayed,
+    doubts,
+    effects,
     finishing,
     firing,
     firing_many,
+    last_ends,
     leases,
     loading,
     operating,
@@ -26,7 +28,7 @@ from duly.store.sqlite import (
     reading,
     reaping,
     retention,
-    rows,
+    scopes,
     settlements,
     slots,
     telling,
@@ -109,6 +111,17 @@ HOT = {
     "ended attempt": finishing.READ_ENDED_ATTEMPT,
     "closing attempt": finishing.READ_CLOSING_ATTEMPT,
     "call": places.READ_CALL,
+    "is suspended": places.IS_SUSPENDED,
+    "ledger": effects.FIND_LEDGER,
+    "boundary": effects.READ_BOUNDARY,
+    "effect": effects.READ_EFFECT,
+    "forget intentions": effects.FORGET_INTENTIONS,
+    "unknown effects": effects.LIST_UNKNOWN,
+    "do item": scopes.DO_ITEM,
+    "count items": scopes.COUNT_ITEMS,
+    "missing items": scopes.LIST_MISSING,
+    "next verdict": doubts.NEXT_VERDICT,
+    "verdicts": doubts.LIST_VERDICTS,
     "slots": slots.FIND,
     "slots after": slots.FIND_AFTER,
     "put slots": slots.PUT,
@@ -126,6 +139,17 @@ HOT = {
     "live": attempts.READ_LIVE,
     "progress": attempts.LIST_PROGRESS,
     "lines": attempts.LIST_LINES,
+    "token": access.FIND_TOKEN,
+    "use token": access.USE_TOKEN,
+    "session": access.FIND_SESSION,
+    "spend code": access.SPEND_CODE,
+    "answer": access.FIND_ANSWER,
+    "finish answer": access.FINISH_ANSWER,
+    "make room": access.MAKE_ROOM,
+    "frozen": access.FIND_FROZEN,
+    "forget sessions": access.FORGET[1],
+    "forget answers": access.FORGET[2],
+    "forget frozen": access.FORGET[3],
 }
 WALKED = (
     "SCAN value",
@@ -201,15 +225,13 @@ def test_run_times_are_of_a_schedules_newest_runs(store):
     assert ["SCAN r"] == [line for line in plan if line.startswith("SCAN")]
 
 
-@pytest.mark.parametrize("state", ["queued", "running", "retrying", "dead"])
-def test_open_runs_are_looked_for_where_they_are(store, state):
-    """O3: not among all runs that there ever were."""
-    where = reading.runs_by(RunFilter(tenant="default", states=frozenset((RunState(state),))))
+@pytest.mark.parametrize("statement", [last_ends.ENDS, last_ends.BEYOND])
+def test_last_ends_are_of_a_schedules_newest_runs(store, statement):
+    """V1: from the newest on, without sorting; nothing else is walked."""
+    plan = plan_of(store, statement)
 
-    plan = plan_of(store, where.sql(rows.RUN, "ORDER BY r.id DESC", 10), where.bound())
-
-    assert [] == [line for line in plan if line.startswith("SCAN r")]
-    assert any(line.startswith("SEARCH r USING PRIMARY KEY (id=?)") for line in plan)
+    assert any("USING INDEX duly_runs_schedule (schedule_id=?)" in line for line in plan)
+    assert [] == [line for line in plan if line.startswith("SCAN") or "TEMP B-TREE" in line]
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])

@@ -5,8 +5,13 @@ from __future__ import annotations
 import apsw
 import pytest
 
+from duly.domain.literals import Finding
+from duly.domain.scope import ScopeReport
+from duly.store.effects import AddVerdict
+from duly.store.execution import Report
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.effects import begin, in_doubt
 from duly.testing.factories import HOUR_US, add_runs, cancel, new_run
 
 CLOSE_WHAT_IS_QUEUED = """
@@ -20,6 +25,12 @@ SELECT run_id, 1, 1, 1, 0, 1, 1 FROM duly_ready"""
 @pytest.fixture
 def full(store, clock):
     """A store with some of everything."""
+    in_doubt(store, "doubt")
+    worker, intends = work.queue_and_take(store, "intends")
+    begin(store, worker, intends)
+    found = AddVerdict(run_id=intends.run_id, finding=Finding.PARTIAL, evidence=None, by="check")
+    store.add_verdict(found)
+    store.report(worker, [Report(hold=intends.hold, scope=ScopeReport(expected=1, done=("a",)))])
     work.make_waiting(store, "waiting")
     work.make_dead(store, "dead")
     work.queue_and_take(store, "claimed")
@@ -59,6 +70,20 @@ def test_a_sound_file_has_no_findings(full):
             "place",
         ),
         (CLAIM_WHAT_IS_QUEUED, "place"),
+        ("DELETE FROM duly_ambiguous", "place"),
+        (
+            "INSERT INTO duly_ambiguous SELECT run_id, 1, 1, 1, 1, 'error', 1 FROM duly_dead",
+            "place",
+        ),
+        ("UPDATE duly_ambiguous SET run_id = randomblob(16)", "place"),
+        ("UPDATE duly_ambiguous SET fence = 0", "attempt"),
+        ("UPDATE duly_effects SET root = randomblob(16)", "effect"),
+        ("UPDATE duly_effects SET state = 'intended'", "effect"),
+        ("UPDATE duly_effects SET fence = fence + 1 WHERE state = 'intended'", "effect"),
+        ("UPDATE duly_claims SET effects_at = NULL", "effect"),
+        ("UPDATE duly_scopes SET root = randomblob(16)", "effect"),
+        ("UPDATE duly_scope_items SET root = randomblob(16)", "effect"),
+        ("UPDATE duly_verdicts SET run_id = randomblob(16)", "verdict"),
         ("UPDATE duly_attempts SET fence = fence + 100", "attempt"),
         ("UPDATE duly_attempts SET number = number + 1", "attempt"),
         ("UPDATE duly_attempts SET run_id = randomblob(16)", "attempt"),

@@ -82,6 +82,7 @@ def test_the_callers_rows_go_with_ours(orders):
         "WITH duly_public_mine AS (SELECT action FROM duly_audit) SELECT * FROM duly_public_mine",
         "WITH duly_public_runs AS (SELECT action FROM duly_audit) SELECT * FROM duly_public_runs",
         "WITH duly_public_runs AS (SELECT arguments FROM duly_runs) SELECT * FROM duly_public_runs",
+        "WITH duly_public_results AS (SELECT key FROM duly_effects) SELECT * FROM duly_public_results",
         "WITH duly_public_mine AS (SELECT 1 FROM duly_audit) SELECT * FROM duly_public_mine",
         "CREATE INDEX mine ON duly_runs (task)",
         "CREATE TRIGGER mine AFTER INSERT ON duly_runs BEGIN SELECT 1; END",
@@ -145,7 +146,9 @@ def test_the_whole_of_every_view_may_be_read(orders, path):
             assert [(0,)] == lent.execute(f"SELECT count(*) FROM {name}")  # noqa: S608
             assert [] == lent.execute(f"SELECT task FROM {str(name).upper()}")  # noqa: S608
 
-    assert {"duly_public_schedules", "duly_public_runs"} == {name for (name,) in listed}
+    assert {"duly_public_schedules", "duly_public_runs", "duly_public_results"} == {
+        name for (name,) in listed
+    }
 
 
 def test_parameters_may_be_given_by_name(orders):

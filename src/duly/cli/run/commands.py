@@ -8,12 +8,20 @@ app = App(name="run", help="Look at runs, wait for them, stop them, try them aga
 for name, place, purpose in (
     ("list", "look:list_runs", "List runs, newest first."),
     ("show", "look:show", "Show all about a run: where it came from, each step, each attempt."),
+    ("attempts", "attempts:attempts", "Show each attempt of a run, with its error."),
+    ("missing", "missing:missing", "Show what was expected and has no run."),
+    ("ambiguous", "attempts:ambiguous", "List runs of which nobody knows what they did."),
     ("why", "why:why", "Say why a run is late, stuck, waiting or dead."),
     ("logs", "logs:logs", "Show what a run's attempts have written; -f follows."),
     ("wait", "wait:wait", "Wait until runs are over; the exit code says how they ended."),
-    ("cancel", "cancel:cancel", "Stop a run: at once, or by asking whoever runs it."),
+    ("cancel", "cancel:cancel", "Stop runs: at once, or by asking whoever runs them."),
     ("retry", "dead_letters:retry", "Queue dead runs again, or try a waiting one at once."),
     ("discard", "dead_letters:discard", "Give up dead runs for good."),
     ("edit", "edit:edit", "Give a dead run other arguments."),
+    ("resume", "doubts:resume", "Try an ambiguous run again from its last checkpoint."),
+    ("reconcile", "doubts:reconcile", "Record what has become of an ambiguous run."),
+    ("skip", "doubts:skip", "Leave an ambiguous run as it is, on record."),
+    ("rerun", "doubts:rerun", "Run once more what a run was to do; --repair does only the rest."),
+    ("verify", "doubts:verify", "Have the result of a run checked by its task's own check."),
 ):
     app.command(f"duly.cli.run.{place}", name=name, help=purpose)

@@ -1,86 +1,49 @@
-"""`duly run retry`, `duly run discard`: orders about dead runs, one by one or by filter.
-
-Which runs a filter finds is shown and frozen before anything is done: the order touches these and
-no others, whatever dies meanwhile (A1).
-"""
+"""`duly run retry`, `duly run discard`: orders about dead runs, one by one or by filter (A1)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, TypeAlias
 
-from cyclopts import Parameter
-
-from duly.app import App
-from duly.cli.agreeing import is_agreed, require_answer
-from duly.cli.output import print_json, print_line
 from duly.cli.references import find_run
-from duly.cli.run.look import print_runs
-from duly.cli.run.selection import RunOptions, select_runs
-from duly.cli.run.story import utc_iso
+from duly.cli.run.carrying import CARE, WHICH, CareOptions, Carrying, Order, RunNames
+from duly.cli.run.doubts import DOUBT, DoubtOptions, retry_doubtful, stop_text, tell
 from duly.cli.target import Target, opened
-from duly.cli.times import utc_text
-from duly.cli.undoing import UNSAID, print_undo, undo_text
-from duly.client.run_orders import OrderedRun
-from duly.client.run_view import Run
-from duly.errors import UsageError
+from duly.domain.literals import RunState
 
 TARGET = Target()
-WHICH = RunOptions()
-CHOSEN_MAX = 10_000
-SHOWN_MAX = 20
-REFUSED, DECLINED = 4, 1
-_Carry: TypeAlias = Callable[[list[Any]], list[OrderedRun]]
+RETRY = Order(
+    verb="Retry",
+    done="Queued again",
+    states=("dead", "retrying"),
+    usual=("dead",),
+    option="--dead",
+    is_asked=False,
+    no_undo="duly run cancel, for each of them",
+    is_stopped=True,
+)
+DISCARD = Order(
+    verb="Discard",
+    done="Discarded",
+    states=("dead",),
+    usual=("dead",),
+    option="--dead",
+    is_asked=True,
+    no_undo="none; the record stays",
+)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CareOptions:
-    """Which runs an order is about, whether to look first, and whether to ask."""
-
-    dead: bool = False
-    """Choose dead runs, all that fit the other options."""
-    which: RunOptions = WHICH
-    dry_run: bool = False
-    """Show which runs would be touched, and touch none."""
-    yes: bool = False
-    """Do not ask."""
-
-
-CARE = CareOptions()
-RunNames = Annotated[str, Parameter(help="Their ids, beginnings of ids, or labels.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """One order about runs that were chosen before, and how it is told."""
-
-    verb: str
-    done: str
-    states: tuple[str, ...]
-    """What can be ordered about."""
-    is_asked: bool
-    """Whether it needs a yes even about runs that were named one by one."""
-
-
-RETRY = _Order(verb="Retry", done="Queued again", states=("dead", "retrying"), is_asked=False)
-DISCARD = _Order(verb="Discard", done="Discarded", states=("dead",), is_asked=True)
-
-
-def retry(
+def retry(  # noqa: PLR0913 - each choice is an option
     *runs: RunNames,
     retrying: bool = False,
     care: CareOptions = CARE,
+    doubt: DoubtOptions = DOUBT,
     reason: str | None = None,
     target: Target = TARGET,
 ) -> int:
     """Queue dead runs again with a fresh budget, or try those that wait at once.
 
-    Name the runs, or choose them: --dead --task charge --since -2h.
+    Name the runs, or choose them: --dead --task charge --since -2h. An ambiguous run is named alone
+    (duly inbox).
 
     Parameters
     ----------
@@ -91,7 +54,12 @@ def retry(
     """
     more = ("retrying",) if retrying else ()
     with opened(target, makes_store=False) as app:
-        carry = _Carrying(app=app, order=RETRY, care=care, target=target)
+        is_one = len(runs) == 1 and not (care.dead or more or care.which != WHICH)
+        if is_one and (found := find_run(app, runs[0])).state == RunState.AMBIGUOUS:
+            again = retry_doubtful(app, found, reason, doubt)
+            tell(again, "Queued again", target, stop_text(again))
+            return 0
+        carry = Carrying(app=app, order=RETRY, care=care, target=target)
         return carry.out(runs, more, partial(app.runs.retry, reason=reason))
 
 
@@ -106,114 +74,5 @@ def discard(*runs: RunNames, reason: str, care: CareOptions = CARE, target: Targ
         Why; it is recorded.
     """
     with opened(target, makes_store=False) as app:
-        carry = _Carrying(app=app, order=DISCARD, care=care, target=target)
+        carry = Carrying(app=app, order=DISCARD, care=care, target=target)
         return carry.out(runs, (), partial(app.runs.discard, reason=reason))
-
-
-def _choose(
-    app: App, names: Sequence[str], which: RunOptions, states: tuple[str, ...]
-) -> list[Run]:
-    """Return the runs that are named, or those that a filter finds; never both, never all."""
-    is_filter = which.is_given or bool(states)
-    if names and is_filter:
-        problem = "is named beside a filter"
-        raise UsageError("run", names[0], problem, "name runs, or choose them by a filter")
-    if names:
-        return list({one.id: one for one in (find_run(app, name) for name in names)}.values())
-    if not is_filter:
-        remedy = "name runs by their ids, or choose them: --dead, --task, --queue, --cause, --since"
-        raise UsageError("run", None, "is missing", remedy)
-    found = select_runs(app, which, states or ("dead",), CHOSEN_MAX)
-    if len(found) == CHOSEN_MAX:
-        remedy = "choose fewer: narrow it by --task, --cause, --since or --until"
-        raise UsageError("run", f"{CHOSEN_MAX:,} or more", "are too many at once", remedy)
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Carrying:
-    """Shows what is chosen, asks, carries an order out, and tells what it has done."""
-
-    app: App
-    order: _Order
-    care: CareOptions
-    target: Target
-
-    def out(self, names: Sequence[str], more: tuple[str, ...], carry: _Carry) -> int:
-        """Carry it out about runs that are named, or chosen by their states and other options."""
-        states = (*(("dead",) if self.care.dead else ()), *more)
-        chosen = _choose(self.app, names, self.care.which, states)
-        as_of = self.app.status().now
-        if not chosen or self.care.dry_run:
-            self._preview(chosen, as_of)
-            return 0
-        if not self.care.yes and (self.order.is_asked or not names):
-            require_answer(len(chosen))
-            _print_chosen(chosen, as_of)
-            if not is_agreed(self.order.verb, len(chosen)):
-                print_line("Nothing was changed.")
-                return DECLINED
-        return self._told(chosen, carry([run.id for run in chosen]))
-
-    def _preview(self, chosen: list[Run], as_of: datetime) -> None:
-        if self.target.json:
-            runs = [one.to_json() for one in chosen]
-            print_json({"is_done": False, "as_of": utc_iso(as_of), "runs": runs})
-            return
-        if not chosen:
-            print_line("No run fits. Nothing was changed.")
-            return
-        _print_chosen(chosen, as_of)
-        print_line("Nothing was changed (--dry-run).")
-
-    def _told(self, chosen: list[Run], answers: list[OrderedRun]) -> int:
-        done = [one for one in answers if one.is_done]
-        refused = [one for one in answers if not one.is_done]
-        taking_back = self._undo(done)
-        if self.target.json:
-            runs = [one.to_json() for one in answers]
-            print_json({"is_done": not refused, "runs": runs, "undo": taking_back})
-        else:
-            self._print(chosen, done, refused)
-            if done:
-                print_undo(taking_back or self._no_undo(done))
-        return REFUSED if refused else 0
-
-    def _print(self, chosen: list[Run], done: list[OrderedRun], refused: list[OrderedRun]) -> None:
-        labels = {run.id: run.label for run in chosen}
-        if len(done) == 1:
-            print_line(f"{self.order.done}: {labels[done[0].id]}. Id: {done[0].id}")
-        elif done:
-            print_line(f"{self.order.done}: {len(done):,} runs.")
-        for one in refused[:SHOWN_MAX]:
-            why = f"is {one.state}, not {' or '.join(self.order.states)}"
-            print_line(("not done: ", "bold yellow"), f"{labels[one.id]} {why}. Id: {one.id}")
-        if len(refused) > SHOWN_MAX:
-            print_line(
-                f"… and {len(refused) - SHOWN_MAX:,} more that are not {self.order.states[0]}"
-            )
-
-    def _undo(self, done: list[OrderedRun]) -> str | None:
-        """Return how to stop one that is queued again; what is discarded stays so."""
-        if self.order is DISCARD or len(done) != 1:
-            return None
-        return undo_text("run", "cancel", str(done[0].id), "--reason", UNSAID)
-
-    def _no_undo(self, done: list[OrderedRun]) -> str:
-        if self.order is DISCARD:
-            return "none; their record stays" if len(done) > 1 else "none; its record stays"
-        return "duly run cancel, for each of them"
-
-
-def _print_chosen(chosen: list[Run], as_of: datetime) -> None:
-    """Print what an order would touch: how many of each kind, and the newest."""
-    number = "1 run" if len(chosen) == 1 else f"{len(chosen):,} runs"
-    print_line(f"{number} as of {utc_text(as_of)}:")
-    groups = Counter((run.task, run.state, run.reason or "no reason") for run in chosen)
-    for (task, state, reason), count in groups.most_common(SHOWN_MAX):
-        print_line(f"  {count:,} of {task}, {state}: {reason}")
-    if len(groups) > SHOWN_MAX:
-        print_line(f"  … and {len(groups) - SHOWN_MAX:,} more kinds")
-    print_runs(chosen[:SHOWN_MAX], as_of)
-    if len(chosen) > SHOWN_MAX:
-        print_line(f"… and {len(chosen) - SHOWN_MAX:,} more; --dry-run --json names all of them")

@@ -10,16 +10,20 @@ from cyclopts import Parameter
 
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_run
-from duly.cli.run.selection import RunOptions, select_runs
+from duly.cli.run.selection import RunOptions, page_of_runs, select_runs
 from duly.cli.run.story import print_story, state_text, story_json
 from duly.cli.target import Target, opened
-from duly.cli.times import lateness_text, utc_text
+from duly.cli.times import lateness_text
+from duly.client.paging import Page
 from duly.client.run_view import Run
+from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
 TARGET = Target()
 WHICH = RunOptions()
 NUMBER_DEFAULT = 20
+FIRST = "first"
+"""The cursor of a first page."""
 
 
 def list_runs(  # noqa: PLR0913 - each group of options is an argument
@@ -28,6 +32,7 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
     state: tuple[str, ...] = (),
     reason: str | None = None,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    cursor: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     target: Target = TARGET,
 ) -> None:
     """List runs, newest first.
@@ -40,11 +45,19 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
         The same as --cause.
     number
         How many to show at the most.
+    cursor
+        One page of a longer list: first, or what the page before says comes next. A page may have
+        fewer than asked, and even none, while there is more: each is found at a bounded price.
     """
     if reason is not None and which.cause not in (None, reason):
         raise UsageError("reason", reason, "contradicts --cause", "give one of the two")
     options = which if reason is None else replace(which, cause=reason)
     with opened(target, makes_store=False) as app:
+        if cursor is not None:
+            position = None if cursor == FIRST else cursor
+            page = page_of_runs(app, options, state, (number, position))
+            _print_page(page, app.status().now, target)
+            return
         found = select_runs(app, options, state, number)
         if target.json:
             print_json([one.to_json() for one in found])
@@ -53,6 +66,18 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
             print_line("No run found. What is not yet due is in duly schedule list.")
             return
         print_runs(found, app.status().now)
+
+
+def _print_page(page: Page[Run], now: datetime, target: Target) -> None:
+    if target.json:
+        print_json(page.to_json())
+        return
+    if page.items:
+        print_runs(page.items, now)
+    if page.next_cursor is None:
+        print_line("No more.")
+    else:
+        print_line(f"Go on with the same options and --cursor {page.next_cursor}")
 
 
 def show(run: str, /, *, target: Target = TARGET) -> None:

@@ -1,4 +1,4 @@
-"""Which runs are meant: by schedule, task, queue, state, cause and time."""
+"""Which runs are meant: by schedule, task, queue, state, cause, error and time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.cli.moments import read_moment
 from duly.cli.references import find_schedule
+from duly.client.paging import Page
 from duly.client.run_view import Run
 from duly.clock import SystemClock
 
@@ -30,6 +31,10 @@ class RunOptions:
     """Only those in this queue."""
     cause: str | None = None
     """Only those with this reason code, such as budget, timeout or lost."""
+    error: str | None = None
+    """Only those whose last error holds this text; upper and lower case differ."""
+    worker: int | None = None
+    """Only those that this worker holds or has closed, by its number."""
     since: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     """Only those scheduled for this moment or later: an ISO time, today, -2h."""
     until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
@@ -51,6 +56,8 @@ class RunOptions:
             "task": self.task,
             "queue": self.queue,
             "reason": self.cause,
+            "error": self.error,
+            "worker": self.worker,
             "since": _moment(self.since, "since"),
             "until": _moment(self.until, "until"),
         }
@@ -59,6 +66,15 @@ class RunOptions:
 def select_runs(app: App, options: RunOptions, states: Sequence[str], limit: int) -> list[Run]:
     """Return the runs that fit, newest first; of every state if none is named."""
     return app.runs.list(state=list(states) or None, limit=limit, **options.terms(app))
+
+
+def page_of_runs(
+    app: App, options: RunOptions, states: Sequence[str], page: tuple[int, str | None]
+) -> Page[Run]:
+    """Return a page of them: so many at the most, from a cursor on."""
+    limit, cursor = page
+    terms = options.terms(app)
+    return app.runs.page(state=list(states) or None, limit=limit, cursor=cursor, **terms)
 
 
 def _moment(text: str | None, field: str) -> Any:  # noqa: ANN401 - a datetime or nothing

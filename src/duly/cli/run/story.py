@@ -9,11 +9,14 @@ from typing import Any
 
 from duly.app import App
 from duly.cli.output import print_block, print_facts, print_line, print_table
+from duly.cli.run.consequences import print_consequences, read_consequences
 from duly.cli.schedule.telling import zone
-from duly.cli.times import exact_text, lateness_text, relative_text, utc_text, zoned_text
+from duly.cli.times import exact_text, lateness_text, relative_text, zoned_text
 from duly.client.attempt_view import Attempt
+from duly.client.inbox import Check
 from duly.client.run_view import Run
 from duly.domain.attempts import Progress
+from duly.domain.time_texts import utc_text
 from duly.errors import NotFound
 
 STEPS_SHOWN_MAX = 200
@@ -22,18 +25,22 @@ STEPS_SHOWN_MAX = 200
 def print_story(app: App, run: Run) -> None:
     """Print all about a run."""
     attempts = app.runs.attempts(run.id)
+    known = read_consequences(app, run)
     now = app.status().now
     print_line((run.label, "bold"))
     print_facts(_facts(run, attempts, now))
     tz = _zone(app, run)
     print_line()
-    _print_steps(steps(run, attempts), tz)
+    _print_steps(steps(run, attempts, known.checks), tz)
     if attempts:
         print_line()
-        _print_attempts(attempts, now)
+        print_attempts(attempts, now)
+    print_consequences(run, known)
     if run.error is not None:
         print_line(("error of the last attempt", "dim"))
         print_block(run.error)
+    if run.state == "ambiguous":
+        print_line(("nobody knows what it did; ", "bold yellow"), f"duly inbox {run.id}")
     if run.state == "succeeded":
         print_line(("result", "dim"))
         print_block(json.dumps(run.result, ensure_ascii=False, indent=2))
@@ -42,20 +49,27 @@ def print_story(app: App, run: Run) -> None:
 def story_json(app: App, run: Run) -> dict[str, Any]:
     """Return all about a run as JSON values."""
     attempts = app.runs.attempts(run.id)
+    known = read_consequences(app, run)
     advances = app.runs.progress(run.id, limit=STEPS_SHOWN_MAX)
     return {
         **run.to_json(),
         "attempts": [one.to_json() for one in attempts],
         "steps": [
-            {"step": name, "at": utc_iso(at)} for name, at in steps(run, attempts) if at is not None
+            {"step": name, "at": utc_iso(at)}
+            for name, at in steps(run, attempts, known.checks)
+            if at is not None
         ],
+        **known.to_json(),
         "progress_steps": [one.to_json() for one in advances],
     }
 
 
-def steps(run: Run, attempts: Sequence[Attempt]) -> list[tuple[str, datetime | None]]:
+def steps(
+    run: Run, attempts: Sequence[Attempt], checks: Sequence[Check] = ()
+) -> list[tuple[str, datetime | None]]:
     """Return each recorded fact apart with its time (R2); claims and starts of the last attempt."""
     last = attempts[-1] if attempts else None
+    checked = "verified" if not checks else checks[-1].verdict
     return [
         ("due", run.due_at),
         ("created", run.created_at),
@@ -64,11 +78,17 @@ def steps(run: Run, attempts: Sequence[Attempt]) -> list[tuple[str, datetime | N
         ("started", run.started_at or (last.started_at if last else None)),
         ("heartbeat", last.heartbeat_at if last else None),
         ("progress", last.progress_at if last else None),
+        ("effects begun", last.effects_at if last else None),
         ("asked to stop", run.cancel_asked_at),
         ("attempt ended", last.ended_at if last and run.finished_at is None else None),
         ("next attempt", run.next_at),
         ("finished", run.finished_at),
+        (f"check: {checked}" if checked == "unknown" else checked, _checked_at(checks)),
     ]
+
+
+def _checked_at(checks: Sequence[Check]) -> datetime | None:
+    return checks[-1].at if checks else None
 
 
 def progress_text(progress: Progress | None) -> str:
@@ -159,7 +179,8 @@ def _print_steps(known: Sequence[tuple[str, datetime | None]], tz: str | None) -
     print_table(headings, rows)
 
 
-def _print_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
+def print_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
+    """Print each attempt on a line, and what lost workers said too late."""
     headings = (
         "attempt",
         "fence",

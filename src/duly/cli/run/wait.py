@@ -8,13 +8,13 @@ from contextlib import suppress
 from uuid import UUID
 
 from duly.app import App
-from duly.cli.health import living
 from duly.cli.output import print_aside, print_block, print_json_line, print_line
 from duly.cli.references import find_promise
 from duly.cli.run.story import progress_text, state_text
 from duly.cli.target import Target, opened
 from duly.cli.times import lateness_text
 from duly.cli.waiting import TIMED_OUT, Patience, Ticker, ticker
+from duly.client.health import living
 from duly.client.run_view import Run
 from duly.errors import NotFound
 
@@ -111,6 +111,10 @@ def _print_end(run: Run, *, as_json: bool) -> None:
         took = f" in {lateness_text(run.finished_at - run.started_at)}"
     style = "green" if run.state == "succeeded" else "bold red"
     print_line(f"{run.label} ", (state_text(run), style), f"{took}. Id: {run.id}")
+    if run.state == "ambiguous":
+        print_line(f"Nobody knows what it did, and it is not tried again: duly inbox {run.id}")
+    elif run.state != "succeeded":
+        print_line(f"Ask why: duly run why {run.id}")
     if run.result is not None:
         print_line(("result", "dim"))
         print_block(json.dumps(run.result, ensure_ascii=False, indent=2))

@@ -17,6 +17,7 @@ for name, place, purpose in (
     ("delete", "state:delete", "Delete a schedule; it can be restored for a while."),
     ("restore", "state:restore", "Bring back a deleted schedule."),
     ("history", "look:history", "Show who did what to a schedule, when and why."),
+    ("diff", "diff:diff", "Show what a change changed, field by field."),
     ("occurrences", "look:occurrences", "Show what became of each expected occurrence."),
     ("apply", "declared:apply", "Make schedules as a file declares them."),
     ("export", "declared:export", "Write schedules as a file that apply reads back."),

@@ -35,7 +35,7 @@ def apply(
     prune
         Delete schedules that this file declared earlier and no longer does.
     """
-    with opened(target) as app:
+    with opened(target, needs_store=True) as app:
         app.declarations = Declarations(app.name)
         app.declarations.sources.clear()  # this file alone: not what the application's code says
         app.declare(file)

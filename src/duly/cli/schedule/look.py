@@ -10,11 +10,13 @@ from duly.cli.audit_table import print_entries
 from duly.cli.moments import read_moment
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_schedule
+from duly.cli.schedule.last_ends import LAST_ENDS_HEADINGS, last_ends_cells
 from duly.cli.schedule.telling import local_text, print_warning, zone
 from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, share_text, utc_text, zoned_text
+from duly.cli.times import relative_text, share_text, zoned_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
+from duly.domain.time_texts import utc_text
 
 TARGET = Target()
 HISTORY_DEFAULT = 50
@@ -52,6 +54,7 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
             name_prefix=prefix,
             include_deleted=all_,
             with_run_times=True,
+            with_last_ends=True,
         )
         if target.json:
             print_json([one.to_json() for one in found])
@@ -70,11 +73,12 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
                 one.task,
                 _share(one),
                 f"{one.overlaps:,}",
+                *last_ends_cells(one, now),
             )
             for one in found
         ]
         headings = ("name", "status", "next run", "", "when", "task", "run/interval", "overlaps")
-        print_table(headings, rows)
+        print_table((*headings, *LAST_ENDS_HEADINGS), rows)
         for one in found:
             print_warning(one)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from duly.app import App
 from duly.cli.output import print_facts, print_line
 from duly.cli.references import find_schedule
+from duly.cli.schedule.last_ends import last_ends_facts
 from duly.cli.schedule.policies import misfire_words, overlap_words
 from duly.cli.schedule.telling import (
     local_text,
@@ -16,8 +17,8 @@ from duly.cli.schedule.telling import (
     print_warning,
     zone,
 )
-from duly.cli.target import Target, opened
-from duly.cli.times import lateness_text, relative_text, share_text, utc_text, zoned_text
+from duly.cli.target import Target, is_server, opened
+from duly.cli.times import lateness_text, relative_text, share_text, zoned_text
 from duly.client.run_view import Run
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_words
@@ -27,6 +28,7 @@ from duly.domain.misfire import Misfire
 from duly.domain.presets import PRESETS
 from duly.domain.runs import SkipRecord
 from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
+from duly.domain.time_texts import utc_text
 from duly.domain.timetable.timetable import Timetable
 
 TARGET = Target()
@@ -44,14 +46,15 @@ def show(name: str, /, *, target: Target = TARGET) -> None:
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         identity = ScheduleId(found.id.bytes)
-        owed = app.store.list_owed(identity)
-        skips = app.store.list_skips(identity, SKIPS_SHOWN)
+        # A server does not tell what is owed and what was skipped last.
+        owed = None if is_server(app) else app.store.list_owed(identity)
+        skips = None if is_server(app) else app.store.list_skips(identity, SKIPS_SHOWN)
         last = next(iter(app.runs.list(schedule=found.id, limit=1)), None)
         if target.json:
             print_result(
                 found,
-                owed=[_owed_json(one) for one in owed],
-                skips=[_skip_json(one) for one in skips],
+                owed=None if owed is None else [_owed_json(one) for one in owed],
+                skips=None if skips is None else [_skip_json(one) for one in skips],
                 newest_run=None if last is None else last.to_json(),
             )
             return
@@ -59,6 +62,7 @@ def show(name: str, /, *, target: Target = TARGET) -> None:
         print_facts(_facts(app, found))
         print_pending(app, found)
         print_facts(_past(found, last, owed, skips))
+        print_facts(last_ends_facts(found, app.status().now))
         print_warning(found)
 
 
@@ -86,16 +90,21 @@ def _facts(app: App, schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def _past(
-    schedule: Schedule, last: Run | None, owed: list[Owed], skips: list[SkipRecord]
+    schedule: Schedule,
+    last: Run | None,
+    owed: list[Owed] | None,
+    skips: list[SkipRecord] | None,
 ) -> list[tuple[str, str]]:
     tz = zone(schedule.timetable)
     facts = [("runs so far", f"{schedule.fires:,}"), ("newest run", _last(last, tz))]
     facts += [("run time", _run_time(schedule)), ("overlaps", _overlaps(schedule))]
-    facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed]
+    facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed or ()]
     if not owed:
-        facts.append(("owed", "nothing"))
+        unknown = "not told by a server: duly schedule occurrences"
+        facts.append(("owed", unknown if owed is None else "nothing"))
     facts += [
-        ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}") for one in skips
+        ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}")
+        for one in skips or ()
     ]
     return facts
 

@@ -21,11 +21,12 @@ from duly.cli.schedule.telling import (
     zone,
 )
 from duly.cli.target import Target, opened
-from duly.cli.times import utc_text, zoned_text
+from duly.cli.times import zoned_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 from duly.domain.durations import duration_words
+from duly.domain.time_texts import utc_text
 from duly.engine.settings import RETENTION_DEFAULT
 from duly.errors import UsageError
 

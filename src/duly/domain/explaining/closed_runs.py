@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.attempts import Reason
 from duly.domain.explaining.facts import Cause, Explanation
 from duly.domain.explaining.words import (
     error_line,
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
     from duly.domain.explaining.facts import Life, RunFacts
 
 SUCCEEDED = "It succeeded."
+_BY_SOMEBODY = {
+    RunState.CANCELLED: Cause.CANCELLED,
+    RunState.DISCARDED: Cause.DISCARDED,
+    RunState.SKIPPED: Cause.RECONCILED,
+}
 LATE_US = 60 * 1_000_000
 """The grace of most schedules: what took longer between two steps is worth an explanation."""
 
 
 def ended_by_somebody(facts: RunFacts) -> Explanation:
     """Explain a run that a person ended."""
-    cause = Cause.CANCELLED if facts.run.state is RunState.CANCELLED else Cause.DISCARDED
+    cause = _BY_SOMEBODY[facts.run.state]
     by = "" if facts.ended_by is None else f" by {order_text(facts.ended_by)}"
     ended = "" if facts.run.finished_at is None else f" at {moment_text(facts.run.finished_at)}"
     return Explanation(
@@ -40,6 +46,8 @@ def ended_by_somebody(facts: RunFacts) -> Explanation:
 
 def failed(facts: RunFacts) -> Explanation:
     """Explain a run whose task gave up."""
+    if facts.run.state_reason == Reason.RECONCILED:
+        return _settled(facts)
     words = reason_words(facts.run.state_reason or "")
     return Explanation(
         cause=Cause.FAILED,
@@ -51,6 +59,8 @@ def failed(facts: RunFacts) -> Explanation:
 def succeeded(facts: RunFacts) -> Explanation:
     """Explain the longest part of the way, if any was long; else its tries, if it took several."""
     run = facts.run
+    if run.state_reason in (Reason.RECONCILED, Reason.VERIFIED):
+        return _settled(facts)
     parts = _way(facts)
     longest_us, told = max(parts, key=lambda part: part[0])
     evidence = way_lines(run)
@@ -67,6 +77,17 @@ def succeeded(facts: RunFacts) -> Explanation:
         sentence=f"{SUCCEEDED} {found.sentence}",
         evidence=(*found.evidence, *evidence),
         remedy=found.remedy,
+    )
+
+
+def _settled(facts: RunFacts) -> Explanation:
+    """Explain an end that the code could not tell of itself: nobody knew, and it was found out."""
+    words = reason_words(facts.run.state_reason or "")
+    by = "" if facts.ended_by is None else f"; by {order_text(facts.ended_by)}"
+    return Explanation(
+        cause=Cause.RECONCILED,
+        sentence=f"It counts as {facts.run.state}: {words}{by}.",
+        evidence=(*tried_lines(facts), *way_lines(facts.run)),
     )
 
 

@@ -26,8 +26,10 @@ _BY_STATE: dict[RunState, Callable[[RunFacts], Explanation]] = {
     RunState.RUNNING: open_runs.running,
     RunState.RETRYING: open_runs.retrying,
     RunState.DEAD: open_runs.dead,
+    RunState.AMBIGUOUS: open_runs.ambiguous,
     RunState.CANCELLED: closed_runs.ended_by_somebody,
     RunState.DISCARDED: closed_runs.ended_by_somebody,
+    RunState.SKIPPED: closed_runs.ended_by_somebody,
     RunState.FAILED: closed_runs.failed,
     RunState.SUCCEEDED: closed_runs.succeeded,
 }

@@ -38,6 +38,8 @@ class Cause(StrEnum):
     RATE = "rate"
     BREAKER = "breaker"
     DEAD = "dead"
+    AMBIGUOUS = "ambiguous"
+    RECONCILED = "reconciled"
     CANCELLED = "cancelled"
     DISCARDED = "discarded"
     FAILED = "failed"

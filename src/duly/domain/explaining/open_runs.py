@@ -28,6 +28,7 @@ from duly.domain.literals import AttemptState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.domain.attempts import AttemptRecord
     from duly.domain.explaining.facts import Life, Order, RunFacts
 
 SILENT_US = 9 * 1_000_000
@@ -211,3 +212,26 @@ def dead(facts: RunFacts) -> Explanation:
         remedy=f"duly run retry {name}, after duly run edit if its arguments are wrong;"
         f" or duly run discard {name}",
     )
+
+
+def ambiguous(facts: RunFacts) -> Explanation:
+    """Explain a run of which nobody knows what it did."""
+    run, name = facts.run, identity_text(facts.run.id)
+    last = facts.attempts[-1] if facts.attempts else None
+    begun_at = None if last is None else last.effects_at
+    after = "" if begun_at is None else f" after its effects had begun at {moment_text(begun_at)}"
+    since = "" if last is None else ended_text(last)
+    words = reason_words(run.state_reason or "")
+    late = () if last is None or last.late is None else (("its worker said", _late_text(last)),)
+    return Explanation(
+        cause=Cause.AMBIGUOUS,
+        sentence=f"Nobody knows what it did{since}: its attempt ended{after}, and"
+        f" {words or 'nobody recorded how'}. It is not tried again by itself.",
+        evidence=(*tried_lines(facts), *late, *error_line(run.error)),
+        remedy=f"duly inbox {name} says what is safest, and how to choose",
+    )
+
+
+def _late_text(attempt: AttemptRecord) -> str:
+    assert attempt.late is not None, "whoever asks has looked"
+    return f"{attempt.late.state}, too late to count, at {moment_text(attempt.late.at)}"

@@ -161,4 +161,9 @@ _REASONS: dict[str, str] = {
     Reason.NOT_ALLOWED: "its kind of task is not allowed on the worker",
     Reason.GONE: "the receiver wants no more of it",
     Reason.ORDERED: "somebody ordered it",
+    Reason.EFFECT_UNKNOWN: "an effect of an earlier attempt may or may not have happened",
+    Reason.EFFECT_DONE: "it came to an effect that was done before, and did not go on without it",
+    Reason.SUSPENDED: "retries of its task are suspended",
+    Reason.RECONCILED: "a person looked, and recorded what has become of it",
+    Reason.VERIFIED: "its task's own check found what it was to do",
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.concluding import Failed
+from duly.domain.concluding import CancelledEnd, Failed
+from duly.domain.effects import Grant
+from duly.domain.literals import Effects
 from duly.engine.ends import end_of_error, end_of_value, error_text, unprepared
 from duly.engine.executors.task_logging import log_for
 
@@ -21,6 +23,25 @@ def prepared(work: Work) -> Callable[[], Any] | End:
         return work.runnable.prepare(work.claimed, work.live)
     except BaseException as error:  # noqa: BLE001 - whatever a task's own types raise
         return unprepared(error, work.runnable.policy, work.live)
+
+
+def permitted(work: Work) -> End | None:
+    """Take permission for all that a command or a webhook does, where that may not be repeated.
+
+    It can't ask for itself: all of it is one effect (E2). How it ended, if there is no permission;
+    nothing has happened then.
+    """
+    if work.runnable.policy.effects is not Effects.UNSAFE:
+        return None
+    match work.live.begin_effect(None).grant:
+        case Grant.GRANTED:
+            return None
+        case Grant.STOPPING:
+            return CancelledEnd()
+        case Grant.TOO_LATE:
+            return Failed("it was not begun: the attempt's time is all but up", is_undone=True)
+        case _:
+            return Failed("it was not begun: the run was taken from this worker", is_undone=True)
 
 
 def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.clock import Clock
-    from duly.engine.executors.output import LineReader
+    from duly.engine.executors.output import Reader
 
 CHUNK_BYTES = 64 * 1024
 LINGER_US = 500_000
@@ -30,12 +30,17 @@ class Child:
     """One process, the first of a group and a session of its own."""
 
     def __init__(
-        self, argv: Sequence[str], *, keep: Sequence[int] = (), env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        keep: Sequence[int] = (),
+        env: Mapping[str, str] | None = None,
+        stdin: int | None = subprocess.DEVNULL,
     ) -> None:
-        """Start it; `keep` are file descriptors that it inherits."""
+        """Start it; `keep` are file descriptors that it inherits. With no `stdin` it has ours."""
         self._popen = subprocess.Popen(  # noqa: S603 - what a task declares, without a shell
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
@@ -79,7 +84,7 @@ class Child:
         """Let it be killed if it is still there at this moment of the monotonic clock."""
         self._ends_by = moment
 
-    def read(self, readers: Mapping[int, LineReader], clock: Clock) -> int:
+    def read(self, readers: Mapping[int, Reader], clock: Clock) -> int:
         """Read until it has ended, kill what is left of its family; return its status."""
         try:
             with selectors.DefaultSelector() as selector, _Watch(self._popen) as watch:

@@ -57,6 +57,14 @@ class ChildExecutor:
             begun.attempt.stop(signal.SIGKILL)
         return True
 
+    def pass_on(self, number: signal.Signals) -> bool:
+        """Send a signal to all that is there; say whether anything was."""
+        with self._lock:
+            there = list(self._begun.values())
+        for begun in there:
+            begun.attempt.stop(number)
+        return bool(there)
+
     def close(self) -> None:
         """Kill all that is left, and wait for that."""
         with self._lock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -21,7 +22,7 @@ from duly.domain.concluding import CancelledEnd, Failed
 from duly.domain.plans import CommandPlan, fill_argv, fill_text
 from duly.engine.ends import end_of_value
 from duly.engine.executors import guard
-from duly.engine.executors.calling import prepared
+from duly.engine.executors.calling import permitted, prepared
 from duly.engine.executors.child import Child
 from duly.engine.executors.child_executor import ChildExecutor, Families
 from duly.engine.executors.output import STDERR, STDOUT, Output
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.concluding import End
     from duly.domain.secrets import ReadSecret
+    from duly.engine.executors.output import Reader
+    from duly.engine.executors.watching import Watching
     from duly.engine.work import Work
 
 INHERITED = ("PATH", "HOME", "LANG", "TZ")
@@ -53,6 +56,13 @@ class CommandSettings:
     """Reads what a command's declared variables refer to."""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """Where the few variables are taken from that every command gets."""
+    watching: Watching | None = None
+    """Somebody who sits before a command and has asked for just this one: it has all variables, and
+    what is typed; what it writes is shown besides."""
+
+
+class _NotBegunError(Exception):
+    """The guard could not become the command: nothing of it has been done."""
 
 
 class CommandExecutor(ChildExecutor):
@@ -71,7 +81,7 @@ class CommandExecutor(ChildExecutor):
             problem = f"this worker may not run the command of {name!r}; {_REMEDY}"
             work.ended(Failed(problem, Reason.NOT_ALLOWED, is_retryable=False))
             return
-        attempt = _Attempt(work, self._families)
+        attempt = _Attempt(work, self._families, self._settings.watching)
         self._begin(work, attempt, lambda: self._carried_out(attempt))
 
     def _carried_out(self, attempt: _Attempt) -> End:
@@ -81,6 +91,8 @@ class CommandExecutor(ChildExecutor):
             return Failed(str(error), Reason.NO_SECRET)
         except DulyError as error:
             return Failed(str(error))
+        except _NotBegunError as error:
+            return Failed(f"it can't be started: {error}", is_undone=True)
         except (OSError, ValueError) as error:
             return Failed(f"it can't be started: {error}")
 
@@ -93,6 +105,9 @@ class CommandExecutor(ChildExecutor):
             return call
         order = self._order(work, plan, call())
         output = Output(work.live, plan.output_bytes_max)
+        refused = permitted(work)
+        if refused is not None:
+            return refused
         status = attempt.run(order, output, self._clock)
         if status is None or (status != 0 and attempt.is_stopped):
             return CancelledEnd()
@@ -102,9 +117,7 @@ class CommandExecutor(ChildExecutor):
 
     def _order(self, work: Work, plan: CommandPlan, arguments: Mapping[str, Any]) -> dict[str, Any]:
         argv = fill_argv(plan, arguments)
-        inherited = {name: self._settings.env.get(name) for name in INHERITED}
-        inherited["PATH"] = inherited["PATH"] or PATH_DEFAULT
-        variables = {name: value for name, value in inherited.items() if value is not None}
+        variables = self._inherited()
         if plan.user is not None:
             variables |= user_variables(plan.user)  # the worker's own home is another user's
         for name, value in plan.env.items():
@@ -118,6 +131,12 @@ class CommandExecutor(ChildExecutor):
             "memory_bytes": plan.memory_bytes,
             "parent": os.getpid(),
         }
+
+    def _inherited(self) -> dict[str, str]:
+        """Return the variables that a command has without declaring them."""
+        env = self._settings.env
+        names = INHERITED if self._settings.watching is None else tuple(env)
+        return {"PATH": PATH_DEFAULT, **{name: env[name] for name in names if env.get(name)}}
 
     def _variable(self, work: Work, declared: tuple[str, Any], arguments: Mapping[str, Any]) -> str:
         """Return the value of a declared variable: a text with arguments in it, or a secret."""
@@ -147,6 +166,7 @@ class _Attempt:
 
     work: Work
     families: Families
+    watching: Watching | None = None
     is_stopped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _child: Child | None = None
@@ -181,13 +201,20 @@ class _Attempt:
                 if not problem:
                     self.work.began()
                 status = self._read(child, output, clock)
+        if self.watching is not None:
+            self.watching.status = status
         if problem:
-            raise OSError(problem)
+            raise _NotBegunError(problem)
         return status
 
     def _read(self, child: Child, output: Output, clock: Clock) -> int:
         out, err = child.outputs
-        readers = {out: output.reader(STDOUT), err: output.reader(STDERR)}
+        readers: dict[int, Reader] = {out: output.reader(STDOUT), err: output.reader(STDERR)}
+        if self.watching is not None:
+            readers = {
+                out: self.watching.shown(readers[out], STDOUT),
+                err: self.watching.shown(readers[err], STDERR),
+            }
         return child.read(readers, clock)
 
     def _start(self, order_read: int, complaint_write: int) -> Child | None:
@@ -195,7 +222,8 @@ class _Attempt:
         argv = [sys.executable, "-I", "-S", guard.__file__, *(str(pipe) for pipe in pipes)]
         with self._lock:
             if not self.is_stopped:
-                self._child = Child(argv, keep=pipes)
+                stdin = subprocess.DEVNULL if self.watching is None else None
+                self._child = Child(argv, keep=pipes, stdin=stdin)
             return self._child
 
 

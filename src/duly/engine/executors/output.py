@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import signal
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from duly.domain.attempts import RESULT_BYTES_MAX, Reason
 from duly.domain.concluding import Failed
@@ -21,6 +21,14 @@ LINE_BYTES_MAX = 2 * RESULT_BYTES_MAX
 STDOUT = "stdout"
 STDERR = "stderr"
 _DECODER = codecs.getincrementaldecoder("utf-8")
+
+
+class Reader(Protocol):
+    """Takes what is read from a process."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was read; an empty chunk is the end."""
+        ...
 
 
 class LineReader:

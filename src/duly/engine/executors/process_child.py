@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.attempts import Reason
 from duly.domain.concluding import Failed
+from duly.domain.effects import Grant, Permitted
+from duly.domain.scope import ITEMS_MAX
 from duly.engine.concealing import Concealer
 from duly.engine.ends import bounded_line, error_text, fitted
 from duly.engine.executors.calling import called
@@ -44,10 +46,12 @@ from duly.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from duly.domain.attempts import Progress
     from duly.domain.concluding import End
-    from duly.domain.live import Live
+    from duly.domain.live import Live, Transacting
+    from duly.domain.scope import ScopeReport
     from duly.engine.work import Catalogue, Runnable
     from duly.store.execution import ClaimedRun
 
@@ -175,6 +179,34 @@ class ChildLive:
         """Return the last checkpoint of the run."""
         found: str | None = self._ask({"say": "saved", "partition": partition})
         return found
+
+    def transact(self, limit_us: int) -> AbstractContextManager[Transacting]:
+        """Refuse: the store's transactions belong to the worker's own process."""
+        assert limit_us > 0, "whoever asks has read it"
+        remedy = (
+            "make it a plain or an async task: its transaction is short, and waits for the store"
+        )
+        raise UsageError("transaction", "a process task", "can't commit with its run", remedy)
+
+    def note_scope(self, report: ScopeReport) -> None:
+        """Say what is expected, or which items are done."""
+        said = {"expected": report.expected, "names": report.names, "done": report.done}
+        self.say({"say": "scope", **said})
+
+    def done_items(self, items: tuple[str, ...]) -> frozenset[str]:
+        """Return those of some items that are done; asked in pages, for a word has its limit."""
+        pages = (items[at : at + ITEMS_MAX] for at in range(0, len(items), ITEMS_MAX))
+        asked = ({"say": "done-items", "items": page} for page in pages)
+        return frozenset(item for page in asked for item in self._ask(page))
+
+    def begin_effect(self, key: str | None) -> Permitted:
+        """Ask for permission to do what can't be taken back."""
+        grant, result = self._ask({"say": "begin-effect", "key": key})
+        return Permitted(Grant(grant), result)
+
+    def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
+        """Say that an effect is done, or that it did not happen."""
+        self._ask({"say": "end-effect", "key": key, "result": result, "is_done": is_done})
 
     def write(self, level: str, text: str) -> None:
         """Add a line to the run's log."""

@@ -7,7 +7,7 @@ these words is ever made of it.
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from duly.domain.answers import AFTER_MAX_US
@@ -17,6 +17,7 @@ from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
+from duly.domain.scope import NOTHING, ScopeReport, read_expected, read_items
 from duly.store.execution import ClaimedRun
 
 WORD_BYTES_MAX = 4 * 1024 * 1024
@@ -62,7 +63,7 @@ def end_from_json(said: dict[str, Any]) -> End:
                 raise TypeError(f"{field} is not a text")
             case "after_us" if type(value) is not int or not 0 <= value <= AFTER_MAX_US:
                 raise ValueError(f"{field} is not a wait")
-            case "is_retryable" | "is_answered" if not isinstance(value, bool):
+            case "is_retryable" | "is_answered" | "is_undone" if not isinstance(value, bool):
                 raise TypeError(f"{field} is neither true nor false")
             case _:
                 pass
@@ -96,6 +97,14 @@ def claimed_from_json(said: dict[str, Any]) -> ClaimedRun:
     plain["tries"] = Tries(**plain["tries"])
     plain["progress"] = None if plain["progress"] is None else Progress(**plain["progress"])
     return ClaimedRun.of(RunRecord(**plain), Tries(**said["tries"]), said["claimed_at"])
+
+
+def scope_from_json(said: dict[str, Any]) -> ScopeReport:
+    """Read what is said about a scope; UsageError for what is none."""
+    expected = said["expected"]
+    report = NOTHING if expected is None else read_expected(expected)
+    names, done = read_items("names", said["names"]), read_items("done", said["done"])
+    return replace(report, names=names, done=done)
 
 
 def _parts(value: Call | Progress) -> dict[str, Any]:

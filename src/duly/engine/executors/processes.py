@@ -11,6 +11,7 @@ import signal
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.attempts import Progress, Reason
@@ -24,6 +25,7 @@ from duly.engine.executors.process_words import (
     claimed_to_json,
     end_from_json,
     read_word,
+    scope_from_json,
     written,
 )
 from duly.engine.executors.run_environment import run_variables
@@ -174,20 +176,40 @@ class _Attempt:
             case "advance":
                 with suppress(UsageError):  # the client has read it; anything else has no use
                     live.advance(Progress(word["done"], word["total"], word["note"]))
+            case "scope":
+                live.note_scope(scope_from_json(word))
             case "seen":
                 bool(live.is_cancelled)  # looked at for the code over there
             case "write":
                 live.write(str(word["level"]), str(word["text"]))
             case "conceal":
                 live.conceal(str(word["text"]))
-            case "save":
-                self._answer(word, lambda: live.save(str(word["partition"]), str(word["state"])))
-            case "saved":
-                self._answer(word, lambda: live.saved(str(word["partition"])))
             case "ended":
                 self._end = end_from_json(word["end"])
+            case other if "id" in word:
+                self._answer(word, partial(self._asked, str(other), word))
             case other:
                 raise ValueError(f"{other!r} is not a word")
+
+    def _asked(self, what: str, word: dict[str, Any]) -> object:
+        """Do what the code over there waits for."""
+        live = self.work.live
+        match what:
+            case "save":
+                live.save(str(word["partition"]), str(word["state"]))
+                return None
+            case "saved":
+                return live.saved(str(word["partition"]))
+            case "done-items":
+                return sorted(live.done_items(tuple(map(str, word["items"]))))
+            case "begin-effect":
+                return live.begin_effect(_text(word["key"]))
+            case "end-effect":
+                is_done = word["is_done"] is True
+                live.end_effect(str(word["key"]), _text(word["result"]), is_done=is_done)
+                return None
+            case _:
+                raise ValueError(f"{what!r} is not a word")
 
     def _answer(self, word: dict[str, Any], act: Any) -> None:  # noqa: ANN401 - either of two calls
         """Do what needs an answer, and answer; what goes wrong with it is raised over there."""
@@ -199,3 +221,7 @@ class _Attempt:
         except Exception as error:  # noqa: BLE001 - the code over there must not wait for ever
             answer["error"] = ["StoreError", ["checkpoint", repr(error), "try again"]]
         self._say(answer)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def run_variables(claimed: ClaimedRun) -> dict[str, str]:
-    """Return them; the key is the same for every attempt and every rerun of what was promised."""
+    """Return them; the key is the same for every attempt and every repair of what was promised."""
     record = claimed.record
     return {
         "DULY_RUN_ID": identity_text(record.id),
-        "DULY_IDEMPOTENCY_KEY": identity_text(record.root),
+        "DULY_IDEMPOTENCY_KEY": identity_text(record.line),
         "DULY_ATTEMPT": str(claimed.tries.attempt),
         "DULY_FENCE": str(claimed.tries.fence),
         "DULY_SCHEDULED_FOR": iso_utc(from_microseconds(record.scheduled_for)),

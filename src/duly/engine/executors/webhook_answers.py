@@ -4,7 +4,9 @@
 of it: the run fails for good. Everything else is a failure that is tried again by the task's own
 backoff, 3xx and 4xx included, for a wrong answer is often a receiver's mistake that is put right
 before the attempts are used up; with Retry-After, when the receiver asked for it. Of these only 5xx
-and 429 say that the receiver is in trouble, and count against it in its breaker (B2).
+and 429 say that the receiver is in trouble, and count against it in its breaker (B2). Who answers
+with 4xx, but for 408 and 409, has refused it: nothing has been done, and an unsafe webhook may be
+tried again; of everything else that is no success nobody knows (E2).
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ AFTER_MAX_US = DAY * SECOND_US
 EXCERPT_LENGTH_MAX = 1_000
 LOCATION_LENGTH_MAX = 200
 _RETRY_AFTER_LENGTH_MAX = 100
+_MAYBE_DONE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+"""Of the answers that refuse a request, those that may be given to one that is under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,8 @@ def judge_answer(answer: WebhookAnswer, now: datetime, live: Live) -> End:
     # One that is overloaded or broken is to be left alone; one that says no is there.
     is_broken = answer.status >= 500 or answer.status == HTTPStatus.TOO_MANY_REQUESTS
     text = _sentence(said, excerpt)
-    return Failed(text, reason, after_us=after_us, is_answered=not is_broken)
+    is_refused = 400 <= answer.status <= 499 and answer.status not in _MAYBE_DONE
+    return Failed(text, reason, after_us=after_us, is_answered=not is_broken, is_undone=is_refused)
 
 
 def read_retry_after(text: str, now: datetime) -> int | None:

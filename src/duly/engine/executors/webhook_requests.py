@@ -58,16 +58,18 @@ async def send(request: WebhookRequest) -> WebhookAnswer | End:
     except RefusedAddress as refused:
         remedy = "the operator can allow it: --allow-address"
         said = printable(f"{refused}; {remedy}")
-        return Failed(said, Reason.REFUSED_ADDRESS, is_retryable=False)
+        return Failed(said, Reason.REFUSED_ADDRESS, is_retryable=False, is_undone=True)
     except aiohttp.ServerTimeoutError:
         waited = duration_text(min(request.timeout_us, CONNECT_US_MAX))
-        return Failed(f"{origin} could not be connected to within {waited}")
+        return Failed(f"{origin} could not be connected to within {waited}", is_undone=True)
     except TimeoutError:
         waited = duration_text(request.timeout_us)
         return TimedOut(Reason.TIMEOUT, f"{origin} gave no answer within {waited}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         problem = printable(str(error) or type(error).__name__)[:_PROBLEM_LENGTH_MAX]
-        return Failed(f"{origin} could not be asked: {problem}")
+        # Each request has a connection of its own: where there was none, nothing was sent.
+        is_undone = isinstance(error, aiohttp.ClientConnectorError)
+        return Failed(f"{origin} could not be asked: {problem}", is_undone=is_undone)
 
 
 class _Pinned(AbstractResolver):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.domain.concluding import CancelledEnd, End, Failed, Succeeded
+from duly.domain.literals import Effects
 from duly.domain.secrets import Secret, SecretReference
 from duly.domain.webhooks import (
     WebhookPlan,
@@ -25,6 +26,7 @@ from duly.domain.webhooks import (
 )
 from duly.engine.addresses import AddressGuard, Lookup, look_up
 from duly.engine.ends import unprepared
+from duly.engine.executors.calling import permitted
 from duly.engine.executors.webhook_answers import WebhookAnswer, judge_answer
 from duly.errors import NoSecret, UsageError
 
@@ -162,6 +164,11 @@ class WebhookExecutor:
             timeout_us=plan.timeout_us,
             response_bytes_max=plan.response_bytes_max,
         )
+        if work.runnable.policy.effects is Effects.UNSAFE:
+            # The store is never asked on the loop, where all the others wait.
+            refused = await asyncio.to_thread(permitted, work)
+            if refused is not None:
+                return refused
         work.began()
         answer = await send(request)
         if isinstance(answer, WebhookAnswer):

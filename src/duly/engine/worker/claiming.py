@@ -70,6 +70,8 @@ class Claiming:
         self._missing = missing
         self._admission = admission
         self._starts = {kind: _start_of(one) for kind, one in parts.executors.items()}
+        self.is_barred = False
+        """Whether people have put the worker into quarantine."""
         self._rotation = 0
         self.is_more = False
         """Whether the last claim brought as many as there was room for."""
@@ -93,11 +95,11 @@ class Claiming:
 
     def next_at(self) -> int | None:
         """Return when to ask, on the monotonic clock; None while there is no room."""
-        return self._poll_at if self._holdings.free else None
+        return self._poll_at if self._holdings.free and not self.is_barred else None
 
     def is_due(self, monotonic: int) -> bool:
-        """Say whether there is room, and it is time to ask."""
-        return monotonic >= self._poll_at and self._holdings.free > 0
+        """Say whether there is room, it is time to ask, and nobody has ordered other."""
+        return not self.is_barred and monotonic >= self._poll_at and self._holdings.free > 0
 
     def wake(self) -> None:
         """Ask as soon as is fit: something may have been queued."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.attempts import attempt_name
-from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
 from duly.errors import STORE_AWAY
@@ -25,6 +25,7 @@ from duly.telemetry import (
     RunCancelled,
     RunDead,
     RunFailed,
+    RunInDoubt,
     RunSucceeded,
     SetAside,
 )
@@ -206,8 +207,8 @@ class Finishing:
         kind: type[RunEvent] = CompletionRefused
         if not is_refused:
             kind = self._count(conclusion.attempt_state, conclusion.next)
-        is_dead = not is_refused and isinstance(conclusion.next, Die)
-        if is_dead or self._parts.hears(kind):
+        is_grave = not is_refused and isinstance(conclusion.next, Die | BeInDoubt)
+        if is_grave or self._parts.hears(kind):
             self._emit(kind, ending, claimed, now)
 
     def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
@@ -243,6 +244,9 @@ class Finishing:
         if isinstance(conclusion.next, Die):
             reason = str(conclusion.next.reason)
             self._parts.emit(RunDead(member=member, task=task, run_id=run, reason=reason))
+        elif isinstance(conclusion.next, BeInDoubt):
+            reason = str(conclusion.next.reason)
+            self._parts.emit(RunInDoubt(member=member, task=task, run_id=run, reason=reason))
 
     def _count(self, state: AttemptState, following: Next) -> type[AttemptEnded]:
         statistics = self._parts.statistics
@@ -278,6 +282,8 @@ def _place(following: Next) -> str:
             return str(RunState.QUEUED)
         case Die():
             return str(RunState.DEAD)
+        case BeInDoubt():
+            return str(RunState.AMBIGUOUS)
         case _:
             assert_never(following)
 

@@ -23,20 +23,24 @@ from duly.domain.concluding import (
 )
 from duly.domain.durations import duration_text
 from duly.domain.identity import identity_text
+from duly.domain.literals import Effects
 from duly.engine.ends import bounded, fitted
 from duly.engine.live_run import Grounds, LiveRun
+from duly.engine.worker.transacting import transact
 from duly.errors import Cancelled
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from duly.domain.concluding import End
-    from duly.domain.live import Live
+    from duly.domain.live import Live, Transacting
     from duly.engine.work import Runnable
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun
+    from duly.store.protocol import Store
 
 NOBODY_ASKED = "it stopped as if it had been cancelled, though nobody had asked for it"
 
@@ -98,9 +102,15 @@ class Held(LiveRun):
     stopping: Stopping | None = None
     _is_settled = False
     is_start_told = False
+    is_checked = False
+    """Whether its task can check its result."""
     is_calling = False
     """Whether it calls a destination, whose breaker is to hear how that went."""
     progress_told_at: int | None = None
+    is_transacting = False
+    """Whether its code has a transaction open that would end it."""
+    committed: Succeeded | None = None
+    """How it ended, when the store knows that already: by a commit of its own (E4)."""
 
     def __init__(
         self, workshop: Workshop, claimed: ClaimedRun, runnable: Runnable, handed_at: int
@@ -108,6 +118,11 @@ class Held(LiveRun):
         super().__init__(claimed, workshop.grounds)
         self._workshop = workshop
         self.runnable = runnable
+        policy = runnable.policy
+        if policy.effects is not Effects.IDEMPOTENT:
+            self.effects = policy.effects
+        if policy.is_checked:
+            self.is_checked = True
         self.handed_at = handed_at
         """When it was given to its executor, on the monotonic clock."""
 
@@ -115,6 +130,15 @@ class Held(LiveRun):
     def live(self) -> Live:
         """What its code may do while it lasts."""
         return self
+
+    @property
+    def store(self) -> Store:
+        """Where its run is."""
+        return self._grounds.store
+
+    def transact(self, limit_us: int) -> AbstractContextManager[Transacting]:
+        """Lend a transaction whose commit is also the run's success (E4)."""
+        return transact(self, limit_us)
 
     @property
     def worker(self) -> MemberId:
@@ -136,7 +160,7 @@ class Held(LiveRun):
         """Whether it has succeeded and is gone, with nothing else to be said about it; as most."""
         is_done = self.said is SUCCEEDED and self.is_gone and self.stopping is None
         has_more = self._is_unsent or self._lines or self._is_in_doubt or self.is_calling
-        return is_done and not has_more
+        return is_done and not has_more and self._scope is None and not self.is_checked
 
     @property
     def begun_at(self) -> int:
@@ -166,7 +190,7 @@ class Held(LiveRun):
         with self._lock:
             has_news = self.said is None or is_gone > self.is_gone
             if self.said is None:
-                self.said = end if end is SUCCEEDED else self._storable(end)
+                self.said = end if end is SUCCEEDED else self.storable_end(end)
             if is_gone:
                 self.is_gone = True
         if has_news:
@@ -178,7 +202,8 @@ class Held(LiveRun):
         """Let the worker hear at once of what has ended."""
         self._workshop.ring()
 
-    def _storable(self, end: End) -> End:
+    def storable_end(self, end: End) -> End:
+        """Return an end without secrets, that every store can hold."""
         try:
             return fitted(self.hide_in_end(end))
         except Exception as error:  # noqa: BLE001 - an end never told would cost the slot for good
@@ -229,6 +254,8 @@ class Held(LiveRun):
         is no reason to repeat what was done meanwhile.
         """
         said, stopping = self.said, self.stopping
+        if self.committed is not None:  # whatever its code did, or was told, after that
+            said, stopping = self.committed, None
         if stopping is None:
             return Failed(NOBODY_ASKED) if isinstance(said, CancelledEnd) else said
         is_done = isinstance(said, (Succeeded, GaveUp, Snoozed))

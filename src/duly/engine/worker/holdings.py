@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason, TaskPolicy, Tries
+from duly.domain.checking import check_of
 from duly.domain.concluding import (
     DONE,
     SUCCEEDED,
@@ -14,6 +15,7 @@ from duly.domain.concluding import (
     GivenBack,
     Succeeded,
     conclude,
+    is_to_be_checked,
     success,
 )
 from duly.domain.destinations import is_answered
@@ -186,7 +188,9 @@ class Holdings:
         )
         self._parts.emit(event)
 
-    def conclude(self, claimed: ClaimedRun, runnable: Runnable, end: End) -> Conclusion:
+    def conclude(
+        self, claimed: ClaimedRun, runnable: Runnable, end: End, *, has_begun_effects: bool = False
+    ) -> Conclusion:
         """Decide what becomes of a claimed run."""
         if isinstance(end, Succeeded):
             return success(end.result)
@@ -195,15 +199,17 @@ class Holdings:
             policy=runnable.policy,
             tries=claimed.tries,
             now=self._parts.time.now(),
+            has_begun_effects=has_begun_effects,
         )
         return conclude(end, attempted)
 
     def _ending(self, held: Held, end: End) -> Ending:
         claimed = held.claimed
+        conclusion = DONE if end is SUCCEEDED else self._concluded(held, end)
         ending = Ending(
             claimed.hold,
             held.started_at,
-            DONE if end is SUCCEEDED else self.conclude(claimed, held.runnable, end),
+            conclusion,
             held.take_progress() if held.has_progress else None,
             held.take_lines() if held.has_lines else (),
             held.lines_before,
@@ -212,7 +218,16 @@ class Holdings:
         )
         if held.is_calling:
             ending.is_answered = is_answered(end)
+        if held.has_scope:
+            ending.scope = held.take_scope()
+        if held.is_checked and is_to_be_checked(conclusion):
+            ending.follow_up = check_of(claimed.record, claimed.fence)
         return ending
+
+    def _concluded(self, held: Held, end: End) -> Conclusion:
+        return self.conclude(
+            held.claimed, held.runnable, end, has_begun_effects=held.has_begun_effects
+        )
 
     def _ring(self) -> None:
         # Once for all that is told before it is collected: ringing takes longer than telling.

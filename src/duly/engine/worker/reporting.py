@@ -41,7 +41,8 @@ class Reporting:
         self._at = monotonic + self._parts.settings.report_every_us
         due: list[tuple[Held, Report]] = []
         for held in self._holdings.running:
-            if held.worker == worker and not held.is_fenced:
+            is_ours = held.worker == worker and not held.is_fenced
+            if is_ours and held.committed is None:
                 report = self._report_of(held, monotonic)
                 if report is not None:
                     due.append((held, report))
@@ -58,7 +59,8 @@ class Reporting:
         is_due = monotonic - told_at >= min(step_us, settings.report_max_us)
         started_at = None if held.is_start_told else held.started_at
         has_progress = is_due and held.has_progress
-        if started_at is None and not has_progress and not held.has_lines:
+        has_more = held.has_lines or held.has_scope
+        if started_at is None and not has_progress and not has_more:
             return None
         progress = held.take_progress() if has_progress else None
         if progress is not None:
@@ -69,6 +71,7 @@ class Reporting:
             progress=progress,
             lines=held.take_lines(),
             lines_before=held.lines_before,
+            scope=held.take_scope(),
         )
 
     def _send(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
@@ -76,7 +79,7 @@ class Reporting:
             answers = self._parts.store.report(worker, [report for _, report in due])
         except STORE_AWAY:
             for held, report in due:
-                held.put_back(report.progress, report.lines)
+                held.put_back(report.progress, report.lines, report.scope)
             raise
         except Exception:  # noqa: BLE001 - one bad report must not stop the others
             if len(due) > 1:
@@ -93,7 +96,7 @@ class Reporting:
                 self._send(worker, [one])
             except STORE_AWAY:
                 for held, report in waiting:
-                    held.put_back(report.progress, report.lines)
+                    held.put_back(report.progress, report.lines, report.scope)
                 raise
 
     def _heed(self, due: list[tuple[Held, Report]], answers: list[bool]) -> None:

@@ -41,6 +41,7 @@ from duly.engine.worker.stopping import Limits
 from duly.engine.worker.store_time import StoreTime
 from duly.errors import STORE_AWAY, LeaseLost, StoreUnavailable
 from duly.store.execution import StopKind
+from duly.store.leases import Standing
 from duly.telemetry import NullTelemetry
 
 if TYPE_CHECKING:
@@ -129,6 +130,11 @@ class Worker:
     def needs_recycling(self) -> bool:
         """Whether it ends because it has lost too many slots: another should take its place."""
         return self._draining.is_worn
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it ends because people have ordered it: nobody should take its place."""
+        return self._draining.is_ordered and not self._draining.is_asked
 
     @property
     def running(self) -> int:
@@ -308,8 +314,9 @@ class Worker:
             self._claiming.wake()
 
     def _note_ring(self, got: int) -> None:
-        """Ask soon about cancellations, if we were woken and nothing new explains it."""
-        if self._is_rung and not got and self._holdings.running:
+        """Ask soon about orders to us, if we were woken and nothing new explains it."""
+        may_be_told = self._holdings.running or self._claiming.is_barred
+        if self._is_rung and not got and may_be_told:
             self._membership.beat_soon()
         self._is_rung = False
 
@@ -330,8 +337,18 @@ class Worker:
             self._lose_membership(LEASE_OVER)
             return False
         self._heed(beaten)
+        self._stand(beaten.standing)
         self._admission.learn(beaten.limits_version)
         return True
+
+    def _stand(self, standing: Standing | None) -> None:
+        """Take no more runs while people have taken us out of service (A1)."""
+        was_barred = self._claiming.is_barred
+        self._claiming.is_barred = standing is Standing.QUARANTINED
+        self._draining.is_ordered = standing is Standing.DRAINING
+        if was_barred and not self._claiming.is_barred:
+            self._claiming.wake()
+        self._draining.note(self._membership.number(), self._parts.clock.monotonic_us())
 
     def _heed(self, beaten: Beaten) -> None:
         """Stop what must stop, and give back what we never knew that we have."""

@@ -77,6 +77,8 @@ class Limits:
         """Stop what is no longer ours."""
         count = 0
         for held in helds:
+            if held.committed is not None:  # its claim is gone because it has ended it itself
+                continue
             count += 1
             self.stop(held, Cause.FENCED)
         if count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import Books
@@ -12,7 +13,13 @@ from duly.store.admission import Admission, AskingClaim
 from duly.store.memory.ending import end_claim
 from duly.store.memory.execution import held
 from duly.store.memory.gates import queue_priority
-from duly.store.memory.limiting import MemoryOpening, leave_places, list_limits, places_of
+from duly.store.memory.limiting import (
+    MemoryOpening,
+    leave_places,
+    list_limits,
+    places_of,
+    take_in,
+)
 from duly.store.memory.tables import Blocked, Waiting
 from duly.store.work_rulings import put_off_tries
 
@@ -71,11 +78,16 @@ class MemoryAdmission(Admission):
         )
         paces, breakers = self._tables.paces, self._tables.breakers
         return Books(
-            {place: opening.count_held(place) for place in places},
-            {place: gates.count(cap_gate(place)) for place in places},
-            {place: paces[place] for place in places if place in paces},
-            {name: breakers[name][0] for name in destinations if name in breakers},
+            held={place: opening.count_held(place) for place in places},
+            waiting={place: gates.count(cap_gate(place)) for place in places},
+            paces={place: paces[place] for place in places if place in paces},
+            breakers={name: breakers[name][0] for name in destinations if name in breakers},
         )
+
+    def kept(self, places: Sequence[str]) -> Mapping[str, int]:
+        """Return how many hold places who were let go, and are queued since then."""
+        held, ready = self._tables.held_places, self._tables.ready
+        return Counter(place for run_id, place in held if run_id in ready)
 
     def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
         """Write places of claims that begin."""
@@ -120,6 +132,7 @@ class MemoryAdmission(Admission):
         for run_id, _ in holds:
             claim = self._tables.claims[run_id]
             end_claim(self._journal, run_id, claim, not_begun(Reason.NOT_STARTED))
+        take_in(self._journal)
 
     def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
         """Write paces and breakers that have changed."""

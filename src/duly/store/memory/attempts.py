@@ -14,7 +14,7 @@ from duly.domain.attempts import (
 from duly.domain.literals import RunState
 from duly.store.dispatch import MemberId
 from duly.store.gates import blocked_reason
-from duly.store.memory.ownership import is_alive
+from duly.store.memory.ownership import seems_alive
 from duly.store.work_rulings import (
     Breath,
     WorkerLease,
@@ -58,6 +58,9 @@ def place_of(journal: Journal, run_id: RunId) -> dict[str, Any]:
             "tries": waiting.tries,
             "next_at": waiting.due_at,
         }
+    elif run_id in tables.in_doubt:
+        doubt = tables.in_doubt[run_id]
+        place = {"state": RunState.AMBIGUOUS, "state_reason": doubt.reason, "tries": doubt.tries}
     elif run_id in tables.blocked:
         blocked = tables.blocked[run_id]
         reason = blocked_reason(blocked.gate)
@@ -141,6 +144,7 @@ def _record_parts(journal: Journal, run_id: RunId, claim: Claim) -> dict[str, An
         "progress": claim.progress,
         "progress_at": claim.progress_at,
         "cancel_asked_at": claim.cancel_asked_at,
+        "effects_at": claim.effects_at,
     }
 
 
@@ -173,7 +177,7 @@ def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) ->
 def _live(journal: Journal, run_id: RunId, claim: Claim) -> AttemptRecord:
     member = journal.tables.members.get(claim.worker)
     breath = Breath(
-        is_alive=is_alive(journal, MemberId(claim.worker)),
+        is_alive=seems_alive(journal, MemberId(claim.worker)),
         started_at=claim.started_at,
         progress_at=claim.progress_at,
         stall_us=policy_of(journal, task_of(journal, run_id)).stall_us,
@@ -236,3 +240,5 @@ def forget_work(journal: Journal, run_id: RunId) -> None:
         journal.remove(tables.attempts, attempt)
     for checkpoint in [key for key in tables.checkpoints if key[0] == run_id]:
         journal.remove(tables.checkpoints, checkpoint)
+    for verdict in [key for key in tables.verdicts if key[0] == run_id]:
+        journal.remove(tables.verdicts, verdict)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from duly.domain.backfilling import BackfillStatus, classify
 from duly.domain.literals import Lane, Origin
 from duly.domain.overlapping import Coming
+from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
 from duly.store.memory.gates import MemoryGates, stand
 from duly.store.memory.ownership import held_shards
@@ -91,7 +92,7 @@ class MemoryBackfills(BackfillWork):
             call=None,
             origin=Origin.BACKFILL,
             lane=Lane.BACKFILL,
-            root=None if run_id == planned.fills else planned.fills,
+            root=root_of(record, planned, run_id),
             scheduled_for=planned.scheduled_for,
             not_before=planned.not_before,
             window_from=self._journal.ran_before(schedule, planned.scheduled_for),

@@ -56,7 +56,7 @@ def _add_run(journal: Journal, new: NewRun, actor: Actor, as_of: int) -> AddedRu
         return known
     if new.schedule_id is not None:
         schedule = journal.tables.schedules.get(new.schedule_id)
-        if schedule is None:
+        if schedule is None or schedule.tenant != new.tenant:
             raise unknown_schedule(new.schedule_id)
         refuse_deleted(schedule.name, schedule.status)
     if new.key is not None and (new.tenant, new.key) in journal.tables.keys:
@@ -116,6 +116,7 @@ def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor
         call=new.call,
         origin=new.origin,
         lane=new.lane,
+        root=new.root,
         scheduled_for=instant,
         not_before=instant,
         window_from=None,

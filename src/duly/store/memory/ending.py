@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason
-from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
 from duly.domain.literals import RunState
-from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
+from duly.store.effects import FREE_TASK
 from duly.store.gates import closed_state
 from duly.store.memory.attempts import task_of
+from duly.store.memory.effects import forget_intentions
 from duly.store.memory.gates import give_back
 from duly.store.memory.limiting import end_at_limits, leave_limits
 from duly.store.memory.slots import MemorySlots
-from duly.store.memory.tables import Claim, Dead, Ended, Journal, Outcome, Waiting
+from duly.store.memory.tables import Claim, Dead, Ended, InDoubt, Journal, Outcome, Waiting
 from duly.store.retry_slots import take_slot
 from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
@@ -38,8 +40,13 @@ def end_claim(  # noqa: PLR0913 - whose end, and what it tells
     journal.remove(tables.claims, run_id)
     end_at_limits(journal, run_id, is_answered=is_answered)
     tries = ended_tries(claim.tries, conclusion)
-    after = next_place(conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
-    if not isinstance(after, Wait | Requeue):
+    after = next_place(
+        conclusion,
+        is_cancel_asked=claim.cancel_asked_at is not None,
+        is_suspended=tables.task_orders.get(task_of(journal, run_id), FREE_TASK).is_suspended,
+    )
+    forget_intentions(journal, run_id, claim.tries.fence)
+    if not isinstance(after, Wait | Requeue | BeInDoubt):
         give_back(journal, run_id)
     if isinstance(after, Close):
         state, into = closed_state(after.state, claim.replaced_by)
@@ -71,6 +78,10 @@ def end_claim(  # noqa: PLR0913 - whose end, and what it tells
             journal.queue(run_id, journal.now, tries)
         case Die():
             _die(journal, run_id, after.reason, tries)
+        case BeInDoubt():
+            journal.insert(tables.in_doubt, run_id, InDoubt(after.reason, journal.now, tries))
+            subject = doubt_subject(run_id, tables.runs[run_id].tenant, after.reason, tries)
+            journal.record_about(SYSTEM, "run.ambiguous", subject)
         case Cancelled():
             state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
             outcome = Outcome(state, Reason.CANCELLED, journal.now, tries, into=into)
@@ -93,9 +104,11 @@ def _die(journal: Journal, run_id: RunId, reason: Reason, tries: Tries) -> None:
     journal.record_about(SYSTEM, "run.dead", subject)
 
 
-def close_by_order(journal: Journal, record: RunRecord, state: RunState) -> None:
+def close_by_order(
+    journal: Journal, record: RunRecord, state: RunState, reason: Reason = Reason.ORDERED
+) -> None:
     """Close a run that nobody holds, by a person's order."""
     give_back(journal, record.id)
     leave_limits(journal, record.id)
-    outcome = Outcome(state, Reason.ORDERED, journal.now, record.tries)
+    outcome = Outcome(state, reason, journal.now, record.tries)
     journal.insert(journal.tables.outcomes, record.id, outcome)

@@ -23,11 +23,14 @@ from duly.store.execution import (
 from duly.store.gathering import share_of
 from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
 from duly.store.memory.ending import end_claim
+from duly.store.memory.following import follow_up
 from duly.store.memory.gates import queue_priority
-from duly.store.memory.ownership import is_alive
+from duly.store.memory.limiting import take_in
+from duly.store.memory.ownership import may_claim
 from duly.store.memory.reading import run_record
+from duly.store.memory.scopes import write_scope
 from duly.store.memory.tables import Claim
-from duly.store.work_rulings import claimed_tries, said_result, sharing_of
+from duly.store.work_rulings import claimed_tries, said_result, sharing_of, taken_away
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
     """Take queued runs for a worker that is alive."""
-    if not is_alive(journal, command.worker):
+    if not may_claim(journal, command.worker):
         return Claimed(journal.now, is_alive=False, runs=())
     taken: list[Waiting] = []
     served: dict[str, str] = {}
@@ -130,7 +133,9 @@ def beat(journal: Journal, command: Beat) -> Beaten:
         elif claim.cancel_asked_at is not None:
             stops.append(Stop(hold, StopKind.CANCEL))
     strays = _strays(journal, command) if alive else ()
-    return Beaten(now, alive, tuple(stops), strays, tables.cluster["limits_version"])
+    version = tables.cluster["limits_version"]
+    standing = None if row is None else row.standing
+    return Beaten(now, alive, tuple(stops), strays, version, standing)
 
 
 def _strays(journal: Journal, command: Beat) -> tuple[Hold, ...]:
@@ -160,6 +165,7 @@ def _report(journal: Journal, worker: MemberId, one: Report) -> bool:
         claim = replace(claim, progress=one.progress, progress_at=journal.now)
         write_progress(journal, run_id, fence, one.progress)
     write_lines(journal, one)
+    write_scope(journal, one.hold, one.scope)
     journal.put(journal.tables.claims, run_id, claim)
     return True
 
@@ -182,26 +188,42 @@ def get_checkpoints(journal: Journal, run_id: RunId) -> dict[str, str]:
 def finish_runs(journal: Journal, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
     """End attempts, each with its own result."""
     results = tuple(_finish(journal, worker, one) for one in finishes)
+    take_in(journal)
     return Finished(journal.now, results)
 
 
+def finish_within(journal: Journal, store: str, worker: MemberId, finish: Finish) -> None:
+    """End an attempt among other things; raise when it is not this worker's to end."""
+    claim = held(journal, worker, finish.hold)
+    if claim is None:
+        raise taken_away(store)
+    _end(journal, claim, finish)
+    take_in(journal)
+
+
 def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
-    hold = finish.hold
-    claim = held(journal, worker, hold)
+    claim = held(journal, worker, finish.hold)
     if claim is None:
         if _has_said(journal, worker, finish):
             return FinishResult.ACCEPTED
         _keep_late_word(journal, worker, finish)
         return FinishResult.REFUSED
+    _end(journal, claim, finish)
+    return FinishResult.ACCEPTED
+
+
+def _end(journal: Journal, claim: Claim, finish: Finish) -> None:
+    hold = finish.hold
     if claim.started_at is None:
         claim = replace(claim, started_at=finish.started_at)
     if finish.progress is not None:
         claim = replace(claim, progress=finish.progress, progress_at=journal.now)
         write_progress(journal, hold.run_id, hold.fence, finish.progress)
     write_lines(journal, finish)
+    write_scope(journal, hold, finish.scope)
     is_answered = finish.is_answered
     end_claim(journal, hold.run_id, claim, finish.conclusion, is_answered=is_answered)
-    return FinishResult.ACCEPTED
+    follow_up(journal, finish.follow_up)
 
 
 def _has_said(journal: Journal, worker: MemberId, finish: Finish) -> bool:
@@ -251,5 +273,5 @@ def is_served(journal: Journal, task: str, queue: str) -> bool:
     return any(
         task in tables.member_tasks[member.id] and queue in (member.queues or (queue,))
         for member in tables.members.values()
-        if member.kind is MemberKind.WORKER and is_alive(journal, member.id)
+        if member.kind is MemberKind.WORKER and may_claim(journal, member.id)
     )

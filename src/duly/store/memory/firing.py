@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import schedule_facts
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Lane, ScheduleStatus
+from duly.store.auditing import SYSTEM
 from duly.store.dispatch import (
     Arrivals,
     ArrivalsCursor,
@@ -26,7 +27,7 @@ from duly.store.dispatch import (
 from duly.store.gates import comer_of
 from duly.store.memory.delayed import fire_delayed
 from duly.store.memory.gates import MemoryGates
-from duly.store.memory.ownership import SYSTEM, held_shards
+from duly.store.memory.ownership import held_shards
 from duly.store.memory.planning import write_settlement
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 

@@ -56,42 +56,54 @@ def list_limits(journal: Journal) -> Limits:
 
 def declare_limits(journal: Journal, said: Mapping[str, Limit | None], actor: Actor) -> None:
     """Remember what code says."""
-    known = list_limits(journal).said(LimitSource.CODE)
-    for scope, limit in said.items():
-        if limit != known.get(scope):
-            _change(journal, scope, LimitSource.CODE, limit, actor)
+    limits = list_limits(journal)
+    known = limits.said(LimitSource.CODE)
+    changed = {scope: limit for scope, limit in said.items() if limit != known.get(scope)}
+    for scope, limit in sorted(changed.items()):
+        _change(journal, (scope, LimitSource.CODE), limit, actor)
+    if changed:
+        _apply(journal, limits)
 
 
 def set_limit(journal: Journal, command: SetLimit) -> LimitRecord:
     """Limit something by a person's order."""
-    _change(journal, command.scope, LimitSource.PERSON, command.limit, command.actor)
-    return journal.tables.limits[command.scope, LimitSource.PERSON]
+    limits, key = list_limits(journal), (command.scope, LimitSource.PERSON)
+    _change(journal, key, command.limit, command.actor)
+    _apply(journal, limits)
+    return journal.tables.limits[key]
 
 
 def remove_limit(journal: Journal, scope: str, actor: Actor) -> bool:
     """Take a person's limit away."""
-    if (scope, LimitSource.PERSON) not in journal.tables.limits:
+    limits, key = list_limits(journal), (scope, LimitSource.PERSON)
+    if key not in journal.tables.limits:
         return False
-    _change(journal, scope, LimitSource.PERSON, None, actor)
+    _change(journal, key, None, actor)
+    _apply(journal, limits)
     return True
 
 
-def _change(  # noqa: PLR0913, PLR0917 - who says what about which limit
-    journal: Journal, scope: str, source: LimitSource, limit: Limit | None, actor: Actor
+def _change(
+    journal: Journal, key: tuple[str, LimitSource], limit: Limit | None, actor: Actor
 ) -> None:
     tables = journal.tables
-    before, limits = tables.limits.get((scope, source)), list_limits(journal)
+    before = tables.limits.get(key)
     if limit is None:
-        journal.remove(tables.limits, (scope, source))
+        journal.remove(tables.limits, key)
     else:
-        row = LimitRecord(scope, source, limit, journal.now, actor.name, actor.reason)
-        journal.put(tables.limits, (scope, source), row)
-    journal.put(tables.cluster, "limits_version", tables.cluster["limits_version"] + 1)
+        row = LimitRecord(*key, limit, journal.now, actor.name, actor.reason)
+        journal.put(tables.limits, key, row)
     action = "limit.removed" if limit is None else "limit.set"
-    subject = changed_limit_subject(scope, None if before is None else before.limit, limit)
+    subject = changed_limit_subject(key[0], None if before is None else before.limit, limit)
     journal.record_about(actor, action, subject)
+
+
+def _apply(journal: Journal, before: Limits) -> None:
+    """Let what runs already hold its places at limits that are new; who waits may go on."""
+    tables = journal.tables
+    journal.put(tables.cluster, "limits_version", tables.cluster["limits_version"] + 1)
     _count_running(journal)
-    for place, rate in changed_rates(limits, list_limits(journal), tables.paces).items():
+    for place, rate in changed_rates(before, list_limits(journal), tables.paces).items():
         _give_turns_anew(journal, place, rate)
     journal.freed |= {row.gate for row in tables.blocked.values() if capped_place(row.gate)}
 
@@ -155,13 +167,19 @@ def leave_limits(journal: Journal, run_id: RunId) -> None:
 def end_at_limits(journal: Journal, run_id: RunId, *, is_answered: bool | None) -> None:
     """Give back the places of an attempt that has ended; note how its destination did."""
     destination = destination_of(leave_places(journal, run_id))
-    if destination is None:
-        return
-    known = journal.tables.breakers.get(destination)
-    before = Breaker() if known is None else known[0]
-    after = fold(before, [(run_id, is_answered)], journal.now)
-    if after != before:
-        journal.put(journal.tables.breakers, destination, (after, journal.now))
+    if destination is not None:
+        journal.answers.setdefault(destination, []).append((run_id, is_answered))
+
+
+def take_in(journal: Journal) -> None:
+    """Judge destinations by what was noted, once for each."""
+    for destination, ends in journal.answers.items():
+        known = journal.tables.breakers.get(destination)
+        before = Breaker() if known is None else known[0]
+        after = fold(before, ends, journal.now)
+        if after != before:
+            journal.put(journal.tables.breakers, destination, (after, journal.now))
+    journal.answers.clear()
 
 
 class MemoryOpening(Opening):

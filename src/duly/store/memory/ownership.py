@@ -1,11 +1,14 @@
-"""Members and leases on the memory store: who is alive, and who owns which lane of which shard."""
+"""Members and leases on the memory store: who is alive, and who owns which lane of which shard.
+
+Whoever is found expired by what it orders, or by who would have its leases, is over for good.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Actor
+from duly.store.auditing import SYSTEM, Subject
 from duly.store.dispatch import (
     Fence,
     Join,
@@ -18,6 +21,7 @@ from duly.store.dispatch import (
     Renew,
     Renewal,
 )
+from duly.store.leases import Standing
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
@@ -25,8 +29,6 @@ if TYPE_CHECKING:
 
     from duly.domain.literals import Lane
     from duly.store.memory.tables import Journal
-
-SYSTEM = Actor("duly", "store")
 
 
 def join(journal: Journal, command: Join) -> MemberId:
@@ -48,6 +50,7 @@ def join(journal: Journal, command: Join) -> MemberId:
         tzdata=command.tzdata,
         slots=command.slots,
         queues=command.queues,
+        standing=_standing(journal, command),
     )
     journal.insert(tables.members, member, row)
     journal.put(tables.member_tasks, member, frozenset(command.tasks))
@@ -55,22 +58,50 @@ def join(journal: Journal, command: Join) -> MemberId:
     return member
 
 
-def is_alive(journal: Journal, member: MemberId | None) -> bool:
-    """Say whether a membership holds, by the store's clock."""
+def _standing(journal: Journal, command: Join) -> Standing | None:
+    """Return the standing of a process that joins: a quarantine stays with it, or with its host."""
+    tables, own = journal.tables, (command.host, command.process)
+    is_kept = any(
+        member.standing is Standing.QUARANTINED and (member.host, member.process) == own
+        for member in tables.members.values()
+    )
+    is_worker = command.kind is MemberKind.WORKER
+    is_meant = is_worker and (is_kept or command.host in tables.quarantined_hosts)
+    return Standing.QUARANTINED if is_meant else None
+
+
+def may_claim(journal: Journal, member: MemberId) -> bool:
+    """Say whether a worker may take runs: its membership holds, and nobody has ordered other."""
+    return seems_alive(journal, member) and journal.tables.members[member].standing is None
+
+
+def seems_alive(journal: Journal, member: MemberId | None) -> bool:
+    """Say whether a membership holds, by the store's clock; one that has expired may be renewed."""
     row = None if member is None else journal.tables.members.get(member)
     if row is None or not row.is_alive:
         return False
     return is_current(row.renewed_at, row.expires_at, journal.now)
 
 
+def is_alive(journal: Journal, member: MemberId | None) -> bool:
+    """Say whether a membership holds; one that has expired is over from then on."""
+    if seems_alive(journal, member):
+        return True
+    if member is not None:
+        _end(journal, member)
+    return False
+
+
+def _end(journal: Journal, member: MemberId) -> None:
+    row = journal.tables.members.get(member)
+    if row is not None and row.is_alive:
+        journal.put(journal.tables.members, member, replace(row, is_alive=False))
+
+
 def renew(journal: Journal, command: Renew) -> Renewal:
     """Extend a membership that still holds."""
     tables, now = journal.tables, journal.now
     alive = is_alive(journal, command.member)
-    if not alive and command.member in tables.members:
-        # Found expired, it is dead for ever, even if the clock goes back.
-        dead = replace(tables.members[command.member], is_alive=False)
-        journal.put(tables.members, command.member, dead)
     if alive:
         row = replace(
             tables.members[command.member],
@@ -83,7 +114,7 @@ def renew(journal: Journal, command: Renew) -> Renewal:
     dispatchers = tuple(
         row.id
         for row in tables.members.values()
-        if row.kind is MemberKind.DISPATCHER and not row.is_holding and is_alive(journal, row.id)
+        if row.kind is MemberKind.DISPATCHER and not row.is_holding and seems_alive(journal, row.id)
     )
     return Renewal(
         is_alive=alive,
@@ -103,8 +134,7 @@ def renew(journal: Journal, command: Renew) -> Renewal:
 def leave(journal: Journal, member: MemberId) -> None:
     """End a membership and free its leases."""
     tables = journal.tables
-    if member in tables.members:
-        journal.put(tables.members, member, replace(tables.members[member], is_alive=False))
+    _end(journal, member)
     for lease in [row for row in tables.leases.values() if row.owner == member]:
         journal.put(tables.leases, lease.key, replace(lease, owner=None))
 
@@ -125,21 +155,10 @@ def acquire_leases(journal: Journal, member: MemberId, wanted: Sequence[LeaseKey
         journal.put(journal.tables.leases, key, LeaseRecord(key, epoch, member, journal.now))
         taken.append(Lease(key, epoch))
     for owner, lanes in dead.items():
-        _declare_dead(journal, owner, member, lanes)
+        after = {"taken_over_by": member, "leases": lanes}
+        subject = Subject(name=f"member {owner}", after=after)
+        journal.record_about(SYSTEM, "member.declared-dead", subject)
     return taken
-
-
-def _declare_dead(journal: Journal, owner: MemberId, heir: MemberId, lanes: list[str]) -> None:
-    row = journal.tables.members.get(owner)
-    if row is not None:
-        journal.put(journal.tables.members, owner, replace(row, is_alive=False))
-    journal.record(
-        SYSTEM,
-        "member.declared-dead",
-        "",
-        subject=f"member {owner}",
-        after={"taken_over_by": heir, "leases": lanes},
-    )
 
 
 def release_leases(journal: Journal, fence: Fence) -> None:
@@ -163,11 +182,7 @@ def held_shards(journal: Journal, fence: Fence, lane: Lane) -> tuple[set[int], l
         elif lease.key.lane == lane:
             held.add(lease.key.shard)
     if lost:
-        journal.record(
-            SYSTEM,
-            "lease.refused",
-            "",
-            subject=f"member {fence.member}",
-            after={"leases": [f"{key.shard}/{key.lane}" for key in lost]},
-        )
+        after = {"leases": [f"{key.shard}/{key.lane}" for key in lost]}
+        subject = Subject(name=f"member {fence.member}", after=after)
+        journal.record_about(SYSTEM, "lease.refused", subject)
     return held, lost

@@ -23,6 +23,7 @@ from duly.store.rulings import (
     is_outdated,
     name_taken,
     refuse_another,
+    refuse_others_id,
     unknown_schedule,
 )
 
@@ -39,6 +40,7 @@ def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedul
         known = tables.schedules[tables.names[command.tenant, command.name]]
         refuse_another(known, command)
     if known is not None:
+        refuse_others_id(command.id, known.tenant, command.tenant)
         return CreatedSchedule(known, is_new=False)
     record = _new_record(command, shard_of(command.id, tables.shards), journal.now)
     journal.insert(tables.schedules, record.id, record)
@@ -61,7 +63,7 @@ def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord
     """Apply a decided change, or say that it came too late."""
     tables, change, now = journal.tables, command.change, journal.now
     old = tables.schedules.get(command.id)
-    if old is None:
+    if old is None or command.tenant not in {None, old.tenant}:
         raise unknown_schedule(command.id)
     if is_outdated(command, old, now):
         return Stale(old, now)

@@ -11,8 +11,9 @@ from duly.domain.literals import ScheduleStatus
 from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, RunRecord, VerdictKind
 from duly.store.memory.attempts import call_of, place_of
-from duly.store.memory.ownership import is_alive
+from duly.store.memory.ownership import seems_alive
 from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.trailing import AuditAfter, TrailPage, decided_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,8 +115,12 @@ def _run_matches(record: RunRecord, command: RunFilter) -> bool:
         and command.task in (None, record.call.task)
         and command.queue in (None, record.call.queue)
         and command.reason in (None, record.state_reason)
+        and (command.error is None or (record.error is not None and command.error in record.error))
         and (command.states is None or record.state in command.states)
         and (command.origins is None or record.origin in command.origins)
+        and command.lane in (None, record.lane)
+        and command.root in (None, record.root)
+        and command.worker in (None, record.worker)
         and (command.since is None or record.scheduled_for >= command.since)
         and (command.until is None or record.scheduled_for < command.until)
     )
@@ -184,10 +189,21 @@ def list_audit(journal: Journal, command: AuditFilter) -> list[AuditEntry]:
         and command.subject in (None, entry.subject)
         and command.action in (None, entry.action)
         and command.actor in (None, entry.actor.name)
+        and (command.since is None or entry.at >= command.since)
+        and (command.until is None or entry.at < command.until)
         and (command.before_number is None or entry.number < command.before_number)
     ]
     found.sort(key=lambda entry: entry.number, reverse=True)
     return found[: command.limit]
+
+
+def follow_audit(journal: Journal, command: AuditAfter) -> TrailPage:
+    """Return audit entries after a number, oldest first."""
+    trail = sorted(journal.tables.audit.values(), key=lambda entry: entry.number)
+    if command.after is None:
+        return decided_page(command, trail[-1:], lambda _: False)
+    found = [entry for entry in trail if entry.number > command.after][: command.limit]
+    return decided_page(command, found, lambda _: False)
 
 
 def status(journal: Journal) -> StoreStatus:
@@ -214,7 +230,7 @@ def status(journal: Journal) -> StoreStatus:
         members=tuple(
             replace(row, running=holders[row.id])
             for row in tables.members.values()
-            if is_alive(journal, row.id)
+            if seems_alive(journal, row.id)
         ),
         leases=tuple(tables.leases[key] for key in sorted(tables.leases)),
         shards=tables.shards,
@@ -224,5 +240,6 @@ def status(journal: Journal) -> StoreStatus:
         running=len(tables.claims),
         retrying=len(tables.waiting),
         dead=len(tables.dead),
+        ambiguous=len(tables.in_doubt),
         paused_queues=tuple(sorted(tables.paused_queues)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from duly.domain.attempts import policy_under
 from duly.domain.literals import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
 from duly.store.dispatch import MemberId
@@ -12,7 +13,9 @@ from duly.store.execution import Hold, LossKind, LostClaim, LostClaims
 from duly.store.memory.attempts import lease_of, policy_of, task_of
 from duly.store.memory.ending import end_claim
 from duly.store.memory.execution import held
-from duly.store.memory.ownership import held_shards, is_alive
+from duly.store.memory.following import follow_up
+from duly.store.memory.limiting import take_in
+from duly.store.memory.ownership import held_shards, seems_alive
 
 if TYPE_CHECKING:
     from duly.domain.identity import RunId
@@ -33,7 +36,7 @@ def find_lost(journal: Journal, limit: int, overdue_us: int) -> LostClaims:
 
 def _loss_of(journal: Journal, claim: Claim, overdue_us: int) -> LossKind | None:
     """Say why a claim may be taken from its worker; None when it may not."""
-    if not is_alive(journal, MemberId(claim.worker)):
+    if not seems_alive(journal, MemberId(claim.worker)):
         return LossKind.WORKER
     if claim.deadline is not None and journal.now >= claim.deadline + overdue_us:
         return LossKind.OVERDUE
@@ -48,9 +51,10 @@ def _lost(journal: Journal, run_id: RunId, claim: Claim, kind: LossKind) -> Lost
         worker=MemberId(claim.worker),
         tries=claim.tries,
         task=task,
-        policy=policy_of(journal, task),
+        policy=policy_under(policy_of(journal, task), is_unsafe=claim.is_unsafe),
         claimed_at=claim.claimed_at,
         started_at=claim.started_at,
+        effects_at=claim.effects_at,
     )
 
 
@@ -59,14 +63,16 @@ def settle_lost(journal: Journal, command: SettleLost) -> list[bool] | None:
     shards, _ = held_shards(journal, command.fence, Lane.BACKFILL)
     if 0 not in shards:
         return None
-    return [_settle(journal, command, loss) for loss in command.losses]
+    settled = [_settle(journal, command, loss) for loss in command.losses]
+    take_in(journal)
+    return settled
 
 
 def _settle(journal: Journal, command: SettleLost, loss: Loss) -> bool:
     lost = loss.claim
     claim = held(journal, lost.worker, lost.hold)
-    if claim is None:
-        return False
+    if claim is None or claim.effects_at != lost.effects_at:
+        return False  # it was permitted since: what was decided about it knows nothing of that
     kind = _loss_of(journal, claim, command.overdue_us)
     if kind is None:
         return False
@@ -76,6 +82,7 @@ def _settle(journal: Journal, command: SettleLost, loss: Loss) -> bool:
     tenant = journal.tables.runs[lost.hold.run_id].tenant
     journal.record_about(SYSTEM, "attempt.lost", lost_subject(lost, tenant, lease))
     end_claim(journal, lost.hold.run_id, claim, loss.conclusion)
+    follow_up(journal, loss.follow_up)
     return True
 
 

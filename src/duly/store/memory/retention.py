@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import MemberId, MemberKind, Prune, Pruned, PruneKind
+from duly.store.memory.access import forget_access
 from duly.store.memory.attempts import forget_work, lease_of
+from duly.store.memory.effects import forget_line
 from duly.store.memory.limiting import forget_limits
-from duly.store.memory.ownership import held_shards, is_alive
+from duly.store.memory.ownership import held_shards, seems_alive
 from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
 from duly.store.planning import NEAR_US
@@ -33,6 +35,7 @@ def prune(journal: Journal, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(journal, command)
     counts[PruneKind.MEMBERS] = _prune_members(journal, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(journal, command)
+    counts[PruneKind.ACCESS] = forget_access(journal, command.limit)
     _forget_slots(journal)
     forget_limits(journal)
     _forget_workers(journal, command)
@@ -60,6 +63,7 @@ def _prune_runs(journal: Journal, command: Prune) -> int:
         journal.remove(tables.outcomes, row.id)
         journal.remove(tables.runs, row.id)
         forget_work(journal, row.id)
+        forget_line(journal, row)
         if row.origin in OCCURRENCE_ORIGINS and row.schedule_id is not None:
             _remember(journal, row.schedule_id, row.scheduled_for)
     return len(doomed[: command.limit])
@@ -128,7 +132,7 @@ def _prune_members(journal: Journal, command: Prune) -> int:
     doomed = sorted(
         member
         for member, row in tables.members.items()
-        if not is_alive(journal, row.id)
+        if not seems_alive(journal, row.id)
         and row.id not in owners
         and journal.now - row.expires_at > ARRIVALS_KEPT_US
     )[: command.limit]

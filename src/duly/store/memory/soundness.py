@@ -11,7 +11,7 @@ from duly.domain.limits import capped_place
 from duly.domain.literals import ScheduleStatus
 from duly.store.admission import NOT_ADMITTED
 from duly.store.memory.limiting import MemoryOpening
-from duly.store.memory.tables import Blocked, Claim, Dead, Outcome, Ready, Waiting
+from duly.store.memory.tables import Blocked, Claim, Dead, InDoubt, Outcome, Ready, Waiting
 from duly.store.schema import Finding
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.store.memory.tables import Journal, Tables
 
-Placed: TypeAlias = Ready | Blocked | Claim | Waiting | Dead | Outcome
+Placed: TypeAlias = Ready | Blocked | Claim | Waiting | Dead | InDoubt | Outcome
 
 REMEDY = "this is a defect: keep the store and report it"
 
@@ -61,6 +61,7 @@ def _places(tables: Tables) -> tuple[Mapping[RunId, Placed], ...]:
         tables.claims,
         tables.waiting,
         tables.dead,
+        tables.in_doubt,
         tables.outcomes,
     )
 

@@ -8,22 +8,31 @@ from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.dispatch import MemberKind
 from duly.store.gates import OPENED_MAX
+from duly.store.importing import tried
 from duly.store.joinable import not_lent
 from duly.store.memory import (
+    counting,
     delayed,
+    execution,
     firing,
+    last_ends,
+    moving,
     ownership,
     planning,
     reading,
     retention,
+    sealing,
+    searching,
     soundness,
+    standing,
 )
+from duly.store.memory.access import MemoryAccess
 from duly.store.memory.gates import open_gates
-from duly.store.memory.ownership import is_alive
+from duly.store.memory.ownership import seems_alive
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
 from duly.store.memory.working import Working
-from duly.store.reading import Seen
+from duly.store.reading import FIRST_DELAYED, Seen
 from duly.store.schema import Finding, Migration, SchemaStatus
 from duly.store.wakeups import LocalWakeups
 
@@ -33,10 +42,14 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.audit import AuditEntry
     from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.last_ends import LastEnds
     from duly.domain.run_times import RunSpan
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.sealing import Seal
     from duly.store import dispatch as port
+    from duly.store.execution import Finish
+    from duly.store.moving import Exported, Imported, ImportPromises
     from duly.store.planning import (
         AddedRun,
         AddRuns,
@@ -47,12 +60,23 @@ if TYPE_CHECKING:
         MoveDelayed,
         Stale,
     )
-    from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, StoreStatus
+    from duly.store.reading import (
+        AuditFilter,
+        DelayedPlace,
+        RunFilter,
+        ScheduleFilter,
+        StoreStatus,
+        TenantCounts,
+    )
+    from duly.store.sealing import SealAudit
+    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
+    from duly.store.standing import OrderWorker, QuarantinedHost
+    from duly.store.trailing import AuditAfter, TrailPage
 
 T = TypeVar("T")
 
 
-class MemoryStore(Working):
+class MemoryStore(Working, MemoryAccess):
     """A store in this process: every operation alone, one after the other."""
 
     def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:
@@ -101,7 +125,7 @@ class MemoryStore(Working):
         journal = Journal(self.tables, self._clock.now_us())
         for member in self.tables.members.values():
             place = self._places.get(self.tables.wake_addresses[member.id])
-            if place is not None and member.kind in kinds and is_alive(journal, member.id):
+            if place is not None and member.kind in kinds and seems_alive(journal, member.id):
                 place.wake()
 
     # Planning
@@ -158,6 +182,17 @@ class MemoryStore(Working):
                 lent.close()
         with self._lock:
             self._wake(wakes)
+
+    def finish_within(self, within: object, worker: port.MemberId, finish: Finish) -> None:
+        """End an attempt inside a transaction that was lent."""
+
+        def end(journal: Journal) -> None:
+            execution.finish_within(journal, self.name, worker, finish)
+
+        if not isinstance(within, MemoryTransaction):
+            raise not_lent(within)
+        with self._lock:
+            within.run_last(end)
 
     # Dispatch
 
@@ -285,6 +320,13 @@ class MemoryStore(Working):
         """Return one version of a schedule's template."""
         return self._read(lambda _: self.tables.definitions.get((schedule_id, number)))
 
+    def get_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> dict[tuple[ScheduleId, int], Definition]:
+        """Return those versions of templates that there are."""
+        definitions = self.tables.definitions
+        return self._read(lambda _: {key: definitions[key] for key in keys if key in definitions})
+
     def get_run(self, run_id: RunId) -> RunRecord | None:
         """Return a run."""
         return self._read(lambda journal: reading.get_run(journal, run_id))
@@ -306,11 +348,14 @@ class MemoryStore(Working):
 
         return self._read(read)
 
-    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+    def list_delayed(
+        self, tenant: str, limit: int, after: DelayedPlace = FIRST_DELAYED
+    ) -> list[DelayedRecord]:
         """Return pending delayed runs in order of due."""
 
         def read(_: Journal) -> list[DelayedRecord]:
-            found = [row for row in self.tables.delayed.values() if row.tenant == tenant]
+            rows = (row for row in self.tables.delayed.values() if row.tenant == tenant)
+            found = [row for row in rows if (row.due_at, row.id) > after]
             return sorted(found, key=lambda row: (row.due_at, row.id))[:limit]
 
         return self._read(read)
@@ -330,6 +375,12 @@ class MemoryStore(Working):
         """Return from when to when the newest runs of each were open."""
         return self._read(lambda journal: reading.list_run_times(journal, schedule_ids, limit))
 
+    def list_last_ends(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, LastEnds]:
+        """Return how the newest runs of each ended."""
+        return self._read(lambda journal: last_ends.list_last_ends(journal, schedule_ids, limit))
+
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
 
@@ -348,6 +399,22 @@ class MemoryStore(Working):
         """Return audit entries, newest first."""
         return self._read(lambda journal: reading.list_audit(journal, command))
 
+    def search_runs(self, command: RunFilter) -> RunPage:
+        """Return a page of runs, newest first by id."""
+        return self._read(lambda journal: searching.search_runs(journal, command))
+
+    def search_attempts(self, command: AttemptFilter) -> AttemptPage:
+        """Return a page of attempts by run and fence, newest first."""
+        return self._read(lambda journal: searching.search_attempts(journal, command))
+
+    def search_audit(self, command: AuditFilter) -> AuditPage:
+        """Return a page of audit entries, newest first by number."""
+        return self._read(lambda journal: searching.search_audit(journal, command))
+
+    def follow_audit(self, command: AuditAfter) -> TrailPage:
+        """Return entries after a number, oldest first: nobody else is writing one."""
+        return self._read(lambda journal: reading.follow_audit(journal, command))
+
     def list_tasks(self) -> list[str]:
         """Return the names of tasks, sorted."""
         return self._read(lambda _: sorted(self.tables.tasks))
@@ -355,6 +422,49 @@ class MemoryStore(Working):
     def status(self) -> StoreStatus:
         """Return the state of the store."""
         return self._read(reading.status)
+
+    def count_tenant(self, tenant: str) -> TenantCounts:
+        """Count what is one tenant's."""
+        return self._read(lambda journal: counting.count_tenant(journal, tenant))
+
+    # Sealing
+
+    def seal_audit(self, command: SealAudit) -> Seal | None:
+        """Chain what is settled of the audit trail with a hash; None when there is nothing."""
+        return self._write(lambda journal: sealing.seal_audit(journal, command))
+
+    def list_seals(self, after: int, limit: int) -> list[Seal]:
+        """Return seals of higher numbers, oldest first."""
+        return self._read(lambda journal: sealing.list_seals(journal, after, limit))
+
+    def read_trail(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of higher numbers that are there, oldest first."""
+        return self._read(lambda journal: sealing.read_trail(journal, after, limit))
+
+    # Standing
+
+    def order_worker(self, command: OrderWorker) -> port.Member:
+        """Take a worker out of service, or back into it."""
+        return self._write(lambda journal: standing.order_worker(journal, command))
+
+    def list_quarantined_hosts(self) -> list[QuarantinedHost]:
+        """Return hosts of which no worker claims anything."""
+        return self._read(lambda _: sorted(self.tables.quarantined_hosts.values()))
+
+    # Moving
+
+    @contextmanager
+    def export_promises(self, *, has_history: bool) -> Iterator[Exported]:
+        """Hand out all that is promised at one moment."""
+        yield self._read(lambda journal: moving.export_promises(journal, has_history=has_history))
+
+    def import_promises(self, command: ImportPromises) -> Imported:
+        """Write all of an export, or nothing."""
+
+        def carry_out() -> Imported:
+            return self._write(lambda journal: moving.MemoryImporting(journal, command).carry_out())
+
+        return tried(carry_out)
 
     # Schema
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from duly.domain.attempts import Tries
 from duly.domain.audit import Actor, AuditEntry
@@ -22,8 +22,10 @@ from duly.store.planning import NEAR_US
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
+    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
     from duly.domain.breakers import Breaker
+    from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, ScheduleId
     from duly.domain.limits import LimitRecord, LimitSource
     from duly.domain.literals import AttemptState, RunState
@@ -31,10 +33,17 @@ if TYPE_CHECKING:
     from duly.domain.rates import Pace
     from duly.domain.runs import DelayedRecord, SkipRecord
     from duly.domain.schedules import Call, Definition, ScheduleRecord
+    from duly.domain.sealing import Seal
     from duly.domain.settling import PlannedRun
+    from duly.store.access import AnswerKey, FrozenSet
+    from duly.store.access_rulings import AnswerRow
     from duly.store.auditing import Subject
     from duly.store.backfilling import BackfillRecord, SlotState
+    from duly.store.effects import TaskOrder, VerdictRecord
+    from duly.store.execution import Hold
+    from duly.store.memory.access import SessionRow
     from duly.store.retry_slots import Taken
+    from duly.store.standing import QuarantinedHost
     from duly.store.work_rulings import WorkerLease
 
 K = TypeVar("K")
@@ -107,6 +116,10 @@ class Claim:
     cancel_asked_at: int | None = None
     replaced_by: RunId | None = None
     """For whom it is to make way, if that is why it was asked to stop."""
+    effects_at: int | None = None
+    """When it was first permitted to do what can't be taken back."""
+    is_unsafe: bool | None = None
+    """Whether that may not be repeated, by what its worker knew of its task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,25 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Dead:
     """A run among the dead letters."""
+
+    reason: str
+    at: int
+    tries: Tries
+
+
+class ScopeItem(NamedTuple):
+    """An item of a run's scope."""
+
+    is_expected: bool = False
+    times: int = 0
+    """How many attempts say that it is done."""
+    by: Hold | None = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """A run of which nobody knows what it did."""
 
     reason: str
     at: int
@@ -191,6 +223,14 @@ class Tables:
     waiting: dict[RunId, Waiting] = field(default_factory=dict)
     dead: dict[RunId, Dead] = field(default_factory=dict)
     blocked: dict[RunId, Blocked] = field(default_factory=dict)
+    in_doubt: dict[RunId, InDoubt] = field(default_factory=dict)
+    effects: dict[tuple[RunId, str], EffectRecord] = field(default_factory=dict)
+    """By the first run of the line, and the key."""
+    scopes: dict[RunId, int] = field(default_factory=dict)
+    """How many items each line of runs expects."""
+    scope_items: dict[tuple[RunId, str], ScopeItem] = field(default_factory=dict)
+    verdicts: dict[tuple[RunId, int], VerdictRecord] = field(default_factory=dict)
+    task_orders: dict[str, TaskOrder] = field(default_factory=dict)
     held_gates: dict[RunId, str] = field(default_factory=dict)
     """The gate that each open run has gone through and still holds, of those that had one."""
     limits: dict[tuple[str, LimitSource], LimitRecord] = field(default_factory=dict)
@@ -219,6 +259,7 @@ class Tables:
     leases: dict[LeaseKey, LeaseRecord] = field(default_factory=dict)
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
+    seals: dict[int, Seal] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     policies: dict[str, TaskPolicy] = field(default_factory=dict)
     retry_slots: dict[str, tuple[Taken, ...]] = field(default_factory=dict)
@@ -226,6 +267,14 @@ class Tables:
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
     quotas: dict[tuple[QuotaKey, Counted], Quota] = field(default_factory=dict)
+    tokens: dict[TokenId, TokenRecord] = field(default_factory=dict)
+    sessions: dict[bytes, SessionRow] = field(default_factory=dict)
+    """By the hash of their secret, as codes."""
+    codes: dict[bytes, int] = field(default_factory=dict)
+    """Until when each of them can be spent."""
+    answers: dict[AnswerKey, AnswerRow] = field(default_factory=dict)
+    frozen: dict[bytes, FrozenSet] = field(default_factory=dict)
+    quarantined_hosts: dict[str, QuarantinedHost] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.
@@ -236,7 +285,7 @@ class Tables:
 
     def __post_init__(self) -> None:
         """Begin with free leases."""
-        self.cluster |= {"tzdata": "", "incarnation": 1, "limits_version": 0}
+        self.cluster |= {"tzdata": "", "incarnation": 1, "limits_version": 0, "program_min": 1}
         for shard in range(self.shards):
             for lane in Lane:
                 key = LeaseKey(shard, lane)
@@ -268,6 +317,8 @@ class Journal:
         """Who is to be told once it is written."""
         self.freed: set[str] = set()
         """Gates that were given back, for whoever lets the next through."""
+        self.answers: dict[str, list[tuple[RunId, bool | None]]] = {}
+        """How attempts have ended, by destination, until all of them are taken in together."""
         self._reserved = reserved or []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.errors import StoreUnavailable, UsageError
+from duly.errors import UsageError
 from duly.store.joinable import Lent
+from duly.store.lending import Loan
 from duly.store.memory.tables import Journal, Tables
 
 if TYPE_CHECKING:
@@ -29,10 +30,9 @@ class MemoryTransaction(Lent):
         self._tables = tables
         self._clock = clock
         self._began_at = clock.now_us()
-        self._deadline_us = clock.monotonic_us() + limit_us
+        self._loan = Loan("memory", clock, limit_us)
         self._operations: list[Callable[[Journal], object]] = []
         self._reserved: list[int] = []
-        self.is_open = True
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Refuse: there are no tables of the caller's in memory."""
@@ -41,7 +41,7 @@ class MemoryTransaction(Lent):
 
     def run(self, operation: Callable[[Journal], T]) -> T:
         """Try an operation on top of those before it; keep it for the commit, undo the trial."""
-        self._refuse_late()
+        self._loan.refuse_late(lambda: True)
         journal = Journal(self._tables, self._clock.now_us(), list(self._reserved))
         try:
             for earlier in self._operations:
@@ -54,9 +54,14 @@ class MemoryTransaction(Lent):
         self._tables.open_arrivals.update(self._reserved)
         return result
 
+    def run_last(self, operation: Callable[[Journal], T]) -> T:
+        """Try the last operation; refused, nothing of it all is committed."""
+        with self._loan.last_word():
+            return self.run(operation)
+
     def commit(self) -> set[MemberKind]:
         """Carry everything out, or nothing; return who is to be told."""
-        self._refuse_late()
+        self._loan.refuse_commit(lambda: True)
         journal = Journal(self._tables, self._clock.now_us(), list(self._reserved))
         try:
             for operation in self._operations:
@@ -68,14 +73,5 @@ class MemoryTransaction(Lent):
 
     def close(self) -> None:
         """Let go of the numbers that were reserved."""
-        self.is_open = False
+        self._loan.end()
         self._tables.open_arrivals.difference_update(self._reserved)
-
-    def _refuse_late(self) -> None:
-        if self.is_open and self._clock.monotonic_us() <= self._deadline_us:
-            return
-        raise StoreUnavailable(
-            "memory",
-            "the transaction was open for longer than its limit and has been undone",
-            "do the slow part before it, or give a larger limit",
-        )

@@ -6,7 +6,19 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.admission import Admitted
-from duly.store.memory import attempts, backfilling, execution, limiting, operating, reaping
+from duly.store.auditing import SYSTEM
+from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject, unsafe_among
+from duly.store.memory import (
+    attempts,
+    backfilling,
+    doubts,
+    effects,
+    execution,
+    limiting,
+    operating,
+    reaping,
+    scopes,
+)
 from duly.store.memory.admission import MemoryAdmission
 from duly.store.memory.backfilling import MemoryBackfills
 from duly.store.memory.quotas import MemorySetting, list_quotas
@@ -19,10 +31,12 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord, TaskPolicy
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
+    from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.domain.scope import Scope
     from duly.store import admission as limits_port
     from duly.store import execution as port
     from duly.store.backfilling import (
@@ -34,6 +48,18 @@ if TYPE_CHECKING:
         Stepped,
     )
     from duly.store.dispatch import MemberId
+    from duly.store.effects import (
+        AddVerdict,
+        BeginEffect,
+        Begun,
+        DoubtRecord,
+        EndEffect,
+        OrderTask,
+        Rerun,
+        SettleDoubt,
+        TaskOrder,
+        VerdictRecord,
+    )
     from duly.store.memory.tables import Journal, Tables
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
     from duly.store.quotas import SetQuotas
@@ -61,6 +87,10 @@ class Working(ABC):
         """Remember what tasks' code says about their runs."""
 
         def register(journal: Journal) -> None:
+            unsafe = unsafe_among(policies)
+            if unsafe and self.tables.cluster["program_min"] < EFFECTS_SCHEMA:
+                journal.put(self.tables.cluster, "program_min", EFFECTS_SCHEMA)
+                journal.record_about(SYSTEM, "store.restricted", restricted_subject(unsafe))
             for name, policy in policies.items():
                 journal.put(self.tables.tasks, name, journal.now)
                 journal.put(self.tables.policies, name, policy)
@@ -116,6 +146,56 @@ class Working(ABC):
     def get_checkpoints(self, run_id: RunId) -> dict[str, str]:
         """Return a run's last states by partition."""
         return self._read(lambda journal: execution.get_checkpoints(journal, run_id))
+
+    # Effects and doubt
+
+    def begin_effect(self, command: BeginEffect) -> Begun:
+        """Permit an effect."""
+        return self._write(lambda journal: effects.begin_effect(journal, command))
+
+    def end_effect(self, command: EndEffect) -> bool:
+        """Write an effect down as done, or as not begun."""
+        return self._write(lambda journal: effects.end_effect(journal, command))
+
+    def list_effects(self, run_id: RunId, limit: int) -> list[EffectRecord]:
+        """Return the ledger of a run's line."""
+        return self._read(lambda journal: effects.list_effects(journal, run_id, limit))
+
+    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+        """Return runs that are in doubt."""
+        return self._read(lambda journal: doubts.list_doubts(journal, tenant, limit))
+
+    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+        """Carry out what a person decided about a run in doubt."""
+        return self._write(lambda journal: doubts.settle_doubt(journal, command))
+
+    def rerun_run(self, command: Rerun) -> RunRecord:
+        """Queue another run with a run's call."""
+        return self._write(lambda journal: doubts.rerun_run(journal, command))
+
+    def order_task(self, command: OrderTask) -> TaskOrder:
+        """Suspend a task's retries, or block its reruns."""
+        return self._write(lambda journal: doubts.order_task(journal, command))
+
+    def task_orders(self) -> Mapping[str, TaskOrder]:
+        """Return the tasks with an order in force."""
+        return self._read(lambda journal: dict(journal.tables.task_orders))
+
+    def add_verdict(self, command: AddVerdict) -> VerdictRecord:
+        """Record what was found about a run."""
+        return self._write(lambda journal: doubts.add_verdict(journal, command))
+
+    def get_scope(self, run_id: RunId) -> Scope:
+        """Return what is known of a run's scope."""
+        return self._read(lambda journal: scopes.get_scope(journal, run_id))
+
+    def list_done(self, run_id: RunId, items: Sequence[str]) -> frozenset[str]:
+        """Return those of some items that are done."""
+        return self._read(lambda journal: scopes.list_done(journal, run_id, items))
+
+    def list_verdicts(self, run_id: RunId) -> list[VerdictRecord]:
+        """Return what was found about a run."""
+        return self._read(lambda journal: doubts.list_verdicts(journal, run_id))
 
     # Operating
 

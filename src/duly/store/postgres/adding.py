@@ -25,7 +25,7 @@ from duly.domain.literals import Origin, RunState
 from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, delayed_row
+from duly.store.adding import Adding, Known, delayed_row, roots_of
 from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.planning import NEAR_US, AddedRun
@@ -47,7 +47,7 @@ from duly.store.postgres.pending import close_all
 from duly.store.postgres.quotas import PostgresCounting
 from duly.store.postgres.rows import RANKED, SHARE
 from duly.store.postgres.savepoints import OvertakenError, unless_overtaken
-from duly.store.postgres.session import one
+from duly.store.postgres.session import one, uid
 from duly.store.postgres.settlements import write_runs
 from duly.store.postgres.trail import record_all
 from duly.store.rulings import LIBRARY
@@ -73,8 +73,9 @@ LOCK_BY_KEYS = f"""{rows.DELAYED} WHERE id IN (
         SELECT d.id FROM duly.delayed d WHERE d.tenant = u.tenant AND d.key = u.key OFFSET 0) p)
 ORDER BY tenant COLLATE "C", key COLLATE "C" FOR UPDATE"""  # noqa: S608 - columns of ours
 # A deletion changes the row, so it waits for us, or we for it.
+SET_ROOT = "UPDATE duly.runs SET root = $2::uuid WHERE id = $1::uuid"
 LOCK_SCHEDULES = """
-SELECT uuid_send(id), name, status FROM duly.schedules
+SELECT uuid_send(id), tenant, name, status FROM duly.schedules
 WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE"""
 INSERT_DELAYED = """
 INSERT INTO duly.delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
@@ -261,7 +262,10 @@ def _is_plain(command: AddRuns) -> bool:
         are_distinct
         and len(set(keys)) == len(keys)
         and not any(
-            new.replaces or new.schedule_id is not None or new.origin is Origin.MANUAL
+            new.replaces
+            or new.schedule_id is not None
+            or new.root is not None
+            or new.origin is Origin.MANUAL
             for new in command.runs
         )
     )
@@ -287,6 +291,8 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
         adding.by_hand.expect_new([new for new in command.runs if new.id not in seen.known])
         added = adding.add_all(command)
         adding.flush()
+        for run_id, root in roots_of(command, added):
+            work.session.run(SET_ROOT, (uid(run_id), uid(root)))
         PostgresCounting(work.session).check_pending(command, added, work.now)
         confirm_runs(work, [one.id for one in added if not one.is_new])
         return added
@@ -299,7 +305,7 @@ class _Seen:
     """What a command's decisions are based on, read at once for all of its runs."""
 
     known: dict[RunId, Known]
-    schedules: dict[ScheduleId, tuple[str, str]]
+    schedules: dict[ScheduleId, tuple[str, str, str]]
     pending: dict[tuple[str, str], DelayedRecord]
 
 
@@ -310,7 +316,7 @@ def _look(work: Work, command: AddRuns) -> _Seen:
     if of:
         session.rows(LOCK_STATES, (Uuids(of),))
     found = session.rows(LOCK_SCHEDULES, (Uuids(of),)) if of else []
-    schedules = {row[0]: (row[1], row[2]) for row in found}
+    schedules = {row[0]: (row[1], row[2], row[3]) for row in found}
     keys = sorted({(new.tenant, new.key) for new in runs if new.key is not None})
     pending: dict[tuple[str, str], DelayedRecord] = {}
     if keys:
@@ -356,7 +362,7 @@ class _PostgresAdding(Adding):
     def known(self, new: NewRun) -> Known | None:
         return self._seen.known.get(new.id)
 
-    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str] | None:
+    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str, str] | None:
         return self._seen.schedules.get(schedule_id)
 
     def pending(self, tenant: str, key: str) -> DelayedRecord | None:

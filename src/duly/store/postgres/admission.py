@@ -69,6 +69,13 @@ COUNT_WAITING = """
 SELECT u.place, (SELECT count(*) FROM (
     SELECT 1 FROM duly.blocked b WHERE b.gate = u.gate LIMIT u.most) b)
 FROM unnest($1::text[], $2::text[], $3::int4[]) u(place, gate, most)"""
+# One by one, by their ids: of who is queued at gates there may be a crowd.
+COUNT_KEPT = """
+SELECT h.place, count(*) FROM duly.held_places h
+CROSS JOIN LATERAL (
+    SELECT 1 FROM duly.ready y WHERE y.run_id = h.run_id AND y.is_gated LIMIT 1) y
+WHERE h.place = ANY($1::text[])
+GROUP BY h.place"""
 PACES_OF = """
 SELECT place, promised_at, begun_at, again_at FROM duly.paces WHERE place = ANY($1::text[])"""
 # Numbers are drawn in the order in which the runs are given.
@@ -142,11 +149,15 @@ class PostgresAdmission(Admission):
         waiting = self._session.rows(COUNT_WAITING, (names, gates, Int4s(most)))
         paces = self._session.rows(PACES_OF, (names,))
         return Books(
-            count_held(self._session, places),
-            dict(waiting),
-            {place: Pace(*instants) for place, *instants in paces},
-            self._breakers(destinations) if destinations else {},
+            held=count_held(self._session, places),
+            waiting=dict(waiting),
+            paces={place: Pace(*instants) for place, *instants in paces},
+            breakers=self._breakers(destinations) if destinations else {},
         )
+
+    def kept(self, places: Sequence[str]) -> Mapping[str, int]:
+        """Return how many hold places who were let go, and are queued since then."""
+        return dict(self._session.rows(COUNT_KEPT, (Texts(places),)))
 
     def _breakers(self, destinations: Sequence[str]) -> dict[str, Breaker]:
         """Return what is known of destinations; those that are not well stay as they are."""

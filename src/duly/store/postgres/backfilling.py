@@ -16,6 +16,7 @@ from duly.domain.identity import RunId
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.overlapping import Coming
 from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
+from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
 from duly.store.backfilling import SlotState
 from duly.store.gathering import LANE_OFFSETS, Gathering, RunBefore
@@ -104,6 +105,7 @@ LEFT JOIN duly.claims c ON c.run_id = r.id
 LEFT JOIN duly.waiting w ON w.run_id = r.id
 LEFT JOIN duly.dead x ON x.run_id = r.id
 LEFT JOIN duly.blocked b ON b.run_id = r.id
+LEFT JOIN duly.ambiguous u ON u.run_id = r.id
 WHERE r.schedule_id = $1::uuid AND r.id >= $2::uuid AND r.id < $3::uuid"""  # noqa: S608
 SET_ROOTS = """
 UPDATE duly.runs r SET root = u.root FROM unnest($1::uuid[], $2::uuid[]) u(id, root)
@@ -195,8 +197,9 @@ class PostgresBackfills(BackfillWork):
             self._gates.stand(run_id, arrival, priority, Tries())
         elif arrival.gate is not None:
             self._gates.take(arrival.gate, run_id)
-        if run_id != planned.fills:
-            self._roots.append((run_id, planned.fills))
+        root = root_of(record, planned, run_id)
+        if root is not None:
+            self._roots.append((run_id, root))
 
     def note(self, backfill_id: BackfillId, slot: SlotState) -> None:
         """Have it written down what was done about an occurrence."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
 from duly.domain.identity import RunId
 from duly.store.execution import Beaten, Hold, Stop, StopKind
+from duly.store.leases import Standing
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
+from duly.store.postgres.scopes import write_scopes
 from duly.store.postgres.session import one, uid
 from duly.store.work_rulings import new_lines
 
@@ -30,7 +32,7 @@ r AS (
     UPDATE duly.members m
     SET renewed_at = n.now, expires_at = n.now + $2::int8, slots = $3::int4, leaked = $4::int4
     FROM n WHERE m.id = $1::int8 AND m.ended_at IS NULL
-    RETURNING true AS is_alive),
+    RETURNING true AS is_alive, m.standing),
 h AS MATERIALIZED (
     SELECT pg_catalog.array_agg(u.place) FILTER (WHERE k.is_asked IS NULL) AS gone,
         pg_catalog.array_agg(u.place) FILTER (WHERE k.is_asked) AS asked
@@ -40,7 +42,7 @@ h AS MATERIALIZED (
         WHERE k.run_id = u.run_id AND k.worker + 0 = $1::int8 AND k.fence = u.fence OFFSET 0) k
         ON true)
 SELECT n.now, coalesce((SELECT is_alive FROM r), false), s.program_min, s.limits_version,
-    h.gone, h.asked
+    h.gone, h.asked, (SELECT standing FROM r)
 FROM n CROSS JOIN h CROSS JOIN duly.cluster s WHERE s.id = 1"""
 STRAYS = """
 SELECT uuid_send(k.run_id), k.fence FROM duly.claims k
@@ -109,10 +111,11 @@ def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
         Uuids([hold.run_id for hold in holds]),
         Int4s([hold.fence for hold in holds]),
     )
-    now, is_alive, program_min, version, gone, asked = one(session, BEAT, values)
+    now, is_alive, program_min, version, gone, asked, told = one(session, BEAT, values)
     kinds = dict.fromkeys(gone or (), StopKind.GONE) | dict.fromkeys(asked or (), StopKind.CANCEL)
     stops = tuple(Stop(holds[place - 1], kind) for place, kind in sorted(kinds.items()))
-    return Beaten(now, is_alive, stops, limits_version=version), program_min
+    standing = None if told is None else Standing(told)
+    return Beaten(now, is_alive, stops, limits_version=version, standing=standing), program_min
 
 
 def find_strays(session: Session, command: Beat) -> tuple[Hold, ...]:
@@ -189,6 +192,7 @@ def _write(work: Work, worker: MemberId, reports: Sequence[Report]) -> dict[RunI
 def _write_trace(work: Work, reports: Sequence[Report], counts: dict[RunId, int]) -> None:
     write_steps(work, [(one.hold, one.progress) for one in reports if one.progress is not None])
     write_lines(work, [(one.hold, counts[one.hold.run_id], one.lines) for one in reports])
+    write_scopes(work, [(one.hold, one.scope) for one in reports])
 
 
 def write_steps(work: Work, steps: Sequence[tuple[Hold, Progress]]) -> None:

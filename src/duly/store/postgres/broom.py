@@ -5,8 +5,9 @@ begins to read: within a minute of a thousand runs a second each claim would pas
 them. The server's own vacuum comes round once a minute. So whoever has claimed some looks whether
 there are many, and has them vacuumed, which takes less than a microsecond for each.
 
-It is of no use while a transaction that was begun before is left open, wherever it is: then the
-leaves' rotation helps. And it is never waited for.
+It is of no use while a transaction that was begun before is left open, wherever it is. What was
+swept in vain still counts as dead afterwards: then the leaves of the queue have to rotate at once.
+And it is never waited for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import psycopg
 
 from duly.errors import StoreError
 from duly.store.postgres.errands import Errand
+from duly.store.postgres.rotation import relieve
 from duly.store.wakeups import SECOND_US
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ LOOK_AFTER = 2000
 DEAD_MAX = 10_000
 """So many may lie about in a table."""
 APART_US = (SECOND_US, SECOND_US)
+LEAF = ".ready_"
 SHARE = 20
 """Sweeping takes at most one part in so many of the time: it may be in vain, and long."""
 # Who may not is not to fill the server's log with refusals.
@@ -70,12 +73,18 @@ class Broom:
         if self._errand.is_closed or (self._due_at is not None and began_at < self._due_at):
             return
         with suppress(StoreError, psycopg.Error):
-            with self._connections.statement() as session:
-                tables = [name for (name,) in session.rows(COUNT_DEAD, (DEAD_MAX,))]
+            tables = self._full()
             if not tables:
                 return
             with self._connections.borrowed() as connection:
                 for table in tables:
                     connection.execute(SWEEP.format(table).encode(), prepare=False)
+            if any(LEAF in table for table in self._full()):
+                relieve(self._connections)
         ended_at = clock.monotonic_us()
         self._due_at = ended_at + SHARE * (ended_at - began_at)
+
+    def _full(self) -> list[str]:
+        """Return the tables in which too many dead rows lie."""
+        with self._connections.statement() as session:
+            return [name for (name,) in session.rows(COUNT_DEAD, (DEAD_MAX,))]

@@ -57,7 +57,8 @@ WITH RECURSIVE n AS MATERIALIZED (
     SELECT t.now FROM (
         SELECT held.*, duly.now_us() AS now FROM (
             SELECT m.renewed_at, m.expires_at FROM duly.members m
-            WHERE m.id = $1::int8 AND m.ended_at IS NULL FOR KEY SHARE OF m) held) t
+            WHERE m.id = $1::int8 AND m.ended_at IS NULL AND m.standing IS NULL
+            FOR KEY SHARE OF m) held) t
     WHERE t.now < t.expires_at AND t.renewed_at - t.now <= t.expires_at - t.renewed_at)"""
 # The present era, if one may go by it.
 _ERA = f"""

@@ -83,6 +83,7 @@ SET LOCAL idle_in_transaction_session_timeout = '3s'"""
 READ_CLUSTER = """
 SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()::text
 FROM duly.cluster WHERE id = 1"""
+FIRST_LOOK = READ_CLUSTER.replace("FROM", f", ({schema.KEEPS_TENANTS}) FROM")
 FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
@@ -137,7 +138,9 @@ class Connections:
         self.identity = ""
         """Of the store and its database, so that a copy of it is another one."""
         self._schema_number = max(migration.number for migration in settings.migrations)
-        self._is_ready = False
+        self.is_ready = False
+        self.keeps_tenants = False
+        """Whether the server shows this role one tenant's rows only, and has to be told whose."""
         self._is_closed = False
         self._begin()
         _all.add(self)
@@ -188,12 +191,17 @@ class Connections:
         with self.borrowed(limit_us, for_dispatch=for_dispatch) as connection:
             self.get_ready(connection)
             session = ConnectionSession(connection, is_ours=True)
-            with transaction(connection, BEGIN_DISPATCH if for_dispatch else BEGIN_WRITE):
+            begin = self.beginning(BEGIN_DISPATCH if for_dispatch else BEGIN_WRITE)
+            with transaction(connection, begin):
                 work = self.begin(session)
                 yield work
         self.ring_for(work)
         if work.freed:
             gates.open_freed(self, work.freed)
+
+    def beginning(self, begin: str) -> str:
+        """Return how a transaction begins."""
+        return begin
 
     def ring_for(self, done: Concerning) -> None:
         """Wake whom it concerns what was committed."""
@@ -236,7 +244,7 @@ class Connections:
             if not is_any_age:
                 self.get_ready(connection)
             session = ConnectionSession(connection, is_ours=True)
-            with transaction(connection, BEGIN_READ):
+            with transaction(connection, self.beginning(BEGIN_READ)):
                 now = 0 if is_any_age else int(one(session, schema.READ_NOW)[0])
                 yield Look(session, now)
 
@@ -361,18 +369,18 @@ class Connections:
 
     def get_ready(self, connection: BoundedConnection) -> None:
         """At the first use, make the schema in an empty database, and refuse one of another age."""
-        if self._is_ready:
+        if self.is_ready:
             return
         with self._first_use:
-            if self._is_ready:
+            if self.is_ready:
                 return
             session = ConnectionSession(connection, is_ours=True)
             if not schema.has_schema(session):
                 with transaction(connection, BEGIN_MIGRATION):
                     schema.create(session, self.settings.migrations, self.shards)
             self._require_usable(session)
-            _, self.shards, _, self.identity = one(session, READ_CLUSTER)
-            self._is_ready = True
+            _, self.shards, _, self.identity, self.keeps_tenants = one(session, FIRST_LOOK)
+            self.is_ready = True
 
     def _require_usable(self, session: Session) -> None:
         has = schema.read_applied(session)

@@ -1,7 +1,7 @@
 """How claims end: what is recorded of each, and where its run goes; all written together.
 
 Whoever ends claims has locked their rows, in the order of the runs. Retry budgets are locked after
-them, in the order of the tasks.
+them, in the order of the tasks, and the ledger of effects at the end.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
 from duly.domain.identity import RunId, shard_of
 from duly.domain.literals import RunState
-from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
 from duly.store.gates import closed_state
 from duly.store.postgres.arrays import (
     Int4s,
@@ -23,8 +23,10 @@ from duly.store.postgres.arrays import (
     Texts,
     Uuids,
 )
+from duly.store.postgres.effects import forget_intentions
+from duly.store.postgres.following import follow_up
 from duly.store.postgres.gates import give_back
-from duly.store.postgres.limiting import end_at_limits
+from duly.store.postgres.limiting import EndsAtLimits
 from duly.store.postgres.rows import IS_GATED, RANKED, SHARE
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
@@ -34,6 +36,7 @@ from duly.store.work_rulings import Cancelled, ended_tries, next_place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from duly.domain.checking import CheckRun
     from duly.domain.concluding import Conclusion
     from duly.store.auditing import Subject
     from duly.store.postgres.arrays import Encoded
@@ -43,30 +46,37 @@ if TYPE_CHECKING:
 LOCK_CLAIMS = """
 SELECT uuid_send(run_id), worker, fence, attempt, charged, begun_at, claimed_at, deadline_at,
     started_at, cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines,
-    coalesce(is_gated, false), uuid_send(replaced_by)
+    effects_at, coalesce(is_gated, false), uuid_send(replaced_by)
 FROM duly.claims WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE"""
 DELETE_CLAIMS = "DELETE FROM duly.claims WHERE run_id = ANY($1::uuid[])"
-READ_RUNS = "SELECT uuid_send(id), tenant, task FROM duly.runs WHERE id = ANY($1::uuid[])"
+READ_RUNS = """
+SELECT uuid_send(r.id), r.tenant, r.task,
+    EXISTS (SELECT 1 FROM duly.task_orders t WHERE t.task = r.task AND t.is_suspended)
+FROM duly.runs r WHERE r.id = ANY($1::uuid[])"""
 INSERT_ATTEMPTS = """
 INSERT INTO duly.attempts (ended_at, run_id, fence, number, worker, state, reason, error,
     claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
-    progress_at)
+    progress_at, effects_at)
 SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::int4[], $4::int8[], $5::int8[], $6::text[],
     $7::text[], $8::text[], $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[],
-    $14::text[], $15::int8[]) u"""
+    $14::text[], $15::int8[], $16::int8[]) u"""
 INSERT_OUTCOMES = """
 INSERT INTO duly.outcomes (finished_at, run_id, state, reason, fence, attempt, charged, begun_at,
     worker, claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
-    progress_at, error, result, into_run)
+    progress_at, effects_at, error, result, into_run)
 SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::text[], $5::int4[], $6::int4[],
     $7::int4[], $8::int8[], $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[],
-    $14::int8[], $15::text[], $16::int8[], $17::text[], $18::text[], $19::uuid[]) u"""
+    $14::int8[], $15::text[], $16::int8[], $17::int8[], $18::text[], $19::text[], $20::uuid[]) u"""
 INSERT_WAITING = """
 INSERT INTO duly.waiting (run_id, shard, due_at, fence, attempt, charged, begun_at, reason)
 SELECT u.* FROM unnest($1::uuid[], $2::int4[], $3::int8[], $4::int4[], $5::int4[], $6::int4[],
     $7::int8[], $8::text[]) u"""
 INSERT_DEAD = """
 INSERT INTO duly.dead (died_at, run_id, reason, fence, attempt, charged, begun_at)
+SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[], $6::int4[],
+    $7::int8[]) u"""
+INSERT_AMBIGUOUS = """
+INSERT INTO duly.ambiguous (since, run_id, reason, fence, attempt, charged, begun_at)
 SELECT $1::int8, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int4[], $6::int4[],
     $7::int8[]) u"""
 # Behind its priority, from now on.
@@ -102,6 +112,7 @@ class Claim:
     note: str | None
     progress_at: int | None
     lines: int
+    effects_at: int | None
     is_gated: bool
     replaced_by: RunId | None
 
@@ -114,7 +125,8 @@ class Claim:
     def told(self) -> Row:
         """Return what its attempt has told, as attempts and outcomes keep it."""
         progress = (self.done, self.total, self.note, self.progress_at)
-        return (self.claimed_at, self.started_at, self.cancel_asked_at, *progress)
+        told = (self.claimed_at, self.started_at, self.cancel_asked_at, *progress)
+        return (*told, self.effects_at)
 
 
 class RunFacts(NamedTuple):
@@ -122,6 +134,8 @@ class RunFacts(NamedTuple):
 
     tenant: str
     task: str
+    is_suspended: bool
+    """Whether retries of its task are."""
 
 
 def lock_claims(work: Work, ids: Iterable[RunId]) -> dict[RunId, Claim]:
@@ -133,21 +147,32 @@ def lock_claims(work: Work, ids: Iterable[RunId]) -> dict[RunId, Claim]:
 def read_facts(work: Work, ids: Iterable[RunId]) -> dict[RunId, RunFacts]:
     """Read whose runs they are, and of which tasks."""
     found = work.session.rows(READ_RUNS, (Uuids(sorted(set(ids))),))
-    return {RunId(run_id): RunFacts(tenant, task) for run_id, tenant, task in found}
+    return {RunId(run_id): RunFacts(*facts) for run_id, *facts in found}
 
 
 class Endings:
-    """Ends that are gathered in one transaction, to be written together."""
+    """Ends that are gathered in one transaction, to be written together.
 
-    def __init__(self, work: Work, facts: dict[RunId, RunFacts]) -> None:
+    Who ends more after them says at which limits, and writes that himself when all is told.
+    """
+
+    def __init__(
+        self, work: Work, facts: dict[RunId, RunFacts], ends: EndsAtLimits | None = None
+    ) -> None:
         self._work = work
         self._facts = facts
+        self._is_all = ends is None
+        self._ends = ends or EndsAtLimits(work)
         self._ended: list[RunId] = []
         self._attempts: list[Row] = []
         self._outcomes: list[Row] = []
         self._waits: list[tuple[Claim, Tries, Conclusion, Wait]] = []
         self._queued: list[Row] = []
         self._dead: list[Row] = []
+        self._ambiguous: list[Row] = []
+        self._intending: list[tuple[RunId, int]] = []
+        """Claims that may have left effects open."""
+        self._checks: list[CheckRun | None] = []
         self._given_back: list[RunId] = []
         """Who holds a gate no longer."""
         self._limited: dict[RunId, bool | None] = {}
@@ -158,15 +183,23 @@ class Endings:
         """Have an audit entry written, in its turn."""
         self._entries.append((action, subject))
 
+    def follow(self, check: CheckRun | None) -> None:
+        """Have the check of a run made, where it has one."""
+        self._checks.append(check)
+
     def end(self, claim: Claim, conclusion: Conclusion, *, is_answered: bool | None = None) -> None:
         """End a claim that we hold, and put its run where it was decided."""
         run_id, tries = claim.run_id, ended_tries(claim.tries, conclusion)
         asked = claim.cancel_asked_at is not None
-        after = next_place(conclusion, is_cancel_asked=asked)
+        facts = self._facts.get(run_id)
+        is_suspended = facts is not None and facts.is_suspended
+        after = next_place(conclusion, is_cancel_asked=asked, is_suspended=is_suspended)
         self._ended.append(run_id)
+        if claim.effects_at is not None:
+            self._intending.append((run_id, claim.fence))
         if claim.is_gated:
             self._limited[run_id] = is_answered
-        if claim.is_gated and not isinstance(after, Wait | Requeue):
+        if claim.is_gated and not isinstance(after, Wait | Requeue | BeInDoubt):
             self._given_back.append(run_id)
         if isinstance(after, Close):
             state, into = closed_state(after.state, claim.replaced_by)
@@ -185,6 +218,10 @@ class Endings:
                 self._dead.append((run_id, after.reason, *columns_of(tries)))
                 tenant = self._facts[run_id].tenant
                 self.record("run.dead", dead_subject(run_id, tenant, after.reason, tries))
+            case BeInDoubt():
+                self._ambiguous.append((run_id, after.reason, *columns_of(tries)))
+                subject = doubt_subject(run_id, self._facts[run_id].tenant, after.reason, tries)
+                self.record("run.ambiguous", subject)
             case Cancelled():
                 state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
                 self._outcomes.append(closed(run_id, state, Reason.CANCELLED, tries, into))
@@ -194,14 +231,19 @@ class Endings:
         if self._ended:
             self._work.session.run(DELETE_CLAIMS, (Uuids(sorted(self._ended)),))
         give_back(self._work, self._given_back)
-        end_at_limits(self._work, self._limited)
+        self._ends.add(self._limited)
+        if self._is_all:
+            self._ends.write()
         self._write_attempts()
         write_outcomes(self._work, self._outcomes)
         self._write_waits()
         queue_again(self._work, self._queued)
-        if self._dead:
-            kinds = (Uuids, Texts, Int4s, Int4s, Int4s, OptionalInt8s)
-            self._work.session.run(INSERT_DEAD, (self._work.now, *encoded(self._dead, kinds)))
+        for statement, rows in ((INSERT_DEAD, self._dead), (INSERT_AMBIGUOUS, self._ambiguous)):
+            if rows:
+                kinds = (Uuids, Texts, Int4s, Int4s, Int4s, OptionalInt8s)
+                self._work.session.run(statement, (self._work.now, *encoded(rows, kinds)))
+        follow_up(self._work, self._checks)
+        forget_intentions(self._work, self._intending)
         record_all(self._work, SYSTEM, self._entries)
 
     def _write_attempts(self) -> None:
@@ -231,8 +273,9 @@ class Endings:
         return {self._facts[one.run_id].task for one, _, _, wait in self._waits if wait.spacing_us}
 
 
-_TOLD = (OptionalInt8s, OptionalInt8s, OptionalInt8s, OptionalInt8s, Texts, OptionalInt8s)
-"""From the start of an attempt to its last progress."""
+_PROGRESS = (OptionalInt8s, OptionalInt8s, Texts, OptionalInt8s)
+_TOLD = (OptionalInt8s, OptionalInt8s, *_PROGRESS, OptionalInt8s)
+"""From the start of an attempt to its last progress, and when its effects began."""
 
 
 def encoded(rows: Sequence[Row], kinds: Sequence[Callable[[Any], Encoded]]) -> tuple[Encoded, ...]:
@@ -244,7 +287,7 @@ def closed(  # noqa: PLR0913, PLR0917 - what is known of it
     run_id: RunId, state: RunState, reason: str, tries: Tries, into: RunId | None = None
 ) -> Row:
     """Return the outcome of a run that no claim has closed."""
-    return (run_id, state, reason, *columns_of(tries), *(None,) * 10, into)
+    return (run_id, state, reason, *columns_of(tries), *(None,) * 11, into)
 
 
 def write_outcomes(work: Work, outcomes: Sequence[Row]) -> None:

@@ -2,8 +2,9 @@
 
 A plain success closes its run and has nothing else to tell. The claim's own row is the fence: it is
 deleted at the worker and the fence that the completion names, or nothing happens. Whatever that
-leaves (retries, deaths, lines; runs that hold a gate; claims that somebody has taken away, and
-those that this very worker has ended before) is decided row by row on locked claims.
+leaves (retries, deaths, lines; runs that hold a gate or were permitted effects; claims that
+somebody has taken away, and those that this very worker has ended before) is decided row by row on
+locked claims.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from duly.store.postgres.claiming import (
 )
 from duly.store.postgres.confirming import confirm_runs
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
+from duly.store.postgres.limiting import EndsAtLimits
 from duly.store.postgres.rotation import ERAS
+from duly.store.postgres.scopes import write_scopes
 from duly.store.postgres.session import one, uid
-from duly.store.work_rulings import new_lines, said_result, said_state
+from duly.store.work_rulings import new_lines, said_result, said_state, taken_away
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +49,7 @@ done AS (
     DELETE FROM duly.claims c
     WHERE c.run_id = ANY($2::uuid[]) AND c.worker + 0 = $1::int8
         AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
-        AND c.is_gated IS NOT TRUE
+        AND c.is_gated IS NOT TRUE AND c.effects_at IS NULL
         AND (SELECT now FROM f) IS NOT NULL
     RETURNING c.*, pg_catalog.width_bucket(c.run_id, $2::uuid[]) AS place),
 closed AS (
@@ -179,6 +182,8 @@ def _by_run(placed: tuple[int, Finish]) -> Hold:
 def is_plain(finish: Finish) -> bool:
     """Say whether an end is a success that tells nothing but its result."""
     conclusion = finish.conclusion
+    if finish.scope is not None or finish.follow_up is not None:
+        return False
     if conclusion is DONE:
         return finish.progress is None and not finish.lines
     after = conclusion.next
@@ -213,6 +218,7 @@ def plain_values(worker: MemberId, finishes: Sequence[Finish]) -> tuple[object, 
 def _finish_others(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> list[FinishResult]:
     """End what is not plain, each run once at a time: one that is there twice comes in turn."""
     results: list[FinishResult] = []
+    ends = EndsAtLimits(work)
     begin = 0
     while begin < len(finishes):
         seen: set[bytes] = set()
@@ -220,42 +226,68 @@ def _finish_others(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> 
         while end < len(finishes) and finishes[end].hold.run_id not in seen:
             seen.add(finishes[end].hold.run_id)
             end += 1
-        results += _finish_distinct(work, worker, finishes[begin:end])
+        results += _finish_distinct(work, worker, finishes[begin:end], ends)
         begin = end
+    ends.write()
     return results
 
 
 def _finish_distinct(
-    work: Work, worker: MemberId, finishes: Sequence[Finish]
+    work: Work, worker: MemberId, finishes: Sequence[Finish], ends: EndsAtLimits
 ) -> list[FinishResult]:
     ids = [one.hold.run_id for one in finishes]
     claims = lock_claims(work, ids)
     work.look_at_the_clock()
     ours = [_is_held(claims.get(one.hold.run_id), worker, one.hold) for one in finishes]
     facts = read_facts(work, ids)
-    endings = Endings(work, facts)
+    endings = Endings(work, facts, ends)
     gone = [one for one, is_ours in zip(finishes, ours, strict=True) if not is_ours]
-    ends = iter(_read_ends(work, gone))
+    told = iter(_read_ends(work, gone))
     results: list[FinishResult] = []
     for finish, is_ours in zip(finishes, ours, strict=True):
         if is_ours:
-            claim = _told(work, claims[finish.hold.run_id], finish)
-            endings.end(claim, finish.conclusion, is_answered=finish.is_answered)
+            _end(work, endings, claims[finish.hold.run_id], finish)
             results.append(FinishResult.ACCEPTED)
         else:
-            result, is_news = _judge(work, worker, finish, next(ends))
+            result, is_news = _judge(work, worker, finish, next(told))
             results.append(result)
             if is_news:
                 fact = facts.get(finish.hold.run_id)
                 subject = refused_subject(worker, finish, "" if fact is None else fact.tenant)
                 endings.record("attempt.refused", subject)
     held = [one for one, is_ours in zip(finishes, ours, strict=True) if is_ours]
-    write_steps(work, [(one.hold, one.progress) for one in held if one.progress is not None])
-    counts = [claims[one.hold.run_id].lines for one in held]
-    told = zip(held, counts, strict=True)
-    write_lines(work, [(one.hold, count, new_lines(one, count)) for one, count in told])
-    endings.write()
+    _write(work, endings, [(claims[one.hold.run_id], one) for one in held])
     return results
+
+
+def _end(work: Work, endings: Endings, claim: Claim, end: Finish) -> None:
+    """End a claim that is ours; what it leaves on record comes in its turn."""
+    endings.end(_told(work, claim, end), end.conclusion, is_answered=end.is_answered)
+    endings.follow(end.follow_up)
+
+
+def _write(work: Work, endings: Endings, held: Sequence[tuple[Claim, Finish]]) -> None:
+    """Write the ends of claims, and keep what their attempts have told."""
+    write_steps(work, [(end.hold, end.progress) for _, end in held if end.progress is not None])
+    lines = [(end.hold, claim.lines, new_lines(end, claim.lines)) for claim, end in held]
+    write_lines(work, lines)
+    endings.write()
+    write_scopes(work, [(end.hold, end.scope) for _, end in held])
+
+
+def finish_within(work: Work, store: str, worker: MemberId, finish: Finish) -> None:
+    """End an attempt among other things; raise when it is not this worker's to end."""
+    run_id = finish.hold.run_id
+    claim = lock_claims(work, [run_id]).get(run_id)
+    if claim is None or not _is_held(claim, worker, finish.hold):
+        raise taken_away(store)
+    work.look_at_the_clock()
+    freed_before = len(work.freed)
+    endings = Endings(work, read_facts(work, [run_id]))
+    _end(work, endings, claim, finish)
+    _write(work, endings, [(claim, finish)])
+    # Its gate is opened by whoever tends the store: the caller's commit may never come.
+    del work.freed[freed_before:]
 
 
 def _is_held(claim: Claim | None, worker: MemberId, hold: Hold) -> bool:

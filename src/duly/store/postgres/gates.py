@@ -2,7 +2,8 @@
 
 A gate is a row of its own, so that there is something to lock while nobody holds it. Whoever lets a
 run arrive, or lets one go, has locked it until his commit. Rows are locked in this order: leases,
-the states of schedules, claims, gates in the order of their names, those that wait.
+the states of schedules, claims, gates in the order of their names, those that wait, the ledger of
+effects.
 
 The end of a run locks no gate: it deletes the row by which the run held it. Afterwards, in another
 transaction, whoever ended it looks who waits:

@@ -38,8 +38,14 @@ INSERT_MEMBER = """
 WITH n AS MATERIALIZED (SELECT duly.now_us() AS now),
 made AS (
     INSERT INTO duly.members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
-        is_holding, tzdata, wake_address, slots, queues)
-    SELECT $1, $2, $3::int8, now, now, now + $4::int8, 0, false, $5, $6, $7::int4, $8::text[] FROM n
+        is_holding, tzdata, wake_address, slots, queues, standing)
+    SELECT $1, $2, $3::int8, now, now, now + $4::int8, 0, false, $5, $6, $7::int4, $8::text[],
+        CASE WHEN $1::text = 'worker' AND (
+            EXISTS (SELECT 1 FROM duly.members m
+                WHERE m.host = $2::text AND m.process = $3::int8 AND m.standing = 'quarantined')
+            OR EXISTS (SELECT 1 FROM duly.quarantined_hosts h WHERE h.host = $2::text))
+            THEN 'quarantined' END
+    FROM n
     RETURNING id, started_at),
 known AS (
     INSERT INTO duly.worker_tasks (worker, task)

@@ -175,7 +175,9 @@ def set_limit(work: Work, command: SetLimit) -> LimitRecord:
 
 
 def remove_limit(work: Work, scope: str, actor: Actor) -> bool:
-    """Take a person's limit away."""
+    """Take a person's limit away; what nobody has said is looked for before anybody waits."""
+    if limits_of(work.session, [scope]).said(LimitSource.PERSON).get(scope) is None:
+        return False
     before = _begin_change(work)
     said = before.said(LimitSource.PERSON).get(scope)
     if said is None:
@@ -289,15 +291,25 @@ def leave_limits(work: Work, run_id: RunId) -> None:
     work.session.run(FORGET_TURNS, (Uuids([run_id]),))
 
 
-def end_at_limits(work: Work, ended: Mapping[RunId, bool | None]) -> None:
-    """Give back the places of attempts that have ended; note how their destinations did."""
-    ends: dict[str, list[tuple[RunId, bool | None]]] = {}
-    for run_id, place in leave_places(work, [*ended]):
-        destination = destination_of([place])
-        if destination is not None:
-            ends.setdefault(destination, []).append((run_id, ended[run_id]))
-    if ends:
-        take_in(work, ends)
+class EndsAtLimits:
+    """Ends of attempts that were admitted: places are given back, and destinations judged."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._ends: dict[str, list[tuple[RunId, bool | None]]] = {}
+
+    def add(self, ended: Mapping[RunId, bool | None]) -> None:
+        """Give back the places of attempts."""
+        for run_id, place in leave_places(self._work, [*ended]):
+            destination = destination_of([place])
+            if destination is not None:
+                self._ends.setdefault(destination, []).append((run_id, ended[run_id]))
+
+    def write(self) -> None:
+        """Write what was learnt, once for each destination; from here on no claim is locked."""
+        if self._ends:
+            take_in(self._work, self._ends)
+            self._ends.clear()
 
 
 class PostgresOpening(Opening):

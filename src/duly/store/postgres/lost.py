@@ -46,7 +46,7 @@ f AS MATERIALIZED (
     WHERE g.is_current)
 SELECT (SELECT now FROM n), l.* FROM (SELECT 1) AS always LEFT JOIN (
     SELECT uuid_send(f.run_id), f.is_current, f.worker, f.fence, f.attempt, f.charged, f.begun_at,
-        f.claimed_at, f.started_at, r.task, t.policy
+        f.claimed_at, f.started_at, f.effects_at, f.is_unsafe, r.task, t.policy
     FROM (SELECT * FROM f ORDER BY claimed_at, run_id LIMIT $1::int4) f
     CROSS JOIN LATERAL (SELECT r.task FROM duly.runs r WHERE r.id = f.run_id OFFSET 0) r
     LEFT JOIN LATERAL (SELECT t.policy FROM duly.tasks t WHERE t.name = r.task OFFSET 0) t ON true
@@ -58,7 +58,7 @@ IS_SERVED = f"""
 WITH n AS MATERIALIZED (SELECT duly.now_us() AS now)
 SELECT EXISTS (
     SELECT 1 FROM duly.worker_tasks w JOIN duly.members m ON m.id = w.worker
-    WHERE w.task = $1 AND m.kind = 'worker' AND {IS_CURRENT}
+    WHERE w.task = $1 AND m.kind = 'worker' AND m.standing IS NULL AND {IS_CURRENT}
         AND (m.queues = '{{}}' OR $2::text = ANY(m.queues))) FROM n"""  # noqa: S608 - a condition of ours
 
 
@@ -117,6 +117,9 @@ class _Settling:
         claim = self._claims.get(lost.hold.run_id)
         if claim is None or (claim.worker, claim.fence) != (lost.worker, lost.hold.fence):
             return False
+        if claim.effects_at != lost.effects_at:
+            # It was permitted since: what was decided about it knows nothing of that.
+            return False
         if not self._is_alive(lost.worker):
             self._declare_dead(lost.worker)
         elif not self._is_overdue(claim):
@@ -128,6 +131,7 @@ class _Settling:
         lease = None if member is None else WorkerLease(*member[:-1])
         self._endings.record("attempt.lost", lost_subject(lost, tenant, lease))
         self._endings.end(claim, loss.conclusion)
+        self._endings.follow(loss.follow_up)
         return True
 
     def _is_alive(self, worker: MemberId) -> bool:

@@ -6,33 +6,56 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import RunState, ScheduleStatus, SkipReason
+from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
-from duly.store.filters import Where, audit_where, runs_where, schedules_where
-from duly.store.postgres import rows, trace
-from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
+from duly.store.filters import audit_where, schedules_where
+from duly.store.leases import Standing
+from duly.store.postgres import last_ends, rows, trace
+from duly.store.postgres.arrays import Int4s, Int8s, Uuids
 from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
+from duly.store.postgres.filtering import PostgresWhere
 from duly.store.postgres.planning import BY_NAME, read_definition, read_schedule
+from duly.store.postgres.searching import PostgresSearch
 from duly.store.postgres.session import first, one, pairs, uid
-from duly.store.reading import PAGE_MAX, AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.reading import (
+    FIRST_DELAYED,
+    PAGE_MAX,
+    AuditFilter,
+    DelayedPlace,
+    RunFilter,
+    ScheduleFilter,
+    Seen,
+    StoreStatus,
+)
 from duly.store.rulings import unrecorded
+from duly.store.tenant_counts import count_tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
+    from duly.domain.last_ends import LastEnds
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
-    from duly.store.filters import Value
     from duly.store.postgres.work import Look
+    from duly.store.reading import TenantCounts
+    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
 
 LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = $1 AND s.name = $2
 ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
-LIST_DELAYED = f"{rows.DELAYED} WHERE tenant = $1 ORDER BY due_at, id LIMIT $2::int8"
+READ_DEFINITIONS = """
+SELECT uuid_send(d.schedule_id), d.number, d.definition
+FROM unnest($1::uuid[], $2::int4[]) u(id, number)
+CROSS JOIN LATERAL (
+    SELECT n.* FROM duly.schedule_definitions n
+    WHERE n.schedule_id = u.id AND n.number = u.number OFFSET 0) d"""
+LIST_DELAYED = f"""
+{rows.DELAYED} WHERE tenant = $1 AND (due_at, id) > ($3::int8, $4::uuid)
+ORDER BY due_at, id LIMIT $2::int8"""
 LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = $1::uuid ORDER BY first_for DESC LIMIT $2::int8"
 LIST_OWED = f"{rows.OWED} WHERE schedule_id = $1::uuid ORDER BY first_for"
 RUN_TIMES = """
@@ -72,6 +95,7 @@ COUNT_QUEUES = "SELECT queue, count(*) FROM duly.ready GROUP BY queue"
 COUNT_HELD = "SELECT worker, count(*) FROM duly.claims GROUP BY worker"
 COUNT_WAITING = "SELECT count(*) FROM duly.waiting"
 COUNT_DEAD = "SELECT count(*) FROM duly.dead"
+COUNT_AMBIGUOUS = "SELECT count(*) FROM duly.ambiguous"
 LIST_PAUSED = "SELECT name FROM duly.queues ORDER BY name"
 COUNT_OWED = "SELECT count(*) FROM duly.owed"
 COUNT_EARLY = "SELECT count(*) FROM duly.runs WHERE fired_at < not_before"
@@ -112,13 +136,6 @@ CROSS JOIN LATERAL (
 READ_STORE = "SELECT shards, tzdata, incarnation FROM duly.cluster"
 LIST_MEMBERS = f"{rows.MEMBER} WHERE {rows.IS_ALIVE} ORDER BY id"
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
-OPEN_PLACES = {
-    RunState.QUEUED: "SELECT run_id FROM duly.ready",
-    RunState.RUNNING: "SELECT run_id FROM duly.claims",
-    RunState.RETRYING: "SELECT run_id FROM duly.waiting",
-    RunState.DEAD: "SELECT run_id FROM duly.dead",
-    RunState.BLOCKED: "SELECT run_id FROM duly.blocked",
-}
 
 
 class PostgresReading:
@@ -126,6 +143,7 @@ class PostgresReading:
 
     def __init__(self, look: Look) -> None:
         self._look = look
+        self._search = PostgresSearch(look)
 
     def now(self) -> int:
         """Return the store's clock."""
@@ -139,6 +157,16 @@ class PostgresReading:
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
         """Return one version of a schedule's template."""
         return read_definition(self._look.session, schedule_id, number)
+
+    def get_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> dict[tuple[ScheduleId, int], Definition]:
+        """Return those versions of templates that there are."""
+        asked = Uuids([one for one, _ in keys]), Int4s([number for _, number in keys])
+        return {
+            (ScheduleId(one), number): records.read_definition(text)
+            for one, number, text in self._look.session.rows(READ_DEFINITIONS, asked)
+        }
 
     def get_run(self, run_id: RunId) -> RunRecord | None:
         """Return a run."""
@@ -174,32 +202,39 @@ class PostgresReading:
 
     def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
         """Return schedules in order of tenant, name and id."""
-        where = schedules_where(_PostgresWhere(), command)
+        where = schedules_where(PostgresWhere(), command)
         sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
         return [records.schedule_record(row) for row in self._look.session.rows(sql, where.bound())]
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first by id."""
-        where = runs_where(_PostgresWhere(), command)
-        if command.states and command.states <= OPEN_PLACES.keys():
-            # Few runs are open among all that there were: look in those places alone.
-            places = " UNION ALL ".join(OPEN_PLACES[state] for state in sorted(command.states))
-            where.add(f"r.id IN ({places})")
-        sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
-        return [records.run_record(row) for row in self._look.session.rows(sql, where.bound())]
+        return self._search.list_runs(command)
 
     def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
         """Return audit entries, newest first."""
-        where = audit_where(_PostgresWhere(), command)
+        where = audit_where(PostgresWhere(), command)
         sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
         return [records.audit_entry(row) for row in self._look.session.rows(sql, where.bound())]
 
-    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+    def search_runs(self, command: RunFilter) -> RunPage:
+        """Return a page of runs, newest first by id."""
+        return self._search.search_runs(command)
+
+    def search_attempts(self, command: AttemptFilter) -> AttemptPage:
+        """Return a page of attempts by run and fence, newest first."""
+        return self._search.search_attempts(command)
+
+    def search_audit(self, command: AuditFilter) -> AuditPage:
+        """Return a page of audit entries, newest first by number."""
+        return self._search.search_audit(command)
+
+    def list_delayed(
+        self, tenant: str, limit: int, after: DelayedPlace = FIRST_DELAYED
+    ) -> list[DelayedRecord]:
         """Return pending delayed runs in order of due."""
-        return [
-            records.delayed_record(row)
-            for row in self._look.session.rows(LIST_DELAYED, (tenant, limit))
-        ]
+        due_at, last = after
+        found = self._look.session.rows(LIST_DELAYED, (tenant, limit, due_at, uid(last)))
+        return [records.delayed_record(row) for row in found]
 
     def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
         """Return what was skipped, newest first."""
@@ -214,6 +249,12 @@ class PostgresReading:
         for identity, *span in self._look.session.rows(RUN_TIMES, (Uuids(schedule_ids), limit)):
             found.setdefault(ScheduleId(identity), []).append(RunSpan(*span))
         return found
+
+    def list_last_ends(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, LastEnds]:
+        """Return how the newest runs of each ended."""
+        return last_ends.list_last_ends(self._look, schedule_ids, limit)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
@@ -254,7 +295,9 @@ class PostgresReading:
             oldest_due_at=oldest,
             next_due_at=_next_due(self._look, every_shard),
             early_fires=one(session, COUNT_EARLY)[0],
-            members=tuple(_member(row, held) for row in members),
+            members=tuple(
+                member_of(row, is_alive=True, running=held.get(row[0], 0)) for row in members
+            ),
             leases=tuple(map(records.lease_record, session.rows(LIST_LEASES))),
             shards=shards,
             tzdata=tzdata,
@@ -263,15 +306,27 @@ class PostgresReading:
             running=sum(held.values()),
             retrying=one(session, COUNT_WAITING)[0],
             dead=one(session, COUNT_DEAD)[0],
+            ambiguous=one(session, COUNT_AMBIGUOUS)[0],
             paused_queues=tuple(name for (name,) in session.rows(LIST_PAUSED)),
         )
 
+    def count_tenant(self, tenant: str) -> TenantCounts:
+        """Count what is one tenant's."""
 
-def _member(row: records.Row, held: Mapping[int, int]) -> Member:
-    slots, leaked, queues = row[11:]
-    member = records.member(row, is_alive=True)
+        def ask(statement: str, values: Sequence[object]) -> list[records.Row]:
+            ours = statement.replace("duly_", "duly.").replace("?2", "$2::int8")
+            return self._look.session.rows(ours.replace("?", "$"), values)
+
+        return count_tenant(ask, tenant, self._look.now)
+
+
+def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:
+    """Return a member of the fleet, from the columns of `rows.MEMBER`."""
+    slots, leaked, queues, told = row[11:]
+    member = records.member(row, is_alive=is_alive)
     parts: dict[str, Any] = {"slots": slots, "leaked": leaked, "queues": tuple(queues)}
-    return replace(member, **parts, running=held.get(member.id, 0))
+    standing = None if told is None else Standing(told)
+    return replace(member, **parts, running=running, standing=standing)
 
 
 def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
@@ -300,24 +355,3 @@ def _next_due(look: Look, every_shard: Int4s) -> int | None:
     if at_most is not None:
         found.append(one(session, NEXT_SCHEDULE, (*key, at_most))[0])
     return min((due for due in found if due is not None), default=None)
-
-
-class _PostgresWhere(Where):
-    """Conditions with the places of PostgreSQL's statements, each with the type of its value."""
-
-    def place(self, value: Value) -> str:
-        if isinstance(value, bytes):
-            self.values.append(uid(value))
-            kind = "uuid"
-        else:
-            self.values.append(value)
-            kind = "int8" if isinstance(value, int) else "text"
-        return f"${len(self.values)}::{kind}"
-
-    def one_of(self, column: str, values: Iterable[str] | None) -> None:
-        if values is not None:
-            self.values.append(Texts(sorted(values)))
-            self.add(f"{column} = ANY(${len(self.values)}::text[])")
-
-    def begins(self, column: str, prefix: str) -> None:
-        self.add(f"{column} ^@ ?", prefix)

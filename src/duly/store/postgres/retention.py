@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
+from duly.store.postgres.access import forget_access
 from duly.store.postgres.arrays import Int8s, Texts, Uuids
 from duly.store.postgres.leases import held_shards
 from duly.store.postgres.limiting import forget_limits
@@ -52,7 +53,7 @@ ORDER BY schedule_id FOR UPDATE"""
 DELETE_RUNS = """
 WITH closed AS (DELETE FROM duly.outcomes WHERE run_id = ANY($1::uuid[]))
 DELETE FROM duly.runs WHERE id = ANY($1::uuid[])
-RETURNING uuid_send(schedule_id), scheduled_for, origin"""
+RETURNING uuid_send(schedule_id), scheduled_for, origin, uuid_send(coalesce(root, id))"""
 # What was told of a run goes with it.
 DELETE_TRACE = (
     "DELETE FROM duly.attempts WHERE run_id = ANY($1::uuid[])",
@@ -60,6 +61,17 @@ DELETE_TRACE = (
     "DELETE FROM duly.lines WHERE run_id = ANY($1::uuid[])",
     "DELETE FROM duly.checkpoints WHERE run_id = ANY($1::uuid[])",
     "DELETE FROM duly.turns WHERE run_id = ANY($1::uuid[])",
+    "DELETE FROM duly.verdicts WHERE run_id = ANY($1::uuid[])",
+)
+# A repair goes on with the ledger of the first: that goes with the last of them.
+_IS_NOBODYS = """{0}.root = ANY($1::uuid[])
+    AND NOT EXISTS (SELECT 1 FROM duly.runs r WHERE r.id = {0}.root OFFSET 0)
+    AND NOT EXISTS (
+        SELECT 1 FROM duly.runs r
+        WHERE r.root = {0}.root AND r.origin IN ('repair', 'backfill') OFFSET 0)"""
+DELETE_LEDGERS = tuple(
+    f"DELETE FROM {table} x WHERE {_IS_NOBODYS.format('x')}"  # noqa: S608 - a condition of ours
+    for table in ("duly.effects", "duly.scopes", "duly.scope_items")
 )
 # One that was ordered long ago may speak of an occurrence that is still to come.
 OLD_SKIPS = """
@@ -140,6 +152,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.SCHEDULES] = _prune_schedules(work, command)
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = prune_arrivals(work, command.limit)
+    counts[PruneKind.ACCESS] = forget_access(work, command.limit)
     work.session.run(FORGET_PASSED_SLOTS, (work.now, command.limit))
     forget_limits(work, command.limit)
     _forget_workers(work, command)
@@ -161,11 +174,14 @@ def _prune_runs(work: Work, command: Prune) -> tuple[int, bool]:
     removed = work.session.rows(DELETE_RUNS, (ids,))
     for statement in DELETE_TRACE if removed else ():
         work.session.run(statement, (ids,))
+    lines = Uuids(sorted({*doomed, *(root for *_, root in removed)}))
+    for statement in DELETE_LEDGERS if removed else ():
+        work.session.run(statement, (lines,))
     _remember(
         work,
         [
             (schedule_id, min(scheduled_for, work.now))
-            for schedule_id, scheduled_for, origin in removed
+            for schedule_id, scheduled_for, origin, _ in removed
             if schedule_id is not None and origin in OCCURRENCE_ORIGINS
         ],
     )

@@ -4,10 +4,10 @@ The queue and the feed have a leaf for each era, and the cluster's row says whic
 Rows that are deleted one by one leave their space behind until every older transaction has ended;
 TRUNCATE gives it back at once, whatever else is open in the database.
 
-The era moves on, at most once a minute, to a leaf whose part of the feed is empty: rather to one
-whose part of the queue is empty, too. If the queue fills every leaf, because nobody works on it,
-the era moves on all the same after a while, for the feed's sake; a leaf with runs in it is merely
-not emptied before they are gone.
+The era moves on, at most once a minute unless it has to (below), to a leaf whose part of the feed
+is empty: rather to one whose part of the queue is empty, too. If the queue fills every leaf as
+nobody works on it, the era moves on all the same after a while, for the feed's sake; a leaf with
+runs in it is merely not emptied before they are gone.
 
 Writers read the era in their own statement and lock nothing for it. What can come in between:
 
@@ -20,7 +20,13 @@ Writers read the era in their own statement and lock nothing for it. What can co
 * Somebody reads, for as long as a backup takes. We wait for a twentieth of a second, in which those
   who come after us wait, too; then we leave it for the next time.
 * We die in the middle. Then nothing has happened.
-* Two of us at once: the lease tells who rotates, and its fence stands in this transaction.
+* Two of us at once: the lease tells who rotates, and its fence stands in this transaction. Who
+  comes from the broom has no lease; then the era moves twice, or a leaf that is empty is emptied.
+
+While somebody's transaction is left open a minute is long: at five thousand runs a second three
+hundred thousand dead entries would lie before the first living one, and every claim would pass them
+all. The broom sees that it sweeps in vain, and has the era move on at once, every few seconds if
+need be. TRUNCATE makes every session plan its statements anew, so it is not done without need.
 
 A snapshot that is older than TRUNCATE finds the leaf empty, rather than as it was. For the feed
 that is of no consequence, since what goes is older than any reader's cursor. In the queue nothing
@@ -53,6 +59,8 @@ if TYPE_CHECKING:
 
 ERAS = 4
 ERA_MIN_US = 60 * SECOND_US
+ERA_PRESSED_US = 2 * SECOND_US
+"""As long, at least, when the leaf is full of what can't be swept away."""
 ERA_MAX_US = ARRIVALS_KEPT_US // 2
 """After this long the era moves on although no part of the queue is empty."""
 
@@ -140,6 +148,20 @@ def rotate(connections: Connections, command: Prune, pruned: Pruned) -> Pruned:
     return replace(pruned, counts=counts)
 
 
+def relieve(connections: Connections) -> None:
+    """Let the era move on before its time: what lies about in its leaf can't be swept away."""
+    with connections.write() as work:
+        work.session.run(WAIT_BRIEFLY)
+        era, since = one(work.session, READ_ERA)
+        others = [LEAVES[(era + step) % ERAS] for step in range(1, ERAS)]
+        for leaf in others:
+            _empty_queue(work, leaf)
+        if not 0 <= work.now - since < ERA_PRESSED_US:
+            _go_to(
+                work, [leaf for leaf in others if _is_free(work, leaf) and _is_quiet(work, leaf)]
+            )
+
+
 def _empty_queue(work: Work, leaf: Leaf) -> bool:
     """Give back the space of a leaf of the queue from which all runs have gone."""
     has_runs, has_space = one(work.session, leaf.has_runs)
@@ -183,13 +205,27 @@ def _move_on(work: Work, others: list[Leaf], present: tuple[Leaf, int]) -> None:
     # A clock that was put back must not keep the era for ever.
     if 0 <= lasted_us < ERA_MIN_US or not _is_used(work, leaf):
         return
-    free = [other for other in others if not one(work.session, other.has_arrivals)[0]]
-    quiet = [other for other in free if not one(work.session, other.has_runs)[0]]
+    free = [other for other in others if _is_free(work, other)]
+    quiet = [other for other in free if _is_quiet(work, other)]
     is_long = not 0 <= lasted_us < ERA_MAX_US
-    chosen = quiet or (free if is_long else [])
-    if chosen:
+    _go_to(work, quiet or (free if is_long else []))
+
+
+def _go_to(work: Work, leaves: list[Leaf]) -> None:
+    """Have the first of some leaves written to, if there is one."""
+    if leaves:
         with suppress(errors.LockNotAvailable), savepoint(work.session, "duly_era"):
-            work.session.run(MOVE_ON, (chosen[0].era, work.now))
+            work.session.run(MOVE_ON, (leaves[0].era, work.now))
+
+
+def _is_free(work: Work, leaf: Leaf) -> bool:
+    """Whether nothing is announced there."""
+    return not one(work.session, leaf.has_arrivals)[0]
+
+
+def _is_quiet(work: Work, leaf: Leaf) -> bool:
+    """Whether nothing is queued there."""
+    return not one(work.session, leaf.has_runs)[0]
 
 
 def _is_used(work: Work, leaf: Leaf) -> bool:

@@ -52,6 +52,7 @@ LEFT JOIN duly.claims c ON c.run_id = r.id
 LEFT JOIN duly.waiting w ON w.run_id = r.id
 LEFT JOIN duly.dead x ON x.run_id = r.id
 LEFT JOIN duly.blocked b ON b.run_id = r.id
+LEFT JOIN duly.ambiguous u ON u.run_id = r.id
 LEFT JOIN duly.ready y ON y.run_id = r.id AND y.fence > 0
 LEFT JOIN duly.schedules s ON s.id = r.schedule_id
 LEFT JOIN duly.schedule_definitions d
@@ -72,14 +73,14 @@ OWED_COLUMNS = """uuid_send(o.schedule_id), o.first_for, o.last_for, o.definitio
 
 OWED = f"SELECT {OWED_COLUMNS} FROM duly.owed o"  # noqa: S608 - columns of ours
 
-AUDIT = """
-SELECT number, at, actor, source, reason, action, tenant, subject, uuid_send(subject_id), before,
-    after
-FROM duly.audit"""
+AUDIT_COLUMNS = """number, at, actor, source, reason, action, tenant, subject,
+    uuid_send(subject_id), before, after"""
+
+AUDIT = f"SELECT {AUDIT_COLUMNS} FROM duly.audit"  # noqa: S608 - columns of ours
 
 MEMBER = """
 SELECT id, kind, host, process, ended_at, started_at, renewed_at, expires_at, skew_us, is_holding,
-    tzdata, slots, leaked, queues
+    tzdata, slots, leaked, queues, standing
 FROM duly.members"""
 
 # At $1: as `rulings.is_current` says it.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import Lane
 from duly.store import migrating
+from duly.store.auditing import SYSTEM
+from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject
 from duly.store.migrating import Applied, applied_at, compatible_with, read_migrations
 from duly.store.postgres.session import one
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.store.postgres.session import Session
+    from duly.store.postgres.work import Work
     from duly.store.schema import Migration
 
 # Read as rows: the server remembers of a name that it was not there, and who has waited for others
@@ -29,6 +32,7 @@ LIST_APPLIED = "SELECT number, phase, name, checksum, applied_at FROM duly.migra
 INSERT_APPLIED = "INSERT INTO duly.migrations VALUES ($1::int4, $2, $3, $4, $5::int8)"
 READ_PROGRAM_MIN = "SELECT program_min FROM duly.cluster"
 RAISE_PROGRAM_MIN = "UPDATE duly.cluster SET program_min = greatest(program_min, $1::int4)"
+RESTRICT = "UPDATE duly.cluster SET program_min = $1::int4 WHERE program_min < $1::int4"
 INSERT_CLUSTER = """
 INSERT INTO duly.cluster (id, shards, incarnation, tzdata, program_min)
 VALUES (1, $1::int4, 1, '', 1)"""
@@ -37,6 +41,12 @@ INSERT INTO duly.leases (shard, lane, epoch)
 SELECT shard, lane, 0
 FROM generate_series(0, $1::int4 - 1) shard CROSS JOIN pg_catalog.unnest($2::text[]) lane"""
 READ_NOW = "SELECT duly.now_us()"
+# Whether policies of `duly db access` hold for whoever asks.
+KEEPS_TENANTS = """
+SELECT pg_catalog.row_security_active('duly.runs') AND EXISTS (
+    SELECT 1 FROM pg_catalog.pg_policy p CROSS JOIN pg_catalog.unnest(p.polroles) h(role)
+    WHERE p.polrelid = 'duly.runs'::pg_catalog.regclass AND NOT p.polpermissive
+        AND pg_catalog.pg_has_role(h.role, 'USAGE'))"""
 
 
 @cache
@@ -83,6 +93,12 @@ def read_applied(session: Session) -> Applied:
     if not has_schema(session):
         return migrating.NOTHING_APPLIED
     return Applied(tuple(session.rows(LIST_APPLIED)), one(session, READ_PROGRAM_MIN)[0])
+
+
+def refuse_older(work: Work, unsafe: list[str]) -> None:
+    """Let no program go on that knows nothing of effects which may not be repeated."""
+    if work.session.run(RESTRICT, (EFFECTS_SCHEMA,)):
+        work.record(SYSTEM, "store.restricted", restricted_subject(unsafe))
 
 
 def _execute(session: Session, migration: Migration) -> None:

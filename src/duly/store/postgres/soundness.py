@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.invariants import INVARIANTS, LIMITS, SHOWN_MAX, Invariant, migration_findings
+from duly.store.invariants import (
+    EFFECTS,
+    INVARIANTS,
+    LIMITS,
+    SHOWN_MAX,
+    Invariant,
+    migration_findings,
+)
 from duly.store.migrating import compare
 from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.schema import read_applied
@@ -21,6 +28,7 @@ READ_DURABILITY = "SELECT current_setting('synchronous_commit')"
 OURS = (
     *INVARIANTS,
     *LIMITS,
+    *EFFECTS,
     Invariant(
         "timer",
         "schedule {} has a pending instant that nobody would find in time",

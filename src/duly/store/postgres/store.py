@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
 from duly.store import dispatch as port
+from duly.store.importing import tried
+from duly.store.joinable import not_lent
 from duly.store.migrating import compare, refuse_untimely
 from duly.store.postgres import (
     delayed,
+    finishing,
     firing,
     gates,
     leases,
     loading,
+    moving,
     owed,
     planning,
     reading,
     retention,
     rotation,
     schema,
+    sealing,
     soundness,
+    standing,
 )
+from duly.store.postgres.access import PostgresAccess
+from duly.store.postgres.access_grants import grant_statements, revoke_statements
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.bell import PostgresWakeups
 from duly.store.postgres.circles import beyond_circles
@@ -35,18 +44,25 @@ from duly.store.postgres.connection import (
 from duly.store.postgres.joining import joined
 from duly.store.postgres.schema import READ_NOW
 from duly.store.postgres.session import one
+from duly.store.postgres.tenant_connections import TenantConnections
+from duly.store.postgres.trailing import Trail, read_entries
 from duly.store.postgres.transaction import PostgresTransaction, lent
 from duly.store.postgres.working import PostgresWorking
 from duly.store.snapshots import ReadsBySnapshot
+from duly.store.tenancy import KeepsTenants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from duly.clock import Clock
+    from duly.domain.audit import AuditEntry
     from duly.domain.identity import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.domain.sealing import Seal
+    from duly.store.execution import Finish
+    from duly.store.moving import Exported, Imported, ImportPromises
     from duly.store.planning import (
         AddedRun,
         AddRuns,
@@ -60,8 +76,11 @@ if TYPE_CHECKING:
     )
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
-    from duly.store.reading import ReadingStore
     from duly.store.schema import Finding, Migration, SchemaStatus
+    from duly.store.sealing import SealAudit
+    from duly.store.snapshots import Snapshot
+    from duly.store.standing import OrderWorker, QuarantinedHost
+    from duly.store.trailing import AuditAfter, TrailPage
 
 SHARDS_DEFAULT = 32
 SHARDS_MAX = 4096
@@ -70,7 +89,7 @@ INSERT_TASKS = (
 )
 
 
-class PostgresStore(PostgresWorking, ReadsBySnapshot):
+class PostgresStore(PostgresWorking, PostgresAccess, ReadsBySnapshot, KeepsTenants):
     """Promises in one database; for several threads, processes and hosts.
 
     Nothing is opened before the first operation; a database without our schema gets it then.
@@ -94,11 +113,37 @@ class PostgresStore(PostgresWorking, ReadsBySnapshot):
         self._connections = Connections(
             url, clock or SystemClock(), settings or PostgresSettings(), shards
         )
+        self._trail = Trail()
         self.name = self._connections.name
 
     def close(self) -> None:
         """Let go of the connections; whatever was committed stays."""
         self._connections.close()
+
+    def within(self, tenant: str) -> Self:
+        """Return this store for one tenant; the same, where the server keeps nobody apart."""
+        connections = self._connections
+        if connections.is_ready and not connections.keeps_tenants:
+            return self
+        other = copy(self)
+        other._connections = TenantConnections(connections, tenant)  # noqa: SLF001 - a copy of us
+        return other
+
+    @property
+    def is_held(self) -> bool:
+        """Whether our role sees one tenant's at a time."""
+        return self._connections.keeps_tenants
+
+    def grant_access(self, role: str, *, is_undone: bool, is_dry: bool) -> list[str]:
+        """Give a role a server's rights, held to one tenant at a time, or take them back."""
+        with self._connections.migrating() as (connection, session):
+            self._connections.get_ready(connection)
+            with transaction(connection, BEGIN_MIGRATION):
+                make = revoke_statements if is_undone else grant_statements
+                statements = make(session, role)
+                for statement in () if is_dry else statements:
+                    session.run(statement)
+        return statements
 
     def _within(self, within: object) -> AbstractContextManager[Work]:
         if within is None:
@@ -175,6 +220,13 @@ class PostgresStore(PostgresWorking, ReadsBySnapshot):
     def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
         """Lend a connection: all that is done with it commits together, or not at all."""
         return lent(self._connections, limit_us)
+
+    def finish_within(self, within: object, worker: port.MemberId, finish: Finish) -> None:
+        """End an attempt as the last word of a transaction that was lent."""
+        if not isinstance(within, PostgresTransaction):
+            raise not_lent(within)
+        with within.last_operation(self._connections) as work:
+            finishing.finish_within(work, self.name, worker, finish)
 
     # Dispatch
 
@@ -274,14 +326,59 @@ class PostgresStore(PostgresWorking, ReadsBySnapshot):
     # Reading
 
     @contextmanager
-    def _snapshot(self) -> Iterator[ReadingStore]:
+    def _snapshot(self) -> Iterator[Snapshot]:
         with self._connections.read() as look:
             yield reading.PostgresReading(look)
+
+    def follow_audit(self, command: AuditAfter) -> TrailPage:
+        """Return entries after a number, oldest first, without ever leaving one out."""
+        return self._trail.follow(self._connections, command)
 
     def now(self) -> int:
         """Return the store's clock."""
         with self._connections.statement() as session:
             return int(one(session, READ_NOW)[0])
+
+    # Sealing
+
+    def seal_audit(self, command: SealAudit) -> Seal | None:
+        """Chain what is settled of the audit trail with a hash; None when there is nothing."""
+        return sealing.seal_audit(self._connections, self._trail, command)
+
+    def list_seals(self, after: int, limit: int) -> list[Seal]:
+        """Return seals of higher numbers, oldest first."""
+        return sealing.list_seals(self._connections, after, limit)
+
+    def read_trail(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of higher numbers that are there, oldest first."""
+        return read_entries(self._connections, after, limit)
+
+    # Standing
+
+    def order_worker(self, command: OrderWorker) -> port.Member:
+        """Take a worker out of service, or back into it."""
+        with self._connections.write() as work:
+            return standing.order_worker(work, command)
+
+    def list_quarantined_hosts(self) -> list[QuarantinedHost]:
+        """Return hosts of which no worker claims anything."""
+        with self._connections.statement() as session:
+            return standing.list_quarantined_hosts(session)
+
+    # Moving
+
+    def export_promises(self, *, has_history: bool) -> AbstractContextManager[Exported]:
+        """Hand out all that is promised, as of one snapshot."""
+        return moving.export_promises(self._connections, has_history=has_history)
+
+    def import_promises(self, command: ImportPromises) -> Imported:
+        """Write all of an export, or nothing."""
+
+        def carry_out() -> Imported:
+            with self._connections.write() as work:
+                return moving.import_promises(work, command)
+
+        return tried(carry_out)
 
     # Schema
 

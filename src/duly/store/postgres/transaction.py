@@ -130,9 +130,18 @@ class PostgresTransaction(Lent):
             except errors.QueryCanceled as error:
                 raise self._loan.too_late() from error
 
+    @contextmanager
+    def last_operation(self, connections: Connections) -> Iterator[Work]:
+        """Carry out the last of our operations in it; refused, nothing of it all is committed."""
+        with self._loan.last_word(), self.operation(connections) as work:
+            yield work
+
     def finish(self) -> None:
-        """Refuse to commit what took too long, or what a deferred constraint refuses."""
-        self._refuse_late()
+        """Refuse to commit what took too long, or what a deferred constraint refuses.
+
+        And what was not the caller's to write.
+        """
+        self._loan.refuse_commit(self._is_alive)
         self._work.session.rows(BE_DURABLE)
         try:
             self._work.session.run(CHECK_NOW)

@@ -6,16 +6,21 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from duly.store.effect_rulings import unsafe_among
 from duly.store.postgres import (
     admission,
     backfilling,
     beating,
     claiming,
     destinations,
+    doubts,
+    effects,
     finishing,
     limiting,
     lost,
     ordering,
+    schema,
+    scopes,
 )
 from duly.store.postgres.arrays import OptionalInt8s, Texts
 from duly.store.postgres.circles import beyond_circles
@@ -28,10 +33,12 @@ if TYPE_CHECKING:
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
+    from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.domain.scope import Scope
     from duly.store.admission import Admitted, BreakerRecord, PlaceRecord, Request, SetLimit
     from duly.store.backfilling import (
         BackfillRecord,
@@ -42,6 +49,18 @@ if TYPE_CHECKING:
         Stepped,
     )
     from duly.store.dispatch import MemberId
+    from duly.store.effects import (
+        AddVerdict,
+        BeginEffect,
+        Begun,
+        DoubtRecord,
+        EndEffect,
+        OrderTask,
+        Rerun,
+        SettleDoubt,
+        TaskOrder,
+        VerdictRecord,
+    )
     from duly.store.execution import (
         Beat,
         Beaten,
@@ -83,6 +102,10 @@ class PostgresWorking:
         """Remember what tasks' code says about their runs."""
         if not policies:
             return
+        unsafe = unsafe_among(policies)
+        if unsafe:
+            with self._connections.write() as work:
+                schema.refuse_older(work, unsafe)
         names = sorted(policies)
         texts = [json.dumps(policies[name].to_json(), sort_keys=True) for name in names]
         limits = [policies[name].timeout_us for name in names]
@@ -159,6 +182,67 @@ class PostgresWorking:
         """Say whether any living worker knows a task and serves the queue."""
         with self._connections.statement(for_dispatch=True) as session:
             return lost.is_served(session, task, queue)
+
+    # Effects and doubt
+
+    def begin_effect(self, command: BeginEffect) -> Begun:
+        """Permit an effect."""
+        # By threads of tasks, as with checkpoints.
+        return effects.begin_effect(self._connections, command)
+
+    def end_effect(self, command: EndEffect) -> bool:
+        """Write an effect down as done, or as not begun."""
+        return effects.end_effect(self._connections, command)
+
+    def list_effects(self, run_id: RunId, limit: int) -> list[EffectRecord]:
+        """Return the ledger of a run's line."""
+        with self._connections.statement() as session:
+            return effects.list_effects(session, run_id, limit)
+
+    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+        """Return runs that are in doubt, oldest first."""
+        with self._connections.read() as look:
+            return doubts.list_doubts(look.session, tenant, limit)
+
+    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+        """Carry out what a person decided about a run in doubt."""
+        with self._connections.write() as work:
+            return doubts.settle_doubt(work, command)
+
+    def rerun_run(self, command: Rerun) -> RunRecord:
+        """Queue another run with a run's call."""
+        with self._connections.write() as work:
+            return doubts.rerun_run(work, command)
+
+    def order_task(self, command: OrderTask) -> TaskOrder:
+        """Suspend a task's retries, or block its reruns."""
+        with self._connections.write() as work:
+            return doubts.order_task(work, command)
+
+    def task_orders(self) -> Mapping[str, TaskOrder]:
+        """Return the tasks with an order in force."""
+        with self._connections.statement() as session:
+            return doubts.task_orders(session)
+
+    def add_verdict(self, command: AddVerdict) -> VerdictRecord:
+        """Record what was found about a run."""
+        with self._connections.write() as work:
+            return doubts.add_verdict(work, command)
+
+    def list_verdicts(self, run_id: RunId) -> list[VerdictRecord]:
+        """Return what was found about a run, oldest first."""
+        with self._connections.statement() as session:
+            return doubts.list_verdicts(session, run_id)
+
+    def get_scope(self, run_id: RunId) -> Scope:
+        """Return what is known of a run's scope."""
+        with self._connections.read() as look:
+            return scopes.get_scope(look.session, run_id)
+
+    def list_done(self, run_id: RunId, items: Sequence[str]) -> frozenset[str]:
+        """Return those of some items that are done."""
+        with self._connections.read() as look:
+            return scopes.list_done(look.session, run_id, items)
 
     # Quotas
 

@@ -48,6 +48,9 @@ WHERE run_id = ? AND fence = ? AND worker = ?"""
 READ_HELD = "SELECT run_id, place, fence FROM duly_held_places WHERE run_id = ?"
 READ_TURNS = "SELECT run_id, at FROM duly_turns WHERE run_id = ?"
 COUNT_WAITING = "SELECT count(*) FROM duly_blocked WHERE gate = ?"
+COUNT_KEPT = """
+SELECT count(*) FROM duly_held_places h WHERE h.place = ?
+    AND EXISTS (SELECT 1 FROM duly_ready y WHERE y.run_id = h.run_id AND y.is_gated)"""
 READ_PACES = "SELECT place, promised_at, begun_at, again_at FROM duly_paces WHERE place = ?"
 END_UNBEGUN = """
 DELETE FROM duly_claims WHERE run_id = ? AND fence = ?
@@ -93,11 +96,15 @@ class SqliteAdmission(Admission):
         """Return places, paces and breakers as they are now."""
         breakers = {name: read_breaker(self._connection, name) for name in destinations}
         return Books(
-            {place: self._count(COUNT_HELD, place) for place in places},
-            {place: self._count(COUNT_WAITING, cap_gate(place)) for place in places},
-            {place: Pace(*pace) for place, *pace in self._each(READ_PACES, places)},
-            {name: breaker for name, breaker in breakers.items() if breaker is not None},
+            held={place: self._count(COUNT_HELD, place) for place in places},
+            waiting={place: self._count(COUNT_WAITING, cap_gate(place)) for place in places},
+            paces={place: Pace(*pace) for place, *pace in self._each(READ_PACES, places)},
+            breakers={name: one for name, one in breakers.items() if one is not None},
         )
+
+    def kept(self, places: Sequence[str]) -> Mapping[str, int]:
+        """Return how many hold places who were let go, and are queued since then."""
+        return {place: self._count(COUNT_KEPT, place) for place in places}
 
     def _each(self, statement: str, keys: Sequence[object]) -> list[Row]:
         return self._connection.executemany(statement, [(key,) for key in keys]).fetchall()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Look
 
 _TOLD = """a.claimed_at, a.started_at, a.cancel_asked_at, a.progress_done, a.progress_total,
-    a.progress_note, a.progress_at"""
+    a.progress_note, a.progress_at, a.effects_at"""
 _WHO = """coalesce(m.host, w.host), coalesce(m.process, w.process),
     coalesce(m.renewed_at, w.renewed_at)"""
 _LEASES = """
@@ -62,7 +62,7 @@ LIST_LINES = """
 SELECT number, fence, at, level, text FROM duly_lines
 WHERE run_id = ? AND number > ? ORDER BY number LIMIT ?"""
 
-_COMMON = 14
+_COMMON = 15
 """How many columns every claim has, alive or not."""
 _RENEWED_AT = 6
 
@@ -128,7 +128,7 @@ def _live(row: Row, now: int) -> AttemptRecord:
 
 def _common(row: Row) -> dict[str, Any]:
     run_id, fence, number, worker, host, process, _, *told = row[:_COMMON]
-    claimed_at, started_at, asked_at, done, total, note, progress_at = told
+    claimed_at, started_at, asked_at, done, total, note, progress_at, effects_at = told
     return {
         "run_id": RunId(run_id),
         "fence": fence,
@@ -140,4 +140,5 @@ def _common(row: Row) -> dict[str, Any]:
         "progress": progress_of(done, total, note),
         "progress_at": progress_at,
         "cancel_asked_at": asked_at,
+        "effects_at": effects_at,
     }

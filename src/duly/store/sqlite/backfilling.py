@@ -10,6 +10,7 @@ from duly.domain.identity import RunId
 from duly.domain.literals import Lane, Origin, RunState
 from duly.domain.overlapping import Coming
 from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
+from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
 from duly.store.backfilling import SlotState
 from duly.store.gathering import LANE_OFFSETS, RunBefore
@@ -18,7 +19,7 @@ from duly.store.sqlite.gates import SqliteGates
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_definition, read_schedule
 from duly.store.sqlite.reading import SqliteReading
-from duly.store.sqlite.settlements import Settlements, write_runs
+from duly.store.sqlite.settlements import SET_ROOT, Settlements, write_runs
 from duly.store.sqlite.work import Look
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ WHERE backfill_id = ? AND scheduled_for > ? ORDER BY scheduled_for LIMIT ?"""
 # Ids of runs begin with the millisecond that they are for.
 RUNS_BETWEEN = f"""
 {rows.RUN} WHERE r.schedule_id = ? AND r.id >= ? AND r.id < ?"""
-SET_ROOT = "UPDATE duly_runs SET root = ? WHERE id = ?"
 BEFORE_ALL = -(1 << 63)
 
 
@@ -140,8 +140,9 @@ class SqliteBackfills(BackfillWork):
         elif arrival.gate is not None:
             self._gates.take(arrival.gate, run_id)
         write_runs(self._work, [row], {run_id: arrival})
-        if run_id != planned.fills:
-            self._work.connection.execute(SET_ROOT, (planned.fills, run_id))
+        root = root_of(record, planned, run_id)
+        if root is not None:
+            self._work.connection.execute(SET_ROOT, (root, run_id))
 
     def note(self, backfill_id: BackfillId, slot: SlotState) -> None:
         """Write down what was done about an occurrence."""

@@ -15,6 +15,8 @@ from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import Lane, RunState
 from duly.domain.sharing import begin_behind
 from duly.store import records
+from duly.store.auditing import SYSTEM
+from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject, unsafe_among
 from duly.store.execution import (
     Beat,
     Beaten,
@@ -25,8 +27,10 @@ from duly.store.execution import (
     Stop,
     StopKind,
 )
+from duly.store.leases import Standing
 from duly.store.sqlite import rows
-from duly.store.sqlite.leases import seems_alive
+from duly.store.sqlite.leases import may_claim
+from duly.store.sqlite.schema import RAISE_PROGRAM_MIN
 from duly.store.sqlite.work import counted
 from duly.store.work_rulings import claimed_tries, sharing_of
 
@@ -92,7 +96,7 @@ _IF_CLAIMED = " AND EXISTS (SELECT 1 FROM duly_claims c WHERE c.run_id = y.run_i
 # One whose lease has run out has lost nothing until somebody declares it dead.
 BEAT = """
 UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
-WHERE id = ? AND ended_at IS NULL RETURNING 1"""
+WHERE id = ? AND ended_at IS NULL RETURNING standing"""
 # Over all claims: there are no more than workers have slots, and an index would cost every run.
 LIST_HELD = """
 SELECT c.run_id, c.fence, c.cancel_asked_at FROM duly_claims c WHERE c.worker = ?
@@ -103,7 +107,7 @@ ON CONFLICT (name) DO UPDATE SET policy = ?2, timeout_us = ?3
 WHERE policy IS NOT ?2 OR timeout_us IS NOT ?3"""
 HAS_WORKER = f"""
 SELECT 1 FROM duly_worker_tasks t JOIN duly_members m ON m.id = t.worker
-WHERE t.task = ?3 AND m.kind = 'worker' AND {rows.IS_ALIVE}
+WHERE t.task = ?3 AND m.kind = 'worker' AND m.standing IS NULL AND {rows.IS_ALIVE}
     AND (m.queues = '[]' OR EXISTS (SELECT 1 FROM json_each(m.queues) WHERE value = ?4))
 LIMIT 1"""  # noqa: S608 - a condition of ours
 READ_LIMITS_VERSION = "SELECT limits_version FROM duly_cluster"
@@ -146,6 +150,10 @@ _TENANT = 25
 
 def register_policies(work: Work, policies: Mapping[str, TaskPolicy]) -> None:
     """Remember what tasks' code says; write only what is new."""
+    unsafe = unsafe_among(policies)
+    if unsafe and work.program_min < EFFECTS_SCHEMA:
+        work.connection.execute(RAISE_PROGRAM_MIN, (EFFECTS_SCHEMA,))
+        work.record(SYSTEM, "store.restricted", restricted_subject(unsafe))
     told = [
         (name, json.dumps(policy.to_json()), policy.timeout_us)
         for name, policy in sorted(policies.items())
@@ -169,7 +177,7 @@ class Take(NamedTuple):
 
 def claim_runs(work: Work, command: ClaimRuns) -> Take | None:
     """Take queued runs; None for a worker that is not alive. What they are is read afterwards."""
-    if not seems_alive(work, command.worker):
+    if not may_claim(work, command.worker):
         return None
     taken = Take([], {})
     for queue in _open_queues(work, command):
@@ -352,7 +360,8 @@ def beat(work: Work, command: Beat) -> Beaten:
     """Renew a worker that nobody has declared dead; say what must stop, and what it forgot."""
     now, worker = work.now, command.worker
     row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
-    alive = bool(work.connection.execute(BEAT, row).fetchall())
+    renewed = work.connection.execute(BEAT, row).fetchall()
+    alive = bool(renewed)
     held = {
         Hold(run_id, fence): asked_at
         for run_id, fence, asked_at in work.connection.execute(LIST_HELD, (worker,))
@@ -366,4 +375,6 @@ def beat(work: Work, command: Beat) -> Beaten:
     named = set(command.holds)
     strays = tuple(hold for hold in held if hold not in named) if alive else ()
     (version,) = rows.one(work.connection, READ_LIMITS_VERSION)
-    return Beaten(now, is_alive=alive, stops=tuple(stops), strays=strays, limits_version=version)
+    told = renewed[0][0] if alive else None
+    standing = None if told is None else Standing(str(told))
+    return Beaten(now, alive, tuple(stops), strays, version, standing)

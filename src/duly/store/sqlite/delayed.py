@@ -12,7 +12,7 @@ from duly.domain.literals import RunState
 from duly.domain.overlapping import Coming
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, delayed_row
+from duly.store.adding import Adding, Known, delayed_row, roots_of
 from duly.store.auditing import delayed_subject
 from duly.store.gates import comer_by_hand, in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
@@ -23,7 +23,7 @@ from duly.store.sqlite.batches import Batch, chunks
 from duly.store.sqlite.gates import SqliteGates, go_ahead
 from duly.store.sqlite.planning import read_schedule
 from duly.store.sqlite.quotas import SqliteCounting
-from duly.store.sqlite.settlements import write_runs
+from duly.store.sqlite.settlements import SET_ROOT, write_runs
 
 if TYPE_CHECKING:
     import apsw
@@ -41,7 +41,7 @@ DELAYED_BY_KEY = f"{rows.DELAYED} WHERE tenant = ? AND key = ?"
 RUN_BY_ID = f"{rows.RUN} WHERE r.id = ?"
 NEWEST_RUN_BY_KEY = f"""{rows.RUN} WHERE r.tenant = ? AND r.key = ?
 ORDER BY r.created_at DESC, r.id DESC LIMIT 1"""
-STATUS_OF_SCHEDULE = "SELECT name, status FROM duly_schedules WHERE id = ?"
+STATUS_OF_SCHEDULE = "SELECT tenant, name, status FROM duly_schedules WHERE id = ?"
 INSERT_DELAYED = """
 INSERT INTO duly_delayed (id, tenant, key, task, arguments, queue, priority, origin, lane,
     schedule_id, definition_number, shard, due_at, generation, fingerprint, created_at)
@@ -93,6 +93,8 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     alike = alike_later(command)
     added = None if alike is None else _add_later(work, alike)
     added = added or _SqliteAdding(work, command).add_all(command)
+    for run_id, root in roots_of(command, added):
+        work.connection.execute(SET_ROOT, (root, run_id))
     SqliteCounting(work).check_pending(command, added, work.now)
     return added
 
@@ -182,9 +184,9 @@ class _SqliteAdding(Adding):
         run = read_run(self._work.connection, new.id)
         return None if run is None else Known(run, run.not_before)
 
-    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str] | None:
+    def schedule(self, schedule_id: ScheduleId) -> tuple[str, str, str] | None:
         row = self._work.connection.execute(STATUS_OF_SCHEDULE, (schedule_id,)).fetchone()
-        return None if row is None else (row[0], row[1])
+        return None if row is None else (row[0], row[1], row[2])
 
     def pending(self, tenant: str, key: str) -> DelayedRecord | None:
         return find_delayed(self._work.connection, tenant, key)

@@ -14,7 +14,7 @@ from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.execution import Finish, Finished, FinishResult
 from duly.store.sqlite.batches import Among, Batch
 from duly.store.sqlite.places import CLAIM_COLUMNS, OUTCOME_COLUMNS, Claim, Moving, tenant_of
-from duly.store.work_rulings import said_result, said_state
+from duly.store.work_rulings import said_result, said_state, taken_away
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ SELECT c.run_id, a.state, a.reason, ?1, c.fence, c.attempt, c.charged + a.charge
     c.progress_done, c.progress_total, c.progress_note, c.progress_at, a.error, a.result
 FROM asked a CROSS JOIN duly_claims c
 WHERE c.run_id = a.run_id AND c.fence = a.fence AND c.worker = ?2 AND NOT c.is_gated
-    AND c.replaced_by IS NULL""",  # noqa: S608 - ours
+    AND c.replaced_by IS NULL AND c.effects_at IS NULL""",  # noqa: S608 - ours
     *("run_id", "fence", "started_at", "state", "reason", "charge", "error", "result"),
     also=2,
 )
@@ -40,10 +40,11 @@ DROP_CLOSED = Among("DELETE FROM duly_claims WHERE run_id")
 TAKE_CLAIM = f"""
 DELETE FROM duly_claims WHERE run_id = ?2 AND fence = ?3 AND worker = ?4
 RETURNING ?1, {CLAIM_COLUMNS}"""  # noqa: S608 - columns of ours
-# Of those that were not all closed together: what holds a gate is looked at by itself.
+# Of those that were not all closed together: what holds a gate, or has begun effects, is looked at
+# by itself.
 DROP_ONE_CLOSED = """
 DELETE FROM duly_claims WHERE run_id = ?1 AND fence = ?2 AND worker = ?3
-    AND NOT is_gated AND replaced_by IS NULL
+    AND NOT is_gated AND replaced_by IS NULL AND effects_at IS NULL
 RETURNING run_id"""
 READ_ENDED_ATTEMPT = """
 SELECT state, late_state FROM duly_attempts WHERE run_id = ? AND fence = ? AND worker = ?"""
@@ -69,7 +70,13 @@ class Ends:
         for place, finish in enumerate(finishes):
             conclusion, hold = finish.conclusion, finish.hold
             after = conclusion.next
-            is_plain = finish.progress is None and not finish.lines and finish.is_answered is None
+            is_plain = (
+                finish.progress is None
+                and not finish.lines
+                and finish.is_answered is None
+                and finish.scope is None
+                and finish.follow_up is None
+            )
             if isinstance(after, Close) and is_plain:
                 said = (conclusion.is_charged, conclusion.error, after.result)
                 row = (hold.run_id, hold.fence, finish.started_at, after.state, after.reason)
@@ -100,6 +107,17 @@ def finish_runs(work: Work, worker: MemberId, ends: Ends) -> Finished:
     return Finished(work.now, tuple(results))
 
 
+def finish_within(work: Work, store: str, worker: MemberId, finish: Finish) -> None:
+    """End an attempt among other things; raise when it is not this worker's to end."""
+    asked = (None, *finish.hold, worker)
+    taken = work.connection.execute(TAKE_CLAIM, asked).fetchone()
+    if taken is None:
+        raise taken_away(store)
+    moving = Moving(work)
+    moving.end(Claim(*taken[1:]), finish)
+    moving.write()
+
+
 def _close(work: Work, worker: MemberId, closing: list[Row]) -> set[bytes]:
     """Close the runs of claims; return those that are not the worker's to close."""
     connection = work.connection
@@ -125,7 +143,7 @@ def _finish_each(
             results.append(FinishResult.ACCEPTED)
         else:
             # It may have been ended by this very batch.
-            moving.write()
+            moving.write_outcomes()
             results.append(_answer(work, worker, finish))
     moving.write()
     return results

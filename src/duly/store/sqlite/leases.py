@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 INSERT_MEMBER = """
 INSERT INTO duly_members (kind, host, process, started_at, renewed_at, expires_at, skew_us,
-    is_holding, tzdata, wake_address, slots, queues)
-VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?) RETURNING id"""
+    is_holding, tzdata, wake_address, slots, queues, standing)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?9, ?10,
+    CASE WHEN ?1 = 'worker' AND (
+        EXISTS (SELECT 1 FROM duly_members
+            WHERE host = ?2 AND process = ?3 AND standing = 'quarantined')
+        OR EXISTS (SELECT 1 FROM duly_quarantined_hosts WHERE host = ?2)) THEN 'quarantined' END
+WHERE true RETURNING id"""
 INSERT_WORKER_TASK = """
 INSERT INTO duly_worker_tasks (task, worker) VALUES (?, ?) ON CONFLICT DO NOTHING"""
 READ_MEMBERSHIP = """
-SELECT renewed_at, expires_at FROM duly_members WHERE id = ? AND ended_at IS NULL"""
+SELECT renewed_at, expires_at, standing FROM duly_members WHERE id = ? AND ended_at IS NULL"""
 RENEW_MEMBER = """
 UPDATE duly_members SET renewed_at = ?, expires_at = ?, skew_us = ?, is_holding = ? WHERE id = ?"""
 END_MEMBER = "UPDATE duly_members SET ended_at = ? WHERE id = ? AND ended_at IS NULL"
@@ -78,12 +83,24 @@ def is_alive(work: Work, member: MemberId) -> bool:
     return False
 
 
+def may_claim(work: Work, member: MemberId) -> bool:
+    """Say whether a worker may take runs: its membership holds, and nobody has ordered other."""
+    row = _membership(work, member)
+    return row is not None and row[2] is None and _holds(work, row)
+
+
 def seems_alive(work: Work, member: MemberId) -> bool:
     """Say whether a membership holds; one that has expired may still be renewed."""
-    row = work.connection.execute(READ_MEMBERSHIP, (member,)).fetchone()
-    if row is None:
-        return False
-    renewed_at, expires_at = row
+    row = _membership(work, member)
+    return row is not None and _holds(work, row)
+
+
+def _membership(work: Work, member: MemberId) -> Row | None:
+    return work.connection.execute(READ_MEMBERSHIP, (member,)).fetchone()
+
+
+def _holds(work: Work, row: Row) -> bool:
+    renewed_at, expires_at, _ = row
     return work.now < work.judge_after or is_current(renewed_at, expires_at, work.now)
 
 

@@ -112,27 +112,34 @@ def list_limits(look: Look) -> Limits:
 
 def declare_limits(work: Work, said: Mapping[str, Limit | None], actor: Actor) -> None:
     """Remember what code says."""
-    known = read_limits(work.connection).said(LimitSource.CODE)
-    for scope, limit in said.items():
-        if limit != known.get(scope):
-            _change(work, (scope, LimitSource.CODE), known.get(scope), limit, actor)
+    limits = read_limits(work.connection)
+    known = limits.said(LimitSource.CODE)
+    changed = {scope: limit for scope, limit in said.items() if limit != known.get(scope)}
+    for scope, limit in sorted(changed.items()):
+        _change(work, (scope, LimitSource.CODE), known.get(scope), limit, actor)
+    if changed:
+        _apply(work, limits)
 
 
 def set_limit(work: Work, command: SetLimit) -> LimitRecord:
     """Limit something by a person's order."""
     scope, actor = command.scope, command.actor
-    before = read_limits(work.connection).said(LimitSource.PERSON).get(scope)
+    limits = read_limits(work.connection)
+    before = limits.said(LimitSource.PERSON).get(scope)
     _change(work, (scope, LimitSource.PERSON), before, command.limit, actor)
+    _apply(work, limits)
     said = (work.now, actor.name, actor.reason)
     return LimitRecord(scope, LimitSource.PERSON, command.limit, *said)
 
 
 def remove_limit(work: Work, scope: str, actor: Actor) -> bool:
     """Take a person's limit away."""
-    before = read_limits(work.connection).said(LimitSource.PERSON).get(scope)
+    limits = read_limits(work.connection)
+    before = limits.said(LimitSource.PERSON).get(scope)
     if before is None:
         return False
     _change(work, (scope, LimitSource.PERSON), before, None, actor)
+    _apply(work, limits)
     return True
 
 
@@ -143,18 +150,22 @@ def _change(  # noqa: PLR0913, PLR0917 - who says what about which limit
     limit: Limit | None,
     actor: Actor,
 ) -> None:
-    connection, limits = work.connection, read_limits(work.connection)
     if limit is None:
-        connection.execute(DROP_LIMIT, key)
+        work.connection.execute(DROP_LIMIT, key)
     else:
         record = LimitRecord(*key, limit, work.now, actor.name, actor.reason)
-        connection.execute(PUT_LIMIT, limit_row(record))
-    connection.execute(GROW_VERSION)
+        work.connection.execute(PUT_LIMIT, limit_row(record))
     action = "limit.removed" if limit is None else "limit.set"
     work.record(actor, action, changed_limit_subject(key[0], before, limit))
+
+
+def _apply(work: Work, before: Limits) -> None:
+    """Let what runs already hold its places at limits that are new; who waits may go on."""
+    connection = work.connection
+    connection.execute(GROW_VERSION)
     _count_running(work)
     paced: list[str] = list(pairs(connection, LIST_AHEAD))
-    for place, rate in changed_rates(limits, read_limits(connection), paced).items():
+    for place, rate in changed_rates(before, read_limits(connection), paced).items():
         _give_turns_anew(work, place, rate)
     work.freed += [cap_gate(place) for place in standing_places(work)]
 

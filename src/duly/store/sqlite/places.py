@@ -10,36 +10,40 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import Close, Die, Requeue, Wait
+from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
 from duly.domain.identity import RunId, shard_of
 from duly.domain.literals import Lane, RunState
-from duly.store.auditing import SYSTEM, dead_subject
+from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
 from duly.store.execution import Hold
 from duly.store.gates import closed_state
 from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.retry_slots import take_slot
+from duly.store.sqlite.effects import forget_intentions
+from duly.store.sqlite.following import follow_up
 from duly.store.sqlite.gates import give_back
 from duly.store.sqlite.limiting import EndsAtLimits, leave_limits
 from duly.store.sqlite.rows import one
+from duly.store.sqlite.scopes import write_scope
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.slots import SqliteSlots
 from duly.store.sqlite.telling import add_lines, add_step
 from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
+    from duly.domain.concluding import Conclusion
     from duly.store.execution import Finish
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
 CLAIM_COLUMNS = """run_id, worker, fence, attempt, charged, begun_at, claimed_at, started_at,
     cancel_asked_at, progress_done, progress_total, progress_note, progress_at, lines,
-    replaced_by, is_gated"""
+    replaced_by, is_gated, effects_at"""
 OUTCOME_COLUMNS = """run_id, state, reason, finished_at, fence, attempt, charged, begun_at, worker,
     claimed_at, started_at, cancel_asked_at, progress_done, progress_total, progress_note,
     progress_at, error, result"""
 INSERT_OUTCOME = f"""
-INSERT INTO duly_outcomes ({OUTCOME_COLUMNS}, into_run)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
+INSERT INTO duly_outcomes ({OUTCOME_COLUMNS}, into_run, effects_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
 # Of a run that no claim has closed.
 INSERT_ORDERED_OUTCOME = """
 INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, charged, begun_at,
@@ -47,14 +51,21 @@ INSERT INTO duly_outcomes (run_id, state, reason, finished_at, fence, attempt, c
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_ATTEMPT = """
 INSERT INTO duly_attempts (run_id, fence, number, worker, state, reason, claimed_at, started_at,
-    cancel_asked_at, ended_at, progress_done, progress_total, progress_note, progress_at, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    cancel_asked_at, ended_at, progress_done, progress_total, progress_note, progress_at, error,
+    effects_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_WAITING = """
 INSERT INTO duly_waiting (run_id, shard, due_at, fence, attempt, charged, begun_at, reason)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_DEAD = """
 INSERT INTO duly_dead (run_id, fence, attempt, charged, begun_at, reason, died_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
+INSERT_AMBIGUOUS = """
+INSERT INTO duly_ambiguous (run_id, fence, attempt, charged, begun_at, reason, since)
+VALUES (?, ?, ?, ?, ?, ?, ?)"""
+IS_SUSPENDED = """
+SELECT 1 FROM duly_runs r JOIN duly_task_orders k ON k.task = r.task
+WHERE r.id = ? AND k.is_suspended"""
 READ_CALL = "SELECT tenant, task, queue, priority, lane FROM duly_runs WHERE id = ?"
 
 
@@ -77,6 +88,7 @@ class Claim(NamedTuple):
     lines: int
     replaced_by: RunId | None
     is_gated: int
+    effects_at: int | None
 
     @property
     def tries(self) -> Tries:
@@ -115,23 +127,37 @@ class Moving:
             step = finish.progress
             progress = (step.done, step.total, step.note, self._work.now)
             add_step(self._work, hold, step)
+        if finish.scope is not None:
+            write_scope(self._work, hold, finish.scope)
+        if claim.effects_at is not None:
+            forget_intentions(self._work, hold)
         started_at = finish.started_at if claim.started_at is None else claim.started_at
-        after = next_place(finish.conclusion, is_cancel_asked=claim.cancel_asked_at is not None)
+        after = next_place(
+            finish.conclusion,
+            is_cancel_asked=claim.cancel_asked_at is not None,
+            is_suspended=self._is_suspended(claim.run_id, finish.conclusion),
+        )
         told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
         if claim.is_gated:
             self._ends.add(claim.run_id, finish.is_answered)
-        if not isinstance(after, Wait | Requeue):
+        if not isinstance(after, Wait | Requeue | BeInDoubt):
             give_back(self._work, claim.run_id)
         if isinstance(after, Close):
             self._close(claim, finish, after, (*told, *progress))
         else:
             self._record(claim, finish, (*told, self._work.now, *progress))
             self._move(claim, finish, after)
+        if finish.follow_up is not None:
+            follow_up(self._work, finish.follow_up)
+
+    def write_outcomes(self) -> None:
+        """Write the outcomes that were gathered, for who reads them before all is told."""
+        self._work.connection.executemany(INSERT_OUTCOME, self._outcomes)
+        self._outcomes.clear()
 
     def write(self) -> None:
         """Write what was gathered."""
-        self._work.connection.executemany(INSERT_OUTCOME, self._outcomes)
-        self._outcomes.clear()
+        self.write_outcomes()
         self._ends.write()
 
     def _close(self, claim: Claim, finish: Finish, close: Close, told: Row) -> None:
@@ -139,16 +165,26 @@ class Moving:
         state, into = closed_state(close.state, claim.replaced_by)
         row = (claim.run_id, state, close.reason, self._work.now, claim.fence, claim.attempt)
         by = (charged, claim.begun_at, claim.worker)
-        self._outcomes.append((*row, *by, *told, finish.conclusion.error, close.result, into))
+        said = (finish.conclusion.error, close.result, into, claim.effects_at)
+        self._outcomes.append((*row, *by, *told, *said))
+
+    def _is_suspended(self, run_id: RunId, conclusion: Conclusion) -> bool:
+        """Say whether a run may not be tried again by itself; nobody asks about any other."""
+        if not (isinstance(conclusion.next, Wait) and conclusion.is_charged):
+            return False
+        found = self._work.connection.execute(IS_SUSPENDED, (run_id,)).fetchone()
+        return found is not None
 
     def _record(self, claim: Claim, finish: Finish, told: Row) -> None:
         conclusion = finish.conclusion
         number = claim.attempt if conclusion.is_started else None
         row = (claim.run_id, claim.fence, number, claim.worker, conclusion.attempt_state)
-        row_end = (conclusion.reason, *told, conclusion.error)
+        row_end = (conclusion.reason, *told, conclusion.error, claim.effects_at)
         self._work.connection.execute(INSERT_ATTEMPT, (*row, *row_end))
 
-    def _move(self, claim: Claim, finish: Finish, after: Wait | Requeue | Die | Cancelled) -> None:
+    def _move(
+        self, claim: Claim, finish: Finish, after: Wait | Requeue | Die | BeInDoubt | Cancelled
+    ) -> None:
         run = Tried(claim.run_id, ended_tries(claim.tries, finish.conclusion))
         match after:
             case Wait():
@@ -157,6 +193,8 @@ class Moving:
                 queue(self._work, run)
             case Die():
                 _die(self._work, run, after.reason)
+            case BeInDoubt():
+                _be_in_doubt(self._work, run, after.reason)
             case Cancelled():
                 state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
                 close(self._work, run, state, Reason.CANCELLED, into)
@@ -207,3 +245,10 @@ def _die(work: Work, run: Tried, reason: Reason) -> None:
     work.count_on("dead", 1)
     subject = dead_subject(run.id, tenant_of(work, run.id), reason, run.tries)
     work.record(SYSTEM, "run.dead", subject)
+
+
+def _be_in_doubt(work: Work, run: Tried, reason: Reason) -> None:
+    """Put a run where a person looks at it, on record; it keeps its gate."""
+    work.connection.execute(INSERT_AMBIGUOUS, (run.id, *run.row, reason, work.now))
+    subject = doubt_subject(run.id, tenant_of(work, run.id), reason, run.tries)
+    work.record(SYSTEM, "run.ambiguous", subject)

@@ -7,33 +7,51 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import RunState, ScheduleStatus, SkipReason
+from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
-from duly.store.filters import Where, audit_where, runs_where, schedules_where
-from duly.store.reading import PAGE_MAX, AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.filters import audit_where, schedules_where
+from duly.store.leases import Standing
+from duly.store.reading import (
+    FIRST_DELAYED,
+    PAGE_MAX,
+    AuditFilter,
+    DelayedPlace,
+    RunFilter,
+    ScheduleFilter,
+    Seen,
+    StoreStatus,
+)
 from duly.store.rulings import unrecorded
-from duly.store.sqlite import attempts, rows
+from duly.store.sqlite import attempts, last_ends, rows
 from duly.store.sqlite.delayed import find_delayed, read_delayed, read_run
+from duly.store.sqlite.filtering import SqliteWhere
 from duly.store.sqlite.planning import BY_NAME, read_definition, read_schedule
+from duly.store.sqlite.searching import SqliteSearch
 from duly.store.sqlite.shard_lists import shard_list
 from duly.store.sqlite.work import counted
+from duly.store.tenant_counts import count_tenant
+from duly.store.trailing import decided_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
+    from duly.domain.last_ends import LastEnds
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
-    from duly.store.filters import Value
+    from duly.store.reading import TenantCounts
+    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
     from duly.store.sqlite.work import Look
+    from duly.store.trailing import AuditAfter, TrailPage
 
 LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = ? AND s.name = ?
 ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
-LIST_DELAYED = f"{rows.DELAYED} WHERE tenant = ? ORDER BY due_at, id LIMIT ?"
+LIST_DELAYED = f"""
+{rows.DELAYED} WHERE tenant = ? AND (due_at, id) > (?, ?) ORDER BY due_at, id LIMIT ?"""
 LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = ? ORDER BY first_for DESC LIMIT ?"
 LIST_OWED = f"{rows.OWED} WHERE schedule_id = ? ORDER BY first_for"
 RUN_TIMES = """
@@ -43,6 +61,7 @@ LEFT JOIN duly_outcomes o ON o.run_id = r.id
 LEFT JOIN duly_dead x ON x.run_id = r.id
 WHERE x.run_id IS NULL AND (o.run_id IS NULL OR o.started_at IS NOT NULL)
 ORDER BY r.id DESC"""
+AUDIT_AFTER = f"{rows.AUDIT} WHERE number > ? ORDER BY number LIMIT ?"
 LIST_TASKS = "SELECT name FROM duly_tasks ORDER BY name"
 DUE_RESUMES = """
 SELECT id FROM duly_schedules
@@ -59,6 +78,8 @@ READ_TALLIES = "SELECT name, count FROM duly_tallies"
 COUNT_QUEUES = "SELECT queue, count(*) FROM duly_ready GROUP BY queue"
 COUNT_HELD = "SELECT worker, count(*) FROM duly_claims GROUP BY worker"
 LIST_PAUSED = "SELECT name FROM duly_queues ORDER BY name"
+# Each of them waits for a person: never many.
+COUNT_AMBIGUOUS = "SELECT count(*) FROM duly_ambiguous"
 COUNT_OWED = "SELECT count(*) FROM duly_owed"
 COUNT_EARLY = "SELECT count(*) FROM duly_runs WHERE fired_at < not_before"
 # What is due is at the front of each shard's index; what is pending behind it is not touched.
@@ -79,13 +100,6 @@ READ_STORE = "SELECT shards, tzdata, incarnation, judge_after FROM duly_cluster"
 LIST_MEMBERS = f"""{rows.MEMBER}
 WHERE {rows.IS_ALIVE} ORDER BY id"""
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
-OPEN_PLACES = {
-    RunState.QUEUED: "SELECT run_id FROM duly_ready",
-    RunState.RUNNING: "SELECT run_id FROM duly_claims",
-    RunState.RETRYING: "SELECT run_id FROM duly_waiting",
-    RunState.DEAD: "SELECT run_id FROM duly_dead",
-    RunState.BLOCKED: "SELECT run_id FROM duly_blocked",
-}
 
 
 class SqliteReading:
@@ -93,6 +107,7 @@ class SqliteReading:
 
     def __init__(self, look: Look) -> None:
         self._look = look
+        self._search = SqliteSearch(look)
 
     def now(self) -> int:
         """Return the store's clock."""
@@ -106,6 +121,13 @@ class SqliteReading:
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
         """Return one version of a schedule's template."""
         return read_definition(self._look.connection, schedule_id, number)
+
+    def get_definitions(
+        self, keys: Sequence[tuple[ScheduleId, int]]
+    ) -> dict[tuple[ScheduleId, int], Definition]:
+        """Return those versions of templates that there are."""
+        found = {key: read_definition(self._look.connection, *key) for key in keys}
+        return {key: one for key, one in found.items() if one is not None}
 
     def get_run(self, run_id: RunId) -> RunRecord | None:
         """Return a run."""
@@ -140,7 +162,7 @@ class SqliteReading:
 
     def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
         """Return schedules in order of tenant, name and id."""
-        where = schedules_where(_SqliteWhere(), command)
+        where = schedules_where(SqliteWhere(), command)
         sql = where.sql(rows.SCHEDULE, "ORDER BY s.tenant, s.name, s.id", command.limit)
         return [
             records.schedule_record(row)
@@ -149,23 +171,33 @@ class SqliteReading:
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first by id."""
-        where = runs_by(command)
-        sql = where.sql(rows.RUN, "ORDER BY r.id DESC", command.limit)
-        return [
-            records.run_record(row) for row in self._look.connection.execute(sql, where.bound())
-        ]
+        return self._search.list_runs(command)
 
     def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
         """Return audit entries, newest first."""
-        where = audit_where(_SqliteWhere(), command)
+        where = audit_where(SqliteWhere(), command)
         sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
         return [
             records.audit_entry(row) for row in self._look.connection.execute(sql, where.bound())
         ]
 
-    def list_delayed(self, tenant: str, limit: int) -> list[DelayedRecord]:
+    def search_runs(self, command: RunFilter) -> RunPage:
+        """Return a page of runs, newest first by id."""
+        return self._search.search_runs(command)
+
+    def search_attempts(self, command: AttemptFilter) -> AttemptPage:
+        """Return a page of attempts by run and fence, newest first."""
+        return self._search.search_attempts(command)
+
+    def search_audit(self, command: AuditFilter) -> AuditPage:
+        """Return a page of audit entries, newest first by number."""
+        return self._search.search_audit(command)
+
+    def list_delayed(
+        self, tenant: str, limit: int, after: DelayedPlace = FIRST_DELAYED
+    ) -> list[DelayedRecord]:
         """Return pending delayed runs in order of due."""
-        found = self._look.connection.execute(LIST_DELAYED, (tenant, limit))
+        found = self._look.connection.execute(LIST_DELAYED, (tenant, *after, limit))
         return [records.delayed_record(row) for row in found]
 
     def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
@@ -183,6 +215,12 @@ class SqliteReading:
             if listed := [RunSpan(*span) for span in spans]:
                 found[one] = listed
         return found
+
+    def list_last_ends(
+        self, schedule_ids: Sequence[ScheduleId], limit: int
+    ) -> dict[ScheduleId, LastEnds]:
+        """Return how the newest runs of each ended."""
+        return last_ends.list_last_ends(self._look, schedule_ids, limit)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
@@ -221,7 +259,9 @@ class SqliteReading:
             oldest_due_at=oldest,
             next_due_at=_next_due(self._look, shards),
             early_fires=rows.one(connection, COUNT_EARLY)[0],
-            members=tuple(_member(row, held) for row in members),
+            members=tuple(
+                member_of(row, is_alive=True, running=held.get(row[0], 0)) for row in members
+            ),
             leases=tuple(map(records.lease_record, connection.execute(LIST_LEASES))),
             shards=shards,
             tzdata=tzdata,
@@ -230,29 +270,40 @@ class SqliteReading:
             running=sum(held.values()),
             retrying=tallies["retrying"],
             dead=tallies["dead"],
+            ambiguous=rows.one(connection, COUNT_AMBIGUOUS)[0],
             paused_queues=tuple(name for (name,) in connection.execute(LIST_PAUSED)),
         )
 
+    def count_tenant(self, tenant: str) -> TenantCounts:
+        """Count what is one tenant's."""
 
-def runs_by(command: RunFilter) -> Where:
-    """Return the conditions of a filter on runs."""
-    where = runs_where(_SqliteWhere(), command)
-    if command.states and command.states <= OPEN_PLACES.keys():
-        # Few runs are open among all that there were: look in those places alone.
-        places = " UNION ALL ".join(OPEN_PLACES[state] for state in sorted(command.states))
-        where.add(f"r.id IN ({places})")
-    return where
+        def ask(statement: str, values: Sequence[object]) -> list[records.Row]:
+            return self._look.connection.execute(statement, values).fetchall()
+
+        return count_tenant(ask, tenant, self._look.now)
 
 
-def _member(row: records.Row, held: Mapping[int, int]) -> Member:
-    slots, leaked, queues = row[11:]
+def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:
+    """Return a member of the fleet, from the columns of `rows.MEMBER`."""
+    slots, leaked, queues, standing = row[11:]
     return replace(
-        records.member(row, is_alive=True),
+        records.member(row, is_alive=is_alive),
         slots=slots,
         leaked=leaked,
         queues=tuple(json.loads(queues)),
-        running=held.get(row[0], 0),
+        running=running,
+        standing=None if standing is None else Standing(standing),
     )
+
+
+def follow_audit(look: Look, command: AuditAfter) -> TrailPage:
+    """Return audit entries after a number, oldest first."""
+    after, limit = command.after, command.limit
+    if after is None:
+        ((newest,),) = look.connection.execute("SELECT coalesce(max(number), 0) FROM duly_audit")
+        after, limit = newest - 1, 1
+    found = look.connection.execute(AUDIT_AFTER, (after, limit))
+    return decided_page(command, [records.audit_entry(row) for row in found], lambda _: False)
 
 
 def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
@@ -283,19 +334,3 @@ def _next_due(look: Look, shards: int) -> int | None:
             if due is not None:
                 found.append(due)
     return min(found, default=None)
-
-
-class _SqliteWhere(Where):
-    """Conditions with the places of SQLite's statements."""
-
-    def place(self, value: Value) -> str:
-        self.values.append(value)
-        return "?"
-
-    def one_of(self, column: str, values: Iterable[str] | None) -> None:
-        if values is not None:
-            listed = json.dumps(sorted(values))
-            self.add(f"{column} IN (SELECT value FROM json_each(?))", listed)  # noqa: S608
-
-    def begins(self, column: str, prefix: str) -> None:
-        self.add(f"substr({column}, 1, ?) = ?", len(prefix), prefix)

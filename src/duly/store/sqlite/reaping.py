@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 # over.
 FIND_LOST = f"""
 SELECT c.run_id, c.worker, c.fence, c.attempt, c.charged, c.begun_at, c.claimed_at, c.started_at,
-    r.task, k.policy, m.id IS NULL
+    c.effects_at, c.is_unsafe, r.task, k.policy, m.id IS NULL
 FROM duly_claims c CROSS JOIN duly_runs r ON r.id = c.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
 LEFT JOIN duly_members m ON m.id = c.worker AND {rows.IS_ALIVE}
 WHERE m.id IS NULL OR c.deadline_at + ?3 <= ?1
 ORDER BY c.claimed_at, c.run_id LIMIT ?4"""  # noqa: S608 - a condition of ours
 READ_JUDGE_AFTER = "SELECT judge_after FROM duly_cluster"
-READ_DEADLINE = "SELECT worker, deadline_at FROM duly_claims WHERE run_id = ? AND fence = ?"
+READ_DEADLINE = """
+SELECT worker, deadline_at, effects_at FROM duly_claims WHERE run_id = ? AND fence = ?"""
 READ_LEASE = "SELECT host, process, renewed_at, expires_at FROM duly_members WHERE id = ?"
 IS_NOT_ENDED = "SELECT 1 FROM duly_members WHERE id = ? AND ended_at IS NULL"
 
@@ -70,7 +71,9 @@ def _settle(work: Work, moving: Moving, command: SettleLost, loss: Loss) -> bool
     row = work.connection.execute(READ_DEADLINE, (hold.run_id, hold.fence)).fetchone()
     if row is None:
         return False
-    worker, deadline_at = row
+    worker, deadline_at, effects_at = row
+    if effects_at != loss.claim.effects_at:
+        return False  # it was permitted since: what was decided about it knows nothing of that
     is_overdue = deadline_at is not None and work.now >= deadline_at + command.overdue_us
     if not _declare_dead(work, worker, command.fence.member) and not is_overdue:
         return False
@@ -80,7 +83,9 @@ def _settle(work: Work, moving: Moving, command: SettleLost, loss: Loss) -> bool
     lease = None if row is None else WorkerLease(*row)
     subject = lost_subject(loss.claim, tenant_of(work, hold.run_id), lease)
     work.record(SYSTEM, "attempt.lost", subject)
-    finish = Finish(hold=hold, started_at=None, conclusion=loss.conclusion)
+    finish = Finish(
+        hold=hold, started_at=None, conclusion=loss.conclusion, follow_up=loss.follow_up
+    )
     moving.end(Claim(*taken[1:]), finish)
     return True
 

@@ -50,6 +50,7 @@ LEFT JOIN duly_claims c ON c.run_id = r.id
 LEFT JOIN duly_waiting w ON w.run_id = r.id
 LEFT JOIN duly_dead x ON x.run_id = r.id
 LEFT JOIN duly_blocked b ON b.run_id = r.id
+LEFT JOIN duly_ambiguous u ON u.run_id = r.id
 LEFT JOIN duly_ready y ON y.run_id = r.id AND y.fence > 0{RUN_TEMPLATE}"""  # noqa: S608 - all ours
 
 DELAYED = """
@@ -62,13 +63,14 @@ SKIP = "SELECT schedule_id, first_for, last_for, count, reason, into_run, at FRO
 OWED = """
 SELECT schedule_id, first_for, last_for, definition_number, shard, created_at FROM duly_owed"""
 
-AUDIT = """
-SELECT number, at, actor, source, reason, action, tenant, subject, subject_id, before, after
-FROM duly_audit"""
+AUDIT_COLUMNS = """number, at, actor, source, reason, action, tenant, subject, subject_id, before,
+    after"""
+
+AUDIT = f"SELECT {AUDIT_COLUMNS} FROM duly_audit"  # noqa: S608 - columns of ours
 
 MEMBER = """
 SELECT id, kind, host, process, ended_at, started_at, renewed_at, expires_at, skew_us, is_holding,
-    tzdata, slots, leaked, queues
+    tzdata, slots, leaked, queues, standing
 FROM duly_members"""
 
 # At ?1, judged from ?2 on: as `rulings.is_current` says it.

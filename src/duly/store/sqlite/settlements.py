@@ -34,6 +34,7 @@ INSERT INTO duly_ready (queue, priority, tenant, rank, run_id, fired_at, not_bef
     charged, begun_at, is_gated)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
     EXISTS (SELECT 1 FROM duly_held_gates WHERE run_id = ?5))"""
+SET_ROOT = "UPDATE duly_runs SET root = ? WHERE id = ?"
 # One that stands for others begins where the first of them does.
 BEGIN_EARLIER = """
 UPDATE duly_runs SET window_from = (

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from duly.store.invariants import INVARIANTS, LIMITS, SHOWN_MAX, Invariant, migration_findings
+from duly.store.invariants import (
+    EFFECTS,
+    INVARIANTS,
+    LIMITS,
+    SHOWN_MAX,
+    Invariant,
+    migration_findings,
+)
 from duly.store.schema import Finding
 from duly.store.sqlite.schema import read_applied, read_status
 
@@ -21,6 +28,7 @@ DAMAGED = "stop every program that uses it and restore a backup"
 OURS = (
     *INVARIANTS,
     *LIMITS,
+    *EFFECTS,
     Invariant(
         "timer",
         "delayed run {} has no timer",

@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING
 from duly.clock import SystemClock
 from duly.store.dispatch import MemberKind
 from duly.store.gates import OPENED_MAX
+from duly.store.importing import tried
 from duly.store.joinable import not_lent
 from duly.store.migrating import refuse_untimely
 from duly.store.snapshots import ReadsBySnapshot
 from duly.store.sqlite import (
     delayed,
+    finishing,
     firing,
     gates,
     leases,
     loading,
+    moving,
     owed,
     planning,
     reading,
     retention,
     schema,
+    sealing,
     soundness,
+    standing,
 )
+from duly.store.sqlite.access import SqliteAccess
 from duly.store.sqlite.connection import Connections, SqliteSettings, read_path
 from duly.store.sqlite.firing_many import NotAsBelievedError
 from duly.store.sqlite.transaction import SqliteTransaction, lent
@@ -36,10 +42,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.clock import Clock
+    from duly.domain.audit import AuditEntry
     from duly.domain.identity import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.domain.sealing import Seal
     from duly.store import dispatch as port
+    from duly.store.execution import Finish
+    from duly.store.moving import Exported, Imported, ImportPromises
     from duly.store.planning import (
         AddedRun,
         AddRuns,
@@ -51,15 +61,18 @@ if TYPE_CHECKING:
         Stale,
         Transaction,
     )
-    from duly.store.reading import ReadingStore
     from duly.store.schema import Finding, Migration, SchemaStatus
+    from duly.store.sealing import SealAudit
+    from duly.store.snapshots import Snapshot
     from duly.store.sqlite.work import Look, Work
+    from duly.store.standing import OrderWorker, QuarantinedHost
+    from duly.store.trailing import AuditAfter, TrailPage
 
 SHARDS_DEFAULT = 8
 INSERT_TASK = "INSERT INTO duly_tasks (name) VALUES (?) ON CONFLICT DO NOTHING"
 
 
-class SqliteStore(Working, ReadsBySnapshot):
+class SqliteStore(Working, SqliteAccess, ReadsBySnapshot):
     """Promises in one file; for several threads, and several processes of one host.
 
     An empty file gets its schema at once. A store object must not be used on the other side of a
@@ -143,6 +156,13 @@ class SqliteStore(Working, ReadsBySnapshot):
     def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
         """Lend a connection: all that is done with it commits together, or not at all."""
         return lent(self._connections, limit_us)
+
+    def finish_within(self, within: object, worker: port.MemberId, finish: Finish) -> None:
+        """End an attempt as the last word of a transaction that was lent."""
+        if not isinstance(within, SqliteTransaction):
+            raise not_lent(within)
+        with within.last_operation(self._connections) as work:
+            finishing.finish_within(work, self.name, worker, finish)
 
     # Dispatch
 
@@ -244,13 +264,64 @@ class SqliteStore(Working, ReadsBySnapshot):
     # Reading
 
     @contextmanager
-    def _snapshot(self) -> Iterator[ReadingStore]:
+    def _snapshot(self) -> Iterator[Snapshot]:
         with self._connections.read() as look:
             yield reading.SqliteReading(look)
+
+    def follow_audit(self, command: AuditAfter) -> TrailPage:
+        """Return entries after a number, oldest first: one writer commits after the other."""
+        with self._connections.read() as look:
+            return reading.follow_audit(look, command)
 
     def now(self) -> int:
         """Return the store's clock."""
         return self._connections.clock.now_us()
+
+    # Sealing
+
+    def seal_audit(self, command: SealAudit) -> Seal | None:
+        """Chain what is settled of the audit trail with a hash; None when there is nothing."""
+        with self._connections.write() as work:
+            return sealing.seal_audit(work, command)
+
+    def list_seals(self, after: int, limit: int) -> list[Seal]:
+        """Return seals of higher numbers, oldest first."""
+        with self._connections.read() as look:
+            return sealing.list_seals(look, after, limit)
+
+    def read_trail(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of higher numbers that are there, oldest first."""
+        with self._connections.read() as look:
+            return sealing.read_trail(look, after, limit)
+
+    # Standing
+
+    def order_worker(self, command: OrderWorker) -> port.Member:
+        """Take a worker out of service, or back into it."""
+        with self._connections.write() as work:
+            return standing.order_worker(work, command)
+
+    def list_quarantined_hosts(self) -> list[QuarantinedHost]:
+        """Return hosts of which no worker claims anything."""
+        with self._connections.read() as look:
+            return standing.list_quarantined_hosts(look)
+
+    # Moving
+
+    @contextmanager
+    def export_promises(self, *, has_history: bool) -> Iterator[Exported]:
+        """Hand out all that is promised, as of one snapshot."""
+        with self._connections.read() as look:
+            yield moving.export_promises(look, has_history=has_history)
+
+    def import_promises(self, command: ImportPromises) -> Imported:
+        """Write all of an export, or nothing."""
+
+        def carry_out() -> Imported:
+            with self._connections.write() as work:
+                return moving.SqliteImporting(work, command).carry_out()
+
+        return tried(carry_out)
 
     # Schema
 

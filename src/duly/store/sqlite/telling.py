@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
 from duly.store.sqlite.rows import one
+from duly.store.sqlite.scopes import write_scope
 from duly.store.work_rulings import new_lines
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def _report(work: Work, worker: MemberId, told: Report) -> bool:
     if told.lines:
         written = add_lines(work, told, row[0])
         connection.execute(NOTE_LINES, (row[0] + written, hold.run_id))
+    if told.scope is not None:
+        write_scope(work, hold, told.scope)
     return True
 
 

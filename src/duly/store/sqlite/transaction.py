@@ -37,6 +37,14 @@ _PUBLIC = {
         "duly_waiting": "run_id reason attempt due_at",
         "duly_dead": "run_id reason attempt",
         "duly_blocked": "run_id gate attempt",
+        "duly_ambiguous": "run_id reason attempt",
+    },
+    "duly_public_results": {
+        "duly_runs": "id origin root",
+        "duly_verdicts": "run_id number at finding",
+        "duly_scopes": "root expected",
+        "duly_scope_items": "root times",
+        "duly_effects": "root state",
     },
 }
 """The views that may be read, and what they read for whoever does. A statement can give the name of
@@ -88,7 +96,7 @@ class SqliteTransaction(Lent):
         except apsw.InterruptError as error:
             raise self._loan.too_late() from error
         except apsw.AuthError as error:
-            remedy = "use your own tables, or read duly_public_schedules and duly_public_runs"
+            remedy = "use your own tables, or read duly_public_schedules, _runs and _results"
             raise UsageError("sql", sql, "touches what is not the caller's", remedy) from error
         except apsw.ConstraintError as error:
             raise refused(sql, error) from error
@@ -116,9 +124,15 @@ class SqliteTransaction(Lent):
             if connection.in_transaction:
                 connection.execute("RELEASE duly_operation")
 
+    @contextmanager
+    def last_operation(self, connections: Connections) -> Iterator[Work]:
+        """Carry out the last of our operations in it; refused, nothing of it all is committed."""
+        with self._loan.last_word(), self.operation(connections) as work:
+            yield work
+
     def finish(self) -> None:
-        """Refuse to commit what took too long."""
-        self._refuse_late()
+        """Refuse to commit what took too long, or was not the caller's to write."""
+        self._loan.refuse_commit(self._is_alive)
         self._work.connection.set_progress_handler(None)
 
     def close(self) -> None:
@@ -128,7 +142,10 @@ class SqliteTransaction(Lent):
         self._work.connection.authorizer = None
 
     def _refuse_late(self) -> None:
-        self._loan.refuse_late(lambda: self._work.connection.in_transaction)
+        self._loan.refuse_late(self._is_alive)
+
+    def _is_alive(self) -> bool:
+        return self._work.connection.in_transaction
 
     def _authorize(
         self,

@@ -10,10 +10,13 @@ from duly.store.admission import Admitted
 from duly.store.sqlite import (
     backfilling,
     claiming,
+    doubts,
+    effects,
     finishing,
     limiting,
     operating,
     reaping,
+    scopes,
     telling,
 )
 from duly.store.sqlite.admission import SqliteAdmission
@@ -28,10 +31,12 @@ if TYPE_CHECKING:
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
     from duly.domain.backfilling import Slot
+    from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
+    from duly.domain.scope import Scope
     from duly.store import admission as limits_port
     from duly.store import execution as port
     from duly.store.backfilling import (
@@ -43,6 +48,18 @@ if TYPE_CHECKING:
         Stepped,
     )
     from duly.store.dispatch import MemberId
+    from duly.store.effects import (
+        AddVerdict,
+        BeginEffect,
+        Begun,
+        DoubtRecord,
+        EndEffect,
+        OrderTask,
+        Rerun,
+        SettleDoubt,
+        TaskOrder,
+        VerdictRecord,
+    )
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
     from duly.store.quotas import SetQuotas
     from duly.store.sqlite.work import Look, Work
@@ -128,6 +145,68 @@ class Working(ABC):
         """Return a run's last states by partition."""
         with self._read() as look:
             return telling.get_checkpoints(look, run_id)
+
+    # Effects and doubt
+
+    def begin_effect(self, command: BeginEffect) -> Begun:
+        """Permit an effect."""
+        with self._write() as work:
+            return effects.begin_effect(work, command)
+
+    def end_effect(self, command: EndEffect) -> bool:
+        """Write an effect down as done, or as not begun."""
+        with self._write() as work:
+            return effects.end_effect(work, command)
+
+    def list_effects(self, run_id: RunId, limit: int) -> list[EffectRecord]:
+        """Return the ledger of a run's line."""
+        with self._read() as look:
+            return effects.list_effects(look, run_id, limit)
+
+    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+        """Return runs that are in doubt."""
+        with self._read() as look:
+            return doubts.list_doubts(look, tenant, limit)
+
+    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+        """Carry out what a person decided about a run in doubt."""
+        with self._write() as work:
+            return doubts.settle_doubt(work, command)
+
+    def rerun_run(self, command: Rerun) -> RunRecord:
+        """Queue another run with a run's call."""
+        with self._write() as work:
+            return doubts.rerun_run(work, command)
+
+    def order_task(self, command: OrderTask) -> TaskOrder:
+        """Suspend a task's retries, or block its reruns."""
+        with self._write() as work:
+            return doubts.order_task(work, command)
+
+    def task_orders(self) -> Mapping[str, TaskOrder]:
+        """Return the tasks with an order in force."""
+        with self._read() as look:
+            return doubts.task_orders(look)
+
+    def add_verdict(self, command: AddVerdict) -> VerdictRecord:
+        """Record what was found about a run."""
+        with self._write() as work:
+            return doubts.add_verdict(work, command)
+
+    def list_verdicts(self, run_id: RunId) -> list[VerdictRecord]:
+        """Return what was found about a run."""
+        with self._read() as look:
+            return doubts.list_verdicts(look, run_id)
+
+    def get_scope(self, run_id: RunId) -> Scope:
+        """Return what is known of a run's scope."""
+        with self._read() as look:
+            return scopes.get_scope(look, run_id)
+
+    def list_done(self, run_id: RunId, items: Sequence[str]) -> frozenset[str]:
+        """Return those of some items that are done."""
+        with self._read() as look:
+            return scopes.list_done(look, run_id, items)
 
     # Limits
 

@@ -271,6 +271,17 @@ class BackfillOrders:
         assert seen(store, first) == begun(store, record)
         assert [seen(store, first)] == store.list_backfills(TENANT_DEFAULT, None, 10)
 
+    def test_the_same_id_for_another_schedule_is_refused(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """INV-17, L2: nobody is shown what somebody else has ordered under it."""
+        record = past(store, clock)
+        first = begun(store, record)
+
+        with pytest.raises(Conflict, match="is that of another request"):
+            begun(store, record, tenant="another")
+        assert [first] == store.list_backfills(TENANT_DEFAULT, None, 10)
+
     def test_it_can_be_paused_throttled_and_resumed(self, store: Store, clock: ManualClock) -> None:
         """M2, A1: each order on record, with who and why."""
         record = past(store, clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,6 +72,20 @@ class Breakers:
         assert BreakerState.CLOSED == known(store).breaker.state
         assert (FAILURES_MIN, 0) == (known(store).breaker.succeeded, known(store).breaker.failed)
 
+    def test_nothing_is_known_before_an_end_tells_something(self, store: Store) -> None:
+        """B2: of one that is spoken to for the first time, or was left without a word."""
+        worker = join(store)
+        work.queue(store, "first")
+        claimed = work.take_one(store, worker)
+        assert [Way.GOES] == ways(store, worker, claimed, destination=API)
+        assert [] == store.list_breakers()
+
+        work.end(store, worker, claimed, work.FATAL, is_answered=None)
+
+        assert [] == store.list_breakers()
+        with pytest.raises(NotFound):
+            store.reset_breaker(API, ADA)
+
     def test_ends_that_come_together_count_together(self, store: Store) -> None:
         """B2."""
         ids, worker = queue_many(store, FAILURES_MIN), join(store)
@@ -84,6 +99,33 @@ class Breakers:
         assert BreakerState.OPEN == known(store).breaker.state
         assert [] == store.list_places()
         assert [] == store.check()
+
+    @pytest.mark.parametrize("is_repeated", [False, True])
+    def test_a_batch_of_ends_is_judged_as_a_whole(self, store: Store, is_repeated: bool) -> None:  # noqa: FBT001
+        """B2: whatever comes first in it, and though some of it is told twice or refused."""
+        queue_many(store, 2 * FAILURES_MIN + 2)
+        worker = join(store)
+        *claimed, last = work.take(store, worker)
+        ways(store, worker, *claimed, last, destination=API)
+        ends = [
+            factories.finish(one, work.FATAL, is_answered=number >= FAILURES_MIN)
+            for number, one in enumerate(claimed)
+        ]
+        if is_repeated:
+            stale = last.hold._replace(fence=last.fence + 1)
+            ends.insert(FAILURES_MIN, ends[0])
+            ends.insert(FAILURES_MIN + 1, replace(ends[0], hold=stale))
+        results = store.finish_runs(worker, ends).results
+
+        assert is_repeated == (FinishResult.REFUSED in results)
+        breaker = known(store).breaker
+        assert (BreakerState.CLOSED, FAILURES_MIN, FAILURES_MIN + 1) == (
+            breaker.state,
+            breaker.failed,
+            breaker.succeeded,
+        )
+        work.end(store, worker, last, work.FATAL, is_answered=False)
+        assert BreakerState.OPEN == known(store).breaker.state
 
     def test_one_probe_goes_and_the_others_wait_for_it(
         self, store: Store, clock: ManualClock

@@ -181,6 +181,27 @@ class Caps:
         assert [Way.GOES] == ways(store, worker, work.take_one(store, worker))
         assert [] == store.check()
 
+    def test_of_two_who_were_let_go_and_need_the_same_place_one_goes(self, store: Store) -> None:
+        """R8: they do not make way for each other; and no more run at once than may."""
+        limit(store, running=1)
+        limit(store, f"tenant:{TENANT_DEFAULT}", running=1)
+        worker = join(store)
+        queue_many(store, 2)
+        first, second = work.take(store, worker)
+        assert [Way.GOES, Way.STANDS] == ways(store, worker, first, second)
+        work.queue(store, "other", task="other")
+        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+        end_all(store, worker, first)
+
+        (going,) = work.take(store, worker, 1)
+        assert going.run_id == second.run_id
+        assert [Way.GOES] == ways(store, worker, going)
+        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+
+        end_all(store, worker, going)
+        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker))
+        assert [] == store.check()
+
     def test_a_limit_that_is_raised_lets_go_who_stands(self, store: Store) -> None:
         """R8: at once; and one that is lowered lets nobody go until there is room."""
         limit(store, running=1)
@@ -304,6 +325,24 @@ class Caps:
 
         assert [Way.GONE] == ways(store, worker, claimed)
         assert RunState.CANCELLED == work.look(store, claimed.run_id).state
+        assert [] == store.check()
+
+    def test_one_that_has_begun_is_not_closed_by_a_request_that_comes_late(
+        self, store: Store
+    ) -> None:
+        """R4, R8: its code runs; it is asked to stop, and how it ends is told by its worker."""
+        limit(store, running=1)
+        (run_id,), worker = queue_many(store, 1), join(store)
+        (claimed,) = work.take(store, worker)
+        assert [Way.GOES] == ways(store, worker, claimed)
+        store.cancel_run(cancel_run(run_id))
+
+        assert [Way.GOES] == ways(store, worker, claimed)
+
+        assert [RunState.RUNNING] == states(store, [run_id])
+        end_all(store, worker, claimed)
+        (attempt,) = store.list_attempts(run_id)
+        assert 1 == attempt.number
         assert [] == store.check()
 
     @pytest.mark.parametrize("place", ["standing", "let go"])

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from duly.domain.literals import Lane
-from duly.store.dispatch import MEMBER_TTL_US, Fence, FireResult, Lease, LeaseKey
+from duly.errors import LeaseLost
+from duly.store.dispatch import (
+    MEMBER_TTL_US,
+    Fence,
+    FireResult,
+    Lease,
+    LeaseKey,
+    Prune,
+    Renew,
+)
 from duly.testing.conformance import steps
+from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.attempts import NOTHING_KEPT
 from duly.testing.factories import HOUR_US, delayed_fire, id_in_shard, on_time, timer_of
 from duly.testing.snapshot import snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
+
+
+def settle_nothing(store: Store, fence: Fence) -> None:
+    """Settle, as whoever has no business to is told."""
+    with suppress(LeaseLost):
+        work.settle(store, fence)
+
+
+ORDERS: dict[str, Callable[[Store, Fence], object]] = {
+    "renew": lambda store, fence: store.renew(Renew(member=fence.member)),
+    "lease": lambda store, fence: store.acquire_leases(fence.member, steps.every_key(store)),
+    "fire": steps.fire,
+    "settle": settle_nothing,
+    "prune": lambda store, fence: store.prune(Prune(fence=fence, retention=NOTHING_KEPT, limit=1)),
+}
+"""What a dispatcher does under its membership."""
 
 
 class Fencing:
@@ -47,6 +77,21 @@ class Fencing:
 
         assert (FireResult.FENCED,) == fired.results
         assert {lease.key for lease in stale.leases} == set(fired.lost)
+
+    @pytest.mark.parametrize("order", ["renew", "lease", "fire", "settle", "prune"])
+    def test_an_owner_that_was_found_expired_stays_so(
+        self, store: Store, clock: ManualClock, order: str
+    ) -> None:
+        """F4, INV-4: nobody took over, and the clock is set back to when it was alive."""
+        stale = steps.own(store)
+        clock.advance(MEMBER_TTL_US)
+        ORDERS[order](store, stale)
+        clock.set(clock.now_us() - MEMBER_TTL_US)
+
+        assert () == store.status().members
+        assert not store.renew(Renew(member=stale.member)).is_alive
+        heir = steps.own(store)
+        assert {heir.member} == {lease.owner for lease in store.status().leases}
 
     def test_an_owner_that_has_left_is_fenced(self, store: Store, clock: ManualClock) -> None:
         """INV-24."""

@@ -265,18 +265,19 @@ class Ending:
     def test_a_batch_is_finished_in_the_order_given(self, store: Store) -> None:
         """R4: each has its own result, and one that is refused stops no other."""
         worker = work.join(store)
-        for text in ("a", "b", "c"):
+        for text in ("a", "b", "c", "d"):
             work.queue(store, text)
-        first, stale, last = work.take(store, worker)
+        first, dying, stale, last = work.take(store, worker)
         old = replace(finish(stale, Succeeded()), hold=Hold(stale.record.id, 7))
+        ends = [finish(first, Succeeded()), finish(dying, work.FATAL), old]
 
-        finished = store.finish_runs(
-            worker, [finish(first, Succeeded()), old, finish(last, work.FATAL)]
-        )
+        finished = store.finish_runs(worker, [*ends, finish(last, work.FATAL)])
 
-        assert (ACCEPTED, REFUSED, ACCEPTED) == finished.results
-        states = [work.look(store, one.record.id).state for one in (first, stale, last)]
-        assert [RunState.SUCCEEDED, RunState.RUNNING, RunState.DEAD] == states
+        assert (ACCEPTED, ACCEPTED, REFUSED, ACCEPTED) == finished.results
+        states = [work.look(store, one.record.id).state for one in (first, dying, stale, last)]
+        assert [RunState.SUCCEEDED, RunState.DEAD, RunState.RUNNING, RunState.DEAD] == states
+        actions = [entry.action for entry in steps.audit(store)]
+        assert ["run.dead", "attempt.refused", "run.dead"] == actions
 
     @pytest.mark.parametrize("said", ["failed", "fatal", "snoozed", "given back"])
     def test_a_run_that_was_to_be_cancelled_is_not_tried_again(

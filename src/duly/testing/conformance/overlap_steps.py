@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import Owed, ScheduleRecord
     from duly.store.dispatch import Fence
     from duly.store.execution import ClaimedRun
+    from duly.store.planning import NewRun
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
 
@@ -119,9 +120,21 @@ def end_somehow(store: Store, how: str) -> None:
 
 def trigger(store: Store, record: ScheduleRecord, overlap: Overlap | None = None) -> RunId:
     """Ask for a run of a schedule, now."""
-    new = new_run(
+    (added,) = store.add_runs(add_runs(by_hand(record, f"by hand {store.now()}", overlap)))
+    return added.id
+
+
+def trigger_many(store: Store, record: ScheduleRecord, count: int) -> None:
+    """Ask for many runs of a schedule, now."""
+    runs = [by_hand(record, f"by hand {number}") for number in range(count)]
+    assert count == len(store.add_runs(add_runs(*runs)))
+
+
+def by_hand(record: ScheduleRecord, text: str, overlap: Overlap | None = None) -> NewRun:
+    """Return a run of a schedule, now."""
+    return new_run(
         None,
-        f"by hand {store.now()}",
+        text,
         call=record.definition.call,
         origin=Origin.MANUAL,
         lane=Lane.LIVE,
@@ -129,5 +142,3 @@ def trigger(store: Store, record: ScheduleRecord, overlap: Overlap | None = None
         definition_number=record.definition_number,
         overlap=overlap,
     )
-    (added,) = store.add_runs(add_runs(new))
-    return added.id

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.concluding import CancelledEnd, Failed, Succeeded
-from duly.domain.literals import AttemptState, Overlap, SkipReason
+from duly.domain.literals import AttemptState, Overlap, RunState, SkipReason
 from duly.domain.overlapping import GATELESS, WAITING_MAX
 from duly.domain.runs import VerdictKind
 from duly.store.dispatch import MEMBER_TTL_US
 from duly.store.execution import WORKER_TTL_US, Beat, FinishResult, StopKind
+from duly.store.reading import RunFilter
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.overlap_steps import (
@@ -22,6 +23,7 @@ from duly.testing.conformance.overlap_steps import (
     only_run,
     runs_of,
     states,
+    trigger_many,
     work_off,
 )
 from duly.testing.factories import (
@@ -148,15 +150,19 @@ class Overlapping:
     ) -> None:
         """O1, L6: so many that something must be wrong."""
         record = made(store, Overlap.QUEUE_ALL)
-        fence = steps.own(store, ttl_us=10_000 * HOUR_US)
-        for _ in range(WAITING_MAX + 2):
-            steps.fall_due(clock, record)
-            steps.fire(store, fence, on_time(record))
-            record = steps.look(store, record)
+        record = steps.fire_due(store, clock, record)
+        trigger_many(store, record, WAITING_MAX - 1)
+        record = steps.fire_due(store, clock, record)
 
-        assert (WAITING_MAX + 1, WAITING_MAX + 1) == (record.fires, record.overlaps)
+        assert [] == store.list_skips(record.id, 10)
+        steps.fall_due(clock, record)
+        steps.fire(store, steps.own(store), on_time(record))
+        blocked = RunFilter(tenant=record.tenant, states=frozenset((RunState.BLOCKED,)))
+        last = steps.look(store, record)
+        assert (record.fires, record.overlaps + 1) == (last.fires, last.overlaps)
         (skip,) = store.list_skips(record.id, 10)
         assert SkipReason.OVERFLOW == skip.reason
+        assert WAITING_MAX == len(store.list_runs(blocked))
 
     def test_one_waits_for_the_latest(self, store: Store, clock: ManualClock) -> None:
         """O1: coalesce; those before it say for whom they were closed, and its window is theirs."""

@@ -200,6 +200,21 @@ class SayingLimits:
         assert store.remove_limit(TASK, ADA)
         assert declared == store.list_limits().of(TASK)
 
+    def test_the_version_grows_with_every_order_that_changes_something(self, store: Store) -> None:
+        """R8: workers look at limits anew when it has grown, and only then."""
+        versions = [store.list_limits().version]
+        store.declare_limits({"task:b": Limit(running=5), TASK: Limit(running=1)}, ADA)
+        versions.append(store.list_limits().version)
+        assert not store.remove_limit(TASK, ADA)
+        versions.append(store.list_limits().version)
+        limit(store, running=2)
+        assert store.remove_limit(TASK, ADA)
+        versions.append(store.list_limits().version)
+
+        assert [0, 1, 1, 3] == [version - versions[0] for version in versions]
+        actions = [entry.action for entry in steps.audit(store)]
+        assert ["limit.removed", *["limit.set"] * 3] == actions
+
     def test_what_code_says_anew_changes_nothing(self, store: Store) -> None:
         """R8: every worker says it when it joins."""
         store.declare_limits({TASK: Limit(running=5), "task:other": None}, ADA)

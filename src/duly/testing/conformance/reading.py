@@ -237,6 +237,21 @@ class ReadingRuns:
         assert [first, second, third] == store.list_delayed(TENANT_DEFAULT, 10)
         assert [first, second] == store.list_delayed(TENANT_DEFAULT, 2)
 
+    def test_delayed_runs_are_listed_from_a_place_on(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """S2: pages leave none out and show none twice, also of those that are due together."""
+        now = clock.now_us()
+        for key in range(5):
+            steps.delay(store, now + 10 + key // 2, f"{key}")
+        whole = store.list_delayed(TENANT_DEFAULT, 10)
+        pages = [store.list_delayed(TENANT_DEFAULT, 2)]
+        while len(pages[-1]) == 2:
+            last = pages[-1][-1]
+            pages.append(store.list_delayed(TENANT_DEFAULT, 2, (last.due_at, last.id)))
+
+        assert whole == [one for page in pages for one in page]
+
     def test_skips_come_newest_first(self, store: Store, clock: ManualClock) -> None:
         """M1."""
         record = steps.create(store)

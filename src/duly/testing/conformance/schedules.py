@@ -239,6 +239,9 @@ class ChangingSchedules:
         assert (2, 2) == (edited.version, edited.definition_number)
         assert old == store.get_definition(record.id, 1)
         assert definition(task="other") == store.get_definition(record.id, 2)
+        keys = [(record.id, number) for number in (2, 1, 3)]
+        both = {keys[0]: definition(task="other"), keys[1]: old}
+        assert both == store.get_definitions(keys)
 
     def test_a_change_without_definition_keeps_the_one_in_force(self, store: Store) -> None:
         """S4."""

@@ -147,3 +147,14 @@ def due_and_owned(
         if lease.owner is not None:
             store.leave(lease.owner)
     return record, own(store)
+
+
+def fire_delayed(store: Store, clock: ManualClock, identity: bytes) -> None:
+    """Let a delayed run fall due, and fire it."""
+    pending: DelayedRecord | None = store.get_delayed(identity)  # type: ignore[arg-type]
+    assert pending is not None
+    clock.set(pending.due_at)
+    fence = own(store)
+    fired = fire(store, fence, factories.delayed_fire(pending, store.status().shards))
+    assert ["fired"] == list(fired.results)
+    store.leave(fence.member)

@@ -131,7 +131,11 @@ def declare_dead(store: Store, clock: ManualClock, worker: MemberId) -> None:
 def loss_of(store: Store, claim: LostClaim, how: End) -> Loss:
     """Return what is decided about a lost claim."""
     attempted = Attempted(
-        run_id=claim.hold.run_id, policy=claim.policy, tries=claim.tries, now=store.now()
+        run_id=claim.hold.run_id,
+        policy=claim.policy,
+        tries=claim.tries,
+        now=store.now(),
+        has_begun_effects=claim.effects_at is not None,
     )
     return Loss(claim, conclude(how, attempted))
 

@@ -18,13 +18,15 @@ def django_db():
     import django
     from django.conf import settings
 
-    settings.configure(
-        DATABASES={
-            "default": {"ENGINE": "django.db.backends.postgresql"},
-            "file": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
-        }
-    )
-    django.setup()
+    # Once in a process, to which tests of this file may come in several parts.
+    if not settings.configured:
+        settings.configure(
+            DATABASES={
+                "default": {"ENGINE": "django.db.backends.postgresql"},
+                "file": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+            }
+        )
+        django.setup()
     from django import db
 
     return db

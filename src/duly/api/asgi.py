@@ -1,0 +1,278 @@
+"""The API as an ASGI application: finds the route, knows who asks, reads, carries out, answers.
+
+It runs by itself (`duly server`), under any ASGI server, and mounted in another application. The
+order of what is checked matters: nothing is read from a stranger, and nothing of what is there is
+told to somebody who may not look.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from duly.api.door import Door
+from duly.api.events import PAGE, EventResponse, Follower, Streams
+from duly.api.handlers.events import follow_events
+from duly.api.pacing import Pace
+from duly.api.problems import MEDIA_TYPE, headers_of, problem_of, refuse
+from duly.api.reading import is_any_version, read_body, read_query, read_version, version_tag
+from duly.api.repeating import KEY_HEADER, Repeatable, carry_out, read_key, request_hash
+from duly.api.route import Answer, Received
+from duly.api.routes import ROUTES
+from duly.api.security import (
+    EVENT_STREAM,
+    JSON,
+    answer_headers,
+    check_accept,
+    check_body_headers,
+    check_host,
+    check_origin,
+    too_large,
+)
+from duly.api.settings import ApiSettings
+from duly.api.table import Table, path_parts
+from duly.api.threads import Threads
+from duly.app.metrics import measure
+from duly.clock import SystemClock
+from duly.domain.access import Scope
+from duly.errors import Forbidden, shown
+from duly.store.access import Answer as KeptAnswer
+from duly.telemetry.exposition import MEDIA_TYPE as METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Receive, Send
+    from starlette.types import Scope as Connection
+
+    from duly.api.ordering import Ordered
+    from duly.api.route import Route
+    from duly.app import App
+    from duly.client.access import Doorkeeper
+    from duly.client.events import EventPage
+    from duly.clock import Clock
+    from duly.domain.access import Principal
+
+    T = TypeVar("T")
+
+SOURCE = "api"
+TENANT_HEADER = "duly-tenant"
+HEALTH_PATHS = (["healthz"], ["readyz"])
+METRICS_PATH = ["metrics"]
+_LOGGER = logging.getLogger("duly.api")
+
+
+class Api:
+    """The application. One instance serves all requests of a process."""
+
+    def __init__(
+        self,
+        app: App,
+        settings: ApiSettings | None = None,
+        *,
+        keeper: Doorkeeper | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._app = app
+        self._settings = settings or ApiSettings()
+        self._keeper = keeper or app.doorkeeper(SOURCE)
+        self._door = Door(self._keeper, self._settings)
+        self._pace = Pace(self._settings, clock or SystemClock())
+        self._table = Table(ROUTES)
+        self._threads = Threads(self._settings)
+        self._streams = Streams(self._settings)
+        self._always = answer_headers(self._settings)
+
+    def end_streams(self) -> None:
+        """Let those go who follow events: the server stops. For the event loop's own thread."""
+        self._streams.end()
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Serve one connection, as ASGI has it."""
+        if scope["type"] != "http":
+            await _serve_other(scope, receive, send)
+            if scope["type"] == "lifespan":
+                await self._in_thread(self._keeper.close)
+            return
+        response = await self._respond(Request(scope, receive))
+        for name, value in self._always.items():
+            response.headers.setdefault(name, value)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            return await self._answer(request)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.status == 500:
+                # Where it was sent to is somebody's own words: quoted, they stay on their line.
+                _LOGGER.exception("%s %s failed", request.method, shown(request.scope["path"]))
+            return Response(
+                msgspec.json.encode(problem),
+                status_code=problem.status,
+                headers=headers_of(error),
+                media_type=MEDIA_TYPE,
+            )
+
+    async def _answer(self, request: Request) -> Response:
+        parts = path_parts(request.scope)
+        if parts in HEALTH_PATHS and request.method == "GET":
+            return await self._health(parts[0])
+        check_host(request.headers, self._settings)
+        check_origin(request.method, request.headers, self._settings)
+        if parts == METRICS_PATH and request.method == "GET":
+            return await self._metrics(request)
+        route, named = self._table.find(request.method, parts)
+        known = None
+        if route.scope is not None:
+            known = await self._in_thread(self._door.who, request.method, request.headers)
+            self._pace.require(known.id)
+            known.require(Scope(route.scope))
+        check_accept(request.headers, EVENT_STREAM if route.is_stream else JSON)
+        check_body_headers(route, request.headers, self._settings)
+        raw = await _read_raw(request, self._settings)
+        match = request.headers.get("if-match")
+        received = Received(
+            app=self._app if known is None else self._acting(request, known),
+            known=known,
+            door=self._door,
+            headers=request.headers,
+            path=named,
+            query=read_query(route, request.scope.get("query_string", b"")),
+            body=read_body(route, raw),
+            version=read_version(match) if route.has_version else None,
+            is_any_version=is_any_version(match),
+        )
+        if route.is_stream:
+            return await self._stream(received, request)
+        order = _order_of(route, received, raw, request)
+        answered = await self._in_thread(_do, route, received, order)
+        return Response(answered.body, status_code=answered.status, headers=dict(answered.headers))
+
+    def _acting(self, request: Request, principal: Principal) -> App:
+        """Return the application as it acts for whoever asks, in the tenant that they name."""
+        tenant = principal.tenant_for(request.headers.get(TENANT_HEADER))
+        return self._app.within(
+            tenant=tenant,
+            actor=principal.name,
+            source=SOURCE,
+            is_confined=not principal.is_everywhere,
+        )
+
+    async def _stream(self, received: Received, request: Request) -> Response:
+        """Answer with events as they happen, for as long as whoever asks may see them."""
+        first = (await self._in_thread(follow_events, received)).value
+        principal = received.principal.id
+        self._streams.enter(principal)
+
+        async def after(number: int) -> EventPage:
+            # A token that is revoked opens nothing a second later, not even what it had opened.
+            await self._in_thread(self._door.who, request.method, request.headers)
+            return await self._in_thread(partial(received.app.events.after, number, limit=PAGE))
+
+        told = self._streams.follow(Follower(first=first, after=after))
+        return EventResponse(told, partial(self._streams.leave, principal))
+
+    async def _metrics(self, request: Request) -> Response:
+        """Answer with the numbers of the whole store, to a token of every tenant (V2, L2)."""
+        known = await self._in_thread(self._door.who, request.method, request.headers)
+        self._pace.require(known.id)
+        known.require(Scope.READ)
+        if not known.is_everywhere:
+            remedy = (
+                "use a token of every tenant: duly token create NAME --role viewer --tenant '*'"
+            )
+            raise Forbidden("metrics", "is not for a token of one tenant", remedy)
+        measured = await self._in_thread(measure, self._acting(request, known))
+        return Response(measured.text().encode(), media_type=METRICS)
+
+    async def _health(self, which: str) -> Response:
+        """Say that the process lives, or that its store answers; to anybody, and no more."""
+        status = 200
+        if which == "readyz":
+            try:
+                # A question that the tables answer: a file's clock is only this process's own.
+                await self._in_thread(self._app.store.has_live_token)
+            except Exception:  # noqa: BLE001 - whatever it is, it is not ready
+                status = 503
+        return Response(b"ok\n" if status == 200 else b"not ready\n", status_code=status)
+
+    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
+        return await self._threads.run(partial(function, *args))
+
+
+def _do(route: Route, received: Received, order: Repeatable | None) -> KeptAnswer:
+    """Carry a request out; an order under a key once only."""
+    if order is None:
+        return _written(route, route.handler(received))
+
+    def once(ordered: Ordered) -> KeptAnswer:
+        return _written(route, route.handler(replace(received, ordered=ordered)))
+
+    return carry_out(received.app.store, order, once)
+
+
+def _order_of(route: Route, received: Received, raw: bytes, request: Request) -> Repeatable | None:
+    """Return what makes a request an order that may be given again, if it has a key."""
+    key = request.headers.get(KEY_HEADER)
+    if key is None or not route.is_idempotent:
+        return None
+    said = request.headers.get("if-match", "")
+    path = "/".join(path_parts(request.scope)).encode("utf-8", "surrogatepass")
+    parts = (request.method.encode(), path, request.scope.get("query_string", b""))
+    return Repeatable(
+        tenant=received.app.tenant,
+        principal=received.principal,
+        key=read_key(key),
+        request_hash=request_hash(*parts, said.encode(), raw),
+        is_once_only=route.is_once_only,
+    )
+
+
+async def _read_raw(request: Request, settings: ApiSettings) -> bytes:
+    """Read a body up to its limit, whatever its length says or does not say."""
+    parts: list[bytes] = []
+    size = 0
+    with anyio.move_on_after(settings.body_seconds_max):
+        async for part in request.stream():
+            size += len(part)
+            if size > settings.body_bytes_max:
+                raise too_large(settings)
+            parts.append(part)
+        return b"".join(parts)
+    problem = "the body took too long to arrive"
+    raise refuse(408, "too-slow", problem, "send it at once", Connection="close")
+
+
+def _written(route: Route, answered: msgspec.Struct | Answer) -> KeptAnswer:
+    """Write an answer as it is sent."""
+    answer = answered if isinstance(answered, Answer) else Answer(value=answered)
+    headers = dict(answer.headers)
+    if answer.version is not None:
+        headers["ETag"] = version_tag(answer.version)
+    body = b""
+    if answer.value is not None:
+        headers["Content-Type"] = JSON
+        body = msgspec.json.encode(answer.value)
+    return KeptAnswer(status=answer.status or route.status, headers=headers, body=body)
+
+
+async def _serve_other(scope: Connection, receive: Receive, send: Send) -> None:
+    """Answer what is not a request: the beginning and end of a server's life, and web sockets."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    while True:
+        message: Any = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

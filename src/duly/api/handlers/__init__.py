@@ -1,0 +1,1 @@
+"""What each operation does: a plain function from what was received to what is answered."""

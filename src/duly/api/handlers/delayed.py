@@ -1,0 +1,119 @@
+"""Delayed runs over HTTP, while they are pending: look at, move and cancel them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from duly.api.reading import read_cursor, read_limit, write_cursor
+from duly.api.route import Received, Route
+from duly.errors import NotFound
+from duly.wire import delayed as wire
+from duly.wire.runs import Because, Run
+from duly.wire.shapes import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ONE = "/delayed/{key_or_id}"
+T = TypeVar("T")
+
+
+def list_delayed(received: Received) -> Page[wire.DelayedRun]:
+    """Return what is pending, in order of due."""
+    asked: wire.DelayedAsked = received.query
+    after = read_cursor(asked.cursor, tuple[datetime, UUID])
+    page = received.app.delayed.page(limit=read_limit(asked.limit), after=after)
+    return Page(
+        items=[wire.DelayedRun.from_view(one) for one in page.items],
+        next_cursor=None if page.after is None else write_cursor(*page.after),
+    )
+
+
+def get_delayed(received: Received) -> wire.DelayedRun:
+    """Return a pending one by its key or id."""
+    return wire.DelayedRun.from_view(_by_either(received, received.app.delayed.get))
+
+
+def move_delayed(received: Received) -> wire.DelayedRun:
+    """Have a pending one fall due at another time."""
+    asked: wire.Move = received.body
+
+    def move(key_or_id: str | UUID) -> wire.DelayedRun:
+        moved = received.app.move(
+            key_or_id, at=asked.at, delay=asked.delay, past=asked.past, reason=asked.reason
+        )
+        return wire.DelayedRun.from_view(moved)
+
+    return _by_either(received, move)
+
+
+def cancel_delayed(received: Received) -> Run:
+    """Cancel a pending one."""
+    asked: Because = received.query
+    cancelled = _by_either(
+        received, lambda key_or_id: received.app.cancel(key_or_id, reason=asked.reason)
+    )
+    return Run.from_view(cancelled)
+
+
+def _by_either(received: Received, function: Callable[[str | UUID], T]) -> T:
+    """Take what the path says for an id if it can be one, and for a key if it is none."""
+    said = received.path["key_or_id"]
+    try:
+        identity = UUID(said)
+    except ValueError:
+        return function(said)
+    try:
+        return function(identity)
+    except NotFound:
+        return function(said)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/delayed",
+        operation_id="list_delayed",
+        summary="List delayed runs that are pending, in the order in which they fall due.",
+        scope="read",
+        handler=list_delayed,
+        query=wire.DelayedAsked,
+        answer=Page[wire.DelayedRun],
+    ),
+    Route(
+        method="GET",
+        path=ONE,
+        operation_id="get_delayed",
+        summary="Look at a pending delayed run, by its key or id.",
+        scope="read",
+        handler=get_delayed,
+        answer=wire.DelayedRun,
+    ),
+    Route(
+        method="PATCH",
+        path=ONE,
+        operation_id="move_delayed",
+        summary="Have a pending delayed run fall due at another time.",
+        scope="edit",
+        handler=move_delayed,
+        body=wire.Move,
+        answer=wire.DelayedRun,
+        errors=frozenset({409}),
+        is_idempotent=True,
+        is_once_only=True,
+    ),
+    Route(
+        method="DELETE",
+        path=ONE,
+        operation_id="cancel_delayed",
+        summary="Cancel a pending delayed run.",
+        scope="edit",
+        handler=cancel_delayed,
+        query=Because,
+        answer=Run,
+        errors=frozenset({409}),
+        is_idempotent=True,
+    ),
+)

@@ -1,0 +1,35 @@
+"""The API's own description."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from duly.api.route import Answer, Received, Route
+
+
+def get_openapi(_received: Received) -> Answer:
+    """Return the OpenAPI document of all this."""
+    return Answer(value=_document())
+
+
+@cache
+def _document() -> dict[str, Any]:
+    # The table holds this very route, and is described as a whole.
+    from duly.api.openapi import describe
+    from duly.api.routes import ROUTES as ALL
+
+    return describe(ALL)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/openapi.json",
+        operation_id="get_openapi",
+        summary="This very description.",
+        scope=None,
+        handler=get_openapi,
+        answer=dict[str, Any],
+    ),
+)

@@ -1,0 +1,154 @@
+"""What anybody looks at: the state of everything, the audit trail, zones, and what a rule means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.api.reading import read_limit
+from duly.api.route import Received, Route
+from duly.api.rules import read_count, read_rule
+from duly.app.doctor import examine
+from duly.domain.instants import from_microseconds
+from duly.domain.zones.search import search_zones
+from duly.errors import Forbidden
+from duly.wire import zones as wire
+from duly.wire.audit import AuditAsked
+from duly.wire.doctor import Diagnosis
+from duly.wire.schedules import Entry, Preview, Rule
+from duly.wire.shapes import Page
+from duly.wire.status import Status
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from duly.domain.zones.search import ZoneMatch
+
+
+def get_status(received: Received) -> Status:
+    """Return the state of everything on one screen."""
+    return Status.from_view(received.app.status())
+
+
+def get_diagnosis(received: Received) -> Diagnosis:
+    """Look at the server's installation, the store and the fleet; what is wrong is an answer."""
+    if not received.principal.is_everywhere:
+        problem = "may not look at the whole installation: that concerns every tenant"
+        remedy = "ask an operator, or use a token of every tenant"
+        raise Forbidden(received.principal.name, problem, remedy)
+    return Diagnosis.from_view(examine(received.app))
+
+
+def list_audit(received: Received) -> Page[Entry]:
+    """Return who did what, newest first."""
+    asked: AuditAsked = received.query
+    if asked.all_tenants and not received.principal.is_everywhere:
+        remedy = "leave all_tenants out, or use a token of every tenant"
+        raise Forbidden("all_tenants", "is not for a token of one tenant", remedy)
+    page = received.app.audit.page(
+        subject=asked.subject,
+        subject_id=asked.subject_id,
+        action=asked.action,
+        actor=asked.actor,
+        since=asked.since,
+        until=asked.until,
+        all_tenants=asked.all_tenants,
+        limit=read_limit(asked.limit),
+        cursor=asked.cursor,
+    )
+    return Page(items=[Entry.from_view(one) for one in page.items], next_cursor=page.next_cursor)
+
+
+def find_zones(received: Received) -> Page[wire.Zone]:
+    """Return the zones that a person may mean, the likeliest first."""
+    asked: wire.ZonesAsked = received.query
+    now = from_microseconds(received.app.store.now())
+    found = search_zones(asked.search, at=now, limit=asked.limit)
+    return Page(items=[_zone(one) for one in found], next_cursor=None)
+
+
+def explain_rule(received: Received) -> Preview:
+    """Show what a rule means and when it fires."""
+    asked: wire.RuleAsked = received.query
+    rule = Rule(
+        when=asked.when,
+        tz=asked.tz,
+        gap=asked.gap,
+        fold=asked.fold,
+        calendar=asked.calendar,
+        dtstart=asked.dtstart,
+    )
+    timetable = read_rule(rule, asked.name)
+    shown = received.app.schedules.preview(timetable, asked.after, read_count(asked.count))
+    return Preview.from_view(shown)
+
+
+def _zone(match: ZoneMatch) -> wire.Zone:
+    return wire.Zone(
+        zone=match.key,
+        city=match.city,
+        countries=list(match.countries),
+        group=match.group,
+        offset=_offset_text(match.offset),
+        abbreviation=match.abbreviation,
+        local_time=match.local_at.isoformat(),
+        why=match.why,
+    )
+
+
+def _offset_text(offset: timedelta) -> str:
+    seconds = int(offset.total_seconds())
+    minutes, rest = divmod(abs(seconds), 60)
+    text = f"{'-' if seconds < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
+    return f"{text}:{rest:02}" if rest else text
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/status",
+        operation_id="get_status",
+        summary="The state of everything on one screen.",
+        scope="read",
+        handler=get_status,
+        answer=Status,
+    ),
+    Route(
+        method="GET",
+        path="/doctor",
+        operation_id="get_diagnosis",
+        summary="What is wrong with installation, store and fleet, and what to do about it.",
+        scope="read",
+        handler=get_diagnosis,
+        answer=Diagnosis,
+    ),
+    Route(
+        method="GET",
+        path="/audit",
+        operation_id="list_audit",
+        summary="Who did what, when, why and from where, newest first.",
+        scope="read",
+        handler=list_audit,
+        query=AuditAsked,
+        answer=Page[Entry],
+    ),
+    Route(
+        method="GET",
+        path="/zones",
+        operation_id="find_zones",
+        summary="Find time zones by city, country, name, abbreviation or offset.",
+        scope="read",
+        handler=find_zones,
+        query=wire.ZonesAsked,
+        answer=Page[wire.Zone],
+    ),
+    Route(
+        method="GET",
+        path="/next",
+        operation_id="explain_rule",
+        summary="Show what a rule means, when it fires next, and what clocks do to it.",
+        scope="read",
+        handler=explain_rule,
+        query=wire.RuleAsked,
+        answer=Preview,
+    ),
+)

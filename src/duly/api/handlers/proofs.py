@@ -1,0 +1,20 @@
+"""Proofs over HTTP: whether a day's occurrences did all they were to, once (E6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.api.handlers.parts import look, reference_of
+from duly.wire.proofs import Proof, ProofQuery
+
+if TYPE_CHECKING:
+    from duly.api.route import Received, Route
+
+
+def get_proof(received: Received) -> Proof:
+    """Say of each occurrence on a day whether all that it was to do is done, once."""
+    asked: ProofQuery = received.query
+    return Proof.from_view(received.app.prove(reference_of(asked.schedule), asked.day))
+
+
+ROUTES: tuple[Route, ...] = (look("/proofs", get_proof, Proof, ProofQuery),)

@@ -1,0 +1,64 @@
+"""Orders about many runs over HTTP: choose and look, then order about exactly these (A1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.api.handlers.parts import given, look, order, reference_of
+from duly.wire.runs import OrderedRun, OrderedRuns
+from duly.wire.selections import NewSelection, OrderSelection, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from duly.api.route import Received, Route
+    from duly.client.run_orders import OrderedRun as Done
+
+
+def create_selection(received: Received) -> Selection:
+    """Find runs by a filter, dead ones unless told, and freeze which they are; nothing is done."""
+    return Selection.from_view(received.app.selections.freeze(**given(received.body)))
+
+
+def get_selection(received: Received) -> Selection:
+    """Return a selection, with the newest of its runs as they are now."""
+    return Selection.from_view(received.app.selections.get(_selection(received)))
+
+
+def retry_selection(received: Received) -> OrderedRuns:
+    """Queue the dead runs of a selection again, and at once those that wait."""
+    done = received.app.selections.retry(_selection(received), **given(received.body))
+    return _told(done)
+
+
+def discard_selection(received: Received) -> OrderedRuns:
+    """Give up the dead runs of a selection for good."""
+    done = received.app.selections.discard(_selection(received), **given(received.body))
+    return _told(done)
+
+
+def cancel_selection(received: Received) -> OrderedRuns:
+    """Stop the runs of a selection."""
+    done = received.app.selections.cancel(_selection(received), **given(received.body))
+    return _told(done)
+
+
+def _selection(received: Received) -> UUID | str:
+    return reference_of(received.path["selection"])
+
+
+def _told(done: Sequence[Done]) -> OrderedRuns:
+    return OrderedRuns(
+        done=sum(one.is_done for one in done), runs=[OrderedRun.from_view(one) for one in done]
+    )
+
+
+_ONE = "/runs/selections/{selection}"
+ROUTES: tuple[Route, ...] = (
+    order("/runs/selections", create_selection, NewSelection, Selection, status=201),
+    look(_ONE, get_selection, Selection),
+    order(f"{_ONE}/cancel", cancel_selection, OrderSelection, OrderedRuns),
+    order(f"{_ONE}/discard", discard_selection, OrderSelection, OrderedRuns),
+    order(f"{_ONE}/retry", retry_selection, OrderSelection, OrderedRuns, is_once_only=True),
+)

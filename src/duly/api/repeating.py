@@ -1,0 +1,125 @@
+"""Orders under an Idempotency-Key: carried out once, and answered alike however often they come.
+
+The key is announced in the store before anything is done, and the answer kept afterwards. If the
+process dies in between, whoever gives the order again after a minute carries it out anew, under the
+same ids, so that what was made already is found and not made twice (D1). An order that makes
+nothing with an id and does more each time, such as to skip the next occurrence, is not carried out
+anew: nobody knows whether it was, and whoever gives it can look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from duly.api.ordering import Ordered
+from duly.api.problems import MEDIA_TYPE, problem_of, refuse
+from duly.domain.access import order_nonce
+from duly.errors import DulyError, StoreError, UsageError
+from duly.store.access import (
+    ANSWER_BYTES_MAX,
+    IDEMPOTENCY_KEY_LENGTH_MAX,
+    Answer,
+    AnswerKey,
+    BeginAnswer,
+    FinishAnswer,
+    Standing,
+)
+from duly.store.tenancy import KeepsTenants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.api.problems import Refused
+    from duly.domain.access import Principal
+    from duly.store.protocol import Store
+
+KEY_HEADER = "idempotency-key"
+REPLAYED_HEADER = "Idempotency-Replayed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeatable:
+    """An order under a key."""
+
+    tenant: str
+    principal: Principal
+    key: str
+    request_hash: bytes
+    is_once_only: bool = False
+    """Whether it does more each time that it is carried out."""
+
+
+def read_key(text: str) -> str:
+    """Read an Idempotency-Key."""
+    is_key = 1 <= len(text) <= IDEMPOTENCY_KEY_LENGTH_MAX and text.isascii() and text.isprintable()
+    if not is_key:
+        remedy = f"give 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters"
+        raise UsageError("Idempotency-Key", text, "is not a key", remedy)
+    return text
+
+
+def request_hash(*parts: bytes) -> bytes:
+    """Hash what makes an order this order; parts are framed, so that none passes for two."""
+    framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return sha256(framed).digest()
+
+
+def carry_out(store: Store, order: Repeatable, do: Callable[[Ordered], Answer]) -> Answer:
+    """Carry an order out, or give the answer that it was given before."""
+    key = AnswerKey(tenant=order.tenant, principal=order.principal.id, key=order.key)
+    store = store.within(order.tenant) if isinstance(store, KeepsTenants) else store
+    announced = store.begin_answer(BeginAnswer(key=key, request_hash=order.request_hash))
+    match announced.standing:
+        case Standing.RUNNING:
+            problem = "an order under this Idempotency-Key is being carried out"
+            remedy = "ask again in a moment, under the same key"
+            raise refuse(409, "still-running", problem, remedy, Retry_After="1")
+        case Standing.DIFFERENT:
+            problem = "another order was given under this Idempotency-Key"
+            raise refuse(422, "key-reused", problem, "give each order a key of its own")
+        case Standing.ANSWERED:
+            kept = announced.answer
+            assert kept is not None, "an order that was answered has an answer"
+            headers = {**kept.headers, REPLAYED_HEADER: "true"}
+            return Answer(status=kept.status, headers=headers, body=kept.body)
+        case Standing.BEGUN if announced.is_taken_over and order.is_once_only:
+            store.finish_answer(FinishAnswer(key=key, fence=announced.fence, answer=_unknown()))
+            return _unknown()
+        case Standing.BEGUN:
+            pass
+    nonce = order_nonce(order.tenant, order.principal.id, order.key)
+    try:
+        answer = do(Ordered(nonce, announced.begun_at))
+    except StoreError:
+        # It may have been carried out, and the word of it lost: it stays announced.
+        raise
+    except DulyError:
+        store.forget_answer(key, announced.fence)  # a refusal has done nothing
+        raise
+    kept = answer if len(answer.body) <= ANSWER_BYTES_MAX else _too_long()
+    store.finish_answer(FinishAnswer(key=key, fence=announced.fence, answer=kept))
+    return answer
+
+
+def _unknown() -> Answer:
+    """Answer an order that may have been carried out by a server that is gone."""
+    problem = "the server that was given this order is gone, and nobody knows whether it did it"
+    remedy = "look at what it is about; if it was not done, give the order again under a new key"
+    return _refused(refuse(409, "outcome-unknown", problem, remedy))
+
+
+def _too_long() -> Answer:
+    """Answer an order that was carried out, and whose answer no store should keep for a day."""
+    problem = "this order was carried out, and its answer was too long to be kept"
+    return _refused(refuse(409, "answer-gone", problem, "look at what it is about"))
+
+
+def _refused(refused: Refused) -> Answer:
+    told = problem_of(refused)
+    return Answer(
+        status=told.status, headers={"Content-Type": MEDIA_TYPE}, body=msgspec.json.encode(told)
+    )

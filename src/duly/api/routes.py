@@ -1,0 +1,54 @@
+"""THE table of routes: what there is, who may use it, what goes in and what comes out.
+
+Requests are served from it, and the OpenAPI document, the tests of access and the documentation are
+made of it. Each resource brings its own part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.api.handlers import (
+    attempts,
+    backfills,
+    delayed,
+    describing,
+    events,
+    inbox,
+    limits,
+    looking,
+    members,
+    proofs,
+    queues,
+    run_orders,
+    runs,
+    schedules,
+    selections,
+    sessions,
+    tasks,
+    tokens,
+)
+
+if TYPE_CHECKING:
+    from duly.api.route import Route
+
+ROUTES: tuple[Route, ...] = (
+    *schedules.ROUTES,
+    *delayed.ROUTES,
+    *runs.ROUTES,
+    *run_orders.ROUTES,
+    *selections.ROUTES,
+    *attempts.ROUTES,
+    *inbox.ROUTES,
+    *backfills.ROUTES,
+    *queues.ROUTES,
+    *limits.ROUTES,
+    *tasks.ROUTES,
+    *members.ROUTES,
+    *proofs.ROUTES,
+    *looking.ROUTES,
+    *events.ROUTES,
+    *tokens.ROUTES,
+    *sessions.ROUTES,
+    *describing.ROUTES,
+)

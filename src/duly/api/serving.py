@@ -1,0 +1,113 @@
+"""Serving the API by itself: a server in this process, until it is told to stop.
+
+It is granian's embedded one: one event loop, beside which requests are carried out in threads. A
+fleet runs several processes of this command behind a proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from duly.api.asgi import Api
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.api.listening import Listening
+    from duly.api.settings import ApiSettings
+    from duly.app import App
+
+STOP_SECONDS = 5
+"""How long requests may go on once it is to stop."""
+TRIED_SECONDS = 0.02
+HEADER_MILLISECONDS = 10_000
+HEADERS_BYTES_MAX = 64 * 1024
+
+
+class Serving:
+    """A server, from beginning to end."""
+
+    def __init__(self, app: App, listening: Listening, settings: ApiSettings | None = None) -> None:
+        self._listening = listening
+        self._api = Api(app, listening.settings(settings))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
+
+    def run(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Serve until `stop` is called, from a signal handler or another thread."""
+        require_free(self._listening)
+        asyncio.run(self._serve(on_ready))
+
+    def stop(self) -> None:
+        """Have it stop; what is being carried out may be finished."""
+        self._stopped = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end)
+
+    async def _serve(self, on_ready: Callable[[], None] | None) -> None:
+        # A program that only asks has no need of a server's library.
+        from granian.constants import HTTPModes, Interfaces
+        from granian.http import HTTP1Settings
+        from granian.server.embed import Server
+
+        listening = self._listening
+        self._loop = asyncio.get_running_loop()
+        self._server = Server(
+            self._api,
+            address=listening.host,
+            port=listening.port,
+            interface=Interfaces.ASGI,
+            # With both versions on one port, whoever says nothing is waited for without an end.
+            http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADERS_BYTES_MAX
+            ),
+            websockets=False,
+            log_enabled=False,
+            ssl_cert=listening.tls_cert,
+            ssl_key=listening.tls_key,
+        )
+        self._server.workers_kill_timeout = STOP_SECONDS
+        if self._stopped:
+            return
+        telling = asyncio.ensure_future(self._tell_ready(on_ready))
+        try:
+            await self._server.serve()
+        finally:
+            telling.cancel()
+
+    async def _tell_ready(self, on_ready: Callable[[], None] | None) -> None:
+        """Say that it can be reached, once it can: the server itself says so a little early."""
+        while on_ready is not None:
+            try:
+                _, writer = await asyncio.open_connection(
+                    self._listening.host, self._listening.port
+                )
+            except OSError:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), TRIED_SECONDS)
+                continue
+            writer.close()
+            await asyncio.to_thread(on_ready)
+            return
+
+    def _end(self) -> None:
+        self._api.end_streams()
+        self._server.stop()  # type: ignore[no-untyped-call]
+
+
+def require_free(listening: Listening) -> None:
+    """Refuse an address that can't be listened on, by a sentence and not in the middle."""
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((listening.host, listening.port))
+        except OSError as error:
+            problem = f"can't be listened on ({error.strerror})"
+            place = f"{listening.host}:{listening.port}"
+            raise UsageError("port", place, problem, "choose another with --port") from error

@@ -1,0 +1,302 @@
+"""A server as commands know an application: the same parts and calls, answered with views.
+
+What is not here can't be done from afar: it needs the store itself, or the program that has the
+tasks. Whoever asks for it is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from duly.cli.remote.seeing import Promised, seen
+from duly.client.arguments import Payload
+from duly.client.attempt_view import Attempt, Line, Step
+from duly.client.backfills import Backfill, BackfillPlan
+from duly.client.breakers import Breaker
+from duly.client.events import EventPage
+from duly.client.explaining import RunExplanation
+from duly.client.history import HistoryEntry, Occurrence
+from duly.client.inbox import Check, Effect, InboxItem, TaskOrders
+from duly.client.limits import Limit, Place
+from duly.client.paging import Page
+from duly.client.proving import Proof
+from duly.client.queues import Queue
+from duly.client.quotas import Quota
+from duly.client.run_orders import OrderedRun
+from duly.client.run_view import DelayedRun, Run
+from duly.client.schedule_view import Schedule
+from duly.client.status_view import MemberStatus, Status
+from duly.client.tasks import BoundCall, Tasks, named_call
+from duly.client.tokens import NewToken, Token
+from duly.client.workers import QuarantinedHost
+from duly.config import Settings
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.scope import Scope
+from duly.domain.timetable.preview import Preview, preview
+from duly.domain.timetable.timetable import Timetable
+from duly.errors import Conflict, Forbidden, NotFound, UsageError
+from duly.remote.connecting import Remote
+
+PAGE_MAX = 1000
+VIEWS: Mapping[str, Mapping[str, type]] = {
+    "backfills": {
+        "plan": BackfillPlan,
+        "create": Backfill,
+        "get": Backfill,
+        "list": Backfill,
+        "pause": Backfill,
+        "resume": Backfill,
+        "cancel": Backfill,
+        "throttle": Backfill,
+    },
+    "breakers": {"list": Breaker, "get": Breaker, "reset": Breaker},
+    "delayed": {"list": DelayedRun, "get": DelayedRun},
+    "inbox": {
+        "list": InboxItem,
+        "get": InboxItem,
+        "effects": Effect,
+        "checks": Check,
+        "scope": Scope,
+        "line": Run,
+        "verify": Run,
+        "retry": Run,
+        "resume": Run,
+        "reconcile": Run,
+        "skip": Run,
+        "rerun": Run,
+        "tasks": TaskOrders,
+        "orders": TaskOrders,
+        "suspend_retries": TaskOrders,
+        "allow_retries": TaskOrders,
+        "block_reruns": TaskOrders,
+        "allow_reruns": TaskOrders,
+    },
+    "limits": {"list": Limit, "places": Place, "set": Limit, "remove": bool},
+    "queues": {"list": Queue, "get": Queue, "pause": Queue, "resume": Queue},
+    "quotas": {"list": Quota, "set": Quota, "remove": type(None)},
+    "tokens": {"create": NewToken, "list": Token, "get": Token, "revoke": Token},
+    "workers": {
+        "list": MemberStatus,
+        "quarantined_hosts": QuarantinedHost,
+        "drain": MemberStatus,
+        "quarantine": MemberStatus,
+        "release": MemberStatus,
+    },
+    "runs": {
+        "list": Run,
+        "page": Run,
+        "get": Run,
+        "attempts": Attempt,
+        "why": RunExplanation,
+        "progress": Step,
+        "lines": Line,
+        "cancel": Run,
+        "edit": Run,
+    },
+    "schedules": {
+        "get": Schedule,
+        "list": Schedule,
+        "pause": Schedule,
+        "resume": Schedule,
+        "delete": Schedule,
+        "restore": Schedule,
+        "skip_next": Schedule,
+        "trigger": Promised,
+        "history": HistoryEntry,
+        "occurrences": Occurrence,
+    },
+    "audit": {"page": HistoryEntry},
+}
+"""What each part of an application can do over HTTP, and as what its answer is seen."""
+
+
+def refused(url: str) -> UsageError:
+    """Return what a command is told that needs the store itself."""
+    problem = "is a server, and this needs the store itself, or the program with the tasks"
+    return UsageError("url", url, problem, "run it where those are, with the store's own --url")
+
+
+class Part:
+    """A part of an application, asked of a server."""
+
+    def __init__(self, owner: RemoteApp, name: str) -> None:
+        self._owner = owner
+        self._asked = getattr(owner.remote, name)
+        self._views = VIEWS[name]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in self._views:
+            raise refused(self._owner.url)
+        asked, view = getattr(self._asked, name), self._views[name]
+        return lambda *given, **terms: _viewed(view, asked(*given, **terms))
+
+
+class RemoteRuns(Part):
+    """Runs; orders about several of them are given one by one."""
+
+    def retry(self, runs: Sequence[UUID], *, reason: str | None = None) -> list[OrderedRun]:
+        """Try runs again, each by itself; say of each whether that was possible."""
+        return [self._ordered(one, self._asked.retry, reason) for one in runs]
+
+    def discard(self, runs: Sequence[UUID], *, reason: str | None = None) -> list[OrderedRun]:
+        """Give runs up, each by itself; say of each whether that was possible."""
+        return [self._ordered(one, self._asked.discard, reason) for one in runs]
+
+    def _ordered(self, run: UUID, order: Callable[..., Any], reason: str | None) -> OrderedRun:
+        state: str | None = None
+        with suppress(NotFound, Conflict):
+            state = self._asked.get(run).state
+            order(run, reason=reason)
+            return OrderedRun(id=run, is_done=True, state=state)
+        return OrderedRun(id=run, is_done=False, state=state)
+
+
+class RemoteSchedules(Part):
+    """Schedules; a rule is read here, and goes to the server as a timetable."""
+
+    def create(self, name: str, call: BoundCall, timetable: Timetable, **terms: Any) -> Schedule:  # noqa: ANN401 - policies
+        """Make a schedule of a call."""
+        self._owner.checked_queue(call, terms)
+        made = self._asked.create(name, call.task, timetable, arguments=call.arguments, **terms)
+        return seen(Schedule, made)
+
+    def edit(self, schedule: object, *, version: int | None = None, **changes: Any) -> Schedule:  # noqa: ANN401 - as above
+        """Change a schedule."""
+        call, rule = changes.pop("call", None), changes.pop("timetable", None)
+        if call is not None:
+            changes |= {"task": call.task, "arguments": call.arguments}
+        return seen(Schedule, self._asked.edit(schedule, version=version, when=rule, **changes))
+
+    def preview(self, timetable: Timetable, after: Any = None, n: int = 3) -> Preview:  # noqa: ANN401 - an instant or none
+        """Show when a rule fires, by the server's clock."""
+        return preview(timetable, self._owner.status().now if after is None else after, n)
+
+
+class RemoteAudit(Part):
+    """The audit trail: of everybody where the token may see that, else of its tenant."""
+
+    def page(self, *, all_tenants: bool = False, **terms: Any) -> Page[HistoryEntry]:  # noqa: ANN401 - filters
+        """Return a page of entries, newest first."""
+        try:
+            found = self._asked.page(all_tenants=all_tenants, **terms)
+        except Forbidden:
+            if not all_tenants:
+                raise
+            found = self._asked.page(**terms)
+        return Page([seen(HistoryEntry, one) for one in found.items], found.next_cursor)
+
+
+class RemoteEvents:
+    """What happens on a server."""
+
+    def __init__(self, owner: RemoteApp) -> None:
+        self._owner = owner
+
+    def after(self, number: int | None = None, **_: object) -> EventPage:
+        """Return what is known to have happened after a number; of None, where that ends now."""
+        if number is None:
+            newest = self._owner.audit.page(all_tenants=True, limit=1).items
+            return EventPage((), newest[0].number if newest else 0)
+        found: list[HistoryEntry] = []
+        cursor: str | None = None
+        while True:
+            page = self._owner.audit.page(all_tenants=True, limit=PAGE_MAX, cursor=cursor)
+            found += [one for one in page.items if one.number > number]
+            cursor = page.next_cursor
+            is_through = bool(page.items) and page.items[-1].number <= number
+            if cursor is None or is_through:
+                through = max([number, *(one.number for one in found)])
+                return EventPage(tuple(reversed(found)), through)
+
+    def follow(self, number: int) -> Iterator[HistoryEntry]:
+        """Tell what happens after a number, for ever."""
+        return (seen(HistoryEntry, one) for one in self._owner.remote.events(number))
+
+
+class RemoteStore:
+    """The little that commands ask of the store itself."""
+
+    def __init__(self, owner: RemoteApp) -> None:
+        self._owner = owner
+
+    def list_tasks(self) -> list[str]:
+        """Return the tasks that programs have told of."""
+        return [one.task for one in self._owner.remote.inbox.tasks()]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
+        raise refused(self._owner.url)
+
+
+class RemoteApp:
+    """A server in place of an application."""
+
+    def __init__(self, remote: Remote, tasks: Tasks | None = None) -> None:
+        self.remote = remote
+        self.url = remote.url
+        self.tenant = TENANT_DEFAULT
+        self.tasks = Tasks(Payload.of(Settings())) if tasks is None else tasks
+        self.store = RemoteStore(self)
+        self.schedules = RemoteSchedules(self, "schedules")
+        self.runs = RemoteRuns(self, "runs")
+        self.audit = RemoteAudit(self, "audit")
+        self.events = RemoteEvents(self)
+        self.backfills = Part(self, "backfills")
+        self.breakers = Part(self, "breakers")
+        self.delayed = Part(self, "delayed")
+        self.inbox = Part(self, "inbox")
+        self.limits = Part(self, "limits")
+        self.queues = Part(self, "queues")
+        self.quotas = Part(self, "quotas")
+        self.tokens = Part(self, "tokens")
+        self.workers = Part(self, "workers")
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise refused(self.url)
+
+    def call(self, task: str, arguments: Mapping[str, Any] | None = None) -> BoundCall:
+        """Return a call of a task by its name; its arguments are checked if it is known here."""
+        known = [] if self.tasks.find(task) else self.store.list_tasks()
+        return named_call(self.tasks, task, {} if arguments is None else arguments, known)
+
+    def enqueue(self, call: BoundCall, **terms: Any) -> Promised:  # noqa: ANN401 - of the order
+        """Promise a run of a call."""
+        self.checked_queue(call, terms)
+        return seen(Promised, self.remote.enqueue(call.task, call.arguments, **terms))
+
+    def move(self, key_or_id: UUID | str, **terms: Any) -> DelayedRun:  # noqa: ANN401 - as above
+        """Move a pending delayed run."""
+        return seen(DelayedRun, self.remote.move(key_or_id, **terms))
+
+    def cancel(self, key_or_id: UUID | str, *, reason: str | None = None) -> Run:
+        """Cancel a pending delayed run."""
+        return seen(Run, self.remote.cancel(key_or_id, reason=reason))
+
+    def prove(self, schedule: UUID | str, day: str) -> Proof:
+        """Say of each occurrence on a day whether all that it was to do is done, once."""
+        return seen(Proof, self.remote.prove(schedule, day))
+
+    def status(self) -> Status:
+        """Return the state of everything on one screen."""
+        return seen(Status, self.remote.status())
+
+    def checked_queue(self, call: BoundCall, terms: dict[str, Any]) -> None:
+        """Have the queue and priority of a task that is known here hold, unless said otherwise."""
+        if self.tasks.find(call.task) is not None:
+            for name in ("queue", "priority"):
+                if terms.get(name) is None:
+                    terms[name] = getattr(call, name)
+
+
+def _viewed(view: type, answer: Any) -> Any:  # noqa: ANN401 - whatever was answered
+    if answer is None or isinstance(answer, bool):
+        return answer
+    if isinstance(answer, list):
+        return [seen(view, one) for one in answer]
+    if hasattr(answer, "next_cursor"):
+        return Page([seen(view, one) for one in answer.items], answer.next_cursor)
+    return seen(view, answer)

@@ -1,0 +1,147 @@
+"""`duly server`: serves the HTTP API, until it is told to stop."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from duly.app import App
+from duly.cli.event_lines import LineTelemetry
+from duly.cli.target import Target, opened
+from duly.clock import SystemClock
+from duly.errors import UsageError
+
+TARGET = Target()
+HOST_DEFAULT, PORT_DEFAULT = "127.0.0.1", 8420
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_NEEDED = ("granian", "starlette")
+
+
+def server(  # noqa: PLR0913 - each option of the command is an argument
+    *,
+    host: str = HOST_DEFAULT,
+    port: int = PORT_DEFAULT,
+    behind_proxy: bool = False,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    allow_host: tuple[str, ...] = (),
+    target: Target = TARGET,
+) -> None:
+    """Serve the HTTP API until SIGTERM or Ctrl-C; on this machine alone, unless told.
+
+    Whoever asks shows a token (duly token create). While nobody has one, a code is printed that
+    begins one session of a browser. The API describes itself at /api/v1/openapi.json.
+
+    Parameters
+    ----------
+    host
+        The address to listen on. One that other machines can reach needs TLS, and a live token.
+    port
+        The port.
+    behind_proxy
+        A proxy in front of it brings TLS.
+    tls_cert
+        The certificate, a PEM file, for TLS of its own.
+    tls_key
+        Its key, a PEM file.
+    allow_host
+        A name by which it may be asked for besides its own, such as duly.example.com; may be given
+        several times.
+    """
+    require_server_library()
+    from duly.api.listening import Listening
+    from duly.api.serving import Serving
+
+    telling = LineTelemetry(SystemClock(), level=logging.INFO, as_json=target.json)
+    with opened(target, needs_store=True) as app:
+        listening = Listening(
+            host=host,
+            port=port,
+            is_behind_proxy=behind_proxy,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            allow_hosts=allow_host,
+        )
+        listening.checked(has_token=app.store.has_live_token())
+        serving = Serving(app, listening)
+
+        def ready() -> None:
+            facts: dict[str, object] = {"event": "started", "store": app.url, "url": listening.url}
+            telling.tell(f"serving {app.url} at {listening.url}; Ctrl-C ends it", facts=facts)
+            tell_code(app, telling, listening.url)
+
+        with _ended_by_signal(serving.stop, telling):
+            serving.run(ready)
+        telling.tell("stopped in good order", facts={"event": "stopped"})
+
+
+@contextmanager
+def served(app: App, port: int | None, telling: LineTelemetry) -> Iterator[None]:
+    """Serve the API beside something else, on this machine alone; nothing without a port."""
+    if port is None:
+        yield
+        return
+    require_server_library()
+    from duly.api.listening import Listening
+    from duly.api.serving import Serving, require_free
+
+    listening = Listening(port=port).checked(has_token=True)
+    require_free(listening)
+    serving = Serving(app, listening)
+
+    def ready() -> None:
+        facts: dict[str, object] = {"event": "serving", "url": listening.url}
+        telling.tell(f"the API is at {listening.url}/api/v1", facts=facts)
+        tell_code(app, telling, listening.url)
+
+    thread = threading.Thread(target=serving.run, args=(ready,), name="duly-server")
+    thread.start()
+    try:
+        yield
+    finally:
+        serving.stop()
+        thread.join()
+
+
+def tell_code(app: App, telling: LineTelemetry, url: str) -> None:
+    """While nobody has a token, say how the first one comes in: by a code that opens once."""
+    if app.store.has_live_token():
+        return
+    code = app.doorkeeper().make_code()
+    telling.tell(
+        f"nobody has a token yet: the code {code} begins one session within 15 minutes"
+        f' (POST {url}/api/v1/session {{"code": "…"}}), or: duly token create NAME --role admin',
+        facts={"event": "code", "code": code},
+    )
+
+
+def require_server_library() -> None:
+    """Refuse to begin without what serves."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        remedy = 'install it: pip install "duly[server]"'
+        raise UsageError("server", missing[0], "is not installed", remedy)
+
+
+@contextmanager
+def _ended_by_signal(stop: Callable[[], None], telling: LineTelemetry) -> Iterator[None]:
+    """Let the first signal end it in good order, and a second one the process."""
+
+    def heard(_number: int, _frame: FrameType | None) -> None:
+        for one in _SIGNALS:
+            signal.signal(one, signal.SIG_DFL)
+        telling.tell_between("stopping; a second signal ends it at once", {"event": "stopping"})
+        stop()
+
+    before = [(one, signal.signal(one, heard)) for one in _SIGNALS]
+    try:
+        yield
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)

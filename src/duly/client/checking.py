@@ -1,0 +1,98 @@
+"""Checks in a program's hands: a task's own look at what its runs have brought about (E6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from duly.client.json_values import plain_value
+from duly.client.run_view import Run  # noqa: TC001 - read when the check is made a task
+from duly.domain.checking import check_name, check_of, read_verdict
+from duly.domain.identity import RunId
+from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.schedules import canonical_json
+from duly.errors import Conflict
+from duly.store.effect_rulings import OPEN_TO_END
+from duly.store.effects import AddVerdict
+from duly.store.planning import AddRuns, NewRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.client.caller import Caller
+    from duly.client.run_orders import RunReference
+    from duly.client.runs import Runs
+
+_DEPTH_MAX = 16
+
+
+def checking_function(
+    checks: Callable[[], Checks | None], check: Callable[[Run], object]
+) -> Callable[[Run, str], str]:
+    """Return a check as a function that can be a task: it is told which run to look at."""
+
+    def verify(run: Run, of: str) -> str:
+        carried = checks()
+        assert carried is not None, "an application has them"
+        return carried.carry_out(check, of, run)
+
+    return verify
+
+
+class Checks:
+    """Carries out checks, and records what they find."""
+
+    def __init__(self, caller: Caller, runs: Runs) -> None:
+        self._caller = caller
+        self._runs = runs
+
+    def carry_out(self, check: Callable[[Run], object], of: str, by: Run) -> str:
+        """Let a check look at a run, and record what it finds; return that."""
+        looked_at = self._runs.get(UUID(of))
+        verdict = read_verdict(check(looked_at))
+        evidence = verdict.evidence
+        text = None
+        if evidence is not None:
+            text = canonical_json(plain_value("evidence", evidence, _DEPTH_MAX))
+        found = AddVerdict(
+            run_id=RunId(looked_at.id.bytes),
+            finding=verdict.finding,
+            evidence=text,
+            by=str(by.id),
+            doubt=looked_at.fence if looked_at.state == RunState.AMBIGUOUS else None,
+        )
+        return str(self._caller.store.add_verdict(found).finding)
+
+    def has_check(self, task: str) -> bool:
+        """Say whether a task has a check, by this program or by what others have told of."""
+        known = self._caller.tasks.find(task)
+        is_ours = known is not None and known.policy.is_checked
+        return is_ours or check_name(task) in self._caller.store.list_tasks()
+
+    def ask(self, run: RunReference, given: RunId | None = None) -> UUID:
+        """Have a run checked once more, by its task's own check; return the run that does it.
+
+        Also one from before its task had a check, or by a program that does not have the code.
+        """
+        found = self._runs.get(run)
+        if not self.has_check(found.task):
+            remedy = f"give it one: @{found.task}.verify above a function, and start a worker"
+            raise Conflict("task", found.task, "has no check", remedy)
+        if found.state in OPEN_TO_END:
+            problem = f"is still to end: {found.state}"
+            raise Conflict("run", str(found.id), problem, "wait until there is a result to check")
+        store = self._caller.store
+        record = store.get_run(RunId(found.id.bytes))
+        assert record is not None, "it was there just now"
+        checking = check_of(record, store.now())
+        new = NewRun(
+            id=given or checking.id,
+            tenant=checking.tenant,
+            call=checking.call,
+            origin=Origin.VERIFY,
+            lane=Lane.LIVE,
+            due_at=None,
+            root=checking.root,
+        )
+        store.add_runs(AddRuns(runs=(new,), actor=self._caller.ordering()))
+        return UUID(bytes=new.id)

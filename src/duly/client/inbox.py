@@ -1,0 +1,479 @@
+"""The inbox: runs of which nobody knows what they did, the safest thing to do, and doing it (E5).
+
+What is advised follows from what is on record; what is chosen is a person's, with a reason. A
+choice that may do something a second time is confirmed by giving the run's id once more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.client.attempt_view import Attempt, attempt_view
+from duly.client.json_values import plain_value
+from duly.client.ordering import read_order_id
+from duly.client.reading import read_limit
+from duly.client.settled_effects import Settled, read_settled
+from duly.domain.advice import Advice, Choice, Doubt, advise
+from duly.domain.effects import EffectState
+from duly.domain.identity import RunId, ordered_run_id
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import AttemptState, Effects, Finding, Origin, RunState
+from duly.domain.schedules import canonical_json
+from duly.errors import NotFound, UsageError
+from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
+from duly.store.rulings import id_taken
+from duly.store.work_rulings import not_in_doubt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from duly.client.caller import Caller
+    from duly.client.checking import Checks
+    from duly.client.run_orders import RunReference
+    from duly.client.run_view import Run
+    from duly.client.runs import Runs
+    from duly.domain.effects import EffectRecord
+    from duly.domain.scope import Scope
+    from duly.store.effects import TaskOrder, VerdictRecord
+
+EFFECTS_SHOWN_MAX = 1_000
+LISTED_DEFAULT = 100
+_DRAW_BYTES = 16
+_DEPTH_MAX = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What is known of one effect of a run."""
+
+    key: str
+    state: str
+    """intended, done or unknown."""
+    run: UUID
+    fence: int
+    """Of the claim that was last permitted to do it."""
+    begun_at: datetime
+    done_at: datetime | None
+    result: Any
+    tries: int
+    settled: Settled | None = None
+    """Of an unknown one: what somebody has decided about it since. The ledger stays as it is."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "key": self.key,
+            "state": self.state,
+            "run": str(self.run),
+            "fence": self.fence,
+            "begun_at": iso_utc(self.begun_at),
+            "done_at": None if self.done_at is None else iso_utc(self.done_at),
+            "result": self.result,
+            "tries": self.tries,
+            "settled": None if self.settled is None else self.settled.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What was found about the result of a run."""
+
+    finding: str
+    verdict: str
+    at: datetime
+    by: str
+    evidence: Any
+
+    @property
+    def kind(self) -> Finding:
+        """What was found, as one of the few things that can be."""
+        return Finding(self.finding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "finding": self.finding,
+            "verdict": self.verdict,
+            "at": iso_utc(self.at),
+            "by": self.by,
+            "evidence": self.evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxItem:
+    """A run that is in doubt, all that is known of it, and what is advised."""
+
+    run: Run
+    attempt: Attempt | None
+    """The one that left it so."""
+    effects: tuple[Effect, ...]
+    checks: tuple[Check, ...]
+    has_check: bool
+    """Whether its task can be asked: `verify`."""
+    advice: Advice
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when it is in doubt."""
+        return None if self.attempt is None else self.attempt.ended_at
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        since = self.since
+        return {
+            "run": self.run.to_json(),
+            "since": None if since is None else iso_utc(since),
+            "attempt": None if self.attempt is None else self.attempt.to_json(),
+            "effects": [one.to_json() for one in self.effects],
+            "checks": [one.to_json() for one in self.checks],
+            "has_check": self.has_check,
+            "advice": {
+                "safest": str(self.advice.choice),
+                "why": self.advice.why,
+                "risks": {str(choice): risk for choice, risk in self.advice.risks.items()},
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOrders:
+    """What people have ordered about a task."""
+
+    task: str
+    is_suspended: bool
+    """Whether what fails is not tried again by itself."""
+    is_blocked: bool
+    """Whether nobody may run it once more."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "task": self.task,
+            "is_suspended": self.is_suspended,
+            "is_blocked": self.is_blocked,
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedItems = list[InboxItem]
+
+
+class Inbox:
+    """The runs of an application that wait for a person's decision."""
+
+    def __init__(self, caller: Caller, runs: Runs) -> None:
+        self._caller = caller
+        self._runs = runs
+
+    def list(self, *, limit: int = LISTED_DEFAULT) -> ListedItems:
+        """Return runs that are in doubt, oldest first, each with what is safest."""
+        most = read_limit(limit, self._caller.settings.listed_max)
+        found = self._caller.store.list_doubts(self._caller.tenant, most)
+        return [self._item(self._runs.get(UUID(bytes=one.run.id))) for one in found]
+
+    def get(self, run: RunReference) -> InboxItem:
+        """Return one that is in doubt; Conflict for one that is not."""
+        found = self._runs.get(run)
+        if found.state != RunState.AMBIGUOUS:
+            raise not_in_doubt(RunId(found.id.bytes), RunState(found.state))
+        return self._item(found)
+
+    def effects(self, run: RunReference) -> tuple[Effect, ...]:
+        """Return the ledger of a run: what it was permitted to do, and what is known of each."""
+        run_id = RunId(self._runs.get(run).id.bytes)
+        found = self._caller.store.list_effects(run_id, EFFECTS_SHOWN_MAX)
+        settled = read_settled(self._caller.store, found)
+        return tuple(_effect(one, settled.get(one.key)) for one in found)
+
+    def checks(self, run: RunReference) -> tuple[Check, ...]:
+        """Return what was found about the result of a run, oldest first."""
+        run_id = RunId(self._runs.get(run).id.bytes)
+        return tuple(_check(one) for one in self._caller.store.list_verdicts(run_id))
+
+    def scope(self, run: RunReference) -> Scope:
+        """Return how much a run was to do, what of it is done, and what is missing."""
+        return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
+
+    def line(self, run: RunReference) -> tuple[Run, ...]:
+        """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""
+        found = self._runs.get(run)
+        first = found if found.root == found.id else self._first(found)
+        since = found.scheduled_for
+        until = since + timedelta(microseconds=1)
+        again = [
+            one
+            for origin in (Origin.RERUN, Origin.REPAIR)
+            for one in self._runs.list(
+                task=found.task, origin=origin, since=since, until=until, limit=LISTED_DEFAULT
+            )
+            if one.root == found.root
+        ]
+        known = {one.id: one for one in (first, found, *again) if one is not None}
+        return tuple(sorted(known.values(), key=lambda one: (one.created_at, one.id)))
+
+    def _first(self, run: Run) -> Run | None:
+        try:
+            return self._runs.get(run.root)
+        except NotFound:
+            return None
+
+    def verify(self, run: RunReference, *, id: UUID | None = None) -> Run:  # noqa: A002 - as `enqueue` has it
+        """Have a run checked by its task's own check; return the run that does it.
+
+        Conflict while it is still to end, and when no program has told of a check of its task. A
+        check that was declared since looks at older runs as well. The same `id` given again is the
+        same order.
+        """
+        return self._runs.get(self._checks.ask(run, None if id is None else read_order_id(id)))
+
+    def retry(
+        self,
+        run: RunReference,
+        *,
+        reason: str,
+        effects: Mapping[str, bool] | None = None,
+        confirm: UUID | str | None = None,
+    ) -> Run:
+        """Try the same run again from its beginning.
+
+        `effects` says of unknown ones whether they are done; those not named count as not done.
+        """
+        settling = {"effects": _read_known(effects)}
+        return self._settle(run, Choice.RETRY, reason, confirm=confirm, **settling)
+
+    def resume(
+        self,
+        run: RunReference,
+        *,
+        reason: str,
+        effects: Mapping[str, bool] | None = None,
+        confirm: UUID | str | None = None,
+    ) -> Run:
+        """Try the same run again from its last checkpoint; `effects` as in `retry`."""
+        settling = {"effects": _read_known(effects)}
+        return self._settle(run, Choice.RESUME, reason, confirm=confirm, **settling)
+
+    def reconcile(  # noqa: PLR0913 - each part of what was found
+        self,
+        run: RunReference,
+        *,
+        is_done: bool,
+        reason: str,
+        evidence: object = None,
+        effects: Mapping[str, bool] | None = None,
+    ) -> Run:
+        """Record what was found outside: what the run was to do is done, or it is not."""
+        given = None if evidence is None else _written("evidence", evidence)
+        settling: dict[str, Any] = {"is_done": is_done, "evidence": given}
+        settling["effects"] = _read_known(effects)
+        return self._settle(run, Choice.RECONCILE, reason, **settling)
+
+    def skip(self, run: RunReference, *, reason: str) -> Run:
+        """Leave it as it is, and record that nobody will do more about it."""
+        return self._settle(run, Choice.SKIP, reason)
+
+    def rerun(  # noqa: PLR0913 - each choice is an argument
+        self,
+        run: RunReference,
+        *,
+        reason: str,
+        repair: bool = False,
+        confirm: UUID | str | None = None,
+        id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
+    ) -> Run:
+        """Run once more, as another run, what a run was to do.
+
+        A repair shares its ledger: what is done is not done again. Anything else begins anew, and
+        of a task whose effects may not be repeated it must be confirmed. The same `id` given again
+        is the same order.
+        """
+        found = self._runs.get(run)
+        new_id = None if id is None else read_order_id(id)
+        if new_id is not None and (made := self._made(found, new_id)) is not None:
+            return made
+        self._require_confirmed(found, confirm, is_repair=repair)
+        caller = self._caller
+        now = caller.store.now()
+        command = Rerun(
+            tenant=caller.tenant,
+            id=RunId(found.id.bytes),
+            new_id=new_id or ordered_run_id("rerun", now, caller.draws.draw(_DRAW_BYTES)),
+            actor=caller.ordering(reason),
+            is_repair=repair,
+        )
+        return self._runs.get(UUID(bytes=caller.store.rerun_run(command).id))
+
+    def _made(self, run: Run, new_id: RunId) -> Run | None:
+        """Return what an earlier order of the same id has made, if there was one."""
+        record = self._caller.store.get_run(new_id)
+        if record is None:
+            return None
+        is_ours = record.tenant == self._caller.tenant and record.call.task == run.task
+        again = record.origin in (Origin.RERUN, Origin.REPAIR)
+        if not (is_ours and again and from_microseconds(record.scheduled_for) == run.scheduled_for):
+            raise id_taken(new_id)
+        return self._runs.get(UUID(bytes=new_id))
+
+    def suspend_retries(self, task: str, *, reason: str) -> TaskOrders:
+        """Let nothing of a task be tried again by itself: what fails is a dead letter at once."""
+        return self._order(task, reason, is_suspended=True)
+
+    def allow_retries(self, task: str, *, reason: str | None = None) -> TaskOrders:
+        """Let a task be tried again by itself, as its policy says."""
+        return self._order(task, reason, is_suspended=False)
+
+    def block_reruns(self, task: str, *, reason: str) -> TaskOrders:
+        """Let nobody run once more what a task has done."""
+        return self._order(task, reason, is_blocked=True)
+
+    def allow_reruns(self, task: str, *, reason: str | None = None) -> TaskOrders:
+        """Let runs of a task be run once more."""
+        return self._order(task, reason, is_blocked=False)
+
+    def orders(self, task: str) -> TaskOrders:
+        """Return what is ordered about a task; NotFound for one that nobody has told of."""
+        for one in self.tasks():
+            if one.task == task:
+                return one
+        raise NotFound("task", task, "list those that programs have told of: duly task list")
+
+    def tasks(self) -> tuple[TaskOrders, ...]:
+        """Return the tasks that programs have told of, by name, with what is ordered about each."""
+        store = self._caller.store
+        orders = store.task_orders()
+        known = {*store.list_tasks(), *self._caller.tasks.names(), *orders}
+        return tuple(_task_orders(task, orders.get(task, FREE_TASK)) for task in sorted(known))
+
+    def _order(self, task: str, reason: str | None, **parts: bool) -> TaskOrders:
+        self._caller.require_operator("order anything about a task")
+        self.orders(task)
+        if True in parts.values():
+            _require_reason(reason)
+        command = OrderTask(task=task, actor=self._caller.ordering(reason), **parts)
+        return _task_orders(task, self._caller.store.order_task(command))
+
+    def _settle(
+        self,
+        run: RunReference,
+        choice: Choice,
+        reason: str,
+        *,
+        confirm: UUID | str | None = None,
+        **parts: Any,  # noqa: ANN401 - those of the command
+    ) -> Run:
+        item = self.get(run)
+        _require_reason(reason)
+        if item.advice.is_risky(choice):
+            _require_typed(item.run, confirm, item.advice.risks[choice])
+        command = SettleDoubt(
+            tenant=self._caller.tenant,
+            id=RunId(item.run.id.bytes),
+            choice=choice,
+            actor=self._caller.ordering(reason),
+            advised=str(item.advice.choice),
+            doubt=item.run.fence,
+            **parts,
+        )
+        self._caller.store.settle_doubt(command)
+        return self._runs.get(item.run.id)
+
+    def _require_confirmed(self, run: Run, confirm: UUID | str | None, *, is_repair: bool) -> None:
+        """Refuse what may do something twice, unless it is confirmed."""
+        if run.state == RunState.AMBIGUOUS:
+            advice = self._item(run).advice
+            if is_repair and advice.is_risky(Choice.REPAIR):
+                _require_typed(run, confirm, advice.risks[Choice.REPAIR])
+            return
+        has_effects = bool(self._caller.store.list_effects(RunId(run.id.bytes), 1))
+        if not is_repair and has_effects:
+            _require_typed(run, confirm, "does all of its effects a second time")
+
+    def _item(self, run: Run) -> InboxItem:
+        run_id, store = RunId(run.id.bytes), self._caller.store
+        attempts = [attempt_view(one) for one in store.list_attempts(run_id)]
+        last = attempts[-1] if attempts else None
+        effects = tuple(_effect(one) for one in store.list_effects(run_id, EFFECTS_SHOWN_MAX))
+        found = store.list_verdicts(run_id)[::-1]
+        late = None if last is None else last.late
+        doubt = Doubt(
+            effects=Effects.UNSAFE,
+            done=sum(one.state == EffectState.DONE for one in effects),
+            unknown=sum(one.state != EffectState.DONE for one in effects),
+            is_whole=not effects,
+            has_checkpoint=bool(store.get_checkpoints(run_id)),
+            has_check=self._checks.has_check(run.task),
+            finding=next((one.finding for one in found if one.doubt == run.fence), None),
+            has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
+        )
+        return InboxItem(
+            run=run,
+            attempt=last,
+            effects=effects,
+            checks=tuple(_check(one) for one in reversed(found)),
+            has_check=doubt.has_check,
+            advice=advise(doubt),
+        )
+
+    @property
+    def _checks(self) -> Checks:
+        assert self._caller.tasks.checks is not None, "an application has them"
+        return self._caller.tasks.checks
+
+
+def _task_orders(task: str, order: TaskOrder) -> TaskOrders:
+    return TaskOrders(task=task, is_suspended=order.is_suspended, is_blocked=order.is_blocked)
+
+
+def _effect(record: EffectRecord, settled: Settled | None = None) -> Effect:
+    return Effect(
+        key=record.key,
+        state=str(record.state),
+        run=UUID(bytes=record.run_id),
+        fence=record.fence,
+        begun_at=from_microseconds(record.begun_at),
+        done_at=None if record.done_at is None else from_microseconds(record.done_at),
+        result=None if record.result is None else json.loads(record.result),
+        tries=record.tries,
+        settled=settled,
+    )
+
+
+def _check(record: VerdictRecord) -> Check:
+    return Check(
+        finding=str(record.finding),
+        verdict=str(record.finding.verdict),
+        at=from_microseconds(record.at),
+        by=record.by,
+        evidence=None if record.evidence is None else json.loads(record.evidence),
+    )
+
+
+def _require_reason(reason: object) -> None:
+    if not isinstance(reason, str) or not reason.strip():
+        remedy = "say why, in a few words: it is kept with the decision"
+        raise UsageError("reason", reason, "is missing", remedy)
+
+
+def _require_typed(run: Run, confirm: UUID | str | None, risk: str) -> None:
+    if confirm is None or str(confirm) != str(run.id):
+        remedy = f"if it shall be done all the same, confirm it with the run's id: {run.id}"
+        raise UsageError("confirm", confirm, f"is missing: this {risk}", remedy)
+
+
+def _read_known(effects: Mapping[str, bool] | None) -> dict[str, bool]:
+    known = dict(effects or {})
+    for key, is_done in known.items():
+        if not isinstance(is_done, bool):
+            remedy = "say True for one that is done, False for one that is not"
+            raise UsageError(f"effects[{key!r}]", is_done, "is neither", remedy)
+    return known
+
+
+def _written(field: str, value: object) -> str:
+    return canonical_json(plain_value(field, value, _DEPTH_MAX))

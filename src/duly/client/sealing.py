@@ -1,0 +1,296 @@
+"""Verifying the audit trail, in a store or in a file that was exported from one (A2).
+
+A file holds the entries as JSON lines, each stretch followed by its seal: whoever has it can verify
+it without the store, and compare the store with it later.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from duly.client.promises import written
+from duly.domain.sealing import (
+    FORMAT,
+    Chain,
+    Seal,
+    SealedEntry,
+    Tampering,
+    Trace,
+    entry_facts,
+    sealed_entry,
+)
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from duly.domain.audit import AuditEntry
+    from duly.store.protocol import Store
+
+SEALS_PAGE = 20
+ENTRIES_PAGE = 1000
+TRACES_MAX = 1000
+LINE_BYTES_MAX = 64 * 1024 * 1024
+_NUMBER_MIN = -(1 << 63)
+_HASH_BYTES = 32
+_EXPORT = "give a file of duly audit export"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What a look at the whole trail has found."""
+
+    source: str
+    seals: int
+    entries: int
+    """How many entries there are under seals."""
+    unsealed: int
+    """How many are too young: the sealer has not come to them yet."""
+    head: str | None
+    """The last seal's number and hash: kept elsewhere, it proves later that nothing was redone."""
+    traces: tuple[Trace, ...]
+    """What does not agree, the first thousand of it."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything agrees."""
+        return not self.traces
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "source": self.source,
+            "is_sound": self.is_sound,
+            "seals": self.seals,
+            "entries": self.entries,
+            "unsealed": self.unsealed,
+            "head": self.head,
+            "traces": [one.to_json() for one in self.traces],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTrail:
+    """What was exported of an audit trail."""
+
+    source: str
+    seals: int
+    entries: int
+    head: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        counts = {"seals": self.seals, "entries": self.entries}
+        return {"source": self.source, **counts, "head": self.head}
+
+
+class Verifying:
+    """Counts what is verified, and gathers what does not agree."""
+
+    def __init__(self, known: str | None) -> None:
+        self._known = None if known is None else read_head(known)
+        self._chain = Chain()
+        self._seals = self._entries = self._unsealed = 0
+        self._traces: list[Trace] = []
+
+    def add_seal(self, seal: Seal, found: Sequence[SealedEntry]) -> None:
+        """Compare a seal with what was found of its stretch."""
+        self._seals += 1
+        self._entries += len(found)
+        for trace in self._chain.follow(seal, found):
+            self._tell(trace)
+        if self._known is not None and seal.number == self._known[0]:
+            if seal.hash != self._known[1]:
+                problem = "is not the one that was known: the chain was made anew"
+                self._tell(Trace(Tampering.SEAL, seal.number, problem))
+            self._known = None
+
+    def add_unsealed(self, found: Sequence[SealedEntry]) -> None:
+        """Count entries after the last seal; one of a number below that was inserted."""
+        through = 0 if self._chain.last is None else self._chain.last.through
+        for number, _ in found:
+            if number <= through:
+                self._tell(Trace(Tampering.INSERTED, number, "stands after the last seal"))
+            else:
+                self._unsealed += 1
+
+    def done(self, source: str) -> Verified:
+        """Return what was found."""
+        if self._known is not None:
+            problem = "is not there, though it was known"
+            self._tell(Trace(Tampering.SEAL, self._known[0], problem))
+        return Verified(
+            source=source,
+            seals=self._seals,
+            entries=self._entries,
+            unsealed=self._unsealed,
+            head=head_text(self._chain.last),
+            traces=tuple(self._traces),
+        )
+
+    def _tell(self, trace: Trace) -> None:
+        if len(self._traces) < TRACES_MAX:
+            self._traces.append(trace)
+
+
+def head_text(seal: Seal | None) -> str | None:
+    """Return a seal in short: its number and its hash."""
+    return None if seal is None else f"{seal.number}:{seal.hash.hex()}"
+
+
+def read_head(text: str) -> tuple[int, bytes]:
+    """Read what `head_text` wrote."""
+    number, _, hashed = text.partition(":")
+    try:
+        found = int(number), bytes.fromhex(hashed)
+    except ValueError:
+        found = 0, b""
+    if found[0] < 1 or len(found[1]) != _HASH_BYTES:
+        remedy = "give what an earlier duly audit verify told as its head: 12:5f0c…"
+        raise UsageError("known", text, "is not the number and the hash of a seal", remedy)
+    return found
+
+
+def verify_store(store: Store, known: str | None) -> Verified:
+    """Compare all seals of a store with its entries."""
+    verifying = Verifying(known)
+    for seal, entries in _stretches(store):
+        found = [sealed_entry(entry_facts(one)) for one in entries]
+        if seal is None:
+            verifying.add_unsealed(found)
+        else:
+            verifying.add_seal(seal, found)
+    return verifying.done(store.name)
+
+
+def export_trail(store: Store, file: str | Path | BinaryIO) -> ExportedTrail:
+    """Write the whole trail to a file, with its seals."""
+    seals = entries = 0
+    last: Seal | None = None
+    with written(file) as stream:
+        _write(stream, {"duly": "audit", "format": FORMAT, "source": store.name})
+        for seal, found in _stretches(store):
+            for one in found:
+                _write(stream, {"kind": "entry", **entry_facts(one)})
+            entries += len(found)
+            if seal is not None:
+                _write(stream, {"kind": "seal", **_seal_facts(seal)})
+                seals, last = seals + 1, seal
+        _write(stream, {"kind": "end", "seals": seals, "entries": entries})
+    return ExportedTrail(source=store.name, seals=seals, entries=entries, head=head_text(last))
+
+
+def verify_file(file: str | Path, known: str | None) -> Verified:
+    """Compare all seals of an exported file with its entries; no store is asked."""
+    verifying, name = Verifying(known), str(file)
+    stretch: list[SealedEntry] = []
+    source, is_whole = name, False
+    for number, document in enumerate(_documents(name), start=1):
+        try:
+            facts = {key: value for key, value in document.items() if key != "kind"}
+            match document:
+                case {"duly": "audit", "source": str(said)} if number == 1:
+                    source = said
+                case {"kind": "entry", "number": int()} if number > 1:
+                    stretch.append(sealed_entry(facts))
+                case {"kind": "seal"} if number > 1:
+                    verifying.add_seal(_read_seal(facts), stretch)
+                    stretch.clear()
+                case {"kind": "end"} if number > 1:
+                    is_whole = True
+                case _:
+                    raise ValueError  # noqa: TRY301 - told below, as all that is not as we write it
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UsageError("file", name, f"can't be read in line {number}", _EXPORT) from error
+    if not is_whole:
+        raise UsageError("file", name, "has no end: it was cut short", "export the trail anew")
+    verifying.add_unsealed(stretch)
+    return verifying.done(f"{name} of {source}")
+
+
+def _stretches(store: Store) -> Iterator[tuple[Seal | None, list[AuditEntry]]]:
+    """Return each seal with the entries of its stretch that are there; at last what has no seal."""
+    trail = _Trail(store)
+    for seal in _seals(store):
+        yield seal, trail.take(seal.through)
+    while rest := trail.take_page():
+        yield None, rest
+
+
+def _seals(store: Store) -> Iterator[Seal]:
+    after = 0
+    while page := store.list_seals(after, SEALS_PAGE):
+        yield from page
+        after = page[-1].number
+
+
+class _Trail:
+    """Reads entries in their order, a page at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._after = _NUMBER_MIN
+        self._page: list[AuditEntry] = []
+
+    def take(self, through: int) -> list[AuditEntry]:
+        """Return what follows up to a number."""
+        taken: list[AuditEntry] = []
+        while self._page or self._read():
+            upto = [one for one in self._page if one.number <= through]
+            taken += upto
+            self._page = self._page[len(upto) :]
+            if self._page:
+                break
+        return taken
+
+    def take_page(self) -> list[AuditEntry]:
+        """Return some of what follows."""
+        if not self._page:
+            self._read()
+        taken, self._page = self._page, []
+        return taken
+
+    def _read(self) -> bool:
+        self._page = self._store.read_trail(self._after, ENTRIES_PAGE)
+        if self._page:
+            self._after = self._page[-1].number
+        return bool(self._page)
+
+
+def _seal_facts(seal: Seal) -> dict[str, Any]:
+    return {
+        "number": seal.number,
+        "after": seal.after,
+        "through": seal.through,
+        "format": seal.format,
+        "sealed_at": seal.sealed_at,
+        "sealed_by": seal.sealed_by,
+        "hash": seal.hash.hex(),
+        "entries": [[number, digest.hex()] for number, digest in seal.entries],
+    }
+
+
+def _read_seal(facts: dict[str, Any]) -> Seal:
+    entries = tuple(
+        SealedEntry(number, bytes.fromhex(digest)) for number, digest in facts.pop("entries")
+    )
+    return Seal(entries=entries, **{**facts, "hash": bytes.fromhex(facts["hash"])})
+
+
+def _write(stream: BinaryIO, document: dict[str, Any]) -> None:
+    stream.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def _documents(name: str) -> Iterator[Any]:
+    try:
+        with Path(name).open("rb") as stream:
+            while line := stream.readline(LINE_BYTES_MAX):
+                yield json.loads(line)
+    except OSError as error:
+        problem = f"can't be read ({error.strerror or error})"
+        raise UsageError("file", name, problem, _EXPORT) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError("file", name, "is not made of JSON lines", _EXPORT) from error

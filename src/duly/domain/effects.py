@@ -1,0 +1,178 @@
+"""Effects: permission before something happens that can't be taken back, and what is known of it.
+
+A ledger holds one entry for each effect of a run, by a key of the task's own; retries and repair
+reruns share it, because it belongs to the first run of the line (E3). An effect is intended before
+it is begun and done when the code says so. One whose attempt ended in between is unknown: nobody
+can tell from here whether it took place (E2). Pure: the store asks under the claim's fence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly.domain.literals import Effects
+from duly.errors import UsageError, require_text
+
+if TYPE_CHECKING:
+    from duly.domain.identity import RunId
+
+EFFECT_KEY_LENGTH_MAX = 200
+EFFECT_RESULT_BYTES_MAX = 64 * 1024
+LEAST_TIME_LEFT_US = 1_000_000
+"""So much of an attempt's time must be left when an effect is begun: one that is ended in the
+middle would be a maybe that could have been avoided."""
+
+
+class EffectState(StrEnum):
+    """What is known of an effect."""
+
+    INTENDED = "intended"
+    """It was permitted, and its attempt has said nothing since."""
+    DONE = "done"
+    UNKNOWN = "unknown"
+    """Its attempt ended before it could say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRecord:
+    """An entry of the ledger."""
+
+    root: RunId
+    key: str
+    state: EffectState
+    run_id: RunId
+    """Of the run, and below of the attempt, that was last permitted to do it."""
+    fence: int
+    begun_at: int
+    done_at: int | None = None
+    result: str | None = None
+    """What it gave, as JSON text."""
+    tries: int = 1
+    """How often it was permitted."""
+
+
+class Grant(StrEnum):
+    """The answer to who wants to begin an effect."""
+
+    GRANTED = "granted"
+    DONE = "done"
+    """It was done before; its result is kept."""
+    UNKNOWN = "unknown"
+    """It may have been done before, and the task is not one that may be repeated."""
+    GONE = "gone"
+    """The run is no longer the asker's."""
+    STOPPING = "stopping"
+    """Somebody asked the run to stop."""
+    TOO_LATE = "too-late"
+    """What is left of its time is not enough."""
+
+
+class Permitted(NamedTuple):
+    """The answer as the code that asked gets it."""
+
+    grant: Grant
+    result: str | None = None
+    """Of an effect that was done before, as JSON text."""
+
+
+class Boundary(NamedTuple):
+    """A claim as it is when its attempt asks to begin an effect."""
+
+    is_ours: bool
+    is_cancel_asked: bool
+    deadline_at: int | None
+    now: int
+
+
+def may_begin(boundary: Boundary) -> Grant:
+    """Decide whether an attempt may begin any effect now."""
+    if not boundary.is_ours:
+        return Grant.GONE
+    if boundary.is_cancel_asked:
+        return Grant.STOPPING
+    deadline = boundary.deadline_at
+    if deadline is not None and deadline - boundary.now < LEAST_TIME_LEFT_US:
+        return Grant.TOO_LATE
+    return Grant.GRANTED
+
+
+def may_repeat(known: EffectRecord | None, asker: tuple[RunId, int], effects: Effects) -> Grant:
+    """Decide about one effect, by what the ledger knows of it and what the task declares.
+
+    The asker is a run and its fence. Who has been permitted already asks once more, because the
+    answer was lost: nothing has happened since.
+    """
+    if known is None:
+        return Grant.GRANTED
+    if known.state is EffectState.DONE:
+        return Grant.DONE
+    if known.state is EffectState.INTENDED and (known.run_id, known.fence) == asker:
+        return Grant.GRANTED
+    return Grant.UNKNOWN if effects is Effects.UNSAFE else Grant.GRANTED
+
+
+def intended(
+    known: EffectRecord | None, place: tuple[RunId, str], asker: tuple[RunId, int], now: int
+) -> EffectRecord:
+    """Return the entry of an effect that was permitted to a run under its fence.
+
+    The place is the line's first run, and the key. Asking again is no other try.
+    """
+    run_id, fence = asker
+    if known is None:
+        root, key = place
+        return EffectRecord(
+            root=root,
+            key=key,
+            state=EffectState.INTENDED,
+            run_id=run_id,
+            fence=fence,
+            begun_at=now,
+        )
+    tries = known.tries if (known.run_id, known.fence) == asker else known.tries + 1
+    return replace(known, state=EffectState.INTENDED, run_id=run_id, fence=fence, tries=tries)
+
+
+class Word(NamedTuple):
+    """What an attempt says about an effect that it was permitted, and when."""
+
+    asker: tuple[RunId, int]
+    is_done: bool
+    result: str | None
+    now: int
+
+
+def told(known: EffectRecord | None, word: Word) -> tuple[bool, EffectRecord | None]:
+    """Decide whether a word about an effect is taken, and what its entry is then; None for none.
+
+    Only who intends it can say; saying the same again is taken, and changes nothing.
+    """
+    if known is None:
+        return not word.is_done, None
+    if (known.run_id, known.fence) != word.asker:
+        return False, known
+    if known.state is EffectState.DONE:
+        return word.is_done, known
+    if word.is_done:
+        return True, replace(known, state=EffectState.DONE, done_at=word.now, result=word.result)
+    # Others may have intended it before, and of them nobody knows.
+    return True, replace(known, state=EffectState.UNKNOWN) if known.tries > 1 else None
+
+
+def seen_by(known: EffectRecord, open_attempt: tuple[RunId, int] | None) -> EffectState:
+    """Return what is known of an effect, given which attempt of its line is open, if any.
+
+    An intention outlives its attempt in the ledger, and means then that nobody knows.
+    """
+    if known.state is EffectState.INTENDED and (known.run_id, known.fence) != open_attempt:
+        return EffectState.UNKNOWN
+    return known.state
+
+
+def require_effect_key(key: str) -> None:
+    """Refuse what can't be the key of an effect."""
+    require_text("key", key, EFFECT_KEY_LENGTH_MAX)
+    if not key.strip():
+        raise UsageError("key", key, "names no effect", "say what is done, such as 'charge:1042'")

@@ -1,0 +1,205 @@
+"""A server in a program's hands: `duly.connect(url)` gives what `duly.App` has, over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from duly.draws import SystemDraws
+from duly.remote.address import read_address
+from duly.remote.asking import Asking, said
+from duly.remote.credentials import find_token
+from duly.remote.events import Events
+from duly.remote.exchange import Exchange, Patience
+from duly.remote.inbox import Inbox
+from duly.remote.operating import (
+    LIST_DISPATCHERS,
+    Backfills,
+    Breakers,
+    Limits,
+    Queues,
+    Quotas,
+    Tokens,
+    Workers,
+)
+from duly.remote.operation import look
+from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs, Selections
+from duly.remote.schedules import Schedules
+from duly.wire.audit import AuditAsked
+from duly.wire.proofs import Proof, ProofQuery
+from duly.wire.runs import EnqueuedRun, NewRun, NewRuns, Run
+from duly.wire.schedules import Entry, Preview
+from duly.wire.shapes import Page
+from duly.wire.status import Status
+from duly.wire.zones import RuleAsked, Zone, ZonesAsked
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import date
+    from types import TracebackType
+    from uuid import UUID
+
+    from duly.draws import Draws
+    from duly.remote.asking import Delay, Instant
+    from duly.wire.delayed import DelayedRun
+    from duly.wire.members import Member
+
+STATUS = look("get_status", "/status", Status)
+AUDIT = look("list_audit", "/audit", Page[Entry])
+PROOF = look("get_proof", "/proofs", Proof)
+ZONES = look("find_zones", "/zones", Page[Zone])
+EXPLAIN = look("explain_rule", "/next", Preview)
+
+
+class Audit:
+    """Who did what on a server."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def page(self, **filters: Any) -> Page[Entry]:  # noqa: ANN401 - as `AuditAsked` has them
+        """Return a page of entries, newest first; it may be short while there is more."""
+        return self._asking.ask(AUDIT, query=said(AuditAsked, **filters))
+
+
+class Remote:
+    """A server, asked as whoever the token says; nothing is sent until something is asked.
+
+    Threads may share it. It has the parts of `duly.App`, and answers in the shapes of `duly.wire`.
+    """
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self.url = asking.exchange.address.url
+        self.schedules = Schedules(asking)
+        self.runs = Runs(asking)
+        self.delayed = Delayed(asking)
+        self.selections = Selections(asking)
+        self.inbox = Inbox(asking)
+        self.backfills = Backfills(asking)
+        self.queues = Queues(asking)
+        self.limits = Limits(asking)
+        self.breakers = Breakers(asking)
+        self.quotas = Quotas(asking)
+        self.workers = Workers(asking)
+        self.tokens = Tokens(asking)
+        self.audit = Audit(asking)
+        self.events = Events(asking)
+
+    def enqueue(  # noqa: PLR0913 - each term of a promise is an argument
+        self,
+        task: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        at: Instant | None = None,
+        delay: Delay | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        past: str | None = None,
+        replace: bool = False,
+        id: UUID | None = None,  # noqa: A002 - the promised name
+    ) -> EnqueuedRun:
+        """Promise a run of a task: at once, `at` an instant, or after a `delay`.
+
+        It is durable when this returns. The same `id` given again, even by another process, is the
+        same order; without one, a lost reply is made good while this call lasts.
+        """
+        body = said(
+            NewRun,
+            task=task,
+            arguments=arguments,
+            at=at,
+            delay=delay,
+            key=key,
+            queue=queue,
+            priority=priority,
+            past=past,
+            replace=replace or None,
+            id=id,
+        )
+        return self._asking.ask(ENQUEUE, body=body)
+
+    def enqueue_many(
+        self,
+        calls: Iterable[tuple[str, Mapping[str, Any]]],
+        **terms: Any,  # noqa: ANN401 - as `NewRuns` has them
+    ) -> list[EnqueuedRun]:
+        """Promise a run of each task with its arguments, all or none."""
+        named = [{"task": task, "arguments": dict(arguments)} for task, arguments in calls]
+        return self._asking.ask(ENQUEUE_MANY, body=said(NewRuns, calls=named, **terms)).items
+
+    def move(  # noqa: PLR0913 - as above
+        self,
+        key_or_id: UUID | str,
+        *,
+        at: Instant | None = None,
+        delay: Delay | None = None,
+        past: str | None = None,
+        reason: str | None = None,
+    ) -> DelayedRun:
+        """Move a pending delayed run, by its key or its id."""
+        return self.delayed.move(key_or_id, at=at, delay=delay, past=past, reason=reason)
+
+    def cancel(self, key_or_id: UUID | str, *, reason: str | None = None) -> Run:
+        """Cancel a pending delayed run, by its key or its id."""
+        return self.delayed.cancel(key_or_id, reason=reason)
+
+    def prove(self, schedule: UUID | str, day: date | str) -> Proof:
+        """Say of each occurrence on a day whether all that it was to do is done, once (E6)."""
+        query = said(ProofQuery, schedule=str(schedule), day=str(day))
+        return self._asking.ask(PROOF, query=query)
+
+    def status(self) -> Status:
+        """Return the state of everything on one screen."""
+        return self._asking.ask(STATUS)
+
+    def dispatchers(self) -> list[Member]:
+        """Return the dispatchers: who is alive, and how much of time each owns."""
+        return self._asking.items(LIST_DISPATCHERS)
+
+    def zones(self, search: str, *, limit: int = 10) -> list[Zone]:
+        """Return the zones that a person may mean, the likeliest first."""
+        return self._asking.items(ZONES, query=said(ZonesAsked, search=search, limit=limit))
+
+    def explain(self, when: str, **terms: Any) -> Preview:  # noqa: ANN401 - as `RuleAsked` has them
+        """Show what a rule means, when it fires next, and what clocks do to it."""
+        return self._asking.ask(EXPLAIN, query=said(RuleAsked, when=when, **terms))
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._asking.exchange.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(  # noqa: PLR0913 - each has a default that is right for most
+    url: str,
+    *,
+    token: str | None = None,
+    tenant: str | None = None,
+    patience: Patience | None = None,
+    tls: ssl.SSLContext | None = None,
+    allow_plain: bool = False,
+    draws: Draws | None = None,
+    rest: Callable[[float], object] | None = None,
+) -> Remote:
+    """Return a server of the API, as `duly.App` is for a store.
+
+    The token is the one given, $DULY_TOKEN, or what ~/.config/duly/credentials has for the URL. A
+    token of every tenant names one by `tenant`. A token goes by HTTPS only, or stays on this
+    machine, unless `allow_plain` is true.
+    """
+    address = read_address(url, allow_plain=allow_plain)
+    drawn = draws or SystemDraws()
+    exchange = Exchange(address, patience or Patience(), drawn, rest=rest, tls=tls)
+    return Remote(Asking(exchange, find_token(address, token), tenant, drawn))

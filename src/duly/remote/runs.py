@@ -1,0 +1,190 @@
+"""Runs of a server: find them, look at one from every side, stop and retry them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.remote.asking import said
+from duly.remote.operation import DELETE, PATCH, look, order
+from duly.wire.attempts import Attempt, AttemptQuery, Line, LineQuery, Step, StepQuery
+from duly.wire.delayed import DelayedRun, Move
+from duly.wire.runs import (
+    Because,
+    EditRun,
+    EnqueuedRun,
+    Explanation,
+    Justified,
+    OrderedRuns,
+    RetryRun,
+    Run,
+    RunQuery,
+)
+from duly.wire.selections import NewSelection, OrderSelection, Selection
+from duly.wire.shapes import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.remote.asking import Asking, Delay, Instant
+
+Reference = UUID | str
+Listed = list[Run]
+Attempts = list[Attempt]
+Steps = list[Step]
+Lines = list[Line]
+RUNS_DEFAULT = 100
+LINES_DEFAULT = 1000
+ONE = "/runs/{run}"
+LIST = look("list_runs", "/runs", Page[Run])
+ENQUEUE = order("enqueue_run", "/runs", EnqueuedRun)
+ENQUEUE_MANY = order("enqueue_runs", "/runs/bulk", Page[EnqueuedRun])
+GET_ONE = look("get_run", ONE, Run)
+ATTEMPTS = look("list_attempts", f"{ONE}/attempts", Page[Attempt])
+LINES = look("list_lines", f"{ONE}/lines", Page[Line])
+PROGRESS = look("list_progress", f"{ONE}/progress", Page[Step])
+WHY = look("explain_run", f"{ONE}/why", Explanation)
+EDIT = order("edit_run", ONE, Run, method=PATCH, is_keyed=False)
+CANCEL = order("cancel_run", f"{ONE}/cancel", Run)
+RETRY = order("retry_run", f"{ONE}/retry", Run)
+DISCARD = order("discard_run", f"{ONE}/discard", Run)
+SEARCH_ATTEMPTS = look("search_attempts", "/attempts", Page[Attempt])
+
+ONE_DELAYED = "/delayed/{key_or_id}"
+LIST_DELAYED = look("list_delayed", "/delayed", Page[DelayedRun])
+GET_DELAYED = look("get_delayed", ONE_DELAYED, DelayedRun)
+MOVE = order("move_delayed", ONE_DELAYED, DelayedRun, method=PATCH)
+CANCEL_DELAYED = order("cancel_delayed", ONE_DELAYED, Run, method=DELETE)
+
+SELECTION = "/runs/selections/{selection}"
+FREEZE = order("create_selection", "/runs/selections", Selection)
+GET_SELECTION = look("get_selection", SELECTION, Selection)
+CANCEL_SELECTION = order("cancel_selection", f"{SELECTION}/cancel", OrderedRuns)
+DISCARD_SELECTION = order("discard_selection", f"{SELECTION}/discard", OrderedRuns)
+RETRY_SELECTION = order("retry_selection", f"{SELECTION}/retry", OrderedRuns)
+
+
+class Runs:
+    """What a server knows about runs."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def list(self, *, limit: int = RUNS_DEFAULT, **filters: Any) -> Listed:  # noqa: ANN401 - as `RunQuery` has them
+        """Return runs, newest first; filters are those of `app.runs.list`."""
+        return self._asking.items(LIST, query=said(RunQuery, **filters), limit=limit)
+
+    def page(self, *, limit: int = RUNS_DEFAULT, **filters: Any) -> Page[Run]:  # noqa: ANN401 - as above
+        """Return a page of runs; it may be short, and even empty, while there is more."""
+        return self._asking.ask(LIST, query=said(RunQuery, limit=limit, **filters))
+
+    def get(self, run: Reference) -> Run:
+        """Return a run by its id or its label."""
+        return self._asking.ask(GET_ONE, run)
+
+    def attempts(self, run: Reference) -> Attempts:
+        """Return every claim of a run and what became of it."""
+        return self._asking.items(ATTEMPTS, run)
+
+    def search_attempts(self, **filters: Any) -> Page[Attempt]:  # noqa: ANN401 - as `AttemptQuery` has them
+        """Return a page of attempts of all runs, by worker, state, reason or error."""
+        return self._asking.ask(SEARCH_ATTEMPTS, query=said(AttemptQuery, **filters))
+
+    def why(self, run: Reference) -> Explanation:
+        """Say why a run is late, stuck, waiting or dead."""
+        return self._asking.ask(WHY, run)
+
+    def progress(self, run: Reference, *, limit: int | None = None) -> Steps:
+        """Return the steps of a run's progress."""
+        return self._asking.items(PROGRESS, run, query=said(StepQuery, limit=limit))
+
+    def lines(self, run: Reference, *, after: int = 0, limit: int = LINES_DEFAULT) -> Lines:
+        """Return lines that a run's attempts wrote, after a number."""
+        return self._asking.items(LINES, run, query=said(LineQuery, after=after), limit=limit)
+
+    def cancel(self, run: Reference, *, reason: str | None = None) -> Run:
+        """Stop a run: at once where nobody runs it, by asking where somebody does."""
+        return self._asking.ask(CANCEL, run, body=said(Because, reason=reason))
+
+    def retry(self, run: Reference, *, reason: str | None = None) -> Run:
+        """Try again a run that is dead or waits; one in doubt is `inbox`'s."""
+        return self._asking.ask(RETRY, run, body=said(RetryRun, reason=reason))
+
+    def discard(self, run: Reference, *, reason: str) -> Run:
+        """Give up a dead run for good; its record stays."""
+        return self._asking.ask(DISCARD, run, body=said(Justified, reason=reason))
+
+    def edit(
+        self, run: Reference, arguments: Mapping[str, Any], *, reason: str | None = None
+    ) -> Run:
+        """Give a dead run other arguments, all of them; then retry it."""
+        body = said(EditRun, arguments=arguments, reason=reason)
+        return self._asking.ask(EDIT, run, body=body)
+
+
+class Delayed:
+    """Delayed runs of a server that are pending."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def list(self, *, limit: int | None = None) -> list[DelayedRun]:
+        """Return what is pending, in order of due."""
+        return self._asking.items(LIST_DELAYED, limit=limit)
+
+    def get(self, key_or_id: Reference) -> DelayedRun:
+        """Return a pending one by its key or id."""
+        return self._asking.ask(GET_DELAYED, key_or_id)
+
+    def move(  # noqa: PLR0913 - each choice is an argument
+        self,
+        key_or_id: Reference,
+        *,
+        at: Instant | None = None,
+        delay: Delay | None = None,
+        past: str | None = None,
+        reason: str | None = None,
+    ) -> DelayedRun:
+        """Have a pending one fall due at another time."""
+        body = said(Move, at=at, delay=delay, past=past, reason=reason)
+        return self._asking.ask(MOVE, key_or_id, body=body)
+
+    def cancel(self, key_or_id: Reference, *, reason: str | None = None) -> Run:
+        """Cancel a pending one."""
+        return self._asking.ask(CANCEL_DELAYED, key_or_id, query=said(Because, reason=reason))
+
+
+class Selections:
+    """Runs that a filter found, frozen, and orders about exactly these."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def freeze(self, **filters: Any) -> Selection:  # noqa: ANN401 - as `NewSelection` has them
+        """Find runs by a filter, dead ones unless told, and freeze which they are."""
+        return self._asking.ask(FREEZE, body=said(NewSelection, **filters))
+
+    def get(self, selection: Reference) -> Selection:
+        """Return a selection, with the newest of its runs as they are now."""
+        return self._asking.ask(GET_SELECTION, selection)
+
+    def retry(
+        self, selection: Reference, *, reason: str | None = None, confirm: int | None = None
+    ) -> OrderedRuns:
+        """Queue its dead runs again, and at once those that wait."""
+        body = said(OrderSelection, reason=reason, confirm=confirm)
+        return self._asking.ask(RETRY_SELECTION, selection, body=body)
+
+    def discard(
+        self, selection: Reference, *, reason: str | None = None, confirm: int | None = None
+    ) -> OrderedRuns:
+        """Give up its dead runs for good."""
+        body = said(OrderSelection, reason=reason, confirm=confirm)
+        return self._asking.ask(DISCARD_SELECTION, selection, body=body)
+
+    def cancel(
+        self, selection: Reference, *, reason: str | None = None, confirm: int | None = None
+    ) -> OrderedRuns:
+        """Stop its runs."""
+        body = said(OrderSelection, reason=reason, confirm=confirm)
+        return self._asking.ask(CANCEL_SELECTION, selection, body=body)

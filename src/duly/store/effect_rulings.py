@@ -1,0 +1,131 @@
+"""Rulings about doubt: what every store decides alike about runs that are in doubt, and reruns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.advice import Choice
+from duly.domain.identity import identity_text
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import Effects, RunState
+from duly.errors import Conflict
+from duly.store.auditing import Subject, run_subject
+from duly.store.rulings import refuse_others_id
+from duly.store.work_rulings import not_in_doubt, unknown_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.domain.attempts import TaskPolicy
+    from duly.domain.runs import RunRecord
+    from duly.store.effects import AddVerdict, Rerun, SettleDoubt, TaskOrder
+
+OPEN_TO_END = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
+REPEATABLE = frozenset(RunState) - OPEN_TO_END
+"""States of runs that can be run once more, as another run."""
+EFFECTS_SCHEMA = 4
+"""The first schema whose programs know that some effects may not be repeated."""
+
+
+def unsafe_among(policies: Mapping[str, TaskPolicy]) -> list[str]:
+    """Return the tasks whose runs must never come into the hands of an older program."""
+    return sorted(name for name, one in policies.items() if one.effects is Effects.UNSAFE)
+
+
+def restricted_subject(tasks: list[str]) -> Subject:
+    """Return what is told when programs of older schemas are refused from now on."""
+    return Subject(name="programs", after={"schema_min": EFFECTS_SCHEMA, "because_of": tasks})
+
+
+def doubt_to_settle(record: RunRecord | None, command: SettleDoubt) -> RunRecord:
+    """Return the run that an order is about, if it is in the doubt that was looked into."""
+    if record is None or record.tenant != command.tenant:
+        raise unknown_run(command.id)
+    if record.state is not RunState.AMBIGUOUS:
+        raise not_in_doubt(command.id, record.state)
+    if command.doubt is not None and command.doubt != record.tries.fence:
+        remedy = "look at it again: what was found out may be true no longer"
+        name = identity_text(command.id)
+        raise Conflict("run", name, "was tried again since, and is in doubt anew", remedy)
+    if command.choice is Choice.REPAIR:
+        name = identity_text(command.id)
+        raise Conflict("run", name, "is repaired by another run", "rerun it")
+    return record
+
+
+def settled_subject(record: RunRecord, command: SettleDoubt) -> Subject:
+    """Return what is told of a doubt that was settled."""
+    return run_subject(
+        record.id,
+        record.tenant,
+        before={"state": str(record.state), "reason": record.state_reason},
+        after=_settled_facts(command),
+    )
+
+
+def is_settled_by(command: AddVerdict, record: RunRecord) -> bool:
+    """Say whether a verdict is about the doubt in which a run is now.
+
+    What was looked at before the run was tried again says nothing about what that has done.
+    """
+    return record.state is RunState.AMBIGUOUS and record.tries.fence == command.doubt
+
+
+def verdict_subject(record: RunRecord, command: AddVerdict) -> Subject:
+    """Return what is told of what was found about a run."""
+    after = {"finding": str(command.finding), "by": command.by}
+    return run_subject(record.id, record.tenant, after=after)
+
+
+def _settled_facts(command: SettleDoubt) -> dict[str, Any]:
+    facts: dict[str, Any] = {"choice": str(command.choice), "advised": command.advised}
+    if command.choice is Choice.RECONCILE:
+        facts["done"] = command.is_done
+    if command.effects:
+        facts["effects"] = dict(sorted(command.effects.items()))
+    if command.evidence is not None:
+        facts["evidence"] = command.evidence
+    return facts
+
+
+def task_subject(task: str, before: TaskOrder, after: TaskOrder) -> Subject:
+    """Return what is told of an order about a task."""
+    return Subject(name=task, before=_order_facts(before), after=_order_facts(after))
+
+
+def _order_facts(order: TaskOrder) -> dict[str, Any]:
+    return {"suspended": order.is_suspended, "blocked": order.is_blocked}
+
+
+def run_to_repeat(record: RunRecord | None, command: Rerun, now: int) -> RunRecord:
+    """Return the run that is to be run once more, if it may be; one in doubt only as a repair."""
+    if record is None or record.tenant != command.tenant:
+        raise unknown_run(command.id)
+    name = identity_text(record.id)
+    if record.state not in REPEATABLE:
+        problem = f"is still to end: {record.state}"
+        raise Conflict("run", name, problem, "wait for it, or cancel it")
+    if record.state is RunState.AMBIGUOUS and not command.is_repair:
+        raise Conflict("run", name, "is ambiguous", "settle it first, or rerun it as a repair")
+    if record.scheduled_for > now:
+        # It was called off before its time, and what repeats it would be early (F1).
+        due = iso_utc(from_microseconds(record.scheduled_for))
+        raise Conflict("run", name, f"was to fall due at {due}", "enqueue another one for then")
+    return record
+
+
+def same_rerun(known: RunRecord, command: Rerun) -> RunRecord:
+    """Return the run that an order made when it was given before; another tenant's is refused."""
+    refuse_others_id(command.new_id, known.tenant, command.tenant)
+    return known
+
+
+def rerun_subject(record: RunRecord, command: Rerun) -> Subject:
+    """Return what is told of a run that repeats another."""
+    after = {"origin": str(command.origin), "of": record.id.hex()}
+    return run_subject(command.new_id, record.tenant, after=after)
+
+
+def reruns_blocked(task: str) -> Conflict:
+    """Return the error for a rerun of a task whose reruns are blocked."""
+    return Conflict("task", task, "has its reruns blocked", "allow them again, if that is safe")

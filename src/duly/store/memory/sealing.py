@@ -1,0 +1,42 @@
+"""Sealing the audit trail on the memory store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import Lane
+from duly.domain.sealing import make_seal
+from duly.store.memory.ownership import held_shards
+
+if TYPE_CHECKING:
+    from duly.domain.audit import AuditEntry
+    from duly.domain.sealing import Seal
+    from duly.store.memory.tables import Journal
+    from duly.store.sealing import SealAudit
+
+
+def seal_audit(journal: Journal, command: SealAudit) -> Seal | None:
+    """Write the next seal, if the maintenance lease is ours."""
+    held, _ = held_shards(journal, command.fence, Lane.BACKFILL)
+    if 0 not in held:
+        return None
+    seals = journal.tables.seals
+    last = seals[max(seals)] if seals else None
+    entries = read_trail(journal, 0 if last is None else last.through, command.limit)
+    if not entries:
+        return None
+    seal = make_seal(last, entries, now=journal.now, by=command.fence.member)
+    journal.insert(seals, seal.number, seal)
+    return seal
+
+
+def list_seals(journal: Journal, after: int, limit: int) -> list[Seal]:
+    """Return seals of higher numbers."""
+    seals = journal.tables.seals
+    return [seals[number] for number in sorted(seals) if number > after][:limit]
+
+
+def read_trail(journal: Journal, after: int, limit: int) -> list[AuditEntry]:
+    """Return entries of higher numbers."""
+    audit = journal.tables.audit
+    return [audit[number] for number in sorted(audit) if number > after][:limit]

@@ -1,0 +1,243 @@
+"""What the role of a server may do, and which rows it sees: the second line between tenants (L2).
+
+The first line is every order and every question, which name their tenant. Should one of them forget
+to, the database shows the role of `duly server` no row of another tenant's, and takes none from it.
+Owners and other roles are not held: dispatchers and workers act for all tenants.
+
+Each table is named here with what may be done to it and whose a row is. One that is not named is
+not granted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from psycopg.sql import SQL, Identifier
+
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.errors import NotFound, UsageError
+from duly.store.postgres.session import first
+from duly.store.postgres.tenant_connections import TENANT_SETTING
+
+if TYPE_CHECKING:
+    from duly.store.postgres.session import Session
+
+TENANT = f"pg_catalog.current_setting('{TENANT_SETTING}', true)"
+_READ = ("SELECT",)
+_APPEND = (*_READ, "INSERT")
+_CHANGE = (*_APPEND, "UPDATE")
+_ALL = (*_CHANGE, "DELETE")
+
+
+class Rule(NamedTuple):
+    """Whose a row is: what may be seen and touched, and what may be written."""
+
+    seen: str
+    written: str
+
+
+class Grant(NamedTuple):
+    """What may be done to a table; without a rule its rows are nobody's."""
+
+    rights: tuple[str, ...]
+    rule: Rule | None = None
+
+
+def _of(column: str = "tenant", *others: str) -> Rule:
+    """Return the rule for a table that says whose its rows are, or that they are nobody's."""
+    also = "".join(f" OR {column} = '{other}'" for other in others)
+    own = f"{column} = {TENANT}{also}"
+    return Rule(own, own)
+
+
+def _of_run(column: str = "run_id") -> Rule:
+    """Return the rule for what belongs to a run, which may be written in the same statement."""
+    seen = f"EXISTS (SELECT 1 FROM duly.runs of_run WHERE of_run.id = {column})"  # noqa: S608
+    return Rule(seen, f"NOT duly.is_others_run({column})")
+
+
+def _of_row(table: str, column: str) -> Rule:
+    seen = f"EXISTS (SELECT 1 FROM duly.{table} of_row WHERE of_row.id = {column})"  # noqa: S608
+    return Rule(seen, seen)
+
+
+_SHARE = f"CASE {TENANT} WHEN '{TENANT_DEFAULT}' THEN '' ELSE {TENANT} END"
+_QUEUED = Rule(f"tenant IN ('', {_SHARE}) AND {_of_run().seen}", f"tenant = {_SHARE}")
+# What concerns every tenant is on the trail under no name. Who comes and who may is written before
+# it is known whose he is.
+_OF_ACCESS = "action ^@ 'token.' OR action ^@ 'session.'"
+_ON_TRAIL = Rule(_of("tenant", "").seen, f"{_of('tenant', '').written} OR {_OF_ACCESS}")
+_OF_SCHEDULE = _of_row("schedules", "schedule_id")
+
+GRANTS: dict[str, Grant] = {
+    # Promises, and what has become of them.
+    "schedules": Grant(_CHANGE, _of()),
+    "schedule_definitions": Grant(_APPEND, _OF_SCHEDULE),
+    "schedule_state": Grant(_CHANGE, _of()),
+    "skips": Grant(_CHANGE, _OF_SCHEDULE),
+    "owed": Grant(_ALL, _OF_SCHEDULE),
+    "delayed": Grant(_ALL, _of()),
+    # An id is claimed by a row of nobody's, which is gone before anybody can see it.
+    "runs": Grant(_ALL, _of("tenant", "")),
+    "ready": Grant(_ALL, _QUEUED),
+    "claims": Grant((*_READ, "UPDATE"), _of_run()),
+    "waiting": Grant(_ALL, _of_run()),
+    "dead": Grant(_ALL, _of_run()),
+    "ambiguous": Grant(_ALL, _of_run()),
+    "blocked": Grant(_ALL, _of_run()),
+    "held_gates": Grant(_ALL, _of_run()),
+    "held_places": Grant(_ALL, _of_run()),
+    "turns": Grant(_ALL, _of_run()),
+    "outcomes": Grant(_CHANGE, _of_run()),
+    "attempts": Grant(_READ, _of_run()),
+    "progress": Grant(_READ, _of_run()),
+    "lines": Grant(_READ, _of_run()),
+    "checkpoints": Grant((*_READ, "DELETE"), _of_run()),
+    "effects": Grant(_ALL, _of_run("root")),
+    "scopes": Grant(_CHANGE, _of_run("root")),
+    "scope_items": Grant(_CHANGE, _of_run("root")),
+    "verdicts": Grant(_APPEND, _of_run()),
+    "backfills": Grant(_CHANGE, _of()),
+    "backfill_slots": Grant((*_READ, "UPDATE"), _of_row("backfills", "backfill_id")),
+    "audit": Grant(_APPEND, _ON_TRAIL),
+    "answers": Grant(_ALL, _of()),
+    "frozen_sets": Grant(_ALL, _of()),
+    # Who asks is found out before it is known whose he is.
+    "tokens": Grant(_CHANGE),
+    "sessions": Grant(_ALL),
+    "codes": Grant(_ALL),
+    # What tenants share: operators order about it.
+    "gates": Grant(_CHANGE),
+    "queues": Grant(_ALL),
+    "limits": Grant(_ALL),
+    "paces": Grant(_ALL),
+    "breakers": Grant(_CHANGE),
+    "quotas": Grant(_ALL),
+    "tasks": Grant(_CHANGE),
+    "task_orders": Grant(_ALL),
+    "retry_budgets": Grant(_ALL),
+    "retry_slots": Grant(_ALL),
+    "cluster": Grant((*_READ, "UPDATE (limits_version, program_min)")),
+    "arrivals": Grant(("INSERT",)),
+    "tallies": Grant(_READ),
+    "tally_changes": Grant(_APPEND),
+    "members": Grant((*_READ, "UPDATE (standing, ended_at)")),
+    "quarantined_hosts": Grant(_ALL),
+    "workers": Grant(_READ),
+    "worker_tasks": Grant(_READ),
+    "leases": Grant(_READ),
+    "seals": Grant(_READ),
+    "migrations": Grant(_READ),
+}
+
+# Says of a run that is not there that it is nobody's: it may be about to be written.
+MAKE_FUNCTION = f"""
+CREATE OR REPLACE FUNCTION duly.is_others_run(asked uuid) RETURNS bool LANGUAGE sql VOLATILE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM duly.runs
+        WHERE id = asked AND tenant NOT IN ('', coalesce({TENANT}, ''))) $$"""  # noqa: S608 - ours
+# How many schedules are made in a minute is bounded over all tenants (S7): when, and nothing else.
+MAKE_COUNTING = """
+CREATE OR REPLACE FUNCTION duly.made_since(first uuid, since int8, most int8) RETURNS SETOF int8
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT created_at FROM duly.schedules WHERE id >= first AND created_at > since
+    ORDER BY created_at DESC LIMIT most $$"""
+FUNCTIONS = ("duly.is_others_run(uuid)", "duly.made_since(uuid, int8, int8)")
+LIST_TABLES = """
+SELECT c.relname FROM pg_catalog.pg_class c
+WHERE c.relnamespace = 'duly'::pg_catalog.regnamespace AND c.relkind IN ('r', 'p')
+    AND NOT c.relispartition ORDER BY c.relname"""
+READ_ROLE = """
+SELECT r.rolsuper OR r.rolbypassrls, pg_catalog.pg_has_role(r.oid, c.relowner, 'USAGE')
+FROM pg_catalog.pg_roles r CROSS JOIN pg_catalog.pg_class c
+WHERE r.rolname = $1 AND c.oid = 'duly.runs'::pg_catalog.regclass"""
+LIST_HELD = """
+SELECT DISTINCT p.polname FROM pg_catalog.pg_policy p
+WHERE p.polrelid = 'duly.runs'::pg_catalog.regclass AND NOT p.polpermissive"""
+
+
+def grant_statements(session: Session, role: str) -> list[str]:
+    """Return what gives a role its rights and holds it to one tenant at a time."""
+    _require_fit(session, role)
+    name = _quoted(role)
+    statements = [
+        MAKE_FUNCTION.strip(),
+        MAKE_COUNTING.strip(),
+        *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in FUNCTIONS),
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA duly FROM {name}",
+        f"GRANT USAGE ON SCHEMA duly TO {name}",
+        f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA duly TO {name}",
+    ]
+    for table in _tables(session):
+        grant = GRANTS.get(table)
+        if grant is None:
+            continue
+        statements.append(f"GRANT {', '.join(grant.rights)} ON duly.{table} TO {name}")
+        if grant.rule is not None:
+            statements += _hold(table, role, grant.rule)
+    return statements
+
+
+def revoke_statements(session: Session, role: str) -> list[str]:
+    """Return what takes a role's rights back, and lifts what was held for its sake alone."""
+    name, policy = _quoted(role), _policy(role)
+    others = {found for (found,) in session.rows(LIST_HELD)} - {_policy_name(role)}
+    statements = [
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA duly FROM {name}",
+        f"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA duly FROM {name}",
+        f"REVOKE ALL ON SCHEMA duly FROM {name}",
+    ]
+    for table in _tables(session):
+        if table not in GRANTS or GRANTS[table].rule is None:
+            continue
+        statements.append(f"DROP POLICY IF EXISTS {policy} ON duly.{table}")
+        if not others:
+            statements += [
+                f"DROP POLICY IF EXISTS everybody ON duly.{table}",
+                f"ALTER TABLE duly.{table} DISABLE ROW LEVEL SECURITY",
+            ]
+    if not others:
+        statements += [f"DROP FUNCTION IF EXISTS {one}" for one in FUNCTIONS]
+    return statements
+
+
+def _hold(table: str, role: str, rule: Rule) -> list[str]:
+    """Return what lets a role see a tenant's rows of a table only, and everybody else all."""
+    name, policy = _quoted(role), _policy(role)
+    return [
+        f"ALTER TABLE duly.{table} ENABLE ROW LEVEL SECURITY",
+        f"DROP POLICY IF EXISTS everybody ON duly.{table}",
+        f"CREATE POLICY everybody ON duly.{table} USING (true) WITH CHECK (true)",
+        f"DROP POLICY IF EXISTS {policy} ON duly.{table}",
+        f"""CREATE POLICY {policy} ON duly.{table} AS RESTRICTIVE TO {name}
+    USING ({rule.seen})
+    WITH CHECK ({rule.written})""",
+    ]
+
+
+def _tables(session: Session) -> list[str]:
+    return [str(name) for (name,) in session.rows(LIST_TABLES)]
+
+
+def _require_fit(session: Session, role: str) -> None:
+    """Refuse a role that nothing would hold."""
+    found = first(session, READ_ROLE, (role,))
+    if found is None:
+        raise NotFound("role", role, "make it first: CREATE ROLE … LOGIN")
+    is_above, is_owner = found
+    if is_above or is_owner:
+        problem = "is above row-level security" if is_above else "has the rights of the owner"
+        remedy = "give one of its own: neither SUPERUSER nor BYPASSRLS, nor a member of the owner"
+        raise UsageError("role", role, problem, remedy)
+
+
+def _policy_name(role: str) -> str:
+    return f"tenant of {role}"
+
+
+def _policy(role: str) -> str:
+    return _quoted(_policy_name(role))
+
+
+def _quoted(name: str) -> str:
+    return SQL("{}").format(Identifier(name)).as_string(None)

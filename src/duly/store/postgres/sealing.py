@@ -1,0 +1,64 @@
+"""Sealing the audit trail on PostgreSQL: what is settled is found first, then sealed.
+
+Between the two nothing of it changes: a trail is only added to, and there is one sealer. Should the
+lease have gone to another in between, the fence refuses; should he have sealed, it is seen by the
+number of the last seal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import Lane
+from duly.domain.sealing import make_seal
+from duly.errors import UsageError
+from duly.store.postgres.leases import held_shards
+from duly.store.postgres.session import first
+from duly.store.sealing import read_seal, seal_row
+from duly.store.trailing import AuditAfter
+
+if TYPE_CHECKING:
+    from duly.domain.sealing import Seal
+    from duly.store.postgres.connection import Connections
+    from duly.store.postgres.session import Session
+    from duly.store.postgres.trailing import Trail
+    from duly.store.sealing import SealAudit
+
+_SEAL = "SELECT number, after, through, format, entries, hash, sealed_at, sealed_by FROM duly.seals"
+LAST = f"{_SEAL} ORDER BY number DESC LIMIT 1"
+AFTER = f"{_SEAL} WHERE number > $1::int8 ORDER BY number LIMIT $2::int8"
+INSERT = """
+INSERT INTO duly.seals (number, after, through, format, entries, hash, sealed_at, sealed_by)
+VALUES ($1::int8, $2::int8, $3::int8, $4::int4, $5::bytea, $6::bytea, $7::int8, $8::int8)"""
+
+
+def seal_audit(connections: Connections, trail: Trail, command: SealAudit) -> Seal | None:
+    """Write the next seal, if the maintenance lease is ours."""
+    with connections.statement(for_dispatch=True) as session:
+        last = _last(session)
+    through = 0 if last is None else last.through
+    page = trail.follow(connections, AuditAfter(after=through, limit=command.limit))
+    if not page.entries:
+        return None
+    with connections.write(for_dispatch=True) as work:
+        held, _ = held_shards(work, command.fence, Lane.BACKFILL)
+        if 0 not in held or _last(work.session) != last:
+            return None
+        seal = make_seal(last, page.entries, now=work.now, by=command.fence.member)
+        work.session.run(INSERT, seal_row(seal))
+    return seal
+
+
+def list_seals(connections: Connections, after: int, limit: int) -> list[Seal]:
+    """Return seals of higher numbers."""
+    with connections.statement() as session:
+        if connections.keeps_tenants:
+            problem = "sees one tenant's part of the audit trail, and can't compare it with seals"
+            remedy = "use a role that is not held to a tenant: the owner's, or a dispatcher's"
+            raise UsageError("store", connections.name, problem, remedy)
+        return [read_seal(row) for row in session.rows(AFTER, (after, limit))]
+
+
+def _last(session: Session) -> Seal | None:
+    row = first(session, LAST)
+    return None if row is None else read_seal(row)

@@ -1,0 +1,52 @@
+"""Sealing the audit trail in a file: whatever is there is settled, for one writes at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import Lane
+from duly.domain.sealing import make_seal
+from duly.store import records
+from duly.store.sealing import read_seal, seal_row
+from duly.store.sqlite import rows
+from duly.store.sqlite.leases import held_shards
+
+if TYPE_CHECKING:
+    from duly.domain.audit import AuditEntry
+    from duly.domain.sealing import Seal
+    from duly.store.sealing import SealAudit
+    from duly.store.sqlite.work import Look, Work
+
+_SEAL = "SELECT number, after, through, format, entries, hash, sealed_at, sealed_by FROM duly_seals"
+LAST = f"{_SEAL} ORDER BY number DESC LIMIT 1"
+AFTER = f"{_SEAL} WHERE number > ? ORDER BY number LIMIT ?"
+INSERT = """
+INSERT INTO duly_seals (number, after, through, format, entries, hash, sealed_at, sealed_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+ENTRIES_AFTER = f"{rows.AUDIT} WHERE number > ? ORDER BY number LIMIT ?"
+
+
+def seal_audit(work: Work, command: SealAudit) -> Seal | None:
+    """Write the next seal, if the maintenance lease is ours."""
+    held, _ = held_shards(work, command.fence, Lane.BACKFILL)
+    if 0 not in held:
+        return None
+    row = work.connection.execute(LAST).fetchone()
+    last = None if row is None else read_seal(row)
+    entries = read_trail(work, 0 if last is None else last.through, command.limit)
+    if not entries:
+        return None
+    seal = make_seal(last, entries, now=work.now, by=command.fence.member)
+    work.connection.execute(INSERT, seal_row(seal))
+    return seal
+
+
+def list_seals(look: Look, after: int, limit: int) -> list[Seal]:
+    """Return seals of higher numbers."""
+    return [read_seal(row) for row in look.connection.execute(AFTER, (after, limit))]
+
+
+def read_trail(look: Look | Work, after: int, limit: int) -> list[AuditEntry]:
+    """Return entries of higher numbers."""
+    found = look.connection.execute(ENTRIES_AFTER, (after, limit))
+    return [records.audit_entry(row) for row in found]

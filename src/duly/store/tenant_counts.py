@@ -1,0 +1,88 @@
+"""Counting what is one tenant's: statements that both databases run, but for their own spelling.
+
+A tenant's own rows are read in the order of an index, and no others, ten thousand at most: who has
+more knows that they are many. What is open in the whole store is few, and looked at by run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.literals import ScheduleStatus
+from duly.store.dispatch import MemberId
+from duly.store.reading import OwnQueue, TenantCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly.store.records import Row
+
+    Ask = Callable[[str, Sequence[object]], list[Row]]
+
+SCHEDULES = """
+SELECT s.status, count(*) FROM (
+    SELECT status FROM duly_schedules WHERE tenant = ?1 ORDER BY name LIMIT 10000) s
+GROUP BY s.status"""
+DELAYED = """
+SELECT count(*) FROM (
+    SELECT 1 FROM duly_delayed WHERE tenant = ?1 ORDER BY due_at, id LIMIT 10000) d"""
+DUES = """
+SELECT count(*) FILTER (WHERE p.due <= ?2), min(p.due) FILTER (WHERE p.due <= ?2),
+    min(p.due) FILTER (WHERE p.due > ?2)
+FROM (
+    SELECT t.next_due AS due FROM (
+        SELECT id FROM duly_schedules WHERE tenant = ?1 ORDER BY name LIMIT 10000) s
+    JOIN duly_schedule_state t ON t.schedule_id = s.id
+    UNION ALL
+    SELECT d.due_at FROM (
+        SELECT due_at FROM duly_delayed WHERE tenant = ?1 ORDER BY due_at, id LIMIT 10000) d
+    UNION ALL
+    SELECT w.due_at FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id
+    WHERE r.tenant = ?1) p"""
+OWED = """
+SELECT count(*) FROM duly_owed o JOIN duly_schedules s ON s.id = o.schedule_id
+WHERE s.tenant = ?1"""
+RETRYING = """
+SELECT count(*) FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id WHERE r.tenant = ?1"""
+DEAD = """
+SELECT count(*) FROM duly_dead x JOIN duly_runs r ON r.id = x.run_id WHERE r.tenant = ?1"""
+AMBIGUOUS = """
+SELECT count(*) FROM duly_ambiguous u JOIN duly_runs r ON r.id = u.run_id WHERE r.tenant = ?1"""
+QUEUED = """
+SELECT r.queue, count(*), min(y.fired_at)
+FROM duly_ready y JOIN duly_runs r ON r.id = y.run_id WHERE r.tenant = ?1 GROUP BY r.queue"""
+HELD = """
+SELECT c.worker, r.queue, count(*)
+FROM duly_claims c JOIN duly_runs r ON r.id = c.run_id WHERE r.tenant = ?1
+GROUP BY c.worker, r.queue"""
+
+
+def count_tenant(ask: Ask, tenant: str, now: int) -> TenantCounts:
+    """Count what is a tenant's; `ask` runs a statement with its values."""
+
+    def number(statement: str) -> int:
+        return int(ask(statement, (tenant,))[0][0])
+
+    overdue, oldest, coming = ask(DUES, (tenant, now))[0]
+    waiting = {name: (count, since) for name, count, since in ask(QUEUED, (tenant,))}
+    running: dict[str, int] = {}
+    held: dict[MemberId, int] = {}
+    for worker, queue, count in ask(HELD, (tenant,)):
+        running[queue] = running.get(queue, 0) + count
+        held[MemberId(worker)] = held.get(MemberId(worker), 0) + count
+    return TenantCounts(
+        schedules={ScheduleStatus(one): count for one, count in ask(SCHEDULES, (tenant,))},
+        delayed=number(DELAYED),
+        owed=number(OWED),
+        overdue=overdue,
+        oldest_due_at=oldest,
+        next_due_at=coming,
+        retrying=number(RETRYING),
+        dead=number(DEAD),
+        ambiguous=number(AMBIGUOUS),
+        queues={
+            name: OwnQueue(*waiting.get(name, (0, None)), running.get(name, 0))
+            for name in sorted({*waiting, *running})
+        },
+        held=held,
+    )

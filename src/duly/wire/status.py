@@ -1,0 +1,41 @@
+"""The state of everything over the wire, on one screen."""
+
+from __future__ import annotations
+
+from duly.wire.members import Member
+from duly.wire.shapes import Instant, Shown
+
+
+class Status(Shown, frozen=True, kw_only=True):
+    """What is promised, what is due, what waits for a worker, and who keeps time."""
+
+    store: str
+    tenant: str | None
+    now: Instant
+    schedules: dict[str, int]
+    delayed: int
+    queued: int
+    owed: int
+    overdue: int
+    oldest_due_at: Instant | None
+    next_due_at: Instant | None
+    early_fires: int
+    members: list[Member]
+    leases_owned: int
+    leases_total: int
+    shards: int
+    tzdata: str
+    incarnation: int
+    queues: dict[str, int]
+    running: int
+    retrying: int
+    dead: int
+    ambiguous: int
+    paused_queues: list[str]
+    taskless: list[str]
+
+
+class Ready(Shown, frozen=True, kw_only=True):
+    """Whether the server can do what it is there for."""
+
+    is_ready: bool

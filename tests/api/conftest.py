@@ -1,0 +1,67 @@
+"""An API in this process: an application in memory and on SQLite, and somebody who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import duly
+from duly.api.asgi import Api
+from duly.domain.instants import to_microseconds
+from duly.store.memory import MemoryStore
+from duly.testing.manual_clock import ManualClock
+from duly.testing.seeded_draws import SeededDraws
+from duly.testing.virtual_time import virtual_time
+from tests.api.asking import Asker
+from tests.api.desk import START, Desk, lives, make_app, token_for
+from tests.domain.moments import moment
+from tests.store.sqlite.made_file import made_file
+
+NOON = moment("2026-04-02T12:00Z")
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(to_microseconds(NOON))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, clock, tmp_path):
+    kept: Any = MemoryStore(clock)
+    if request.param == "sqlite":
+        from duly.store.sqlite import SqliteStore
+
+        kept = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def app(store, clock):
+    """An application with two tasks."""
+    app = duly.App(store=store, clock=clock, draws=SeededDraws(), actor="ada")
+
+    @app.task
+    def report() -> None: ...
+
+    @app.task(queue="mail")
+    def remind(class_id: int, note: str = "") -> None: ...
+
+    return app
+
+
+@pytest.fixture
+def asked(app, clock):
+    with Asker(Api(app, clock=clock), token_for(app)) as asker:
+        yield asker
+
+
+@pytest.fixture
+def desk():
+    """An application in virtual time, two hours after it began, and its API."""
+    app = make_app()
+    with virtual_time(app, START) as clock:
+        lives(app, clock)
+        with Asker(Api(app), token_for(app)) as asker:
+            yield Desk(app, asker, clock)

@@ -1,0 +1,148 @@
+"""Backfills, queues, limits, breakers, quotas, tasks and members over HTTP (A1, M2, R8, B2, S7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.app.doctor import examine
+from tests.api.desk import token_for
+
+SPAN = {"schedule": "hourly", "since": "2026-04-02T20:00Z", "until": "2026-04-03T00:00:00Z"}
+
+
+def test_a_backfill_is_planned_made_steered_and_called_off(desk):
+    """M2, A1."""
+    plan = desk.asked.post("/backfills/plan", json=SPAN).json()
+    made = desk.asked.post("/backfills", json=SPAN | {"runs": plan["runs"], "per_minute": 1})
+    path = f"/backfills/{made.json()['id']}"
+
+    assert (4, 201) == (plan["runs"], made.status_code)
+    assert "paused" == desk.asked.post(f"{path}/pause", json={"reason": "busy"}).json()["status"]
+    assert 5 == desk.asked.post(f"{path}/throttle", json={"per_minute": 5}).json()["per_minute"]
+    assert "active" == desk.asked.post(f"{path}/resume").json()["status"]
+    assert "cancelled" == desk.asked.post(f"{path}/cancel").json()["status"]
+    assert "cancelled" == desk.asked.get(path).json()["status"]
+    assert 1 == len(desk.asked.get("/backfills", params={"schedule": "hourly"}).json()["items"])
+
+
+def test_a_backfill_of_another_number_than_was_looked_at_is_refused(desk):
+    """M2: nothing is made."""
+    refused = desk.asked.post("/backfills", json=SPAN | {"runs": 3})
+
+    assert 409 == refused.status_code
+    assert [] == desk.asked.get("/backfills").json()["items"]
+
+
+def test_a_queue_is_paused_and_resumed(desk):
+    """A1: each on record."""
+    paused = desk.asked.post("/queues/mail/pause", json={"reason": "storm"}).json()
+
+    assert ("anna", "storm") == (paused["paused_by"], paused["reason"])
+    assert ["mail"] == [
+        one["name"] for one in desk.asked.get("/queues").json()["items"] if one["paused_at"]
+    ]
+    assert desk.asked.get("/queues/mail").json() == paused
+    assert desk.asked.post("/queues/mail/resume").json()["paused_at"] is None
+
+
+def test_a_limit_is_set_seen_and_lifted(desk):
+    """R8, B4."""
+    terms = {"running": 2, "rate": "5/s", "reason": "careful"}
+    limit = desk.asked.put("/limits/task:report", json=terms).json()
+
+    assert ("task:report", 2, "5/1s burst 5", "anna") == tuple(
+        limit[part] for part in ("name", "running", "rate", "set_by")
+    )
+    assert [limit] == desk.asked.get("/limits").json()["items"]
+    assert 200 == desk.asked.get("/limits/places").status_code
+    gone = [desk.asked.delete("/limits/task:report", params={"reason": "calm"}) for _ in range(2)]
+    assert [True, False] == [one.json()["is_removed"] for one in gone]
+
+
+@pytest.mark.parametrize("terms", [{}, {"running": -1}, {"rate": "fast"}, {"running": "2"}])
+def test_a_limit_that_says_nothing_is_refused(desk, terms):
+    """L6."""
+    assert 422 == desk.asked.put("/limits/task:report", json=terms).status_code
+    assert [] == desk.asked.get("/limits").json()["items"]
+
+
+def test_quotas_are_set_and_taken_back(desk):
+    """S7."""
+    (quota,) = desk.asked.put("/quotas/tenant:acme", json={"schedules": 5}).json()["items"]
+
+    assert ("tenant:acme", "schedules", 5) == tuple(
+        quota[part] for part in ("scope", "counted", "most")
+    )
+    assert quota in desk.asked.get("/quotas").json()["items"]
+    left = desk.asked.delete("/quotas/tenant:acme").json()["items"]
+    assert ["owner:*"] == [one["scope"] for one in left]
+
+
+def test_a_destination_that_was_never_called_is_not_found(desk):
+    """B2."""
+    assert [] == desk.asked.get("/breakers").json()["items"]
+    assert 404 == desk.asked.get("/breakers/bank").status_code
+    assert 404 == desk.asked.post("/breakers/bank/reset").status_code
+
+
+def test_retries_and_reruns_of_a_task_are_stopped_and_allowed_again(desk):
+    """A1."""
+    stopped = desk.asked.post("/tasks/fail/suspend-retries", json={"reason": "storm"}).json()
+    blocked = desk.asked.post("/tasks/fail/block-reruns", json={"reason": "storm"}).json()
+
+    assert (True, True) == (stopped["is_suspended"], blocked["is_blocked"])
+    assert blocked in desk.asked.get("/tasks").json()["items"]
+    desk.asked.post("/tasks/fail/allow-retries")
+    free = desk.asked.post("/tasks/fail/allow-reruns").json()
+    assert free == desk.asked.get("/tasks/fail").json()
+    assert (False, False) == (free["is_suspended"], free["is_blocked"])
+    assert 404 == desk.asked.get("/tasks/unheard-of").status_code
+
+
+def test_the_fleet_is_seen(desk):
+    """V1."""
+    kinds = {
+        path: {one["kind"] for one in desk.asked.get(path).json()["items"]}
+        for path in ("/workers", "/dispatchers")
+    }
+
+    assert {"/workers": {"worker"}, "/dispatchers": {"dispatcher"}} == kinds
+
+
+def test_a_worker_is_put_out_of_service_and_back(desk):
+    """A1."""
+    worker = desk.asked.get("/workers").json()["items"][0]["id"]
+    path = f"/workers/{worker}"
+
+    out = desk.asked.post(f"{path}/quarantine", json={"reason": "smokes"}).json()
+    back = desk.asked.post(f"{path}/release").json()
+    ending = desk.asked.post(f"{path}/drain", json={"reason": "upgrade"}).json()
+
+    assert ["quarantined", None, "draining"] == [one["standing"] for one in (out, back, ending)]
+    assert [] == desk.asked.get("/workers/quarantined-hosts").json()["items"]
+    assert 404 == desk.asked.post("/workers/4711/release").status_code
+    assert 422 == desk.asked.post("/workers/one/release").status_code
+
+
+def test_the_doctor_can_be_asked_from_elsewhere(desk):
+    """A4, U4: it says what `duly doctor --json` says on the server's machine."""
+    found = desk.asked.get("/doctor")
+    here = examine(desk.app).to_json()
+
+    assert (200, False, "degraded") == (
+        found.status_code,
+        found.json()["is_well"],
+        found.json()["level"],
+    )
+    # Virtual time is not this machine's; how far off it is, and how fast it answers, varies.
+    assert "clock-skew" in [one["code"] for one in found.json()["checks"]]
+    assert [one | {"says": ""} for one in here["checks"]] == [
+        one | {"says": ""} for one in found.json()["checks"]
+    ]
+
+
+def test_the_doctor_is_not_asked_by_a_tenant(desk):
+    """L2: where the store is, and how all others fare, concerns every tenant."""
+    refused = desk.asked.get("/doctor", headers=token_for(desk.app, "bo", tenant="acme"))
+
+    assert (403, "forbidden") == (refused.status_code, refused.json()["code"])

@@ -1,0 +1,154 @@
+"""Orders about runs over HTTP: each is carried out once, or refused with nothing done (A1, E5)."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_dead_run_is_edited_and_retried(desk):
+    """B3: the same run goes on."""
+    (dead,) = desk.runs("dead")
+    edited = desk.asked.patch(
+        f"/runs/{dead['id']}", json={"arguments": {"how": "twice"}, "reason": "typo"}
+    )
+    again = desk.order(dead["id"], "retry", reason="typo")
+
+    assert ({"how": "twice"}, "queued") == (edited.json()["arguments"], again.json()["state"])
+    desk.clock.advance("1m")
+    assert "twice" in desk.runs("dead")[0]["error"]
+
+
+def test_a_dead_run_is_discarded_with_a_reason(desk):
+    """B3, A2: who and why are on record."""
+    (dead,) = desk.runs("dead")
+
+    nameless = desk.order(dead["id"], "discard")
+    gone = desk.order(dead["id"], "discard", reason="of no use")
+
+    assert (422, "reason") == (nameless.status_code, nameless.json()["field"])
+    assert "discarded" == gone.json()["state"]
+    (entry,) = desk.app.audit.page(action="run.discarded").items
+    assert ("anna", "api", "of no use") == (entry.actor, entry.source, entry.reason)
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+def test_what_is_over_can_not_be_ordered_about(desk, verb):
+    """A1, L6: a conflict that says what it is."""
+    run = desk.runs("succeeded")[0]
+
+    refused = desk.order(run["id"], verb, reason="once more")
+
+    assert (409, "conflict") == (refused.status_code, refused.json()["code"])
+    assert "is succeeded" in refused.json()["detail"]
+
+
+def test_a_run_is_cancelled_while_it_waits(asked):
+    """A1: also one that is still pending, and without a body."""
+    queued = asked.post("/runs", json={"task": "report"}).json()["id"]
+    pending = asked.post("/runs", json={"task": "report", "delay": "1h"}).json()["id"]
+
+    answers = [asked.post(f"/runs/{one}/cancel") for one in (queued, pending)]
+
+    assert ["cancelled", "cancelled"] == [one.json()["state"] for one in answers]
+
+
+def test_the_inbox_says_what_is_safest(desk):
+    """E5."""
+    (item,) = desk.asked.get("/inbox").json()["items"]
+
+    assert "reconcile" == item["advice"]["safest"]
+    assert item == desk.asked.get(f"/inbox/{item['run']['id']}").json()
+    (dead,) = desk.runs("dead")
+    assert 409 == desk.asked.get(f"/inbox/{dead['id']}").status_code
+
+
+def test_a_risky_choice_is_confirmed_by_the_runs_id(desk):
+    """E5: retry and resume may do something a second time."""
+    (run,) = desk.runs("ambiguous")
+
+    unsure = desk.order(run["id"], "retry", reason="again")
+    assert (422, "confirm") == (unsure.status_code, unsure.json()["field"])
+    other = desk.order(run["id"], "resume", reason="again", confirm=desk.runs("dead")[0]["id"])
+    assert 422 == other.status_code
+    sure = desk.order(
+        run["id"], "retry", reason="again", confirm=run["id"], effects={"pay:b": True}
+    )
+    assert "queued" == sure.json()["state"]
+
+
+def test_an_ambiguous_run_is_reconciled_with_evidence(desk):
+    """E5: somebody has looked."""
+    (run,) = desk.runs("ambiguous")
+
+    settled = desk.order(
+        run["id"], "reconcile", is_done=True, reason="bank says so", evidence={"receipt": 7}
+    )
+
+    assert "succeeded" == settled.json()["state"]
+    assert 409 == desk.order(run["id"], "skip", reason="too late").status_code
+
+
+def test_an_ambiguous_run_is_left_as_it_is(desk):
+    """A1: skip with a reason."""
+    (run,) = desk.runs("ambiguous")
+
+    skipped = desk.order(run["id"], "skip", reason="nobody cares")
+
+    assert 200 == skipped.status_code
+    assert [] == desk.asked.get("/inbox").json()["items"]
+
+
+def test_a_run_is_run_once_more(desk):
+    """A1, A3: as another run, which says what it repeats."""
+    run = desk.runs("succeeded")[0]
+    desk.clock.advance("1s")
+
+    made = desk.order(run["id"], "rerun", reason="for the auditors")
+
+    assert (201, "rerun", run["id"]) == (
+        made.status_code,
+        made.json()["origin"],
+        made.json()["root"],
+    )
+    line = desk.asked.get(f"/runs/{run['id']}/lineage").json()["items"]
+    assert [run["id"], made.json()["id"]] == [one["id"] for one in line]
+
+
+def test_a_run_is_verified_by_its_tasks_own_check(desk):
+    """E6."""
+    run = next(one for one in desk.runs("succeeded") if one["task"] == "report")
+
+    check = desk.order(run["id"], "verify")
+    desk.clock.advance("1m")
+
+    assert (201, "verify") == (check.status_code, check.json()["origin"])
+    found = desk.asked.get(f"/runs/{run['id']}/checks").json()["items"]
+    assert check.json()["id"] in [one["by"] for one in found]
+
+
+def test_a_day_is_proven(desk):
+    """E6: one query."""
+    proof = desk.asked.get("/proofs", params={"schedule": "hourly", "day": "2026-04-03"}).json()
+
+    assert ("hourly", "UTC") == (proof["schedule"], proof["zone"])
+    assert {"run", "pending"} >= {one["verdict"] for one in proof["occurrences"]}
+    wrong = desk.asked.get("/proofs", params={"schedule": "hourly", "day": "someday"})
+    assert (422, "day") == (wrong.status_code, wrong.json()["field"])
+
+
+def test_a_page_has_its_bounds(desk):
+    """L6: nobody asks for everything at once."""
+    (run,) = desk.runs("ambiguous")
+    paths = (
+        "/runs",
+        "/attempts",
+        "/inbox",
+        f"/runs/{run['id']}/lines",
+        f"/runs/{run['id']}/progress",
+    )
+
+    answers = [
+        desk.asked.get(path, params={"limit": limit}) for path in paths for limit in (0, 1_001)
+    ]
+
+    assert {(422, "limit")} == {(one.status_code, one.json()["field"]) for one in answers}

@@ -1,0 +1,266 @@
+"""A server that others reach: by granian and uvicorn, mounted elsewhere, and who may reach it (L1)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+import duly
+from duly.api.asgi import Api
+from duly.api.listening import Listening
+from duly.api.serving import Serving
+from duly.api.settings import ApiSettings
+from duly.errors import UsageError
+from tests.api.asking import Asker
+from tests.api.desk import token_for
+from tests.api.ports import EVERYWHERE, SOON, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SETTINGS = ApiSettings(event_seconds=0.02, heartbeat_seconds=0.1, streams_max=3)
+NIGHTLY = {"name": "nightly", "task": "report", "when": "0 2 * * *"}
+
+
+class Live:
+    """A server in a thread of this process, and somebody who asks it."""
+
+    def __init__(self, app: duly.App) -> None:
+        self.app = app
+        listening = Listening(port=free_port())
+        self.url = f"{listening.url}/api/v1"
+        self._serving = Serving(app, listening, SETTINGS)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serving.run, args=(self._ready.set,))
+        self.client = httpx.Client(base_url=self.url, headers=token_for(app), timeout=SOON)
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(SOON)
+
+    def stop(self) -> None:
+        self.client.close()
+        self._serving.stop()
+        self._thread.join(SOON)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    app = duly.App(f"sqlite:///{tmp_path_factory.mktemp('live') / 'duly.db'}")
+    app.task(name="report")(lambda: None)
+    server = Live(app)
+    server.start()
+    yield server
+    server.stop()
+    app.close()
+
+
+def told(response: httpx.Response) -> Iterator[tuple[int, Any]]:
+    """Yield events as a browser takes them: the id, and what was told if anything was."""
+    number, told_now = 0, None
+    for line in response.iter_lines():
+        if line.startswith("id: "):
+            number = int(line[4:])
+        elif line.startswith("data: "):
+            told_now = json.loads(line[6:])
+        elif not line:
+            yield number, told_now
+            told_now = None
+
+
+def stream(live: Live) -> Any:
+    """Begin to follow."""
+    return live.client.stream("GET", "/events")
+
+
+def test_events_are_told_as_they_happen_and_exactly_on_after_a_break(live):
+    """A2: none twice and none left out, whenever the connection breaks."""
+    with live.client.stream("GET", "/events") as following:
+        events = told(following)
+        begun = next(events)
+        for number in range(3):
+            live.client.post("/schedules", json=NIGHTLY | {"name": f"of-{number}"})
+        seen = [next(event for event in events if event[1] is not None)]
+    headers = {"Last-Event-ID": str(seen[0][0])}
+    with live.client.stream("GET", "/events", headers=headers) as following:
+        rest = []
+        for event in told(following):
+            rest += [event] if event[1] is not None else []
+            if len(rest) == 2:
+                break
+
+    assert begun[1] is None
+    assert "text/event-stream; charset=utf-8" == following.headers["content-type"]
+    assert ["of-0", "of-1", "of-2"] == [event["subject"] for _, event in seen + rest]
+    assert [number for number, _ in rest] == [event["number"] for _, event in rest]
+
+
+def test_a_silent_stream_says_that_it_is_there(live):
+    with live.client.stream("GET", "/events") as following:
+        events = told(following)
+        marks = [next(events) for _ in range(3)]
+
+    assert [None, None, None] == [event for _, event in marks]
+
+
+def test_of_other_tenants_nothing_is_told(live):
+    """L2."""
+    theirs = token_for(live.app, "theirs", tenant="theirs")
+    with live.client.stream("GET", "/events?after=0", headers=theirs) as following:
+        live.client.post("/schedules", json=NIGHTLY | {"name": "ours"})
+        live.client.post("/schedules", json=NIGHTLY | {"name": "own"}, headers=theirs)
+        told_them = (event for _, event in told(following) if event is not None)
+        actions = [next(told_them) for _ in range(2)]
+
+    assert "own" == actions[-1]["subject"]
+    assert not [one for one in actions if one["subject"] == "ours"]
+
+
+def test_a_stream_ends_with_its_token(live):
+    """L1: what a token opened is closed a second after its end."""
+    made = live.app.tokens.create("brief", role="viewer", tenant="default")
+    headers = {"Authorization": f"Bearer {made.text}"}
+    with live.client.stream("GET", "/events", headers=headers) as following:
+        events = told(following)
+        next(events)
+        live.app.tokens.revoke(made.token.id)
+        for _ in events:
+            pass
+
+    assert 401 == live.client.get("/events", headers=headers).status_code
+
+
+def test_only_so_many_follow_at_once(live):
+    with ExitStack() as stack:
+        following = [told(stack.enter_context(stream(live))) for _ in range(SETTINGS.streams_max)]
+        assert [None] * 3 == [next(events)[1] for events in following]
+        with stream(live) as refused:
+            code = json.loads(refused.read())["code"]
+
+    assert (503, "too-many-streams") == (refused.status_code, code)
+    # Whoever has gone makes room, as soon as the server has noticed.
+    for _ in range(1000):
+        with stream(live) as again:
+            if again.status_code == 200:
+                return
+    pytest.fail("nobody makes room")
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "9" * 30])
+def test_a_place_that_is_none_is_refused(live, last):
+    answer = live.client.get("/events", headers={"Last-Event-ID": last})
+
+    assert (422, "Last-Event-ID") == (answer.status_code, answer.json()["field"])
+
+
+def test_a_body_without_a_length_is_bounded_over_the_wire_too(live):
+    answer = live.client.post(
+        "/schedules",
+        content=(b" " * 10_000 for _ in range(100)),
+        headers={"Content-Type": "application/json"},
+    )
+
+    assert 413 == answer.status_code
+
+
+def test_it_says_that_it_lives_without_a_token_and_tells_no_more(live):
+    root = live.url.removesuffix("/api/v1")
+    answers = [httpx.get(f"{root}{path}") for path in ("/healthz", "/readyz")]
+
+    assert [(200, "ok\n"), (200, "ok\n")] == [(one.status_code, one.text) for one in answers]
+
+
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)  # one in memory can't be lost
+def test_it_is_ready_for_as_long_as_its_store_answers(app, store, clock):
+    with Asker(Api(app, clock=clock), {}) as asker:
+        paths = [f"http://localhost/{name}" for name in ("healthz", "readyz")]
+        before = [asker.get(path) for path in paths]
+        store.close()
+        after = [asker.get(path) for path in paths]
+
+    assert [(200, "ok\n"), (200, "ok\n")] == [(one.status_code, one.text) for one in before]
+    assert [(200, "ok\n"), (503, "not ready\n")] == [(one.status_code, one.text) for one in after]
+
+
+def test_it_runs_under_uvicorn(app):
+    import asyncio
+
+    import uvicorn
+
+    port = free_port()
+    config = uvicorn.Config(Api(app), port=port, log_level="critical", ws="none")
+    server = uvicorn.Server(config)
+
+    async def ask() -> httpx.Response:
+        serving = asyncio.ensure_future(server.serve())
+        while not server.started:
+            await asyncio.wait([serving], timeout=0.01)
+        async with httpx.AsyncClient(headers=token_for(app)) as client:
+            answer = await client.get(f"http://127.0.0.1:{port}/api/v1/status")
+        server.should_exit = True
+        await serving
+        return answer
+
+    assert 200 == asyncio.run(ask()).status_code
+
+
+def test_it_can_be_mounted_in_another_application(app, clock):
+    """I3: below a path of another's."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    outer = Starlette(routes=[Mount("/scheduler", app=Api(app, clock=clock))])
+    with Asker(outer, token_for(app)) as asker:
+        made = asker.post(
+            "http://localhost/scheduler/api/v1/schedules", json=NIGHTLY | {"name": "a/b"}
+        )
+        seen = asker.get("http://localhost/scheduler/api/v1/schedules/a%2Fb")
+
+    assert (201, 200) == (made.status_code, seen.status_code)
+
+
+@pytest.mark.parametrize(
+    ("listening", "has_token", "problem"),
+    [
+        ({"host": EVERYWHERE}, True, "tokens would go over the wire"),
+        ({"host": "192.0.2.1"}, True, "tokens would go over the wire"),
+        ({"host": "::"}, True, "tokens would go over the wire"),
+        ({"host": "duly.example"}, True, "tokens would go over the wire"),
+        ({"host": "192.0.2.1", "is_behind_proxy": True}, False, "nobody has a token yet"),
+        ({"host": EVERYWHERE, "is_behind_proxy": True}, True, "says no name to be asked for"),
+        ({"port": 0}, True, "is not a port"),
+        ({"tls_cert": Path("/nowhere")}, True, "is missing"),
+        ({"tls_cert": Path("/no"), "tls_key": Path("/no")}, True, "is not a file"),
+    ],
+)
+def test_nothing_is_open_to_others_by_accident(listening, has_token, problem):
+    """L1: beyond loopback it takes TLS or a proxy that brings it, a live token and a name."""
+    with pytest.raises(UsageError, match=problem):
+        Listening(**listening).checked(has_token=has_token)
+
+
+def test_beyond_loopback_it_answers_to_the_names_it_was_told():
+    """L1."""
+    terms: dict[str, Any] = {"is_behind_proxy": True, "allow_hosts": ("Duly.example",)}
+    listening = Listening(host=EVERYWHERE, **terms).checked(has_token=True)
+    settings = listening.settings()
+
+    assert ("localhost", "127.0.0.1", "[::1]", "duly.example") == settings.hosts
+    assert settings.is_secure
+    assert not Listening().settings().is_secure
+
+
+def test_a_port_that_is_taken_is_named(app):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UsageError, match="can't be listened on"):
+            Serving(app, Listening(port=taken.getsockname()[1])).run()

@@ -1,0 +1,143 @@
+"""What every command keeps to: a reason for every order, whole tables, days as people say them (U4)."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.cli.main import app
+from duly.cli.moments import read_moment
+from duly.cli.output import print_table
+from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.duly_command import Workplace
+
+LOOKING = {
+    *(
+        "audit",
+        "completion",
+        "demo",
+        "events",
+        "inbox",
+        "next",
+        "prove",
+        "status",
+        "top",
+        "version",
+    ),
+    *("audit verify", "audit export"),
+    *("backfill list", "backfill plan", "backfill show", "breaker list", "breaker show"),
+    *("config show", "db check", "db status", "delayed list", "export", "limit list"),
+    *("queue list", "quota list", "run ambiguous", "run attempts", "run list", "run logs"),
+    *("run missing", "run show", "run wait", "run why", "schedule diff", "schedule export"),
+    *("schedule history", "schedule list", "schedule occurrences", "schedule show", "task list"),
+    *("token list", "zones diff", "zones search", "worker list"),
+}
+MAKING = {
+    "enqueue": "promises something new, which says itself what it is",
+    "exec": "as enqueue",
+    "schedule create": "as enqueue; the audit trail has all of it",
+    "schedule apply": "the file says what is wanted",
+    "init": "writes files of one's own",
+    "run verify": "has somebody look; it changes nothing but what is known",
+}
+SERVING = {"dev", "dispatcher", "server", "worker"}
+UPKEEP = {"db migrate", "db access", "doctor"}
+"""What an operator does to the store itself; the migrations are on record there."""
+NOW = datetime(2026, 3, 28, 23, 30, tzinfo=UTC)
+
+
+class Standing:
+    """A clock that stands still."""
+
+    def now(self) -> datetime:
+        return NOW
+
+    def now_us(self) -> int:
+        raise NotImplementedError
+
+    def monotonic_us(self) -> int:
+        raise NotImplementedError
+
+
+def commands(within=app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
+    """Yield each command with its options."""
+    for name in within:
+        if name.startswith("-"):
+            continue
+        below = within[name]
+        yield from commands(below, (*path, name))
+        if below.default_command is not None:
+            arguments = below.assemble_argument_collection()
+            options = {option for one in arguments for option in one.names}
+            yield " ".join((*path, name)), options
+
+
+def test_every_order_can_be_given_a_reason():
+    """A2: why something was done is asked for by every command that changes what is there."""
+    known = dict(commands())
+    others = LOOKING | MAKING.keys() | SERVING | UPKEEP
+    without = {name for name, options in known.items() if "--reason" not in options}
+
+    assert set() == without - others
+    assert set() == others - known.keys()
+
+
+def test_every_command_that_tells_something_has_json():
+    """U4: but for those that are text by nature."""
+    without = {name for name, options in commands() if "--json" not in options}
+
+    assert {"completion", "demo"} == without
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("tomorrow 9am", "2026-03-30T07:00:00+00:00"),
+        ("Tomorrow at 9:15 pm", "2026-03-30T19:15:00+00:00"),
+        ("today 17:30", "2026-03-29T15:30:00+00:00"),
+        ("today 12am", "2026-03-28T23:00:00+00:00"),
+        ("tomorrow", "2026-03-29T22:00:00+00:00"),
+    ],
+)
+def test_days_are_meant_in_the_zone_and_may_have_a_time(said, expected):
+    """U4, T2: it is already tomorrow in Berlin, and the clocks change in that night."""
+    assert expected == read_moment(said, "Europe/Berlin", Standing(), "at").isoformat()
+
+
+@pytest.mark.parametrize("said", ["today 25", "today 13pm", "today 0am", "tomorrow 9:75", "9am"])
+def test_what_is_no_time_of_day_is_refused(said):
+    """L6."""
+    with pytest.raises(UsageError):
+        read_moment(said, "UTC", Standing(), "at")
+
+
+class Screen(io.StringIO):
+    """What a terminal shows."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_table_is_whole_for_whoever_asks(monkeypatch):
+    """U4: a terminal cuts lines where it ends; --wide does not."""
+    monkeypatch.setenv("COLUMNS", "20")
+    shown = []
+    for is_wide in ("", "1"):
+        monkeypatch.setenv("DULY_WIDE", is_wide)
+        monkeypatch.setattr("sys.stdout", screen := Screen())
+        print_table(("name",), [("a" * 30,)])
+        shown.append("a" * 30 in screen.getvalue())
+
+    assert [False, True] == shown
+
+
+def test_wide_is_an_option_of_commands_that_show_tables(place: Workplace):
+    """U4."""
+    assert 0 == place.duly("run", "list", "--wide").status

@@ -1,0 +1,82 @@
+"""`duly init`, `duly config show`, `duly completion`: the first steps of a new user (U1, U4)."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.cli.duly_command import duly
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.duly_command import Workplace
+
+
+def test_what_init_writes_works(tmp_path: Path):
+    """U1: tasks that can be enqueued, and schedules that can be applied."""
+    place = {"DULY_APP": "tasks:app", "DULY_URL": ""}
+    made = duly("init", folder=tmp_path)
+    applied = duly("schedule", "apply", "-f", "schedules.toml", folder=tmp_path, **place)
+    asked = duly("enqueue", "charge", "-a", "invoice=7", "--json", folder=tmp_path, **place)
+
+    assert (0, True) == (made.status, "duly dev --declare schedules.toml" in made.out), made.err
+    assert (0, True) == (applied.status, "created morning-greeting" in applied.out), applied.err
+    assert 0 == asked.status, asked.err
+
+
+def test_init_overwrites_nothing(tmp_path: Path):
+    """L6: nothing is half done."""
+    (tmp_path / "schedules.toml").write_text("mine")
+    shown = duly("init", "there", "--dry-run", folder=tmp_path)
+    refused = duly("init", folder=tmp_path)
+    no_folder = duly("init", "schedules.toml", folder=tmp_path)
+
+    assert (0, False) == (shown.status, (tmp_path / "there").exists())
+    assert (4, ["schedules.toml"]) == (refused.status, [one.name for one in tmp_path.iterdir()])
+    assert (1, True) == (no_folder.status, "can't be written" in no_folder.err)
+
+
+def test_each_setting_says_where_it_comes_from(place: Workplace):
+    """L4: and no password is among them."""
+    (place.folder / "own.py").write_text(
+        "from duly.app import App\nfrom duly.config import Settings\n"
+        "app = App('postgresql://me:canary@nowhere/db', settings=Settings(decisions_max=9))\n"
+    )
+    usual = {one["name"]: one for one in place.duly("config", "show", "--json").json}
+    given = place.duly("config", "show", "--url", "sqlite:///promises.db")
+    own = place.duly("config", "show", "--app", "own:app", "--json", DULY_URL="")
+    settings = {one["name"]: one["source"] for one in own.json}
+
+    assert ("sqlite:///promises.db", "$DULY_URL") == (
+        usual["url"]["value"],
+        usual["url"]["source"],
+    )
+    assert ("$DULY_APP", "default") == (usual["app"]["source"], usual["listed_max"]["source"])
+    assert "the command line" in given.out
+    assert ("the application, own:app", "the application", False) == (
+        settings["url"],
+        settings["decisions_max"],
+        "canary" in own.out,
+    )
+
+
+def test_bash_completes_commands_and_options(tmp_path: Path):
+    """U4: the script is one that bash can read, and knows commands of commands."""
+    script = tmp_path / "duly.bash"
+    script.write_text(duly("completion", "bash").out)
+    asked = (
+        f"source {script}; COMP_WORDS=(duly run at); COMP_CWORD=2; _duly;"
+        ' echo "${COMPREPLY[@]}"; COMP_WORDS=(duly status --wa); _duly; echo "${COMPREPLY[@]}"'
+    )
+    answer = subprocess.run(
+        ["/bin/bash", "--norc", "-c", asked], capture_output=True, text=True, check=True
+    )
+
+    assert ["attempts", "--watch"] == answer.stdout.split()
+
+
+def test_a_shell_that_is_not_known_is_refused():
+    answer = duly("completion", "cmd")
+
+    assert (2, True) == (answer.status, "bash" in answer.err), answer.err

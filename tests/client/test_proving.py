@@ -1,0 +1,145 @@
+"""Did the April 3 close complete for all accounts, exactly once? (E6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import duly
+from duly import Retry, Verdict, cron
+from duly.testing import virtual_time
+
+ACCOUNTS = [f"account-{number}" for number in range(40)]
+
+
+def closing(**task: Any) -> tuple[duly.App, dict[str, Any]]:
+    """Return an application with a nightly close, and what it does this time."""
+    app = duly.App("memory:")
+    told: dict[str, Any] = {"items": ACCOUNTS, "expects": True, "verdict": None, "fails": False}
+
+    @app.schedule(cron("0 2 * * *", tz="Europe/Paris"), name="nightly-close")
+    @app.task(retry=Retry(attempts=1), effects="unsafe", **task)
+    def close(run: duly.Run) -> None:
+        if told["expects"]:
+            run.expect(ACCOUNTS)
+        for account in told["items"]:
+            run.once(account, lambda: None)
+            run.done(account)
+        if told["fails"]:
+            with run.effect("payout"):
+                raise ConnectionResetError("no answer")
+
+    told["task"] = close
+    return app, told
+
+
+def proof_of(app: duly.App) -> duly.client.proving.ProvenOccurrence:
+    (one,) = app.prove("nightly-close", "2026-04-03").occurrences
+    return one
+
+
+def test_a_close_of_all_accounts_once_is_proven():
+    """E6: one question, one answer."""
+    app, _ = closing()
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+
+        proof = app.prove("nightly-close", "2026-04-03")
+
+        assert proof.is_proven
+        (one,) = proof.occurrences
+        assert ("proven", "all 40 items are done, each once") == (one.standing, one.why)
+        assert "nightly-close@2026-04-03T02:00+02:00" == one.occurrence.label
+        assert ("Europe/Paris", True) == (proof.to_json()["zone"], proof.to_json()["is_proven"])
+
+
+def test_what_is_missing_is_named():
+    """E6: succeeding is no proof."""
+    app, told = closing()
+    told["items"] = ACCOUNTS[:31]
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+
+        one = proof_of(app)
+
+        assert ("refuted", "31 of 40 items are done") == (one.standing, one.why)
+        assert sorted(ACCOUNTS[31:]) == list(one.scope.missing)
+        assert ["succeeded"] == [run.state for run in one.runs]
+
+
+def test_a_repair_completes_it_and_both_runs_are_told():
+    """E3, E6, A3: what was done is not done again."""
+    app, told = closing()
+    told["items"] = ACCOUNTS[:31]
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+        (run,) = proof_of(app).runs
+        told["items"] = ACCOUNTS[31:]
+
+        app.inbox.rerun(run, repair=True, reason="the last nine")
+        clock.advance("1m")
+
+        one = proof_of(app)
+        assert ["schedule", "repair"] == [run.origin for run in one.runs]
+        assert "proven" == one.standing
+
+
+def test_without_a_check_or_items_there_is_no_proof():
+    """E6: succeeded and verified are different facts."""
+    app, told = closing()
+    told |= {"items": [], "expects": False}
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+
+        assert "unverified" == proof_of(app).standing
+
+
+@pytest.mark.parametrize(
+    ("verdict", "standing"),
+    [
+        (Verdict.present(), "proven"),
+        (Verdict.partial(), "refuted"),
+        (Verdict.unknown(), "unverified"),
+    ],
+)
+def test_a_check_is_a_proof(verdict: Verdict, standing: str):
+    """E6."""
+    app, told = closing()
+    told |= {"items": [], "expects": False}
+    told["task"].verify(lambda run: verdict)
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+
+        assert standing == proof_of(app).standing
+
+
+def test_a_maybe_is_told_as_one():
+    """E2, E6."""
+    app, told = closing()
+    told["fails"] = True
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+        proof = app.prove("nightly-close", "2026-04-03")
+
+        assert proof.is_ambiguous
+        assert not proof.is_proven
+
+
+def test_a_day_without_an_occurrence_proves_nothing():
+    """E6."""
+    app, _ = closing()
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+
+        assert not app.prove("nightly-close", "2026-04-01").is_proven
+        assert () == app.prove("nightly-close", "2026-04-01").occurrences
+        with pytest.raises(duly.UsageError, match="day: 'yesterday' is not a day"):
+            app.prove("nightly-close", "yesterday")

@@ -1,0 +1,144 @@
+"""Databases that are used again, and connections to them: most of a small test went into new ones.
+
+A connection that nobody has used knows no table and no plan, and learns both for every test anew.
+For tests that only use a store's own operations. One that has made tables, or left something that
+can't be emptied, costs its database: the next test gets another.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from duly.store.postgres import PostgresStore
+from tests.postgres.database_clock import DatabaseClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from duly.store.postgres.session import BoundedConnection
+    from tests.postgres.server import Databases
+
+# What a new store holds is kept beside it. Whatever is made in a database has a higher number.
+MAKE_CLEANER = """
+CREATE SCHEMA duly_kept;
+CREATE FUNCTION duly_kept.keep() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE one text; has_rows bool;
+BEGIN
+    FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'duly' LOOP
+        EXECUTE format('SELECT EXISTS (SELECT 1 FROM duly.%I)', one) INTO has_rows;
+        IF has_rows THEN EXECUTE format('CREATE TABLE duly_kept.%I AS TABLE duly.%I', one, one); END IF;
+    END LOOP;
+END $$;
+CREATE FUNCTION duly_kept.clean() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE one text;
+BEGIN
+    -- Twice, because a member that holds claims is not deleted.
+    FOR one IN SELECT tablename FROM pg_tables, generate_series(1, 2) round
+        WHERE schemaname = 'duly' ORDER BY round LOOP
+        EXECUTE format('DELETE FROM duly.%I', one);
+    END LOOP;
+    FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'duly_kept' LOOP
+        EXECUTE format('INSERT INTO duly.%I OVERRIDING SYSTEM VALUE SELECT * FROM duly_kept.%I', one, one);
+    END LOOP;
+    PERFORM setval(format('duly.%I', sequencename), start_value, false)
+    FROM pg_sequences WHERE schemaname = 'duly';
+END $$;
+SELECT duly_kept.keep()"""
+COUNT_RELATIONS = "SELECT count(*), max(oid::int8) FROM pg_class"
+LOCK_LIMIT = "SET lock_timeout = '2s'"
+END_OTHERS = """
+SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND datname = current_database()
+  AND pid <> pg_backend_pid() AND pid <> ALL(%s)"""
+
+
+@dataclass(eq=False, slots=True)
+class Lent:
+    """A database, lent to one test at a time."""
+
+    url: str
+    line: psycopg.Connection[Any]
+    """For whoever empties it, and sets its clock."""
+    left: list[BoundedConnection] = field(default_factory=list)
+    """What the last store on it has left: idle, and in order as far as that store knew."""
+
+    @contextmanager
+    def clock(self) -> Iterator[DatabaseClock]:
+        """Return the clock that it follows, at its beginning."""
+        made = DatabaseClock(self.url, line=self.line)
+        yield made
+        if made.line is not self.line:
+            made.close()
+
+    @contextmanager
+    def store(self, clock: DatabaseClock) -> Iterator[PostgresStore]:
+        """Open a store, on connections that the last one has left."""
+        opened = PostgresStore(self.url, clock)
+        stock = opened._connections._idle  # noqa: SLF001 - a store opens its own, and closes them
+        for connection in self.left:
+            connection.planned_at = clock.monotonic_us()
+            stock[connection.is_for_dispatch].append(connection)
+        self.left = []
+        yield opened
+        self.left = [connection for idle in stock.values() for connection in idle]
+        for idle in stock.values():
+            idle.clear()
+        opened.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        for connection in (self.line, *self.left):
+            connection.close()
+
+
+class Reused:
+    """Databases that one function has filled."""
+
+    def __init__(self, databases: Databases, prepare: Callable[[str], object]) -> None:
+        self._databases = databases
+        self._prepare = prepare
+        self._free: list[Lent] = []
+        self._relations: tuple[int, ...] | None = None
+
+    def take(self) -> Lent:
+        """Return a database as it was when it was filled."""
+        if self._free:
+            return self._free.pop()
+        url = self._databases.create_database(self._databases.prepared(self._prepare_too))
+        line = psycopg.connect(url, autocommit=True)
+        line.execute(LOCK_LIMIT)
+        return Lent(url, line)
+
+    def give_back(self, lent: Lent) -> None:
+        """Empty a database for the next one; drop one that can't be."""
+        kept = [one.info.backend_pid for one in lent.left if not one.closed]
+        try:
+            lent.line.execute(END_OTHERS, [kept])
+            is_as_made = self._relations == lent.line.execute(COUNT_RELATIONS).fetchone()
+            if is_as_made:
+                lent.line.execute("SELECT duly_kept.clean()")
+        except psycopg.Error:
+            is_as_made = False
+        if is_as_made:
+            self._free.append(lent)
+        else:
+            self._drop(lent)
+
+    def close(self) -> None:
+        """Drop them all."""
+        while self._free:
+            self._drop(self._free.pop())
+
+    def _drop(self, lent: Lent) -> None:
+        lent.close()
+        self._databases.drop_database(lent.url)
+
+    def _prepare_too(self, url: str) -> None:
+        self._prepare(url)
+        with psycopg.connect(url, autocommit=True) as line:
+            line.execute(MAKE_CLEANER)
+            self._relations = line.execute(COUNT_RELATIONS).fetchone()

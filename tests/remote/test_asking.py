@@ -1,0 +1,168 @@
+"""Looking at a server and giving it orders, over a real connection."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import pytest
+
+import duly
+from duly.wire.runs import Run
+from duly.wire.schedules import Schedule
+
+
+def test_schedules_are_made_looked_at_and_changed(remote):
+    """U4: a program anywhere orders what a program beside the store does."""
+    made = remote.schedules.create(
+        "a/b ü", "report", "0 2 * * *", tz="Europe/Berlin", misfire=duly.Misfire("skip")
+    )
+    paused = remote.schedules.pause("a/b ü", reason="holidays", until="2027-01-01T00:00Z")
+    edited = remote.schedules.edit(made.id, when=duly.every("2h"), reason="more often")
+    deleted = remote.schedules.delete("a/b ü", reason="over")
+
+    assert isinstance(made, Schedule)
+    assert ("skip", "Europe/Berlin") == (made.misfire.policy, made.timetable["tz"])
+    assert ("paused", "holidays") == (paused.status, paused.reason)
+    assert "every 2 hours" in edited.description
+    assert "deleted" == deleted.status
+    assert ["deleted", "edited", "paused", "created"] == [
+        one.action.partition(".")[2] for one in remote.schedules.history(made.id)
+    ]
+    assert "paused" == remote.schedules.restore(made.id).status
+
+
+def test_runs_are_promised_found_and_stopped(remote):
+    later = remote.enqueue("report", key="later", delay=timedelta(hours=3))
+    moved = remote.move("later", at=datetime(2026, 4, 4, tzinfo=UTC), reason="not yet")
+    pending = remote.delayed.get("later")
+    cancelled = remote.cancel("later", reason="never mind")
+    now = remote.enqueue_many([("report", {}), ("fail", {"how": "well"})], queue="other")
+
+    assert later.is_new
+    assert moved == pending
+    assert datetime(2026, 4, 4, tzinfo=UTC) == moved.due_at
+    assert "cancelled" == cancelled.state
+    assert isinstance(cancelled, Run)
+    assert ["queued"] * 2 == [remote.runs.get(one.id).state for one in now]
+    assert "cancelled" == remote.runs.cancel(now[0].id, reason="no").state
+    assert [one.id for one in now[1:]] == [
+        one.id for one in remote.runs.list(queue="other", state=["queued"])
+    ]
+
+
+def test_lists_are_read_page_by_page(remote, app):
+    every = app.runs.list(limit=1000)
+    first = remote.runs.page(limit=2)
+
+    assert len(every) > 2
+    assert [one.id for one in every] == [one.id for one in remote.runs.list(limit=1000)]
+    assert [one.id for one in every[:2]] == [one.id for one in first.items]
+    assert first.next_cursor is not None
+    assert 1 == len(remote.runs.list(limit=1))
+
+
+def test_a_run_in_doubt_is_looked_at_and_decided(remote):
+    """E5: somebody elsewhere sees what is safest, and decides."""
+    (item,) = remote.inbox.list()
+    effects = {one.key: one.state for one in remote.inbox.effects(item.run.id)}
+    settled = remote.inbox.reconcile(
+        item.run.id, is_done=True, reason="the bank has it", evidence={"receipt": 7}
+    )
+
+    assert "ambiguous" == item.run.state
+    assert {"pay:a": "done", "pay:b": "unknown"} == effects
+    assert "succeeded" == settled.state
+    assert [] == remote.inbox.list()
+
+
+def test_events_go_on_where_somebody_was(remote):
+    """S7: whoever comes back is told all that happened since, once and in order."""
+    remote.schedules.create("watched", "report", "1h")
+    remote.schedules.pause("watched", reason="a")
+    with closing(remote.events(after=0)) as events:
+        created = next(one for one in events if one.subject == "watched")
+    with closing(remote.events(after=created.number)) as events:
+        paused = next(events)
+
+    assert ("schedule.created", "schedule.paused") == (created.action, paused.action)
+
+
+def test_no_number_goes_ahead_of_what_it_stands_for(remote):
+    """S7: whoever is cut off right after a number has been told all up to it."""
+    with closing(remote.events.stream(0)) as stream:
+        numbers = [number for number, _ in islice(stream, 5)]
+
+    assert sorted(numbers) == numbers
+
+
+@pytest.mark.parametrize(
+    ("order", "kind", "parts"),
+    [
+        (
+            lambda one: one.schedules.create("x", "report", "never mind"),
+            duly.UsageError,
+            {"field": "when", "value": "never mind"},
+        ),
+        (
+            lambda one: one.schedules.get("nowhere"),
+            duly.NotFound,
+            {"what": "schedule", "name": "nowhere"},
+        ),
+        (
+            lambda one: one.schedules.edit("hourly", version=99, priority=1),
+            duly.Outdated,
+            {"what": "schedule"},
+        ),
+        (lambda one: one.runs.discard("x@y", reason="r"), duly.NotFound, {"what": "run"}),
+        (lambda one: one.enqueue("report", delay="soon"), duly.UsageError, {"field": "delay"}),
+    ],
+)
+def test_refusals_are_the_errors_of_the_library(remote, app, order, kind, parts):
+    """L6: the same error, with its field, value and remedy, wherever it was raised."""
+    with pytest.raises(kind) as caught:
+        order(remote)
+
+    error = caught.value
+    assert kind is type(error)
+    assert parts == {name: getattr(error, name) for name in parts}
+    assert str(error).endswith(f"; {error.remedy}")
+
+
+def test_an_error_is_the_same_sentence_here_and_there(remote, app):
+    calls = [
+        lambda one: one.schedules.get("nowhere"),
+        lambda one: one.schedules.pause("hourly", until="yesterday"),
+        lambda one: one.inbox.get(one.runs.list(state="succeeded", limit=1)[0].id),
+        lambda one: one.runs.list(state="asleep"),
+    ]
+
+    for call in calls:
+        with pytest.raises(duly.DulyError) as here:
+            call(app)
+        with pytest.raises(duly.DulyError) as there:
+            call(remote)
+        assert (type(here.value), str(here.value)) == (type(there.value), str(there.value))
+
+
+def test_a_term_that_nobody_knows_is_refused_before_anything_is_sent(remote):
+    with pytest.raises(duly.UsageError, match="colour"):
+        remote.runs.list(colour="red")
+
+
+def test_nobody_comes_in_by_another_token(server):
+    with (
+        duly.connect(server[1], token="duly_nothing") as stranger,  # noqa: S106
+        pytest.raises(duly.Unauthenticated),
+    ):
+        stranger.status()
+
+
+def test_a_token_does_what_its_role_may(server):
+    app, url, _ = server
+    viewer = app.tokens.create("vera", role="viewer", tenant="default")
+    with duly.connect(url, token=viewer.text) as remote:
+        assert remote.status().schedules
+        with pytest.raises(duly.Forbidden):
+            remote.enqueue("report")

@@ -1,0 +1,288 @@
+"""Every command over HTTP: it works as it does beside the store, or says that it can't (U4)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from duly.api.asgi import Api
+from duly.cli import main as command
+from duly.testing.virtual_time import virtual_time
+from tests.api.desk import START, lives, make_app, token_for
+from tests.remote import here
+from tests.remote.living import listening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DAY = ("--since", "2026-04-02", "--until", "2026-04-03")
+LOOKS = {
+    "schedule list": "schedule list",
+    "schedule history": "schedule history hourly",
+    "schedule occurrences": "schedule occurrences hourly --from 2026-04-03T00:00Z --to 2026-04-03T04:30Z",
+    "schedule export": "schedule export",
+    "delayed list": "delayed list",
+    "run list": "run list --state dead --state ambiguous",
+    "run show": "run show DOUBT",
+    "run attempts": "run attempts DOUBT",
+    "run missing": "run missing --since 2026-04-03T02:00Z",
+    "run ambiguous": "run ambiguous",
+    "run why": "run why DOUBT",
+    "run logs": "run logs DOUBT",
+    "run wait": "run wait DONE",
+    "backfill plan": "backfill plan hourly --since 2026-04-02 --until 2026-04-03",
+    "backfill list": "backfill list",
+    "backfill show": "backfill show BACKFILL",
+    "prove": "prove hourly --for 2026-04-03",
+    "inbox": "inbox DOUBT",
+    "task list": "task list",
+    "queue list": "queue list",
+    "limit list": "limit list",
+    "breaker list": "breaker list",
+    "quota list": "quota list",
+    "token list": "token list",
+    "top": "top --once",
+    "worker list": "worker list",
+    "audit": "audit",
+    "events": "events --after 0",
+}
+"""What is looked at: the same is printed here and there."""
+ORDERS = {
+    "schedule create": "schedule create made --task report --when 1d --misfire skip",
+    "schedule show": "schedule show made",
+    "schedule edit": "schedule edit made --when 2d --priority 2",
+    "schedule pause": "schedule pause made --reason r",
+    "schedule resume": "schedule resume made",
+    "schedule trigger": "schedule trigger made --reason r",
+    "schedule skip": "schedule skip made --reason r",
+    "schedule delete": "schedule delete made --reason r --yes",
+    "schedule restore": "schedule restore made",
+    "enqueue": "enqueue report --key later --in 2h",
+    "move": "move later --in 3h",
+    "cancel": "cancel later --reason r",
+    "run edit": "run edit DEAD -a how=well",
+    "run retry": "run retry DEAD --reason r",
+    "run cancel": "run cancel DEAD --reason r",
+    "run discard": "run discard OTHER --reason r --yes",
+    "run verify": "run verify DONE",
+    "run rerun": "run rerun DONE --reason r --confirm DONE",
+    "run reconcile": "run reconcile DOUBT --done --reason r",
+    "run resume": "run resume DOUBT2 --reason r --not-done pay:b --confirm DOUBT2",
+    "run skip": "run skip DOUBT3 --reason r",
+    "backfill create": "backfill create hourly --since 2026-04-02 --until 2026-04-03 --yes",
+    "backfill pause": "backfill pause BACKFILL",
+    "backfill resume": "backfill resume BACKFILL",
+    "backfill throttle": "backfill throttle BACKFILL --per-minute 5",
+    "backfill cancel": "backfill cancel BACKFILL --reason r",
+    "task suspend-retries": "task suspend-retries fail --reason r",
+    "task allow-retries": "task allow-retries fail --reason r",
+    "task block-reruns": "task block-reruns fail --reason r",
+    "task allow-reruns": "task allow-reruns fail --reason r",
+    "queue pause": "queue pause mail --reason r",
+    "queue resume": "queue resume mail",
+    "queue drain": "queue drain mail --reason r",
+    "limit set": "limit set task:report --running 3",
+    "limit remove": "limit remove task:report",
+    "quota set": "quota set owner:a --schedules 3",
+    "quota remove": "quota remove owner:a",
+    "token create": "token create bob --role viewer",
+    "token revoke": "token revoke TOKEN --reason r",
+    "worker quarantine": "worker quarantine WORKER --reason r",
+    "worker release": "worker release WORKER",
+    "worker drain": "worker drain WORKER --reason r",
+    "status": "status",
+}
+"""What is ordered, one after the other; and what a server tells less of."""
+NOT_THERE = {
+    "breaker show": "breaker show nowhere",
+    "breaker reset": "breaker reset nowhere --reason r",
+}
+"""What this server has none of."""
+REFUSED = {
+    "schedule diff": "schedule diff FILE",
+    "schedule apply": "schedule apply --file FILE",
+    "exec": "exec x -- true",
+    "dispatcher": "dispatcher",
+    "worker": "worker",
+    "server": "server",
+    "dev": "dev",
+    "doctor": "doctor",
+    "export": "export FILE",
+    "audit verify": "audit verify",
+    "audit export": "audit export",
+    "import": "import FILE",
+    "db migrate": "db migrate",
+    "db status": "db status",
+    "db check": "db check",
+    "db access": "db access --role role",
+    "config show": "config show",
+}
+"""What needs the store itself, or the program."""
+ALONE = {"next", "zones search", "zones diff", "init", "completion", "demo", "version"}
+"""What needs neither a store nor a server."""
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: object
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def living():
+    """A server, and what stands for the names in a command."""
+    app = make_app()
+    with virtual_time(app, START) as clock:
+        lives(app, clock)
+        for _ in range(2):
+            app.enqueue(app.call("settle"))
+        app.enqueue(app.call("fail"))
+        app.enqueue(app.call("report"), key="tomorrow", delay="1d")
+        clock.advance("1m")
+        app.limits.set("task:fail", running=2, reason="slowly")
+        backfill = app.backfills.create(
+            "hourly", since="2026-04-01T00:00Z", until="2026-04-01T03:00Z"
+        )
+        doubts = [str(one.run.id) for one in app.inbox.list()]
+        dead = [str(one.id) for one in app.runs.list(state="dead")]
+        names = {
+            "DOUBT2": doubts[1],
+            "DOUBT3": doubts[2],
+            "DOUBT": doubts[0],
+            "DEAD": dead[0],
+            "OTHER": dead[1],
+            "DONE": str(app.runs.list(state="succeeded", origin="schedule")[0].id),
+            "BACKFILL": str(backfill.id),
+            "TOKEN": app.tokens.create("old", role="viewer").token.prefix,
+            "WORKER": str(app.workers.list()[0].id),
+        }
+        token = token_for(app)["Authorization"].removeprefix("Bearer ")
+        here.app = app
+        # A command closes what it has used, and the server goes on.
+        app.close = lambda: None  # type: ignore[method-assign]
+        with listening(Api(app)) as url:
+            yield url, token, names
+
+
+@pytest.fixture
+def run(living, monkeypatch, capsys, tmp_path):
+    """Run a command, at the server or beside the store."""
+    url, token, names = living
+    (tmp_path / "FILE").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DULY_TOKEN", token)
+    monkeypatch.setenv("DULY_URL", "")
+    monkeypatch.setenv("DULY_APP", "")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(words: str, *more: str, is_there: bool = True) -> Ended:
+        monkeypatch.setenv("DULY_URL", url if is_there else "")
+        monkeypatch.setenv("DULY_APP", "" if is_there else "tests.remote.here:app")
+        for name, identity in names.items():
+            words = words.replace(name, identity)
+        with pytest.raises(SystemExit) as ended:
+            command.main([*words.split(), *more])
+        told = capsys.readouterr()
+        return Ended(ended.value.code, told.out, told.err)
+
+    return run
+
+
+def names_of(group, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Tell the name of every command."""
+    for name in group:
+        if name.startswith("-"):
+            continue
+        found = group[name]
+        inner = [one for one in found if not one.startswith("-")]
+        if inner:
+            yield from names_of(found, (*path, name))
+        if not inner or found.default_command is not None:
+            yield " ".join((*path, name))
+
+
+def test_of_every_command_it_is_known_whether_it_works_from_afar():
+    """U4: nobody adds a command without saying what it does with a server."""
+    known = [*LOOKS, *ORDERS, *NOT_THERE, *REFUSED, *ALONE]
+
+    assert sorted(names_of(command.app)) == sorted(known)
+
+
+@pytest.mark.parametrize("words", LOOKS.values())
+def test_a_look_prints_the_same_here_and_there(run, words):
+    """U4: --url names a store or a server, and the answer is one."""
+    for more in ((), ("--json",)):
+        there, beside = run(words, *more), run(words, *more, is_there=False)
+
+        assert there.code in {0, 1, 6}, there
+        assert settled(beside) == settled(there)
+
+
+def settled(ended: Ended) -> Ended:
+    """Return it without when the token was last used: asking is using it."""
+    used = r'("last_used_at": )("[^"]*"|null)|2026-04-03T\d\d:\d\d:\d\dZ( +)(?=ada|anna|by)'
+    return Ended(ended.code, re.sub(used, "", ended.out), ended.err)
+
+
+def test_orders_are_given_from_afar(run):
+    """U4: whatever a person may order beside the store, they may order at a server."""
+    for words in ORDERS.values():
+        ended = run(words)
+
+        assert ended.code == (1 if words == "status" else 0), (words, ended)
+        assert ended.out
+
+
+@pytest.mark.parametrize("words", NOT_THERE.values())
+def test_what_is_not_there_is_said_as_it_is_beside_the_store(run, words):
+    there, beside = run(words), run(words, is_there=False)
+
+    assert 3 == there.code
+    assert beside == there
+
+
+@pytest.mark.parametrize("words", REFUSED.values())
+def test_what_needs_the_store_itself_is_refused_in_a_sentence(run, words):
+    """U4, L6: one clear error, before anything is done."""
+    before, _, after = words.partition(" -- ")
+    ended = run(before, "--json", *(("--", after) if after else ()))
+
+    assert 2 == ended.code
+    assert "" == ended.out
+    assert "is a server" in json.loads(ended.err)["problem"]
+
+
+def test_an_error_ends_a_command_as_it_does_beside_the_store(run):
+    for words in (
+        "schedule show nowhere",
+        "schedule pause hourly --reason r --until 2020-01-01",
+        "enqueue nothing",
+        "run retry DONE --reason r",
+        "run list --state asleep",
+    ):
+        there, beside = run(words), run(words, is_there=False)
+
+        assert there.code in {2, 3, 4}, there
+        assert (words, beside) == (words, there)
+
+
+def test_without_a_token_one_is_asked_for(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("DULY_TOKEN", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    ended = run("status")
+
+    assert 1 == ended.code
+    assert "$DULY_TOKEN" in ended.err
+
+
+def test_a_token_in_the_clear_goes_nowhere(run):
+    """L3: a server elsewhere is asked by HTTPS."""
+    ended = run("--url http://example.com:8420 status")
+
+    assert 2 == ended.code
+    assert "https://" in ended.err

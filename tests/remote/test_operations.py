@@ -1,0 +1,47 @@
+"""The client calls what the server has: each operation, at its place, with its answer and key."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from duly.api.routes import ROUTES
+from duly.remote.operation import Operation
+
+MODULES = ("connecting", "events", "inbox", "operating", "runs", "schedules")
+ELSEWHERE = {
+    "begin_session": "is a browser's",
+    "get_session": "is a browser's",
+    "end_session": "is a browser's",
+    "get_diagnosis": "is of the server's own machine; duly doctor looks from here",
+    "get_openapi": "is for whoever writes another client",
+}
+
+
+def operations() -> dict[str, Operation[Any]]:
+    """Return every operation that the client calls."""
+    found: dict[str, Operation[Any]] = {}
+    for name in MODULES:
+        for one in vars(import_module(f"duly.remote.{name}")).values():
+            if isinstance(one, Operation):
+                assert found.setdefault(one.id, one) == one
+    return found
+
+
+def test_each_operation_is_called_as_the_server_s_table_has_it():
+    """U4: the client and the server mean the same by every operation."""
+    theirs = {
+        one.operation_id: (one.method, one.path, one.answer, one.is_idempotent) for one in ROUTES
+    }
+    ours = {
+        one.id: (one.method, one.path, one.answer, one.is_keyed) for one in operations().values()
+    }
+
+    assert {name: theirs.get(name) for name in ours} == ours
+
+
+def test_no_operation_is_out_of_reach():
+    """U4: what the server can do, the client can order."""
+    names = {one.operation_id for one in ROUTES}
+
+    assert names - set(operations()) == set(ELSEWHERE) & names

@@ -1,0 +1,14 @@
+"""The time of applications that are attacked."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.instants import to_microseconds
+from duly.testing.manual_clock import ManualClock
+from tests.domain.moments import moment
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(to_microseconds(moment("2026-04-02T12:00Z")))

@@ -1,0 +1,190 @@
+"""Clients that drip, stay silent, hang up or read nothing hold nobody else up (L1)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly.api import serving
+from duly.api.asgi import Api
+from duly.api.settings import ApiSettings
+from duly.store.memory import MemoryStore
+from tests.api.asking import Asker
+from tests.api.desk import token_for
+from tests.security.raw_requests import RawAsker
+from tests.security.real_server import Speaker, served, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HALF = b"POST /api/v1/schedules HTTP/1.1\r\nHost: localhost\r\nX-Drips: a"
+STREAM = "Accept: text/event-stream"
+SETTINGS = ApiSettings(body_seconds_max=0.2, streams_max=3, streams_of_one_max=2)
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[duly.App]:
+    app = duly.App("memory:")
+    app.task(name="report")(lambda: None)
+    yield app
+    app.close()
+
+
+@pytest.fixture(scope="module")
+def speaker(app: duly.App) -> Iterator[Speaker]:
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setattr(serving, "HEADER_MILLISECONDS", 300)
+        yield stack.enter_context(served(app, SETTINGS))
+
+
+def test_those_who_never_finish_asking_hold_nobody_up(speaker: Speaker):
+    """L1: more of them than there are threads."""
+    with contextlib.ExitStack() as stack:
+        for said in [b"", b"G", HALF] * 20:
+            stack.enter_context(speaker.connected(*[said] if said else []))
+
+        assert [200] * 3 == [speaker.status() for _ in range(3)]
+
+
+@pytest.mark.parametrize("said", [b"", b"G", HALF, b"PRI * HTTP/2.0\r\n"], ids=ascii)
+def test_who_does_not_finish_asking_is_let_go(speaker: Speaker, said: bytes):
+    """L1: a connection over which nothing comes is no place that others lack."""
+    with speaker.connected(*[said] if said else []) as line:
+        assert line.recv(1 << 16).partition(b"\r\n")[0] in {
+            b"",
+            b"HTTP/1.1 400 Bad Request",
+            b"HTTP/1.1 408 Request Timeout",
+        }
+
+
+def test_who_asked_once_and_stays_is_let_go(speaker: Speaker):
+    with speaker.connected(speaker.request("/api/v1/status")) as line:
+        seen = line.recv(1 << 16)
+        while part := line.recv(1 << 16):
+            seen += part
+
+    assert seen.startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_that_drips_is_not_waited_for(speaker: Speaker):
+    head = ("Content-Type: application/json", "Content-Length: 100")
+    request = speaker.request("/api/v1/schedules", *head, method="POST")
+    with speaker.connected(request, b'{"name"') as line:
+        assert 408 == status_of(line)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\r\n\r\n\x16\x03\x01",
+    ],
+    ids=range(8),
+)
+def test_what_two_could_read_in_two_ways_is_refused(speaker: Speaker, said: bytes):
+    """L1: so that no proxy in front sees another request than we do."""
+    with contextlib.suppress(ConnectionError), speaker.connected(said) as line:
+        answer = line.recv(1 << 16)
+
+        assert not answer or 400 <= int(answer.split(b" ", 2)[1]) < 500, answer
+
+
+def test_so_many_follow_events_and_a_place_is_free_again(app: duly.App, speaker: Speaker):
+    """L1: of one principal fewer than of all; whoever hangs up is gone."""
+    of_another = Speaker(speaker.port, app.tokens.create("bert", role="viewer").text)
+    path = "/api/v1/events"
+    with contextlib.ExitStack() as stack:
+        lines = [
+            stack.enter_context(speaker.connected(speaker.request(path, STREAM))) for _ in range(2)
+        ]
+        assert [200, 200] == [status_of(line) for line in lines]
+        assert 429 == speaker.status(path, STREAM)
+        third = stack.enter_context(of_another.connected(of_another.request(path, STREAM)))
+        assert 200 == status_of(third)
+        assert 503 == of_another.status(path, STREAM)
+        assert 200 == of_another.status()
+    while of_another.status(path, STREAM) != 200:
+        pass
+
+
+def test_who_hangs_up_before_the_first_word_leaves_their_place(clock):
+    """L1: a place that nobody has is not lost for good."""
+    app = duly.App(store=MemoryStore(clock), clock=clock)
+    api = Api(app, ApiSettings(streams_max=1), clock=clock)
+    told: list[int] = []
+
+    async def gone(message: Any) -> None:
+        told.append(message["status"])
+        raise OSError("gone")
+
+    with RawAsker(api, (b"authorization", token_for(app)["Authorization"].encode())) as asker:
+        for _ in range(3):
+            with contextlib.suppress(Exception):
+                asker.ask("GET", "/events", send=gone)
+
+    assert [200, 200, 200] == told
+
+
+class Hanging:
+    """A store that does not come back, until it is let."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.released = threading.Event()
+        self.waiting = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def has_live_token(self) -> Any:
+        return self.now()
+
+    def now(self) -> Any:
+        self.waiting += 1
+        self.released.wait()
+        return self._store.now()
+
+
+def test_a_store_that_hangs_is_not_waited_for_by_more_and_more(clock):
+    """L1: threads that nobody can stop are counted; one too many is refused at once."""
+    hanging: Any = Hanging(MemoryStore(clock))
+    app = duly.App(store=hanging, clock=clock)
+    settings = ApiSettings(threads_max=2, answer_seconds_max=0.05)
+    path = "http://localhost/readyz"
+    with Asker(Api(app, settings, clock=clock), {}) as asker:
+        answers = [asker.get(path).status_code for _ in range(4)]
+        waiting = hanging.waiting
+        hanging.released.set()
+        while asker.get(path).status_code != 200:
+            pass
+
+    assert ([503] * 4, 2) == (answers, waiting)
+
+
+def test_a_log_line_stays_one_line(caplog):
+    """L1: whatever stood in the address."""
+    app = duly.App("memory:")
+
+    class Broken:
+        def authenticate(self, _text: str) -> None:
+            raise RuntimeError("broken")
+
+    api = Api(app, keeper=Broken())  # type: ignore[arg-type]
+    with RawAsker(api, (b"authorization", b"Bearer x")) as asker:
+        asker.path = "/api/v1/status\nINFO forged\x1b[2J"
+        reply = asker.ask("GET", "/status")
+
+    assert 500 == reply.status
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    app.close()

@@ -1,0 +1,137 @@
+"""Reconcilers: people and checks that look outside, and settle what is in doubt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.advice import Choice
+from duly.domain.audit import Actor
+from duly.domain.identity import ordered_run_id
+from duly.domain.literals import Finding, RunState
+from duly.errors import Conflict, NotFound, StoreUnavailable
+from duly.store.effects import AddVerdict, Rerun, SettleDoubt
+from duly.store.execution import Hold
+from duly.store.reading import RunFilter
+from tests.simulation.effecting import KEYS
+from tests.simulation.recipe import SECOND
+from tests.simulation.users import TENANT
+
+if TYPE_CHECKING:
+    from tests.simulation.effecting import Outside
+    from tests.simulation.nodes import Node
+    from tests.simulation.recipe import Recipe
+
+CHOICES = (Choice.RETRY, Choice.RETRY, Choice.RESUME, Choice.RECONCILE, Choice.SKIP)
+TRIES_MAX = 4
+
+
+REPEATED = frozenset(
+    (RunState.SUCCEEDED, RunState.FAILED, RunState.DEAD, RunState.CANCELLED, RunState.AMBIGUOUS)
+)
+
+
+class Repeater:
+    """One who has runs done once more, or what is left of them, while others settle the same."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._draws = recipe.stream("repeater")
+        self._actor = Actor("repeater", "simulation")
+        self._has_gates = recipe.has_policies
+
+    def live(self, node: Node) -> None:
+        """Repeat something now and then, until the world is calm."""
+        while not node.world.weather.is_calm:
+            node.wait(self._draws.randint(1000, 8 * SECOND))
+            try:
+                self._repeat(node)
+            except (Conflict, NotFound):
+                node.world.counts["refused reruns"] += 1
+            except StoreUnavailable:
+                node.world.counts["unknown reruns"] += 1
+
+    def _repeat(self, node: Node) -> None:
+        store: Any = node.store
+        wanted = frozenset((RunState.AMBIGUOUS,)) if self._draws.random() < 0.3 else REPEATED
+        found = store.list_runs(RunFilter(tenant=TENANT, states=wanted, limit=30))
+        # What comes to a gate once more is played by others.
+        free = [one for one in found if one.schedule_id is None or not self._has_gates]
+        if not free:
+            return
+        chosen = self._draws.choice(free)
+        node.wait(self._draws.choice((0, 1000, SECOND)))
+        order = Rerun(
+            tenant=TENANT,
+            id=chosen.id,
+            new_id=ordered_run_id("rerun", chosen.scheduled_for, self._draws.randbytes(16)),
+            actor=self._actor,
+            is_repair=self._draws.random() < 0.6,
+        )
+        for _ in range(TRIES_MAX):
+            try:
+                store.rerun_run(order)
+            except StoreUnavailable:
+                continue
+            return
+
+
+class Reconciler:
+    """One who looks through the inbox now and then, and leaves some of it to others."""
+
+    def __init__(self, recipe: Recipe, number: int, outside: Outside) -> None:
+        self._draws = recipe.stream(f"reconciler{number}")
+        self._actor = Actor("reconciler", "simulation")
+        self._outside = outside
+
+    def live(self, node: Node) -> None:
+        """Settle doubts until the world is calm; what is left then stays in doubt."""
+        while not node.world.weather.is_calm:
+            node.wait(self._draws.randint(1000, 6 * SECOND))
+            try:
+                self._look(node)
+            except (Conflict, NotFound):
+                node.world.counts["refused settlements"] += 1
+            except StoreUnavailable:
+                node.world.counts["unknown settlements"] += 1
+
+    def _look(self, node: Node) -> None:
+        store: Any = node.store
+        found = store.list_doubts(None, 20)
+        if not found:
+            return
+        # Most begin with the oldest, so that two come to the same one.
+        chosen = (found[0] if self._draws.random() < 0.6 else self._draws.choice(found)).run
+        hold = Hold(chosen.id, chosen.tries.fence)
+        # By the time somebody has looked outside, another one may have decided.
+        node.wait(self._draws.choice((0, 1000, SECOND, 3 * SECOND, 15 * SECOND)))
+        order = self._verdict(hold) if self._draws.random() < 0.3 else self._choice(hold)
+        for _ in range(TRIES_MAX):
+            try:
+                if isinstance(order, AddVerdict):
+                    store.add_verdict(order)
+                else:
+                    store.settle_doubt(order)
+            except StoreUnavailable:
+                continue
+            return
+
+    def _choice(self, hold: Hold) -> SettleDoubt:
+        run_id = hold.run_id
+        seen = {key: self._outside.has_happened(run_id, key) for key in KEYS}
+        return SettleDoubt(
+            tenant=TENANT,
+            id=run_id,
+            choice=self._draws.choice(CHOICES),
+            actor=self._actor,
+            doubt=hold.fence,
+            is_done=any(seen.values()),
+            effects={key: True for key, is_seen in seen.items() if key and is_seen},
+        )
+
+    def _verdict(self, hold: Hold) -> AddVerdict:
+        run_id = hold.run_id
+        is_there = any(self._outside.has_happened(run_id, key) for key in KEYS)
+        finding = self._draws.choice((Finding.UNKNOWN, Finding.PARTIAL, None))
+        if finding is None or (finding is Finding.PARTIAL and not is_there):
+            finding = Finding.PRESENT if is_there else Finding.ABSENT
+        by = "simulation"
+        return AddVerdict(run_id=run_id, finding=finding, evidence=None, by=by, doubt=hold.fence)

@@ -1,0 +1,445 @@
+"""Row-level security: a second line between tenants, should the first forget whose an order is (L2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+import duly
+from duly import Conflict, DulyError, Forbidden, NotFound, OverQuota, UsageError, every
+from duly.app.metrics import measure
+from duly.domain.identity import RunId, ScheduleId
+from duly.domain.literals import Missed
+from duly.domain.planning import decide_pause
+from duly.store.postgres import PostgresStore
+from duly.store.postgres.access_grants import GRANTS
+from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter
+from duly.testing.factories import cancel_run, change_of, edit_run, order_runs
+from duly.testing.snapshot import snapshot
+from tests.cli.duly_command import duly as command
+from tests.client.tenant_walk import (
+    BY_REFERENCE,
+    LOOKING,
+    OPERATORS,
+    OURS,
+    THEIRS,
+    confined,
+    furnish,
+)
+from tests.conformance.test_postgres import with_schema
+from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.server_role import as_role, new_role
+
+BOTH = (OURS, THEIRS)
+OF_PROCESSES = {
+    *("transaction", "dispatcher", "worker", "run", "migrate", "check", "grant_access"),
+    *("promises.export", "promises.import_from"),
+}
+
+
+FORGE_ENTRY = """
+INSERT INTO duly.audit (at, actor, source, action, tenant, subject)
+VALUES (1, 'eve', 'cli', 'schedule.deleted', %s, 'nightly')"""
+FORGE_OUTCOME = "INSERT INTO duly.outcomes (run_id, finished_at, state) VALUES (%s, 1, 'succeeded')"
+FORGE_SKIP = """
+INSERT INTO duly.skips (schedule_id, first_for, last_for, at, reason)
+VALUES (%s, 1, 1, 1, 'skipped')"""
+FORGE_QUEUED = """
+INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
+VALUES (0, 1, 1, %s, 0, 0, 'default', 'acme-inc')"""
+
+
+class Place:
+    """A database that a tenant has furnished, its owner, and the role of a server."""
+
+    def __init__(self, url: str, clock: Any, role: str) -> None:
+        self.url, self.clock, self.role = url, clock, role
+        self.owner = PostgresStore(url, clock)
+        self.theirs = furnish(self.owner, clock)
+        self.owner.grant_access(role, is_undone=False, is_dry=False)
+        self.server = PostgresStore(as_role(url, role), clock)
+
+    def app(self, tenant: str, *, is_operator: bool = False) -> duly.App:
+        """Return an application on the server's role."""
+        app = duly.App(store=self.server, clock=self.clock, tenant=tenant, actor="operator")
+        app.task(name="report")(lambda note: None)
+        return app if is_operator else confined(app, tenant)
+
+    def close(self) -> None:
+        self.server.close()
+        self.owner.close()
+
+
+@pytest.fixture(scope="module")
+def place(postgres_server):
+    url = postgres_server.create_database(postgres_server.prepared(with_schema))
+    with DatabaseClock(url) as clock, new_role(url) as role:
+        place = Place(url, clock, role)
+        yield place
+        place.close()
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def told(place):
+    """A connection as the server's role, which may say whose it is."""
+    with psycopg.connect(as_role(place.url, place.role), autocommit=True) as connection:
+        yield connection
+
+
+def number(connection, query):
+    (found,) = connection.execute(query).fetchone()
+    return found
+
+
+def count(connection, table):
+    return number(connection, sql.SQL("SELECT count(*) FROM duly.{}").format(sql.Identifier(table)))
+
+
+def tables(connection):
+    found = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'duly'::regnamespace"
+        " AND relkind IN ('r', 'p') AND NOT relispartition"
+    )
+    return {name for (name,) in found}
+
+
+KEPT = [name for name, grant in GRANTS.items() if grant.rule and "SELECT" in grant.rights]
+
+
+def test_every_table_is_named(place):
+    """L2: one that nobody has thought about is granted to nobody, and fails here."""
+    with psycopg.connect(place.url) as owner:
+        assert set() == tables(owner) - set(GRANTS)
+
+
+def test_numbers_of_all_tenants_are_told_by_whoever_sees_them_and_by_nobody_else(place):
+    """V2, L2: a role that is held would tell that nothing is due, and all is well."""
+    told = measure(duly.App(store=place.owner, clock=place.clock)).text()
+
+    assert f'duly_schedule_fires_total{{tenant="{THEIRS}"' in told
+    with pytest.raises(Forbidden, match="one tenant at a time; ask a server that connects as"):
+        measure(place.app(OURS, is_operator=True))
+
+
+def test_the_state_of_all_tenants_is_never_told_as_if_nothing_were_there(place):
+    """V4, L2: who sees one tenant is told of that one, by its name."""
+    everybody = duly.App(store=place.owner, clock=place.clock).status()
+    seen = place.app(THEIRS, is_operator=True).status()
+
+    assert (None, THEIRS) == (everybody.tenant, seen.tenant)
+    assert seen.schedules["active"] > 0
+    assert sum(seen.schedules.values()) <= sum(everybody.schedules.values())
+
+
+def test_statements_without_a_tenant_see_nothing(place, told):
+    """L2."""
+    with psycopg.connect(place.url) as owner:
+        there = {table for table in KEPT if table in tables(owner) and count(owner, table)}
+        shared = number(owner, "SELECT count(*) FROM duly.audit WHERE tenant = ''")
+
+        seen = {table: count(told, table) for table in there}
+
+        assert {"schedules", "runs", "ready", "claims", "dead", "ambiguous", "effects"} <= there
+        assert seen == dict.fromkeys(there, 0) | {"audit": shared}
+
+
+@pytest.mark.parametrize("tenant", [OURS, "", "*", "'; --"])
+def test_nobody_elses_rows_are_seen_changed_or_removed(place, told, tenant):
+    """L2: whatever a statement asks for."""
+    told.execute("SELECT set_config('duly.tenant', %s, false)", [tenant])
+    before = snapshot(place.owner, BOTH)
+    touched = [
+        told.execute(statement).rowcount
+        for statement in (
+            "UPDATE duly.schedules SET status = 'deleted'",
+            "UPDATE duly.runs SET arguments = '{}'",
+            "DELETE FROM duly.delayed",
+            "DELETE FROM duly.ready",
+            "DELETE FROM duly.effects",
+            "UPDATE duly.claims SET cancel_asked_at = 1",
+        )
+    ]
+
+    assert [0] * 6 == touched
+    assert 0 == count(told, "runs") == count(told, "attempts") == count(told, "backfills")
+    assert before == snapshot(place.owner, BOTH)
+
+
+def test_nothing_is_written_in_anothers_name(place, told):
+    """L2: neither a row of its own, nor one that belongs to another's run or schedule."""
+    theirs = place.theirs
+    told.execute("SELECT set_config('duly.tenant', %s, false)", [OURS])
+    for statement, identity in (
+        (FORGE_ENTRY, THEIRS),
+        (FORGE_OUTCOME, theirs.queued),
+        (FORGE_SKIP, theirs.schedule),
+        (FORGE_QUEUED, theirs.dead),
+    ):
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+            told.execute(statement, [identity])
+    with pytest.raises(errors.InsufficientPrivilege):
+        told.execute("SELECT * FROM duly.public_runs")
+    with pytest.raises(errors.InsufficientPrivilege):
+        told.execute("SELECT * FROM duly.ready_0")
+
+
+def test_a_client_that_forgets_to_ask_whose_it_is_finds_nothing(place):
+    """L2: what the walk over clients relies on is taken away, and nothing shows."""
+    store, theirs = place.server.within(OURS), place.theirs
+    schedule, run = ScheduleId(theirs.schedule.bytes), RunId(theirs.running.bytes)
+    dead, before = RunId(theirs.dead.bytes), snapshot(place.owner, BOTH)
+    seen = place.owner.get_schedule(schedule)
+    assert seen is not None
+    pause = decide_pause(seen.record, reason=None, until=None, missed=Missed.SKIP)
+
+    assert (None, None, None) == (
+        store.get_schedule(schedule),
+        store.get_run(run),
+        store.get_delayed(RunId(theirs.delayed.bytes)),
+    )
+    assert [] == store.list_schedules(ScheduleFilter(tenant=None))
+    assert [] == store.list_runs(RunFilter(tenant=THEIRS))
+    assert [] == store.list_attempts(dead) == store.list_lines(dead, 0, 10)
+    assert [] == store.list_doubts(None, 10) == store.list_backfills(THEIRS, None, 10)
+    assert {""} >= {entry.tenant for entry in store.list_audit(AuditFilter())}
+    assert [None] == [one.state for one in store.retry_runs(order_runs(dead, tenant=THEIRS))]
+    for order in (
+        lambda: store.change_schedule(change_of(seen.record, pause)),
+        lambda: store.cancel_run(cancel_run(run, tenant=THEIRS)),
+        lambda: store.edit_run(edit_run(dead, "{}", tenant=THEIRS)),
+    ):
+        with pytest.raises(NotFound):
+            order()
+    assert before == snapshot(place.owner, BOTH)
+
+
+def test_all_that_a_tenant_may_do_it_does_as_the_servers_role(place):
+    """L2: with its own things, and with nobody's; what the database refuses is a StoreError."""
+    app, operator = place.app(THEIRS), place.app(THEIRS, is_operator=True)
+    refused = {}
+    orders = [
+        (name, lambda call=call: call(app)) for name, calls in LOOKING.items() for call in calls
+    ]
+    orders += [
+        (name, lambda call=call: call(operator))
+        for name, call in OPERATORS.items()
+        if name not in OF_PROCESSES
+    ]
+    orders += [
+        (f"{name} {number}", lambda call=call: call(app, place.theirs))
+        for name, calls in BY_REFERENCE.items()
+        for number, call in enumerate(calls)
+        if name != "runs.wait"
+    ]
+    for name, order in orders:
+        try:
+            order()
+        except (UsageError, NotFound, Conflict):
+            pass  # an order that came too late: others before it have changed what it is about
+        except DulyError as error:
+            refused[name] = str(error)
+
+    assert {} == refused
+    assert [] == place.owner.check()
+
+
+def test_promises_are_made_as_the_servers_role(place):
+    """L2, S7: with all that is told to those who keep them."""
+    app = place.app(OURS)
+    report = app.tasks.find("report")
+    app.enqueue(report.bind("now"))
+    app.enqueue(report.bind("later"), delay="1h", key="mine")
+    app.enqueue(report.bind("instead"), delay="2h", key="mine", replace=True)
+    app.enqueue_many([report.bind(str(number)) for number in range(3)], delay="1s")
+    made = app.schedules.create("mine", report.bind("hourly"), every("1h"), overlap="queue-all")
+    app.schedules.create(
+        "serial", report.bind("x"), every("1h"), overlap="serialize", serialize_by="k"
+    )
+    app.schedules.trigger("mine")
+    app.schedules.trigger("mine")
+    app.schedules.trigger("serial")
+    app.schedules.edit("mine", timetable=every("2h"))
+    app.schedules.pause("mine")
+    app.schedules.resume("mine")
+    app.schedules.delete("mine")
+    app.schedules.restore("mine")
+
+    assert (made.id, 2) == (app.schedules.get("mine").id, app.status().schedules["active"])
+    assert 4 == app.status().delayed
+    assert [] == place.owner.check()
+    for run in app.runs.list(state=["queued", "blocked"]):
+        app.runs.cancel(run)
+    assert [] == app.runs.list(state=["queued", "blocked"])
+
+
+def test_tokens_and_sessions_are_kept_as_the_servers_role(place):
+    """L1, L2: what is on record of each is so in its own tenant."""
+    app = place.app(OURS, is_operator=True)
+    door = app.doorkeeper()
+    for tenant in (OURS, THEIRS, "*"):
+        made = app.tokens.create("ci", tenant=tenant)
+        begun = door.begin_session(made.text)
+        assert tenant == door.authenticate(made.text).tenant == door.session(begun.secret).tenant
+        assert door.end_session(begun.secret)
+        assert "revoked" == app.tokens.revoke(made.token.id).state
+        told = place.owner.list_audit(AuditFilter(tenant=tenant, limit=4))
+        assert ["token.revoked", "session.ended", "session.begun", "token.created"] == [
+            entry.action for entry in told
+        ]
+    assert door.session(door.spend_code(door.make_code()).secret).is_everywhere
+    with pytest.raises(duly.Unauthenticated):
+        door.authenticate("nonsense")
+    (refused, *_) = place.owner.list_audit(AuditFilter(action="access.refused"))
+    assert {"malformed": 1} == refused.after
+
+
+def test_schedules_of_all_tenants_are_counted_as_the_servers_role(place):
+    """S7: how many are made in a minute is bounded over all of them, though none is seen."""
+    operator = place.app("another", is_operator=True)
+    others = duly.App(store=place.owner, clock=place.clock, tenant="third")
+    report = others.task(name="report")(lambda note: None)
+    operator.quotas.set("all", creations=2)
+    place.clock.advance("10m")
+    others.schedules.create("fourth", report.bind("x"), every("1h"))
+    app = place.app("another")
+    app.schedules.create("first", report.bind("x"), every("1h"))
+
+    with pytest.raises(OverQuota, match="all"):
+        app.schedules.create("second", report.bind("x"), every("1h"))
+
+    operator.quotas.remove("all")
+
+
+@pytest.fixture
+def bare(new_database):
+    """A database with our schema, and a role without rights in it."""
+    url = new_database(with_schema)
+    with new_role(url, "bare") as role:
+        yield url, role
+
+
+POLICIES = """
+SELECT tablename, policyname, permissive, roles, cmd, qual, with_check FROM pg_policies
+ORDER BY 1, 2"""
+TABLES = """
+SELECT relname, relrowsecurity, relacl::text FROM pg_class
+WHERE relnamespace = 'duly'::regnamespace ORDER BY 1"""
+FUNCTIONS = """
+SELECT proname, proacl::text FROM pg_proc WHERE pronamespace = 'duly'::regnamespace ORDER BY 1"""
+
+
+def rules(url):
+    """Return every policy and every right that there is."""
+    with psycopg.connect(url) as connection:
+        return [connection.execute(one).fetchall() for one in (POLICIES, TABLES, FUNCTIONS)]
+
+
+def test_access_can_be_granted_again_and_taken_back(bare, open_store):
+    """L2, D5: nothing is left of it."""
+    url, role = bare
+    store = open_store(url)
+    before = rules(url)
+    shown = store.grant_access(role, is_undone=False, is_dry=True)
+
+    assert before == rules(url)
+
+    assert shown == store.grant_access(role, is_undone=False, is_dry=False)
+    granted = rules(url)
+    store.grant_access(role, is_undone=False, is_dry=False)
+
+    assert before != granted == rules(url)
+
+    store.grant_access(role, is_undone=True, is_dry=False)
+    policies, tables_after, functions = rules(url)
+
+    assert [] == policies
+    assert [row[:2] for row in before[1]] == [row[:2] for row in tables_after]
+    assert not any(role in str(row) for row in (*tables_after, *functions))
+
+
+def test_one_role_that_is_let_go_leaves_another_held(bare, open_store):
+    """L2."""
+    url, role = bare
+    store = open_store(url)
+    with new_role(url, "other") as other:
+        for one in (role, other):
+            store.grant_access(one, is_undone=False, is_dry=False)
+
+        store.grant_access(other, is_undone=True, is_dry=False)
+
+        server = open_store(as_role(url, role)).within("ours")
+        assert [] == server.list_schedules(ScheduleFilter(tenant=None))
+        assert {f"tenant of {role}"} == {row[1] for row in rules(url)[0] if row[2] == "RESTRICTIVE"}
+
+
+def test_a_role_that_nothing_would_hold_is_refused(bare, open_store):
+    """L2: a policy that holds nobody would be worse than none."""
+    url, role = bare
+    store = open_store(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        owner = number(connection, "SELECT current_user")
+        named = sql.Identifier(role)
+
+        with pytest.raises(UsageError, match="is above row-level security; give one of its own"):
+            store.grant_access(owner, is_undone=False, is_dry=False)
+        with pytest.raises(NotFound, match="'nobody at all' was not found; make it first"):
+            store.grant_access("nobody at all", is_undone=False, is_dry=False)
+        connection.execute(sql.SQL("ALTER ROLE {} BYPASSRLS").format(named))
+        with pytest.raises(UsageError, match="is above row-level security"):
+            store.grant_access(role, is_undone=False, is_dry=False)
+        connection.execute(sql.SQL("ALTER ROLE {} NOBYPASSRLS").format(named))
+        connection.execute(sql.SQL("ALTER TABLE duly.runs OWNER TO {}").format(named))
+        with pytest.raises(UsageError, match="has the rights of the owner"):
+            store.grant_access(role, is_undone=False, is_dry=False)
+        connection.execute("ALTER TABLE duly.runs OWNER TO CURRENT_USER")
+
+
+def test_whoever_is_not_named_acts_for_all_tenants(place, open_store):
+    """L2: dispatchers and workers under roles of their own see what they did before."""
+    with new_role(place.url, "engine") as role:
+        with psycopg.connect(place.url, autocommit=True) as connection:
+            for right in (
+                "USAGE ON SCHEMA duly",
+                "ALL ON ALL TABLES IN SCHEMA duly",
+                "ALL ON ALL SEQUENCES IN SCHEMA duly",
+            ):
+                query = sql.SQL(f"GRANT {right} TO {{}}").format(sql.Identifier(role))
+                connection.execute(query)
+        engine = open_store(as_role(place.url, role), place.clock)
+
+        assert snapshot(place.owner, BOTH).runs == snapshot(engine, BOTH).runs
+        assert engine.within(OURS) is engine
+
+
+def test_an_owners_store_is_the_same_for_every_tenant(place):
+    """L2: nobody who is not held pays for it."""
+    assert place.owner.now()
+
+    assert place.owner.within(OURS) is place.owner
+    assert place.server.within(OURS) is not place.server
+
+
+def test_the_command_shows_what_it_would_do_and_does_it(bare):
+    """L2, U4."""
+    url, role = bare
+    shown = command("db", "access", "--role", role, "--dry-run", "--url", url)
+    done = command("db", "access", "--role", role, "--url", url)
+    undone = command("db", "access", "--role", role, "--undo", "--json", "--url", url)
+
+    assert (0, 0, 0) == (shown.status, done.status, undone.status), (shown.err, done.err)
+    assert f'GRANT SELECT, INSERT ON duly.audit TO "{role}"' in shown.out
+    assert "nothing was changed (--dry-run)" in shown.out
+    assert f"{role} may serve this store, and sees the rows of one tenant at a time.\n" == done.out
+    assert (role, True) == (undone.json["role"], undone.json["is_undone"])
+
+
+def test_a_part_of_the_trail_is_not_compared_with_the_seals_of_all(place):
+    """A2, L2: what a role does not see would look as if it were removed."""
+    operator = place.app(OURS, is_operator=True)
+
+    with pytest.raises(duly.UsageError, match="use a role that is not held to a tenant"):
+        operator.audit.verify()

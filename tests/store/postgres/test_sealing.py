@@ -1,0 +1,58 @@
+"""A database whose audit trail was tampered with, and one that others write to meanwhile (A2)."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import duly
+from duly.domain.literals import Lane
+from duly.store.sealing import SealAudit
+from duly.testing.conformance import steps
+from duly.testing.factories import new_schedule
+from tests.store.tampering import TAMPERED, found, seal_six
+
+
+@pytest.fixture
+def store(open_store, url):
+    return open_store(url)
+
+
+def test_what_was_changed_removed_or_inserted_is_named(store, url):
+    """A2: each undone before the next."""
+    seal_six(store)
+    assert [] == found(store)
+    told = {}
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("CREATE TABLE kept_audit AS TABLE duly.audit")
+        owner.execute("CREATE TABLE kept_seals AS TABLE duly.seals")
+        for statement in TAMPERED:
+            override = "OVERRIDING SYSTEM VALUE"
+            owner.execute(
+                statement.format(audit="duly.audit", seals="duly.seals", override=override).encode()
+            )
+            told[statement] = found(store)
+            owner.execute("TRUNCATE duly.audit, duly.seals")
+            owner.execute("INSERT INTO duly.audit OVERRIDING SYSTEM VALUE SELECT * FROM kept_audit")
+            owner.execute("INSERT INTO duly.seals SELECT * FROM kept_seals")
+
+    assert TAMPERED == told
+    assert [] == found(store)
+
+
+def test_what_may_still_come_is_waited_for(store, url):
+    """A2: an entry that is committed late is in its seal, and none is sealed before it."""
+    fence = steps.own(store, (Lane.BACKFILL,))
+    order = SealAudit(fence=fence, limit=100)
+    with psycopg.connect(url) as late:
+        store.create_schedule(new_schedule(store.now(), "late"), late)
+        steps.create(store, "early")
+        held_back = store.seal_audit(order)
+        late.commit()
+    seal = store.seal_audit(order)
+
+    assert held_back is None
+    assert seal is not None
+    assert ["late", "early"] == [one.subject for one in store.read_trail(0, 10)]
+    assert [1, 2] == [number for number, _ in seal.entries]
+    assert duly.App(store=store).audit.verify().is_sound

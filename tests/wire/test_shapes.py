@@ -1,0 +1,204 @@
+"""What goes over the wire says all that the client's views say, and nothing else (A4, U4)."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+import duly
+import duly.client
+import duly.wire
+from duly import Retry, every
+from duly.client.last_ends import BadEnding, Ending
+from duly.client.settled_effects import Settled
+from duly.client.workers import QuarantinedHost
+from duly.testing import virtual_time
+from duly.wire import (
+    access,
+    attempts,
+    backfills,
+    delayed,
+    inbox,
+    limits,
+    members,
+    proofs,
+    queues,
+    runs,
+    schedules,
+    selections,
+    status,
+    tasks,
+)
+from duly.wire.shapes import Asked, Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+SHAPES: dict[str, type[Shown]] = {
+    "Attempt": attempts.Attempt,
+    "Backfill": backfills.Backfill,
+    "BackfillPlan": backfills.BackfillPlan,
+    "BadEnding": schedules.BadEnding,
+    "Breaker": limits.Breaker,
+    "Check": inbox.Check,
+    "DelayedRun": delayed.DelayedRun,
+    "Effect": inbox.Effect,
+    "Ending": schedules.Ending,
+    "Endings": schedules.Endings,
+    "EnqueuedRun": runs.EnqueuedRun,
+    "FrozenRuns": selections.Selection,
+    "HistoryEntry": schedules.Entry,
+    "InboxItem": inbox.InboxItem,
+    "Late": attempts.LateWord,
+    "Limit": limits.Limit,
+    "Line": attempts.Line,
+    "MemberStatus": members.Member,
+    "NewToken": access.MadeToken,
+    "Occurrence": schedules.Occurrence,
+    "OrderedRun": runs.OrderedRun,
+    "Place": limits.Place,
+    "PlannedSlot": backfills.PlannedSlot,
+    "Proof": proofs.Proof,
+    "ProvenOccurrence": proofs.ProvenOccurrence,
+    "QuarantinedHost": members.QuarantinedHost,
+    "Queue": queues.Queue,
+    "Quota": limits.Quota,
+    "Run": runs.Run,
+    "RunExplanation": runs.Explanation,
+    "Schedule": schedules.Schedule,
+    "Scope": inbox.Scope,
+    "Settled": inbox.SettledEffect,
+    "Status": status.Status,
+    "Step": attempts.Step,
+    "TaskOrders": tasks.Task,
+    "Token": access.Token,
+}
+"""By the name of the view that each is made of."""
+ELSEWHERE = {
+    "EventPage": "events go out one by one",
+    "Export": "a file of all tenants: duly export",
+    "ExportedTrail": "a file of all tenants: duly audit export",
+    "Header": "a file of all tenants: duly export",
+    "Health": "what a command sees beside the status",
+    "Import": "a file of all tenants: duly import",
+    "Page": "each list has its own shape of it",
+    "Reconciliation": "declared schedules belong to a program, not to its server",
+    "Verified": "needs the whole trail: duly audit verify",
+    "Selection": "its runs are frozen in the store: FrozenRuns",
+}
+
+
+@pytest.fixture(scope="module")
+def views() -> Iterator[dict[str, Any]]:
+    """One view of each kind, out of the life of one application."""
+    app = duly.App("memory:")
+
+    @app.task(effects="unsafe", retry=Retry(attempts=1))
+    def settle(run: duly.Run) -> None:
+        run.expect(["a", "b"])
+        run.done("a")
+        run.progress(1, 2, "half")
+        run.log("so far, so good")
+        with run.effect("pay"):
+            raise ConnectionResetError("no answer")
+
+    with virtual_time(app, "2026-05-04T12:00") as clock:
+        app.schedules.create("close", settle, every("1h"))
+        clock.advance("61m")
+        app.limits.set("task:settle", running=2, rate="5/s", reason="careful")
+        app.queues.pause("default", reason="lunch")
+        enqueued = app.enqueue(settle, delay="1h")
+        dead = app.runs.list(state="ambiguous")[0]
+        plan = app.backfills.plan("close", since=NOON - timedelta(hours=2), until=NOON)
+        proof = app.prove("close", "2026-05-04")
+        item = app.inbox.list()[0]
+        found = [
+            *(dead, item, plan, proof, enqueued, *plan.slots, *proof.occurrences, *item.effects),
+            *app.runs.attempts(dead),
+            *app.runs.progress(dead),
+            *app.runs.lines(dead),
+            *app.runs.retry(dead),
+            *(app.limits.list()[0], app.queues.list()[0], app.quotas.list()[0]),
+            *(app.inbox.tasks()[0], app.inbox.scope(dead), app.runs.why(dead)),
+            app.backfills.create("close", since=NOON - timedelta(hours=2), until=NOON),
+            *(app.status(), app.status().members[0], app.delayed.list()[0]),
+            *(app.schedules.get("close"), app.schedules.get("close").last_ends),
+            *(app.schedules.history("close")[0], app.selections.freeze(state=None)),
+            *(app.tokens.create("anna"), app.tokens.list()[0]),
+            app.schedules.occurrences("close", NOON, NOON + timedelta(hours=2))[0],
+            Ending(run=dead.id, scheduled_for=NOON, at=NOON),
+            BadEnding(run=dead.id, scheduled_for=NOON, at=NOON, reason="error", error="boom"),
+            QuarantinedHost(host="h", since=NOON, by="ada", reason="smokes"),
+            Settled(as_="done", by="ada", at=NOON, reason="seen"),
+            duly.client.inbox.Check(
+                finding="verified", verdict="verified", at=NOON, by="ada", evidence={"receipt": 7}
+            ),
+            duly.client.attempt_view.Late(state="succeeded", at=NOON, error=None, result="1"),
+            duly.client.limits.Place(name="task:settle", held=1, waiting=2, next_at=NOON),
+            duly.client.breakers.Breaker(
+                destination="bank",
+                state="open",
+                succeeded=1,
+                failed=2,
+                running=0,
+                opened_at=NOON,
+                retry_at=NOON,
+                updated_at=NOON,
+            ),
+        ]
+        yield {type(one).__name__: one for one in reversed(found)}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_shape_says_what_its_view_says(views, name):
+    """U4: over the wire a thing has the fields that --json shows, and the same values."""
+    view = views[name]
+
+    shape = SHAPES[name].from_view(view)
+    sent = msgspec.json.encode(shape)
+
+    assert view.to_json() == msgspec.json.decode(sent)
+    assert shape == msgspec.json.decode(sent, type=SHAPES[name])
+
+
+def test_every_view_has_a_shape_or_a_reason():
+    """A4: what the library can show, the API can show."""
+    found = {
+        name
+        for module in pkgutil.iter_modules(duly.client.__path__, "duly.client.")
+        for name, one in inspect.getmembers(import_module(module.name), inspect.isclass)
+        if one.__module__.startswith("duly.client.") and hasattr(one, "to_json")
+    }
+
+    assert found - {"Scope"} == (SHAPES.keys() | ELSEWHERE.keys()) - {"Scope"}
+
+
+def test_no_two_shapes_have_the_same_name():
+    """A4: the document of the API names them without their modules."""
+    names = [shape.__name__ for shape in shapes()]
+
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_what_is_asked_for_is_read_whole():
+    """L6: a misspelt field is refused, whatever the shape."""
+    for shape in shapes():
+        if issubclass(shape, Asked):
+            assert shape.__struct_config__.forbid_unknown_fields, shape
+
+
+def shapes() -> list[type[Any]]:
+    return [
+        one
+        for module in pkgutil.iter_modules(duly.wire.__path__, "duly.wire.")
+        for _, one in inspect.getmembers(import_module(module.name), inspect.isclass)
+        if one.__module__ == module.name and issubclass(one, Shown | Asked)
+        if one not in (Shown, Asked)
+    ]
