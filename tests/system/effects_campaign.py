@@ -34,7 +34,7 @@ from tests.system.campaign import commit, percentiles
 from tests.system.campaign_stores import store_url
 from tests.system.effects_checker import UNSAFE, count_doubts, effects_violations
 from tests.system.effects_evidence import Decision, EffectsEvidence
-from tests.system.effects_harm import KILL, STOP, WITHIN
+from tests.system.effects_harm import BEFORE, HAPPENED, KILL, STOP, WITHIN
 from tests.system.effects_tasks import ACCOUNTS, CLASSES, PHASES, SOON, WHOLE
 from tests.system.effects_tasks import app as tasks
 from tests.system.fleet import ROOT, TREE, Fleet, pause, wait_until
@@ -68,6 +68,13 @@ LOSE_ROUNDS = 60
 QUIET_SECONDS = 120.0
 ANY_MOMENT = "any moment"
 LOST_ANSWER = "answer lost"
+PROVOKE_MAX = 10
+"""What chance has not brought about is provoked so often; once is enough but for bad luck."""
+RECOGNISING = ("refresh", f"{KILL}@{HAPPENED}")
+"""Its worker dies after the bank has paid, so that the next attempt is recognised by its key."""
+DOUBTING = ("batch", f"{KILL}@{HAPPENED}")
+STOPPING = ("tally", f"{STOP}@{BEFORE}")
+KILLING = ("tally", f"{KILL}@{BEFORE}")
 STATEMENTS = {
     "a claim": b"INSERT INTO duly.claims",
     "a permission": b"INSERT INTO duly.effects",
@@ -351,6 +358,34 @@ class EffectsCampaign:
                 self._considered.discard(run.id.hex)
         self.decisions.append(Decision(run.id.hex, choice, at))
 
+    # What has to come about
+
+    def go_on_until_done(self, *, is_wild: bool = True) -> None:
+        """Go on until every run has ended or is in doubt, and nobody is stopped."""
+        while self.stopped or self.count_open():
+            self.round(is_wild=is_wild)
+
+    def provoke(self) -> None:
+        """Bring about what chance has not, each by the harm that leads to it, with no other harm."""
+        for _ in range(PROVOKE_MAX):
+            missing = self.missing()
+            if not missing:
+                return
+            for task, harm in missing:
+                self.enqueue(task, [harm])
+                self.go_on_until_done(is_wild=False)
+
+    def missing(self) -> list[tuple[str, str]]:
+        """Return what has to come about and has not yet: a task, and the harm that brings it about."""
+        kinds = {name.partition("@")[0] for name in self.faults()}
+        has_come = {
+            RECOGNISING: any(one.kind == RECOGNISED for one in read_book(self.book)),
+            DOUBTING: bool(records.doubts(self.fleet.eyes)),
+            STOPPING: STOP in kinds,
+            KILLING: KILL in kinds,
+        }
+        return [harm for harm, is_there in has_come.items() if not is_there]
+
     # The end
 
     def finish(self) -> EffectsEvidence:
@@ -483,8 +518,8 @@ def run_everywhere(going: EffectsCampaign) -> EffectsEvidence:
     for number, (task, phase) in enumerate(places[going.is_file :: 2]):
         is_stop = number % 5 == 0 and not (phase == WITHIN and going.is_file)
         going.enqueue(task, [f"{STOP}@{phase}"] * 2 if is_stop else [f"{KILL}@{phase}"])
-    while going.stopped or going.count_open():
-        going.round()
+    going.go_on_until_done()
+    going.provoke()
     return going.finish()
 
 
