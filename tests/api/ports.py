@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
-SOON = 20
+SOON = 120
 """Seconds in which anything that happens at all has happened."""
 
 

@@ -11,7 +11,6 @@ import atexit
 import gc
 import json
 import os
-import runpy
 import select
 import signal
 import subprocess
@@ -21,9 +20,10 @@ import time  # noqa: TID251 - to have the zone read again, not the clock
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.nursery import ROOT, load
+from tests.nursery import run as run_program
+
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
-PRELOADED = ("cyclopts", "rich.console", "rich.table", "msgspec", "duly.app", "duly.store.sqlite")
 _server: CommandServer | None = None
 
 
@@ -90,13 +90,12 @@ class CommandServer:
         """End it, and a command that it has started and that goes on."""
         if self.is_running:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.communicate()
 
 
 def serve() -> None:
     """Fork for every order that is read, until there are no more."""
-    for name in PRELOADED:
-        __import__(name)
+    load()
     gc.freeze()
     for line in sys.stdin.buffer:
         arguments, folder, environment, out, err = json.loads(line)
@@ -104,8 +103,7 @@ def serve() -> None:
         if child == 0:
             _become(folder, environment, out, err)
             sys.argv = ["duly", *arguments]
-            runpy.run_module("duly", run_name="__main__", alter_sys=True)
-            return
+            run_program("duly")
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         sys.stdout.write(f"{status}\n")
         sys.stdout.flush()

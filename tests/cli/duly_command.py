@@ -16,7 +16,7 @@ from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
 from tests.store.sqlite.made_file import made_file
 
-LIMIT_SECONDS = 50
+LIMIT_SECONDS = 120
 
 TASKS = """
 from duly.app import App

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.cli.duly_command import Workplace
 
-LIMIT_SECONDS = 50
+LIMIT_SECONDS = 120
 EVERY_SECOND = (
     """[schedules.tick]\ntask = "nightly_report"\nwhen = "every second"\noverlap = "allow"\n"""
 )

@@ -37,7 +37,7 @@ def test_who_follows_sees_what_comes(place: Workplace, store: SqliteStore):
     steps.pause(store, record)
     second = json.loads(following.stdout.readline())
     following.send_signal(signal.SIGINT)
-    following.communicate(timeout=50)
+    following.communicate(timeout=120)
 
     assert ["schedule.created", "schedule.paused"] == [first["action"], second["action"]]
     assert 130 == following.returncode

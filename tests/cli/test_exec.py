@@ -108,7 +108,7 @@ def test_a_bad_order_runs_nothing(place: Workplace, words, said):
 
 def test_what_is_typed_goes_to_the_command(typed: subprocess.Popen[str], place: Workplace):
     """A recorded run is still the person's own: folder, variables, input."""
-    out, _ = typed.communicate("hello\n", timeout=50)
+    out, _ = typed.communicate("hello\n", timeout=120)
 
     assert (0, "got hello\n") == (typed.returncode, out)
     assert ["succeeded"] == [one["state"] for one in runs(place)]
@@ -117,7 +117,7 @@ def test_what_is_typed_goes_to_the_command(typed: subprocess.Popen[str], place: 
 def test_a_signal_is_passed_on_and_recorded(typed: subprocess.Popen[str], place: Workplace):
     """R2: what was stopped at the terminal says so."""
     typed.send_signal(signal.SIGTERM)
-    typed.wait(50)
+    typed.wait(120)
 
     assert 128 + signal.SIGTERM == typed.returncode
     assert [("failed", "cancelled")] == [(one["state"], one["reason"]) for one in runs(place)]
@@ -130,7 +130,7 @@ def test_while_it_runs_it_is_a_worker_of_one_and_its_command_dies_with_it(
     (run,) = runs(place, "--state", "running")
     (worker,) = place.duly("status", "--json").json["members"]
     os.kill(typed.pid, signal.SIGKILL)
-    typed.communicate(timeout=50)  # returns when nobody holds its pipes any more
+    typed.communicate(timeout=120)  # returns when nobody holds its pipes any more
     (after,) = runs(place)
 
     assert ("worker", 1, True) == (worker["kind"], worker["slots"], worker["is_alive"])
@@ -149,7 +149,7 @@ def test_an_unsafe_command_that_fails_is_in_doubt(place: Workplace):
 def test_an_operator_can_cancel_it_from_elsewhere(typed: subprocess.Popen[str], place: Workplace):
     """A1: it is a run like any other."""
     place.duly("run", "cancel", "asking", "--reason", "it is in the way")
-    typed.wait(50)
+    typed.wait(120)
 
     assert 128 + signal.SIGTERM == typed.returncode
     assert ["cancelled"] == [one["state"] for one in runs(place)]
@@ -162,8 +162,8 @@ def test_two_of_one_name_run_after_each_other_if_told_so(
     second = place.start("exec", "asking", "--alone", "--", "echo", "after")
     while len(runs(place)) < 2:  # until its run is made
         pass
-    typed.communicate("go on\n", timeout=50)
-    out, _ = second.communicate(timeout=50)
+    typed.communicate("go on\n", timeout=120)
+    out, _ = second.communicate(timeout=120)
     newest, oldest = runs(place)
 
     assert (0, "after\n") == (second.returncode, out)

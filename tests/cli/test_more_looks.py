@@ -90,7 +90,7 @@ def test_the_status_is_watched_until_it_is_enough(place: Workplace, store: Sqlit
     while json.loads(watching.stdout.readline())["is_well"]:
         pass
     watching.send_signal(signal.SIGINT)
-    watching.communicate(timeout=50)
+    watching.communicate(timeout=120)
 
     assert first["is_well"]
     assert 1 == watching.returncode

@@ -53,10 +53,10 @@ def test_the_version_names_the_releases_of_the_facts():
     assert {"duly", "python", "tzdata", "holidays"} == set(duly("version", "--json").json)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_the_tour_goes_through_every_stop_without_a_person(tmp_path: Path):
     tour = started_tour(tmp_path)
-    out, err = tour.communicate(timeout=170)
+    out, err = tour.communicate(timeout=500)
 
     assert 0 == tour.returncode
     assert "" == err
@@ -69,7 +69,7 @@ def test_the_tour_goes_through_every_stop_without_a_person(tmp_path: Path):
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
     tmp_path: Path, number: signal.Signals
@@ -77,7 +77,7 @@ def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
     tour = started_tour(tmp_path)
     processes = started_processes(tour)
     tour.send_signal(number)
-    _, err = tour.communicate(timeout=100)
+    _, err = tour.communicate(timeout=500)
 
     assert 4 == len(processes)
     assert [] == [one for one in processes if is_running(one)]

@@ -42,7 +42,7 @@ def test_draining_waits_for_what_runs_and_leaves_the_queue_paused(
     late = place.duly("queue", "drain", "mail", "--reason", "move", "--timeout", "1ms")
     draining = place.start("queue", "drain", "mail", "--reason", "move", "--json")
     worker.succeed(claimed)
-    out, err = draining.communicate(timeout=50)
+    out, err = draining.communicate(timeout=120)
 
     assert (124, True) == (late.status, "is paused; 1 run" in late.out)
     assert (0, "", True) == (draining.returncode, err, '"is_drained": true' in out)

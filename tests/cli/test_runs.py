@@ -155,7 +155,7 @@ def test_logs_are_followed_until_the_run_is_over(place: Workplace, store: Sqlite
     worker.advance(claimed, "second", "third")
     more = [json.loads(following.stdout.readline())["text"] for _ in range(2)]
     worker.succeed(claimed)
-    rest, errors = following.communicate(timeout=50)
+    rest, errors = following.communicate(timeout=120)
 
     assert ("first", "info", 1) == (first["text"], first["level"], first["fence"])
     assert (["second", "third"], "", 0) == (more, rest, following.returncode), errors
@@ -187,7 +187,7 @@ def test_waiting_for_a_run_that_ends_meanwhile(place: Workplace, store: SqliteSt
     claimed = worker.take()
     waiting = place.start("run", "wait", run, "--timeout", "50s")
     worker.succeed(claimed)
-    out, err = waiting.communicate(timeout=50)
+    out, err = waiting.communicate(timeout=120)
 
     assert (0, "") == (waiting.returncode, err)
     assert "succeeded" in out

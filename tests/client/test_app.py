@@ -127,7 +127,7 @@ def test_threads_that_come_together_open_one_store():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=120)
 
     assert [app.store] * 8 == found
 

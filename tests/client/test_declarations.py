@@ -452,7 +452,7 @@ def test_two_programs_that_start_at_once_come_to_the_same_end(store, clock):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=120)
 
     assert 4 == len(done)
     assert 10 == len(apps[0].schedules.list()) == sum(len(one.created) for one in done)

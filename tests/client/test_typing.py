@@ -77,7 +77,7 @@ def test_a_wrong_argument_is_a_type_error(tmp_path):
     command += ["--cache-dir", str(tmp_path / "cache"), "--follow-imports", "silent"]
 
     answer = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=50
+        command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120
     )
     found: dict[int, set[str]] = {}
     for line, code in re.findall(r":(\d+): error: .*\[([\w-]+)\]$", answer.stdout, re.MULTILINE):

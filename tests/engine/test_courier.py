@@ -13,7 +13,7 @@ from duly.engine.worker.courier import DirectCourier, ThreadCourier
 from duly.store.execution import Finished
 from tests.engine.rig import SECOND, Known, Line, Rig, Scripted, Tasks
 
-LIMIT_SECONDS = 40.0
+LIMIT_SECONDS = 120.0
 
 
 class LateCourier(DirectCourier):

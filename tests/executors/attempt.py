@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.domain.scope import ScopeReport
 
-LIMIT_SECONDS = 40.0
+LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
 
 

@@ -72,7 +72,7 @@ def test_what_is_no_application_is_refused(place: str, said: str):
 
 def said_by(folder: Path, *argv: str) -> list[str]:
     ended = subprocess.run(
-        [sys.executable, *argv], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, *argv], cwd=folder, capture_output=True, text=True, timeout=120, check=True
     )
     return ended.stdout.splitlines()
 

@@ -106,7 +106,7 @@ def test_it_keeps_as_many_going_as_it_is_told_to(tmp_path: Path):
     mark = tmp_path / "mark"
     program = OBEDIENT.format(status=0, mark=str(mark))
     with supervised(program, SupervisorSettings(processes=3)) as (supervisor, _, thread):
-        assert comes_true(lambda: marks(mark) == 3)
+        assert comes_true(lambda: (marks(mark), len(supervisor.processes)) == (3, 3))
         processes = supervisor.processes
         supervisor.drain()
         thread.join(LIMIT_SECONDS)
@@ -127,7 +127,12 @@ def test_one_that_crashes_is_started_again_and_it_is_told_why(tmp_path: Path, cr
     """R10: the crash of a worker is told, and another takes its place after a wait."""
     mark = tmp_path / "mark"
     with supervised(CRASHING_ONCE.format(mark=str(mark), crash=crash)) as (supervisor, heard, _):
-        assert comes_true(lambda: marks(mark) == 2)
+        assert comes_true(
+            lambda: (
+                (marks(mark), heard.count(WorkerProcessStarted), len(supervisor.processes))
+                == (2, 2, 1)
+            )
+        )
         crashed = [event for event in heard.events if isinstance(event, WorkerProcessCrashed)]
 
         assert [(how, 10_000)] == [(event.how, event.again_us) for event in crashed]

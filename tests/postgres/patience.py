@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOOKS_MAX = 1500
+LOOKS_MAX = 6000
 PAUSE_SECONDS = 0.02
 
 
 def comes_true(condition: Callable[[], object]) -> bool:
-    """Look until a condition holds, for half a minute at most; tell whether it did."""
+    """Look until a condition holds, for two minutes at least; tell whether it did."""
     pause = Event()
     for _ in range(LOOKS_MAX):
         if condition():

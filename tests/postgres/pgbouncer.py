@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PACKAGES = ["pgbouncer", "libc-ares2", "libevent-2.1-7"]
 """Debian's, with the libraries of it that a small machine does not have."""
 DOWNLOAD_SECONDS = 40
-LIMIT_SECONDS = 20
-LOOKS_MAX = 400
+LIMIT_SECONDS = 120
+LOOKS_MAX = 2400
 PAUSE_SECONDS = 0.05
 SETTINGS = """
 [databases]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Then = Literal["cut", "reset", "hang"]
 
 CHUNK_BYTES = 65_536
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 120.0
 ROOT = Path(__file__).resolve().parents[2]
 
 

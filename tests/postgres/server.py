@@ -183,13 +183,13 @@ class Server(Databases):
 
     def start(self) -> None:
         """Start it, and return when it answers."""
-        self._control("start", "--timeout=45", f"--log={self.log}")
+        self._control("start", "--timeout=200", f"--log={self.log}")
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stop it in good order, or as a crash would; return when it is gone."""
         assert self._is_ours, "other tests use this server, too: take a private one"
         self._disconnect()
-        self._control("stop", f"--mode={mode}", "--timeout=45")
+        self._control("stop", f"--mode={mode}", "--timeout=200")
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stop and start it."""

@@ -71,7 +71,7 @@ def test_a_statement_that_waited_for_a_lock_reads_the_time_afterwards(place, clo
 
     def wait() -> None:
         with psycopg.connect(place, autocommit=True) as connection:
-            connection.execute("SET statement_timeout = '30s'")
+            connection.execute("SET statement_timeout = '120s'")
             update = "UPDATE locked SET one = 2 RETURNING duly.now_us()"
             read.append(connection.execute(update).fetchone())
 
@@ -83,7 +83,7 @@ def test_a_statement_that_waited_for_a_lock_reads_the_time_afterwards(place, clo
 
             assert comes_true(lambda: holder.execute(WAITING).fetchone() != (0,))
             clock.advance(9)
-        thread.join(30)
+        thread.join(120)
 
     assert [(START_US + 9,)] == read
 

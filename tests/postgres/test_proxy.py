@@ -30,7 +30,7 @@ def proxy(place, request):
 
 
 def connect(url: str) -> psycopg.Connection:
-    return psycopg.connect(url, autocommit=True, connect_timeout=20)
+    return psycopg.connect(url, autocommit=True, connect_timeout=120)
 
 
 def count(place: str) -> int:
@@ -120,7 +120,7 @@ def test_a_swallowed_connection_stays_and_is_silent(place, proxy):
         assert thread.is_alive()
         assert 0 == count(place)
         proxy.heal()
-        thread.join(20)
+        thread.join(120)
 
     assert [psycopg.OperationalError] == problems
     assert 0 == count(proxy.url)
@@ -133,7 +133,7 @@ def test_what_was_held_arrives_late(place, proxy):
 
         assert 0 == count(place)
         proxy.heal()
-        thread.join(20)
+        thread.join(120)
 
     assert [] == problems
     assert 1 == count(place)
@@ -220,7 +220,7 @@ def test_after_a_lost_reply_the_connection_may_hang(place, proxy):
         assert thread.is_alive()
         assert 1 == count(place)
         proxy.cut()
-        thread.join(20)
+        thread.join(120)
 
     assert [psycopg.OperationalError] == problems
 

@@ -25,7 +25,7 @@ def listening(api: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{own.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(120)
         own.close()
 
 

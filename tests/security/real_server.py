@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duly
     from duly.api.settings import ApiSettings
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 HOST = "127.0.0.1"
 
 

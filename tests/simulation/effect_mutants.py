@@ -211,7 +211,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "permission to who is to stop",
-        shows_in=5,
+        shows_in=29,
         patch=patched(effects, "may_begin", _deaf_to_stops),
     ),
     Mutant(

@@ -432,7 +432,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "a backfill has no rate",
-        shows_in=57,
+        shows_in=46,
         patch=patched(Backfilling, "_next_at", _as_fast_as_can_be),
     ),
     Mutant(

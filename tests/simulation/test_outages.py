@@ -16,7 +16,7 @@ from tests.simulation.outages import Outage, percentile
 from tests.simulation.recipe import SECOND
 from tests.simulation.users import TENANT
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 LENGTHS = (0, 1, 2, 100, 101, 10_000)
 DOWN_AT = 5.2
 """Seconds after the beginning: what fell due until then was fired."""

@@ -335,11 +335,11 @@ WORK_MUTANTS = (
     Mutant("reaped by age", patch=patched(reaping, "_loss_of", _lost_by_age)),
     Mutant("found too soon, reaped without another look", patch=_no_second_look),
     Mutant(
-        "reaped by anybody", shows_in=2, patch=patched(reaping, "held_shards", _settled_by_anybody)
+        "reaped by anybody", shows_in=29, patch=patched(reaping, "held_shards", _settled_by_anybody)
     ),
     Mutant("never reaped", patch=patched(reaping, "_loss_of", _never_lost)),
     Mutant(
-        "a second word is accepted", shows_in=46, patch=patched(execution, "_finish", _finish_again)
+        "a second word is accepted", shows_in=64, patch=patched(execution, "_finish", _finish_again)
     ),
     Mutant(
         "a late word overwrites the outcome",

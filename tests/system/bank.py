@@ -26,7 +26,7 @@ PAY, ASK = "pay", "ask"
 CALLERS_MAX = 1000
 PATIENCE_SECONDS = 1.0
 """A caller that was stopped before it has said what it wants must not hold up all others."""
-LIMIT_SECONDS = 40.0
+LIMIT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 KILLED = "kill -9 dispatcher"
 STOPPED = "SIGSTOP past the lease"
 SCHEDULES = 120
-LEASE_SECONDS = 5.0
 REST_SECONDS = 10.0
 RECOVERY_US = 7 * SECOND_US
 """What falls due this soon after a fault counts as recovery, not as healthy."""
@@ -83,7 +82,7 @@ class Campaign:
         """Return the URL by which clients reach the store."""
         return self.fleet.url
 
-    def faults(self) -> dict[Callable[[], None], float]:
+    def faults(self) -> dict[Callable[[], object], float]:
         """Return what may be done to the fleet, and how often, in proportion."""
         return {
             self.kill_dispatcher: 6,
@@ -122,12 +121,13 @@ class Campaign:
         fleet.note(STOPPED, began, fleet.clock.now_us())
         wait_until("it comes back under a new id", lambda: victim.count("joined") > joined)
 
-    def stop_gracefully(self) -> None:
-        """End one in good order and start another."""
+    def stop_gracefully(self) -> Process:
+        """End one in good order and start another; return who was ended."""
         victim = self.draw.choice(self.dispatchers)
         self.fleet.note("SIGTERM", self.fleet.clock.now_us())
         assert 0 == victim.terminate(), victim.log.read_text(encoding="utf-8")
         self.replace(victim)
+        return victim
 
     def kill_client(self) -> None:
         """Kill a client in the middle of whatever it does; another one goes on."""
@@ -136,10 +136,11 @@ class Campaign:
         self.start_client(5)
 
     def hold_lock(self) -> None:
-        """Hold the lock for longer than a lease: everybody waits, and nobody is to blame."""
+        """Hold the lock for longer than a lease, and until all have said so: nobody is to blame."""
         began = self.fleet.clock.now_us()
         with self.fleet.locked():
-            pause(LEASE_SECONDS + 2 + self.draw.random())
+            pause(self.fleet.lease_seconds + 2 + self.draw.random())
+            wait_until("all say so", lambda: all(map(has_lost_store, self.dispatchers)))
         self.fleet.note("locked past the lease", began, self.fleet.clock.now_us())
         self.wait_for_fires()
 
@@ -153,6 +154,10 @@ class Campaign:
         wait_until(
             "a delayed run is cancelled", lambda: self.fleet.count_audit("delayed.cancelled")
         )
+
+    def wait_for_kinds(self, kinds: frozenset[str]) -> None:
+        """Wait until clients have given an order of each of these kinds."""
+        wait_until("all is asked for", lambda: kinds <= {one.kind for one in self.fleet.orders()})
 
     def wait_for_fires(self) -> None:
         """Wait until firing goes on."""
@@ -184,6 +189,11 @@ class Campaign:
 
         wait_until("somebody owns something", owning)
         return self.draw.choice(owning())
+
+
+def has_lost_store(process: Process) -> bool:
+    """Say whether a process can't reach its store just now, by its own words."""
+    return process.count("store-lost") > process.count("store-recovered")
 
 
 def run_for(campaign: Campaign, seconds: float) -> Evidence:

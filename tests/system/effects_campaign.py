@@ -65,7 +65,7 @@ LOOKS_A_LOOK = 10
 """Runs and doubts are looked at every so many rounds."""
 LOSE_ROUNDS = 60
 """An answer that is to be lost and never comes is given up after so many rounds."""
-QUIET_SECONDS = 120.0
+QUIET_SECONDS = 300.0
 ANY_MOMENT = "any moment"
 LOST_ANSWER = "answer lost"
 PROVOKE_MAX = 10

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 ID = "webhook-id"
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 120.0
 
 
 class Endpoint:

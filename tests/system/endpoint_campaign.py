@@ -46,13 +46,15 @@ RECOVERY_SECONDS = 400.0
 ENQUEUED_AT_ONCE = 1_000
 CLOSED, SUCCEEDED = "closed", "succeeded"
 OPENING_US = 2 * SECOND_US
-"""So long after the first call, what was on its way when the breaker opened has arrived."""
+"""So long after it opened, at least, others are given to hear of it."""
 STAMPEDE_MAX = 3 * SECOND_US // BACK_EVERY_US
 """No second of the recovery sees more than this: a machine that stands still has some to make up."""
 OPENING_MAX = 3 * WORKERS * SLOTS
 """So many may be called at the most until all workers know: what they had begun by then."""
 PROBES_PER_SECOND = 2
 OPEN = frozenset({"blocked", "queued", "running", "retrying"})
+COUNT_BEGUN = """
+SELECT count(*) FROM duly.claims c JOIN duly.public_runs r ON r.id = c.run_id WHERE r.task = $1"""
 COUNT_STATES = "SELECT state, count(*) FROM duly.public_runs WHERE task = $1 GROUP BY state"
 
 
@@ -67,6 +69,8 @@ class Figures:
     """When the webhooks were enqueued."""
     opened_at: int = 0
     """When the breaker was first seen open."""
+    settled_at: int = 0
+    """From when on nothing was on its way any more that had begun before it opened."""
     back_at: int = 0
     """When the endpoint came back."""
     over_at: int = 0
@@ -132,11 +136,12 @@ class DeadEndpoint:
             self.customer.enqueue_many(calls)
         wait_until("the breaker is open", self.is_open)
         figures.opened_at = clock.now_us()
+        wait_until("nothing is on its way", lambda: not self.fleet.ask(COUNT_BEGUN, "notify")[0][0])
+        figures.settled_at = max(clock.now_us(), figures.opened_at + OPENING_US)
 
     def wait_for_probe(self) -> None:
         """Wait until somebody has tried whether it is back."""
-        settled_at = self.figures.opened_at + OPENING_US
-        now_us = self.fleet.clock.now_us
+        settled_at, now_us = self.figures.settled_at, self.fleet.clock.now_us
         wait_until("it is tried", lambda: self.endpoint.calls_between(settled_at, now_us()))
 
     def come_back(self) -> None:
@@ -191,7 +196,7 @@ def peak(instants: list[int]) -> int:
 def violations(figures: Figures) -> list[str]:
     """Return what went wrong, whatever the machine's speed."""
     found = []
-    settled_at = figures.opened_at + OPENING_US
+    settled_at = figures.settled_at
     before = figures.calls_between(figures.began_at, settled_at)
     while_open = figures.calls_between(settled_at, figures.back_at)
     after = figures.calls_between(figures.back_at, figures.over_at + 1)
@@ -211,7 +216,7 @@ def violations(figures: Figures) -> list[str]:
 
 def report(figures: Figures) -> str:
     """Return the figures on one line."""
-    settled_at = figures.opened_at + OPENING_US
+    settled_at = figures.settled_at
     spans = {
         "until it opened": (figures.began_at, settled_at),
         "while open": (settled_at, figures.back_at),

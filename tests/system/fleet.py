@@ -9,14 +9,16 @@ import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from duly.clock import SystemClock
+from tests.nursery import ROOT, TREE, born
 from tests.system.client_program import Client, new_app
 from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
+from tests.system.patient_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
+from tests.system.patient_dispatcher import PROGRAM as PATIENT
 from tests.system.views import (
     COUNT_DEAD,
     FIND_DEAD,
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
     import random
     import signal
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-TREE = os.pathsep.join((str(ROOT), str(ROOT / "src")))
-"""Where processes find the tests and the package: here, whatever is installed."""
-LIMIT_SECONDS = 40.0
+    from tests.system.evidence import Order
+
+LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
+LEASE_SECONDS = 5.0
 LOCK_SECONDS = 2.0
 SECOND_US = 1_000_000
 UNFORESEEN = ("tick-failed", "set-aside")
@@ -65,10 +68,14 @@ def wait_until(what: str, condition: Callable[[], object], limit: float = LIMIT_
 class Process:
     """A child process whose output goes to a file."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
+    def __init__(self, arguments: list[str], log: Path, *, is_fresh: bool = False) -> None:
         self.log = log
         environment = {**os.environ, "PYTHONPATH": TREE, "PYTHONUNBUFFERED": "1"}
         with log.open("ab") as out:
+            self.popen: subprocess.Popen[bytes]
+            if not is_fresh:
+                self.popen = born(arguments, environment, out.fileno())
+                return
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
                 stdin=subprocess.PIPE,
@@ -127,10 +134,17 @@ class Fleet:
         self.clock = SystemClock()
         self.faults: list[Fault] = []
         self.processes: list[Process] = []
+        self.is_patient = False
+        """Whether dispatchers have a long lease: where it is judged that nobody loses his."""
         self._observer: Process | None = None
         with new_app(self.url) as app:
             app.store.now()
         self.open_eyes()
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long after its last renewal a dispatcher may be declared dead."""
+        return PATIENT_SECONDS if self.is_patient else LEASE_SECONDS
 
     def open_eyes(self) -> None:
         """Open a connection for looking."""
@@ -153,7 +167,8 @@ class Fleet:
 
     def new_dispatcher(self, url: str | None = None) -> Process:
         """Start one, by this way to the store or the plain one, and wait for nothing."""
-        arguments = ["duly", "dispatcher", "--json", "--url", url or self.url]
+        program = PATIENT if self.is_patient else "duly"
+        arguments = [program, "dispatcher", "--json", "--url", url or self.url]
         return self.start(arguments, "dispatcher")
 
     def start_observer(self) -> None:
@@ -175,6 +190,10 @@ class Fleet:
         """Return a client in this process."""
         book = OrderBook(self.folder / f"{name}.orders")
         return Client(new_app(self.url), book, seed, name)
+
+    def orders(self) -> list[Order]:
+        """Return what clients have asked for so far."""
+        return read_orders(sorted(self.folder.glob("*.orders")))
 
     def note(self, kind: str, at: int, until: int = 0) -> None:
         self.faults.append(Fault(kind, at, until))
@@ -246,7 +265,7 @@ class Fleet:
         assert self._observer is not None, "without an observer there is no evidence"
         assert 0 == self._observer.close_input(), self._observer.log.read_text(encoding="utf-8")
         return Evidence(
-            orders=read_orders(sorted(self.folder.glob("*.orders"))),
+            orders=self.orders(),
             sights=read_sights(self.folder / "observer.ledger"),
             kept=self.eyes.look(0),
             skips=spans(self.eyes, "duly.skips"),

@@ -35,8 +35,13 @@ RUNS = 100_000
 OTHERS = 20
 ENQUEUED_AT_ONCE = 1_000
 FLOODING = "flooding"
+LIST_CLAIMED = """
+SELECT r.tenant, c.claimed_at FROM (
+    SELECT run_id, claimed_at FROM duly.claims
+    UNION ALL SELECT run_id, claimed_at FROM duly.outcomes WHERE worker IS NOT NULL
+) c JOIN duly.public_runs r ON r.id = c.run_id"""
 BEFORE_MAX = 10 * WORKERS * SLOTS
-"""So many of the flood may begin before one of another tenant does, counted from when that was asked
+"""So many of the flood may be given to workers before one of another tenant is, counted from when that was asked
 for: what workers have claimed by then, and some rounds of slots that become free one by one while
 the order is on its way."""
 
@@ -49,6 +54,10 @@ class Figures:
     asked: dict[str, int] = field(default_factory=dict)
     """When each of the other tenants' runs was on record."""
     starts: list[tuple[str, int]] = field(default_factory=list)
+    """When the code of each run began."""
+    claims: list[tuple[str, int]] = field(default_factory=list)
+    """When each was given to a worker. What a worker that is then kept waiting by the machine does
+    with it later is no matter of turns."""
 
     def took(self) -> list[int]:
         """Return how long each of the other tenants has waited."""
@@ -56,11 +65,11 @@ class Figures:
         return [began[tenant] - at for tenant, at in self.asked.items()]
 
     def before(self) -> list[int]:
-        """Return how many of the flood began while each of them waited."""
-        flood = [at for tenant, at in self.starts if tenant == FLOODING]
-        began = dict(self.starts)
+        """Return how many of the flood were given to workers while each of them waited."""
+        flood = [at for tenant, at in self.claims if tenant == FLOODING]
+        given = dict(self.claims)
         return [
-            sum(asked_at <= at < began[tenant] for at in flood)
+            sum(asked_at <= at < given[tenant] for at in flood)
             for tenant, asked_at in self.asked.items()
         ]
 
@@ -106,6 +115,7 @@ class Flood:
     def finish(self) -> Figures:
         """Gather what was seen."""
         self.figures.starts = self._starts()
+        self.figures.claims = self.fleet.ask(LIST_CLAIMED)
         return self.figures
 
     def _has_begun(self, tenant: str) -> bool:
@@ -125,7 +135,7 @@ class Flood:
 def violations(figures: Figures) -> list[str]:
     """Return what went wrong, whatever the machine's speed."""
     found = [
-        f"starved: {count} of the flood began before the run of {tenant}"
+        f"starved: {count} of the flood went before the run of {tenant}"
         for tenant, count in zip(figures.asked, figures.before(), strict=True)
         if count > BEFORE_MAX
     ]

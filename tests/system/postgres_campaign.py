@@ -23,14 +23,13 @@ import psycopg
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server
 from tests.system.campaign import (
-    LEASE_SECONDS,
     STOPPED,
     Campaign,
     chosen,
     conclude,
     run_for,
 )
-from tests.system.fleet import Fleet, pause, wait_until
+from tests.system.fleet import LEASE_SECONDS, Fleet, pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +68,7 @@ class PostgresCampaign(Campaign):
     def way_of_clients(self) -> str:
         return self.proxies[-1].url
 
-    def faults(self) -> dict[Callable[[], None], float]:
+    def faults(self) -> dict[Callable[[], object], float]:
         return {
             self.kill_dispatcher: 4,
             self.stop_and_continue: 4,
@@ -112,7 +111,7 @@ class PostgresCampaign(Campaign):
     def hold_lock(self) -> None:
         """Hold a lock on all timers for longer than a lease: nobody fires, and all stay members."""
         with self.noted("timers locked past the lease"), self.locked(LOCK_TIMERS):
-            pause(LEASE_SECONDS + 2 + self.draw.random())
+            pause(self.fleet.lease_seconds + 2 + self.draw.random())
         self.wait_for_fires()
 
     def crash_server(self) -> None:

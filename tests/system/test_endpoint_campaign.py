@@ -7,7 +7,7 @@ import pytest
 from tests.system.endpoint_campaign import campaign, report, violations
 from tests.system.fleet import wait_until
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(600)
 RUNS = 1_000
 
 

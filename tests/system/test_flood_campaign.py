@@ -6,7 +6,7 @@ import pytest
 
 from tests.system.flood_campaign import campaign, report, violations
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(600)
 RUNS = 10_000
 OTHERS = 3
 

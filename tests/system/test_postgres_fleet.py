@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.campaign import LEASE_SECONDS, unprovoked
+from tests.system.campaign import unprovoked
 from tests.system.checker import violations
 from tests.system.fleet import SECOND_US, wait_until
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
+KINDS = frozenset({"cancel", "create", "edit", "enqueue", "move"})
+TRIES = 10
+"""On a busy machine a statement may give up before its owner is declared dead."""
 LIST_TAKEN = """
 SELECT l.acquired_at - m.ended_at FROM duly.leases l CROSS JOIN duly.members m
 WHERE m.process = $1 AND l.lane = 'live' AND l.shard = ANY($2::int4[])"""
@@ -17,6 +20,7 @@ WHERE m.process = $1 AND l.lane = 'live' AND l.shard = ANY($2::int4[])"""
 def test_shards_are_shared_and_move_when_a_dispatcher_comes_or_goes(postgres_fleet):
     """F5: without a leader, evenly, and without anybody being declared dead."""
     fleet = postgres_fleet
+    fleet.is_patient = True
     leaver, other = fleet.start_dispatcher(), fleet.start_dispatcher()
     wait_until("two share the shards", lambda: [16, 16] == fleet.shares())
     newcomer = fleet.start_dispatcher()
@@ -31,7 +35,7 @@ def test_shards_are_shared_and_move_when_a_dispatcher_comes_or_goes(postgres_fle
     assert 0 == fleet.count_audit("member.declared-dead")
     assert len(left) in (10, 11)
     waits = [wait for (wait,) in fleet.ask(LIST_TAKEN, leaver.popen.pid, left)]
-    assert max(waits) < LEASE_SECONDS * SECOND_US
+    assert max(waits) < fleet.lease_seconds * SECOND_US
 
 
 def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(postgres_campaign):
@@ -41,22 +45,26 @@ def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(postgr
     campaign.wait_for_orders()
     campaign.kill_dispatcher()
     campaign.kill_client()
+    campaign.wait_for_kinds(KINDS)
     evidence = campaign.finish()
 
     assert [] == violations(evidence)
     assert [] == unprovoked(evidence)
-    assert {"cancel", "create", "edit", "enqueue", "move"} <= {one.kind for one in evidence.orders}
+    assert {one.kind for one in evidence.orders} >= KINDS
 
 
 def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(postgres_campaign):
     """F4, F5: what it had sent arrives when somebody else owns what it is about."""
     campaign = postgres_campaign
     campaign.start()
-    campaign.stop_gracefully()
+    leaver = campaign.stop_gracefully()
 
-    assert 0 == campaign.fleet.count_audit("member.declared-dead")
+    assert not campaign.fleet.is_declared_dead(leaver)
 
-    campaign.stop_and_continue()
+    for _ in range(TRIES):
+        campaign.stop_and_continue()
+        if campaign.fleet.count_audit("lease.refused"):
+            break
     evidence = campaign.finish()
 
     assert [] == violations(evidence)

@@ -9,19 +9,19 @@ import pytest
 
 import duly
 from tests.postgres.proxy import Proxy
-from tests.system.campaign import LEASE_SECONDS
 from tests.system.checker import violations
 from tests.system.client_program import new_app
 from tests.system.fleet import pause, wait_until
 from tests.system.postgres_campaign import FIRES
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
 LOST = 2
 
 
 def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postgres_campaign):
     """F5, INV-21: a delay that is well below the lease costs nobody his membership."""
     campaign = postgres_campaign
+    campaign.fleet.is_patient = True
     campaign.start()
     for proxy in campaign.proxies:
         proxy.cut()
@@ -29,7 +29,7 @@ def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postg
         proxy.reset()
     for proxy in campaign.proxies:
         proxy.delay(80, 80)
-    pause(LEASE_SECONDS)
+    pause(campaign.fleet.lease_seconds)
     for proxy in campaign.proxies:
         proxy.heal()
     campaign.wait_for_fires()
@@ -51,7 +51,7 @@ def test_a_dispatcher_that_hears_nothing_gives_up_its_connections_and_comes_back
     wait_until("others take over", lambda: campaign.fleet.is_declared_dead(victim))
     wait_until("it says so", lambda: victim.count("store-lost"))
     proxy.heal()
-    wait_until("it comes back", lambda: victim.count("joined") == 2)
+    wait_until("it comes back", lambda: victim.count("joined") >= 2)
     evidence = campaign.finish()
 
     assert [] == violations(evidence)

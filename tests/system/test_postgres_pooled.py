@@ -12,7 +12,7 @@ from tests.system.checker import violations
 from tests.system.fleet import wait_until
 
 SCHEDULES = 40
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.system.fleet import wait_until
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
 SHARDS = 32
 SKEWS_US = (150_000, -150_000, 3_600_000_000)
 LIST_HOLDING = "SELECT process FROM duly.members WHERE is_holding AND ended_at IS NULL"

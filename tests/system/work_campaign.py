@@ -102,10 +102,10 @@ class Working(Campaign):
         program = ["tests.system.work_client", *place, name, str(schedules)]
         self.clients.append(self.fleet.start(program, "client"))
 
-    def faults(self) -> dict[Callable[[], None], float]:
+    def faults(self) -> dict[Callable[[], object], float]:
         return {**super().faults(), **self.faults_of_workers()}
 
-    def faults_of_workers(self) -> dict[Callable[[], None], float]:
+    def faults_of_workers(self) -> dict[Callable[[], object], float]:
         """Return what may be done to workers, and how often, in proportion."""
         return {
             self.kill_workers: 26,
@@ -164,7 +164,7 @@ class WorkingOnPostgres(PostgresCampaign, Working):
     def way_of_worker(self, place: int) -> str:
         return self.proxies[self.size + place].url
 
-    def faults(self) -> dict[Callable[[], None], float]:
+    def faults(self) -> dict[Callable[[], object], float]:
         return self.faults_of_workers() | {
             self.kill_dispatcher: 1,
             self.stop_and_continue: 0.5,

@@ -33,7 +33,7 @@ SELECT NOT EXISTS (SELECT 1 FROM duly.claims WHERE worker = $1) AND NOT EXISTS (
     SELECT 1 FROM duly.members WHERE id = $1 AND ended_at IS NULL AND expires_at > $2)"""
 IS_QUIET = """
 SELECT NOT EXISTS (SELECT 1 FROM duly.ready) AND NOT EXISTS (SELECT 1 FROM duly.claims)
-    AND NOT EXISTS (SELECT 1 FROM duly.waiting)"""
+    AND NOT EXISTS (SELECT 1 FROM duly.waiting) AND NOT EXISTS (SELECT 1 FROM duly.delayed)"""
 
 
 def attempts(view: View) -> list[Attempt]:

@@ -40,8 +40,11 @@ SLOTS = 10
 GRACES = ("0s", "30s")
 ALIVE_MIN = 2
 TRIES_MAX = 200
+PROVOKE_MAX = 10
+REFUSED_SECONDS = 10.0
+"""Who has not had its say by then has nothing to say: others are stopped."""
 TAIL_BYTES = 100_000
-QUIET_SECONDS = 60.0
+QUIET_SECONDS = 300.0
 """So long after everything is quiet, every run is over."""
 
 
@@ -99,14 +102,24 @@ class Workforce:
         return None
 
     def kill_workers(self, count: int = 1) -> None:
-        """Kill worker processes at any moment, rather busy ones."""
-        for process in self._some(count):
-            post = self.post_of(process)
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-                self._harm(process, KILLED_WORKER)
-            if post is not None and not post.is_supervised:
-                self._replace(post)
+        """Kill worker processes at any moment, rather busy ones; some may be gone just then."""
+        for _ in range(TRIES_MAX):
+            killed = [self._kill(process) for process in self._some(count)]
+            if any(killed):
+                return
+        raise TooSlowError("nobody could be killed")
+
+    def _kill(self, process: int) -> bool:
+        """Kill one and see to it that another takes its post; say whether it was still there."""
+        post = self.post_of(process)
+        is_killed = False
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+            self._harm(process, KILLED_WORKER)
+            is_killed = True
+        if post is not None and not post.is_supervised:
+            self._replace(post)
+        return is_killed
 
     def kill_supervisor(self) -> None:
         """Kill a supervisor: its worker must not outlive it, and hold on to its runs."""
@@ -139,6 +152,21 @@ class Workforce:
             wait_until("it works again", partial(self._is_back, process))
         if not going_on:
             self.stop_workers(count)  # a task of theirs had aborted all of them
+
+    def stop_until_refused(self, count: int) -> None:
+        """Stop workers until one of them has had its say too late.
+
+        A task of its own may end a worker before it has, or have ended just before it was stopped.
+        """
+        for _ in range(PROVOKE_MAX):
+            self.stop_workers(count)
+            with suppress(TooSlowError):
+                wait_until("it is refused", self._has_refused, REFUSED_SECONDS)
+                return
+        raise TooSlowError("nobody was refused who had been stopped")
+
+    def _has_refused(self) -> bool:
+        return bool(work_views.refused(self.fleet.eyes))
 
     def _stop_one(self, *, is_executing: bool) -> tuple[int, int]:
         """Stop a worker that holds a run, or executes one; return its process and member's id."""

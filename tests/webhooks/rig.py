@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from duly.engine.addresses import Lookup
     from duly.engine.work import Runnable
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 ROUNDS = 5
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_KEY = "whsec_b2xkLXNlY3JldC1vZi10d2VudHktZm91ci1ieXRlcw=="

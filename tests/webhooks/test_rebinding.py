@@ -146,7 +146,7 @@ class NameServer:
         labels = b"".join(bytes([len(one)]) + one.encode() for one in host.split("."))
         query = b"du" + struct.pack(">HHHHH", 0x0100, 1, 0, 0, 0) + labels + b"\0\0\1\0\1"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            asking.settimeout(10)
+            asking.settimeout(120)
             asking.sendto(query, self.place)
             answer = asking.recv(512)
         return [socket.inet_ntoa(answer[-4:])]
@@ -154,7 +154,7 @@ class NameServer:
     def close(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.sendto(b"over", self.place)
-        self._thread.join(10)
+        self._thread.join(120)
         self._socket.close()
 
 

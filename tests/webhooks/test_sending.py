@@ -224,7 +224,7 @@ def test_a_body_that_never_ends_after_its_status_does_not_take_the_answer_back(r
         return response
 
     receiver = receive(stall)
-    end = sender(receiver.place).send(receiver.url, timeout="400ms")
+    end = sender(receiver.place).send(receiver.url, timeout="3s")
 
     assert isinstance(end, GaveUp)
     assert "no more" in end.error
@@ -379,7 +379,7 @@ def test_a_request_can_be_dropped(receive, sender, how):
     receiver = receive(never)
     sending = sender(receiver.place)
     attempt = sending.start(receiver.url)
-    assert receiver.has_seen.wait(20)
+    assert receiver.has_seen.wait(120)
     getattr(sending.executor, how)(attempt)
 
     assert isinstance(attempt.end, CancelledEnd)
@@ -393,7 +393,7 @@ def test_closing_drops_what_is_under_way(receive, sender):
     receiver = receive(never)
     sending = sender(receiver.place)
     attempt = sending.start(receiver.url)
-    assert receiver.has_seen.wait(20)
+    assert receiver.has_seen.wait(120)
     sending.executor.close()
     late = sending.start(receiver.url)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 PATIENT = PostgresSettings(
     limit_us=int(LIMIT_S) * 1_000_000, dispatch_limit_us=int(LIMIT_S) * 1_000_000
 )

@@ -52,8 +52,8 @@ def test_who_comes_second_waits_for_the_first_to_commit(store, watch):
     assert watch.is_blocked()
     watch.open_turnstile()
 
-    assert Standing.BEGUN is first.result(60).standing
-    assert Standing.RUNNING is second.result(60).standing
+    assert Standing.BEGUN is first.result(120).standing
+    assert Standing.RUNNING is second.result(120).standing
 
 
 def test_of_a_crowd_with_one_code_one_spends_it(store, watch):

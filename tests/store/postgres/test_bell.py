@@ -12,7 +12,7 @@ from duly.store.wakeups import SECOND_US
 from duly.testing.factories import HOUR_US, add_runs, dispatcher, new_run
 from tests.postgres.patience import comes_true
 
-LONG_US = 10 * SECOND_US
+LONG_US = 120 * SECOND_US
 
 
 def test_what_is_promised_near_wakes_who_waits_in_another_process(url, open_store):
@@ -46,7 +46,7 @@ def test_closing_rings_for_what_was_just_promised(url, open_store):
         store.add_runs(add_runs(new_run(store.now() + SECOND_US)))
         store.close()
 
-        assert 1 == len([*listener.notifies(timeout=10, stop_after=1)])
+        assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
 
 
 def test_many_promises_ring_a_few_times(url, open_store):
@@ -75,7 +75,7 @@ def test_nothing_is_rung_before_the_commit(url, open_store):
             store.add_runs(add_runs(new_run(store.now() + SECOND_US)), within=lent)
             assert [] == [*listener.notifies(timeout=0.3)]
 
-        assert 1 == len([*listener.notifies(timeout=10, stop_after=1)])
+        assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
 
 
 def test_who_listens_hears_again_after_the_connection_was_lost(postgres_server, url, open_store):
@@ -155,4 +155,4 @@ def test_one_who_does_not_answer_is_rung_through_the_database(url, open_store):
         for _ in range(CALLS_MIN + 10):
             bell.ring(MemberKind.WORKER)
 
-            assert 1 == len([*listener.notifies(timeout=10, stop_after=1)])
+            assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])

@@ -306,11 +306,11 @@ def test_a_child_takes_over_none_of_the_parents_locks(url, open_store):
     def hold():
         with store.transaction(30 * SECOND_US):
             inside.set()
-            over.wait(30)
+            over.wait(120)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(120)
     child = os.fork()
     if child == 0:
         os._exit(0 if store.now() > 0 else 1)

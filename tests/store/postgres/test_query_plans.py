@@ -213,7 +213,7 @@ def leaves_in(plan):
     return below + (own if is_read else [])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_no_statement_reads_all_of_what_grows_with_promises(new_database):
     """F3: explained on a database that is full, for any values, as prepared statements are planned."""
     url = new_database(with_schema_and_clock)
@@ -362,7 +362,7 @@ def told(hold):
     return Report(hold=hold, started_at=START_US, progress=Progress(1, 2), lines=(line,))
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_plan_that_was_made_for_nothing_does_for_much(new_database, measured):
     """A prepared statement may be planned while its tables are empty, and known to be.
 

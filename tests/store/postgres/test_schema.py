@@ -34,7 +34,7 @@ def race(url, settings):
 
     def migrate():
         store = PostgresStore(url, settings=settings)
-        barrier.wait(30)
+        barrier.wait(120)
         done.append(len(store.migrate()))
         store.close()
 

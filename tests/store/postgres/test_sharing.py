@@ -94,7 +94,7 @@ def test_a_share_is_never_read_from_one_leaf(store, asked):
     assert [False, True] == asked
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_newest", [False, True], ids=["oldest", "newest"])
 def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newest):
     """R8, F3: pages for a claim, among 40 tenants with 50 runs each and 1,000 with 40 each."""
@@ -124,7 +124,7 @@ def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newes
     assert many <= 1.5 * few + 50, costs
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_workers_that_share_at_once_get_each_run_once(new_database):
     """R4, R8, INV-4: whatever others have locked, nothing is claimed twice and nothing is left."""
     url = new_database(with_schema_and_clock)

@@ -89,7 +89,7 @@ def test_what_no_standby_has_is_not_acknowledged_when_the_wait_is_cancelled(stor
     _choose(operator, NOBODY)
     asked = Asked(order)
     operator.execute("SELECT pg_cancel_backend(%s)", (_waiting(operator),))
-    asked.join(30)
+    asked.join(120)
 
     assert asked.error is not None
     assert "standby" in str(asked.error)
@@ -105,7 +105,7 @@ def test_what_is_there_already_is_acknowledged_only_with_a_standby(store, operat
     _waiting(operator)
     assert asked.is_alive()
     _choose(operator, ANYBODY)
-    asked.join(30)
+    asked.join(120)
 
     assert asked.error is None
 
@@ -120,6 +120,6 @@ def test_cancelling_what_is_cancelled_waits_for_a_standby_too(store, operator):
     asked = Asked(lambda: store.cancel_delayed(cancel(delayed.id)))
     _waiting(operator)
     _choose(operator, ANYBODY)
-    asked.join(30)
+    asked.join(120)
 
     assert asked.error is None

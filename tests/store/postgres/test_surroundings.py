@@ -95,13 +95,13 @@ def test_a_dispatcher_in_a_busy_program_goes_on(url, open_store):
 
     def hold():
         with store.transaction(LONG_US):
-            inside.wait(30)
-            over.wait(30)
+            inside.wait(120)
+            over.wait(120)
 
     threads = [threading.Thread(target=hold) for _ in range(2)]
     for thread in threads:
         thread.start()
-    inside.wait(30)
+    inside.wait(120)
     renewal = store.renew(Renew(member=member))
     over.set()
     for thread in threads:

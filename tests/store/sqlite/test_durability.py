@@ -82,7 +82,7 @@ def test_processes_share_a_file(path, clock):
     command = [sys.executable, "-c", COUNT_UP, str(path)]
     running = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
 
-    assert [0, 0, 0] == [process.wait(timeout=50) for process in running]
+    assert [0, 0, 0] == [process.wait(timeout=120) for process in running]
     assert 60 == store.status().queued
     assert [] == store.check()
     store.close()

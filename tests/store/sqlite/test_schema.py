@@ -50,7 +50,7 @@ def race(path, count=3):
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    return sum(int(process.communicate(timeout=50)[0]) for process in running)
+    return sum(int(process.communicate(timeout=120)[0]) for process in running)
 
 
 def test_an_empty_file_gets_the_whole_schema(store):

@@ -59,7 +59,7 @@ def test_closing_ends_the_wait(place):
     thread = threading.Thread(target=place.wait, args=(LONG_US,))
     thread.start()
     place.close()
-    thread.join(timeout=20)
+    thread.join(timeout=120)
 
     assert not thread.is_alive()
 

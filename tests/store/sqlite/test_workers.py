@@ -66,7 +66,7 @@ def test_processes_that_claim_from_one_file_never_get_the_same_run(path, clock, 
     for process in claimants:
         process.stdin.write("go\n")
         process.stdin.flush()
-    got = [process.communicate(timeout=50)[0].split() for process in claimants]
+    got = [process.communicate(timeout=120)[0].split() for process in claimants]
 
     assert RUNS == len(set(got[0]) | set(got[1])) == len(got[0]) + len(got[1])
     assert all(got)
@@ -78,7 +78,7 @@ def test_processes_that_claim_from_one_file_never_get_the_same_run(path, clock, 
 def test_a_process_that_dies_between_statements_leaves_nothing_half_done(tmp_path):
     """D1, INV-2: killed before every statement of every operation that moves runs."""
     command = [sys.executable, "-m", "tests.store.sqlite.dying", str(tmp_path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
 
     tormented = json.loads(done.stdout)
 

@@ -156,4 +156,4 @@ def test_the_bell_is_rung_after_the_commit(shop, db):
 
             assert [] == list(listener.notifies(timeout=0.1))
 
-        assert 1 == len(list(listener.notifies(timeout=10, stop_after=1)))
+        assert 1 == len(list(listener.notifies(timeout=120, stop_after=1)))

@@ -343,7 +343,7 @@ def test_threads_with_connections_of_their_own_do_not_wait_for_each_other(shop):
         shop.promise(1, one)
         thread = threading.Thread(target=shop.promise, args=(2, another))
         thread.start()
-        thread.join(30)
+        thread.join(120)
 
         assert not thread.is_alive()
 
@@ -360,7 +360,7 @@ def test_the_same_key_in_two_transactions_is_one_promise(shop):
         first = shop.promise(1, one)
         thread = threading.Thread(target=order)
         thread.start()
-    thread.join(30)
+    thread.join(120)
 
     assert [(first.id, False)] == [(second.id, second.is_new) for second in found]
 

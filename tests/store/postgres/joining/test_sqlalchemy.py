@@ -215,7 +215,7 @@ def test_an_awaited_session_is_refused_where_nobody_awaits(shop):
 
 def rung(listener):
     """Say how often the bell was rung, once it was; for nothing, a moment is waited."""
-    return len(list(listener.notifies(timeout=10, stop_after=1)))
+    return len(list(listener.notifies(timeout=120, stop_after=1)))
 
 
 def test_the_bell_is_rung_after_the_commit_of_a_session(shop, engine):
