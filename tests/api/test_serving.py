@@ -173,7 +173,7 @@ def test_a_body_without_a_length_is_bounded_over_the_wire_too(live):
 
 def test_it_says_that_it_lives_without_a_token_and_tells_no_more(live):
     root = live.url.removesuffix("/api/v1")
-    answers = [httpx.get(f"{root}{path}") for path in ("/healthz", "/readyz")]
+    answers = [httpx.get(f"{root}{path}", timeout=SOON) for path in ("/healthz", "/readyz")]
 
     assert [(200, "ok\n"), (200, "ok\n")] == [(one.status_code, one.text) for one in answers]
 
@@ -203,7 +203,7 @@ def test_it_runs_under_uvicorn(app):
         serving = asyncio.ensure_future(server.serve())
         while not server.started:
             await asyncio.wait([serving], timeout=0.01)
-        async with httpx.AsyncClient(headers=token_for(app)) as client:
+        async with httpx.AsyncClient(headers=token_for(app), timeout=SOON) as client:
             answer = await client.get(f"http://127.0.0.1:{port}/api/v1/status")
         server.should_exit = True
         await serving

@@ -60,7 +60,7 @@ def test_processes_do_not_share_a_port(place: Workplace):
 
 
 def scraped(port: int) -> list[str]:
-    return httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
+    return httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_SECONDS).text.splitlines()
 
 
 def stop(process: subprocess.Popen[str]) -> None:

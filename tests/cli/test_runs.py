@@ -185,7 +185,7 @@ def test_waiting_for_a_run_that_ends_meanwhile(place: Workplace, store: SqliteSt
     worker = PlayedWorker(store)
     run = str(worker.queue())
     claimed = worker.take()
-    waiting = place.start("run", "wait", run, "--timeout", "50s")
+    waiting = place.start("run", "wait", run, "--timeout", "110s")
     worker.succeed(claimed)
     out, err = waiting.communicate(timeout=120)
 

@@ -32,7 +32,8 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
         facts = {line["event"]: line for line in lines}
         code = {"code": facts["code"]["code"]}
         answers = [
-            httpx.post(f"http://127.0.0.1:{port}/api/v1/session", json=code) for _ in range(2)
+            httpx.post(f"http://127.0.0.1:{port}/api/v1/session", json=code, timeout=SOON)
+            for _ in range(2)
         ]
         os.kill(server.pid, signal.SIGTERM)
         status = server.wait(SOON)

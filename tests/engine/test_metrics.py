@@ -21,7 +21,7 @@ from duly.telemetry.counting import (
     CountingTelemetry,
 )
 from duly.telemetry.exposition import MEDIA_TYPE, Measured, Metric
-from tests.api.ports import free_port
+from tests.api.ports import SOON, free_port
 from tests.engine.rig import Recorder
 
 SPREAD = "duly_dispatcher_lateness_seconds"
@@ -113,16 +113,16 @@ def test_a_port_answers_this_machine_about_nothing_else():
     with telling_metrics(port, lambda: measured):
         root = f"http://127.0.0.1:{port}"
         answers = [
-            httpx.get(f"{root}/metrics"),
-            httpx.get(f"{root}/metrics", headers={"Host": f"evil.example:{port}"}),
-            httpx.get(f"{root}/"),
-            httpx.post(f"{root}/metrics"),
+            httpx.get(f"{root}/metrics", timeout=SOON),
+            httpx.get(f"{root}/metrics", headers={"Host": f"evil.example:{port}"}, timeout=SOON),
+            httpx.get(f"{root}/", timeout=SOON),
+            httpx.post(f"{root}/metrics", timeout=SOON),
         ]
 
     assert [200, 421, 404, 501] == [answer.status_code for answer in answers]
     assert (MEDIA_TYPE, measured.text()) == (answers[0].headers["content-type"], answers[0].text)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{root}/metrics")
+        httpx.get(f"{root}/metrics", timeout=SOON)
 
 
 def test_a_port_that_is_none_or_taken_is_named():

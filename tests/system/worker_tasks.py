@@ -57,7 +57,7 @@ def aborting_worker(run: duly.Run) -> None:
     os.abort()
 
 
-@app.task(retry=SOON, timeout="500ms")
+@app.task(retry=SOON, timeout="3s")
 def deaf_at_first(run: duly.Run) -> str:
     """Ignore the time-out, in a thread that nobody can stop."""
     mark(run, "deaf")

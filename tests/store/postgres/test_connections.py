@@ -22,7 +22,7 @@ from duly.testing.manual_clock import ManualClock
 from tests.postgres.patience import comes_true
 from tests.postgres.proxy import Proxy
 
-SHORT = PostgresSettings(limit_us=SECOND_US, dispatch_limit_us=SECOND_US)
+SHORT = PostgresSettings(limit_us=3 * SECOND_US, dispatch_limit_us=3 * SECOND_US)
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 """Newer Pythons warn of it, and rightly; people do it all the same."""
 JOIN = Join(kind=MemberKind.DISPATCHER, host="here", process=1)

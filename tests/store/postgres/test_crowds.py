@@ -49,9 +49,12 @@ from duly.testing.factories import (
 from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch
 
 SIZE = int(os.environ.get("DULY_TEST_CROWD", "1"))
-"""How many times what everyday's tests take: 50 for a proof."""
-PAUSES = 200 * SIZE
+"""How many times what everyday's tests take: 100 for a proof."""
+PAUSES = 100 * SIZE
 ORDERS = 100 * SIZE
+WRITES = 120
+LONGER = 20
+"""So many times as long they go on at the most, until all has come about that is to be seen."""
 POLICIES = ("latest", "skip", "all")
 EVERYTHING = Retention(
     outcomes_us={"cancelled": SECOND_US, "replaced": SECOND_US},
@@ -105,7 +108,9 @@ class Pausing:
     def pause_and_resume(self):
         draws = random.Random(1)
         try:
-            for number in range(PAUSES):
+            for number in range(LONGER * PAUSES):
+                if number >= PAUSES and self.has_met():
+                    break
                 record = self.records[number % len(self.records)]
                 paused = self._order(record, lambda seen, _: decide_pause(seen, **self._pause()))
                 if draws.random() < 0.5:
@@ -119,6 +124,10 @@ class Pausing:
                 self._order(record, lambda seen, now, c=choice: decide_resume(seen, now, c, None))
         finally:
             self.is_over.set()
+
+    def has_met(self):
+        """Say whether a pause and a fire have been in each other's way."""
+        return self.counts["fired"] and self.counts["gone"] + self.counts["stale"]
 
     def _pause(self):
         return {"reason": "tired", "until": None, "missed": Missed.SKIP}
@@ -243,10 +252,10 @@ def test_a_leaf_in_which_an_open_transaction_has_written_is_not_emptied(store, c
 def test_nothing_queued_is_lost_while_leaves_take_turns(store, clock, watch):
     """D6: writers, somebody who takes from the queue, and maintenance, all at once."""
     world = TakingTurns(store, clock, watch)
-    _, _, eras = watch.at_once(world.work, world.take, world.rotate)
+    watch.at_once(world.work, world.take, world.rotate)
     made = watch.value("SELECT count(*) FROM duly.runs")
 
-    assert len(eras) > 1
+    assert len(world.eras) > 1
     assert made == len(world.taken) + store.status().queued
     assert len(world.taken) == len(set(world.taken))
 
@@ -261,6 +270,7 @@ class TakingTurns:
         self.records = [steps.create(store, f"s{n}", timetable=every("1m")) for n in range(5)]
         self.fence = steps.own(store, ttl_us=1000 * HOUR_US)
         self.taken: list[object] = []
+        self.eras: set[int] = set()
         self.is_over = Event()
 
     def work(self):
@@ -270,7 +280,9 @@ class TakingTurns:
             self.is_over.set()
 
     def _enqueue(self, writer):
-        for number in range(120):
+        for number in range(LONGER * WRITES):
+            if number >= WRITES and len(self.eras) > 1:
+                break
             order = add_runs(new_run(None, f"{writer}/{number}"))
             if number % 5:
                 self.store.add_runs(order)
@@ -296,11 +308,9 @@ class TakingTurns:
                 self.taken.extend(run_id for (run_id,) in rows)
 
     def rotate(self):
-        eras = set()
         while not self.is_over.is_set():
             rotate(self.store, self.clock, self.fence)
-            eras.add(self.watch.value("SELECT era FROM duly.cluster"))
-        return eras
+            self.eras.add(self.watch.value("SELECT era FROM duly.cluster"))
 
 
 # Everybody at once
@@ -310,6 +320,7 @@ class Crowd:
     """Threads that each give random orders; whatever happens to be refused is looked away from."""
 
     KEYS = ("a", "b", "c", "d")
+    PROVOKED = ("result fired", "result fenced", "drain fired", "prune")
     ORDERS = (
         ("edit", 4),
         ("pause_or_resume", 4),
@@ -339,7 +350,10 @@ class Crowd:
     def live(self, seed, orders):
         draws = random.Random(seed)
         names, weights = zip(*self.ORDERS, strict=True)
-        for _ in range(orders):
+        for number in range(LONGER * orders):
+            if number >= orders and not self.missing():
+                break
+            self.counts["given"] += 1
             name = draws.choices(names, weights)[0]
             if draws.random() < 0.3:
                 self.clock.advance(draws.choice((1000, SECOND_US, 3 * SECOND_US)))
@@ -351,6 +365,10 @@ class Crowd:
             except StoreUnavailable as error:
                 cause = type(error.__cause__).__name__
                 self.counts[f"busy: {name}, {cause}"] += 1
+
+    def missing(self):
+        """Return what has to come about and has not yet."""
+        return [name for name in self.PROVOKED if not self.counts[name]]
 
     def _seen(self, draws):
         return self.store.get_schedule(draws.choice(self.records).id)
@@ -449,15 +467,15 @@ class Crowd:
 @pytest.mark.timeout(3600)
 def test_nobody_locks_anybody_out(timed_url, clock, open_store, watch):
     """Edits, fires, drains, pruning, takeovers and transactions: no error but, rarely, busy."""
-    world = Crowd(open_store(timed_url, clock), clock)
+    world = Crowd(open_store(timed_url, clock, settings=PATIENT), clock)
     watch.at_once(*(partial(world.live, seed, ORDERS) for seed in range(6)), limit_s=3600)
 
     assert [] == world.store.check()
     busy = {name: count for name, count in world.counts.items() if name.startswith("busy")}
-    assert sum(busy.values()) <= 6 * ORDERS / 100, busy
+    # Twice what is seen at the most: on a busy machine transactions stay open for longer.
+    assert sum(busy.values()) <= world.counts["given"] / 50, busy
     # Who replaces what is pending under several keys in a transaction of his own may meet another
     # who does, in a circle; orders that are ours alone are carried out again.
     locked_out = {name for name in busy if "Deadlock" in name}
     assert locked_out <= {"busy: transact, DeadlockDetected"}
-    for name in ("result fired", "result fenced", "drain fired", "prune"):
-        assert world.counts[name] > 0, name
+    assert [] == world.missing()

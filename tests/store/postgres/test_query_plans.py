@@ -42,7 +42,7 @@ from tests.store.postgres.loaded import (
     tidy,
 )
 
-PENDING = 40_000
+PENDING = 20_000
 SMALL = frozenset(
     (
         "cluster",
@@ -377,7 +377,7 @@ def test_a_plan_that_was_made_for_nothing_does_for_much(new_database, measured):
     with psycopg.connect(url, autocommit=True) as line:
         line.execute("TRUNCATE duly.delayed, duly.runs, duly.arrivals, duly.ready")
         line.execute("TRUNCATE duly.claims, duly.waiting, duly.outcomes, duly.attempts")
-    fill(url, 20_000)
+    fill(url, 10_000)
     costs, made = exercise((*old, fence), 1)
     tidy(url)
     new = measured(url)
@@ -394,9 +394,9 @@ def test_a_plan_that_was_made_for_nothing_does_for_much(new_database, measured):
 
 @pytest.mark.timeout(300)
 def test_what_a_fire_costs_does_not_grow_with_what_is_pending(private_server, measured):
-    """F3: pages and bytes of the log for a thousand fires, among 10,000 and among 100,000."""
+    """F3: pages and bytes of the log for a thousand fires, among 5,000 and among 50,000."""
     costs = []
-    for pending in (10_000, 100_000):
+    for pending in (5_000, 50_000):
         url = private_server.create_database()
         with_schema_and_clock(url)
         fill(url, pending)

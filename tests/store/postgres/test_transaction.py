@@ -218,7 +218,7 @@ def test_a_transaction_that_stands_still_is_ended_by_the_server(orders, timed_ur
         def stand_idle():
             return watching.execute(COUNT_IDLE).fetchone() != (0,)
 
-        with pytest.raises(StoreUnavailable), orders.transaction(SECOND_US) as lent:
+        with pytest.raises(StoreUnavailable), orders.transaction(3 * SECOND_US) as lent:
             lent.execute("INSERT INTO orders (what) VALUES ('tea')")
             assert stand_idle()
             assert comes_true(lambda: not stand_idle())

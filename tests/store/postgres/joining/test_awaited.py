@@ -99,7 +99,7 @@ def test_several_orders_at_once_on_one_connection_take_turns(shop):
 def test_an_order_waits_for_the_statement_of_another_task(shop):
     async def order():
         async with await AsyncConnection.connect(shop.url) as connection:
-            slow = asyncio.create_task(connection.execute("SELECT pg_sleep(0.2)"))
+            slow = asyncio.create_task(connection.execute("SELECT pg_sleep(1)"))
             while connection.info.transaction_status is not TransactionStatus.ACTIVE:
                 await asyncio.wait({slow}, timeout=0.01)
             await shop.promise_awaited(7, connection)
