@@ -1,11 +1,10 @@
 """Starts programs by forking a process that has loaded Duly, as loading takes longest.
 
 A program that is born so is still a process of its own and a child of whoever asked for it, with its
-own session, folder, environment, streams and end: `born` returns what subprocess.Popen would. Half a
-second of processor is saved each time. Some tests start fresh interpreters, so that this is tried too.
+own session, folder, environment, streams and end, and what is returned is what subprocess.Popen would
+be. Half a second of processor is saved each time. Some tests start fresh interpreters, as people do.
 
-What an interpreter reads from its environment as it starts a fork does not read again, but for
-PYTHONUNBUFFERED, which all who are born so have.
+What an interpreter reads from its environment as it starts, but for PYTHONUNBUFFERED, a fork does not.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import json
 import os
 import pkgutil
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -26,10 +26,10 @@ import threading
 import time  # noqa: TID251 - to have the zone read again, not the clock
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, AnyStr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = os.pathsep.join((str(ROOT), str(ROOT / "src")))
@@ -44,10 +44,10 @@ _libc = ctypes.CDLL(None)
 _one_at_a_time = threading.Lock()
 
 
-class Born(subprocess.Popen[bytes]):
+class Born(subprocess.Popen[AnyStr]):
     """A child of this process that somebody else has forked."""
 
-    def __init__(self, process: int, words: list[str], stdin: int) -> None:
+    def __init__(self, process: int, words: list[str], *, is_text: bool = False) -> None:
         # As the real one does after it has started a program, and nothing else.
         self._waitpid_lock = threading.Lock()
         self._child_created = True
@@ -57,9 +57,9 @@ class Born(subprocess.Popen[bytes]):
         self.args = words
         self.pid = process
         self.returncode = None  # type: ignore[assignment]
-        self.stdin = os.fdopen(stdin, "wb", 0)
-        self.stdout = self.stderr = None
-        self.text_mode = self.encoding = self.errors = None
+        self.stdin = self.stdout = self.stderr = None
+        self.text_mode = is_text
+        self.encoding = self.errors = None
 
 
 class Nursery:
@@ -81,21 +81,18 @@ class Nursery:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def bear(self, words: list[str], environment: Mapping[str, str], output: int) -> Born:
-        """Start a module with its arguments; what it says goes to an open file."""
-        order = {"words": words, "environment": dict(environment), "nice": os.nice(0)}
-        ours, theirs = os.pipe()
+    def bear(self, order: dict[str, Any], files: Sequence[int]) -> int:
+        """Have a program started on three open files, which are ours no longer; return its number."""
         try:
             # Whoever loses its parent becomes a child of ours, but only for this moment.
             with _one_at_a_time, adopting():
-                socket.send_fds(self._line, [json.dumps(order).encode()], [ours, output, output])
+                socket.send_fds(self._line, [json.dumps(order).encode()], files)
                 said = self._line.recv(WORD_BYTES_MAX)
         finally:
-            os.close(ours)
-        if not said:
-            os.close(theirs)
-            raise RuntimeError(f"the nursery has ended: {self._process.wait()}")
-        return Born(int(said), words, theirs)
+            for file in set(files):
+                os.close(file)
+        assert said, f"the nursery has ended: {self._process.wait()}"
+        return int(said)
 
     def close(self) -> None:
         """End it; whoever was born lives on."""
@@ -116,13 +113,33 @@ def adopting() -> Iterator[None]:
 _nursery: Nursery | None = None
 
 
-def born(words: list[str], environment: Mapping[str, str], output: int) -> Born:
-    """Start `python -m` with these words in a session of its own, here, with a pipe to its input."""
+def bear(order: dict[str, Any], files: Sequence[int]) -> int:
+    """Have a program started, by the nursery of this process."""
     global _nursery  # noqa: PLW0603 - one for each process of tests
     if _nursery is None or not _nursery.is_running:
         _nursery = Nursery()
         atexit.register(_nursery.close)
-    return _nursery.bear(words, environment, output)
+    return _nursery.bear({**order, "nice": os.nice(0)}, files)
+
+
+def born(words: list[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start `python -m` with these words: a pipe is its input, and what it says goes to a file."""
+    order = {"words": words, "environment": dict(environment), "folder": str(ROOT)}
+    theirs, ours = os.pipe()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    child: Born[bytes] = Born(bear(order, [theirs, output, output]), words)
+    child.stdin = os.fdopen(ours, "wb", 0)
+    return child
+
+
+def heard(words: list[str], environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str]:
+    """Start `python -m` with these words in a folder: nobody types, and what it says is heard."""
+    order = {"words": words, "environment": dict(environment), "folder": str(folder)}
+    (ours_out, out), (ours_err, err) = os.pipe(), os.pipe()
+    number = bear(order, [os.open(os.devnull, os.O_RDONLY), out, err])
+    child: Born[str] = Born(number, words, is_text=True)
+    child.stdout, child.stderr = (os.fdopen(one, encoding="utf-8") for one in (ours_out, ours_err))
+    return child
 
 
 def serve(line: socket.socket) -> None:
@@ -177,18 +194,24 @@ def load() -> None:
 def become(order: dict[str, Any], files: list[int]) -> None:
     """Stand where a fresh interpreter would, and run the program."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, order["nice"])
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    os.chdir(order["folder"])
+    sys.path[0] = order["folder"]
     os.environ.clear()
     os.environ.update(order["environment"])
     time.tzset()
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it stays open
-    sys.stdout, sys.stderr = (
-        io.TextIOWrapper(io.FileIO(number, "w", closefd=False), "utf-8", write_through=True)
-        for number in (1, 2)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    buffering = 0 if os.environ.get("PYTHONUNBUFFERED") else -1
+    sys.stdout = io.TextIOWrapper(
+        os.fdopen(1, "wb", buffering, closefd=False), "utf-8", write_through=buffering == 0
+    )
+    sys.stderr = io.TextIOWrapper(
+        os.fdopen(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True
     )
     sys.argv = order["words"]
     run(order["words"][0])

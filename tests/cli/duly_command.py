@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any
 
 from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
+from tests.nursery import heard
 from tests.store.sqlite.made_file import made_file
 
 LIMIT_SECONDS = 120
@@ -100,26 +100,8 @@ class Workplace:
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command that goes on until it is told to stop, by Ctrl-C among others.
-
-        Whoever runs the tests in the background may have been told to ignore Ctrl-C, and all that
-        he starts would do so, too.
-        """
-        return subprocess.Popen(
-            [sys.executable, "-m", "duly", *arguments],
-            preexec_fn=_mind_interrupts,  # noqa: PLW1509 - it takes no lock
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
-
-
-def _mind_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+        """Start a command that goes on until it is told to stop, by Ctrl-C among others."""
+        return heard(["duly", *arguments], self.environment, self.folder)
 
 
 def duly(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:

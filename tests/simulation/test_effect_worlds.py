@@ -10,7 +10,7 @@ from tests.simulation.simulation import simulate
 from tests.simulation.test_mutants import first_noticed, is_sound, name_of
 
 pytestmark = pytest.mark.timeout(300)
-SEEDS = range(20)
+SEEDS = range(16)
 CHUNKS = 4
 SOMETIMES = (
     "effects",

@@ -71,11 +71,10 @@ class Process:
     def __init__(self, arguments: list[str], log: Path, *, is_fresh: bool = False) -> None:
         self.log = log
         environment = {**os.environ, "PYTHONPATH": TREE, "PYTHONUNBUFFERED": "1"}
+        if not is_fresh:
+            self.popen = born(arguments, environment, log)
+            return
         with log.open("ab") as out:
-            self.popen: subprocess.Popen[bytes]
-            if not is_fresh:
-                self.popen = born(arguments, environment, out.fileno())
-                return
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
                 stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ import pytest
 import duly
 from duly.domain.identity import RunId
 from tests.api.ports import free_port
+from tests.cli.duly_command import duly as duly_command
 from tests.system.fleet import TREE, Process, wait_until
 from tests.system.worker_tasks import app as tasks
 
@@ -50,8 +51,9 @@ class Place:
     def start(self, role: str, *options: str) -> Process:
         arguments = ["duly", role, "--json", "--url", self.url, *options]
         log = self.folder / f"{role}-{len(self.processes)}.log"
-        # As a person starts it, with an interpreter of its own.
-        self.processes.append(Process(arguments, log, is_fresh=True))
+        # On a file as a person starts it, with an interpreter of its own.
+        is_fresh = self.url.startswith("sqlite")
+        self.processes.append(Process(arguments, log, is_fresh=is_fresh))
         return self.processes[-1]
 
     def enqueue(self, task: str) -> UUID:
@@ -107,12 +109,7 @@ def place(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         url = f"sqlite:///{tmp_path / 'promises.db'}"
     else:
         url = request.getfixturevalue("database")
-        subprocess.run(
-            [sys.executable, "-m", "duly", "db", "migrate", "--url", url],
-            check=True,
-            capture_output=True,
-            timeout=LIMIT_SECONDS,
-        )
+        assert 0 == duly_command("db", "migrate", "--url", url).status
     made = Place(tmp_path, url)
     yield made
     made.close()
