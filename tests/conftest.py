@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -27,6 +27,7 @@ SHARE = 1 if explore else 2
 """Of as many examples as a test wants, this part is tried: they are the same at every run, and what
 the second half has found once is a test of its own since. All are tried where new ones are drawn."""
 EXAMPLES_MIN = 30
+TRY_FEWER: set[object] = set()
 
 ROOT = Path(__file__).resolve().parent
 KEEP_TIME = (ROOT / "system", ROOT / "failover")
@@ -51,15 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _try_fewer(item: pytest.Item) -> None:
-    test = getattr(item, "obj", None)
-    if SHARE == 1 or not is_hypothesis_test(test):
-        return
     # A test of several cases is met several times, and is one function.
+    test: Any = getattr(item, "obj", None)
     test = getattr(test, "__func__", test)
+    if SHARE == 1 or not is_hypothesis_test(test) or test in TRY_FEWER:
+        return
+    TRY_FEWER.add(test)
     wanted = test._hypothesis_internal_use_settings  # noqa: SLF001 - there is no other way to them
-    if not hasattr(test, "_examples_wanted"):
-        test._examples_wanted = wanted.max_examples  # noqa: SLF001
-    fewer = min(test._examples_wanted, max(EXAMPLES_MIN, test._examples_wanted // SHARE))  # noqa: SLF001
+    fewer = min(wanted.max_examples, max(EXAMPLES_MIN, wanted.max_examples // SHARE))
     test._hypothesis_internal_use_settings = settings(wanted, max_examples=fewer)  # noqa: SLF001
 
 

@@ -56,7 +56,7 @@ class Born(subprocess.Popen[AnyStr]):
         self._closed_child_pipe_fds = True
         self.args = words
         self.pid = process
-        self.returncode = None  # type: ignore[assignment]
+        self.returncode = None
         self.stdin = self.stdout = self.stderr = None
         self.text_mode = is_text
         self.encoding = self.errors = None

@@ -37,9 +37,10 @@ import psycopg
 
 from tests.failover.bounded import connect
 from tests.failover.keeper import descendants, tell
+from tests.nursery import ROOT
 from tests.postgres.premises import PORTS, account
 from tests.postgres.server import chosen_programs
-from tests.system.fleet import ROOT, TooSlowError, pause, wait_until
+from tests.system.fleet import TooSlowError, pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

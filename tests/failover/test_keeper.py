@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.failover.keeper import descendants, tell
-from tests.system.fleet import ROOT, wait_until
+from tests.nursery import ROOT
+from tests.system.fleet import wait_until
 
 KEEPER = [sys.executable, "-m", "tests.failover.keeper"]
 ORPHAN = ["sh", "-c", "setsid sleep 3600 & exit"]

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from tests.nursery import ROOT
 from tests.system.checker import violations
-from tests.system.fleet import ROOT, SECOND_US, Fleet, pause, wait_until
+from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duly
+from tests.nursery import ROOT, TREE
 from tests.postgres.proxy import Proxy
 from tests.system import effects_evidence as records
 from tests.system import work_views
@@ -37,7 +38,7 @@ from tests.system.effects_evidence import Decision, EffectsEvidence
 from tests.system.effects_harm import BEFORE, HAPPENED, KILL, STOP, WITHIN
 from tests.system.effects_tasks import ACCOUNTS, CLASSES, PHASES, SOON, WHOLE
 from tests.system.effects_tasks import app as tasks
-from tests.system.fleet import ROOT, TREE, Fleet, pause, wait_until
+from tests.system.fleet import Fleet, pause, wait_until
 from tests.system.postgres_campaign import THENS
 from tests.system.views import SQLITE
 from tests.system.work_evidence import (

@@ -17,7 +17,8 @@ import duly
 from duly.domain.identity import RunId
 from tests.api.ports import free_port
 from tests.cli.duly_command import duly as duly_command
-from tests.system.fleet import TREE, Process, wait_until
+from tests.nursery import TREE
+from tests.system.fleet import Process, wait_until
 from tests.system.worker_tasks import app as tasks
 
 if TYPE_CHECKING:
