@@ -491,7 +491,7 @@ class SameAnswers(WorkRules, EffectRules, LimitRules, RuleBasedStateMachine):
 
 TestSameAnswers = pytest.mark.timeout(300)(SameAnswers.TestCase)
 TestSameAnswers.settings = settings(
-    max_examples=20,
+    max_examples=15,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

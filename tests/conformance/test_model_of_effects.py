@@ -20,7 +20,7 @@ class SameEffects(SameAnswers):
 
 TestSameEffects = pytest.mark.timeout(300)(SameEffects.TestCase)
 TestSameEffects.settings = settings(
-    max_examples=15,
+    max_examples=12,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

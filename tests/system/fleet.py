@@ -41,6 +41,7 @@ LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
 LEASE_SECONDS = 5.0
 LOCK_SECONDS = 2.0
+LOOK_SECONDS = 0.05
 SECOND_US = 1_000_000
 UNFORESEEN = ("tick-failed", "set-aside")
 _PATIENCE = threading.Event()
@@ -62,7 +63,7 @@ def wait_until(what: str, condition: Callable[[], object], limit: float = LIMIT_
     while not condition():
         if clock.monotonic_us() > ends:
             raise TooSlowError(f"waited {limit:.0f} s until {what}")
-        pause(0.02)
+        pause(LOOK_SECONDS)
 
 
 class Process:

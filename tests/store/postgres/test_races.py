@@ -37,7 +37,7 @@ from duly.testing.manual_clock import START_US
 from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience, replaced
 
 SOON = "2027-03-08T08:01+00:00"
-ROUNDS = 60
+ROUNDS = 40
 FIRED, GONE, FENCED, BUSY = (
     FireResult.FIRED,
     FireResult.GONE,

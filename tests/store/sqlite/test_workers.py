@@ -30,14 +30,17 @@ from duly.testing.manual_clock import ManualClock
 
 store = SqliteStore(sys.argv[1], ManualClock())
 worker = work_steps.join(store)
-sys.stdout.write("ready\\n")
-sys.stdout.flush()
-sys.stdin.readline()
-while True:
-    got = store.claim_runs(ClaimRuns(worker=worker, limit=7)).runs
-    if not got:
-        break
-    sys.stdout.writelines(f"{one.record.id.hex()}\\n" for one in got)
+got = []
+for word in ("ready", "begun"):
+    sys.stdout.write(f"{word}\\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    more = store.claim_runs(ClaimRuns(worker=worker, limit=7)).runs
+    got += more
+while more:
+    more = store.claim_runs(ClaimRuns(worker=worker, limit=7)).runs
+    got += more
+sys.stdout.writelines(f"{one.record.id.hex()}\\n" for one in got)
 store.close()
 """
 
@@ -60,12 +63,13 @@ def test_processes_that_claim_from_one_file_never_get_the_same_run(path, clock, 
     """R4: no two workers hold one run, and none is left over."""
     store = SqliteStore(path, clock)
     store.add_runs(add_runs(*(new_run(None, f"run {place}") for place in range(RUNS))))
-    for process in claimants:
-        assert "ready\n" == process.stdout.readline()
-
-    for process in claimants:
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    # Nobody takes all while the other does not come to run: each has begun before both go on.
+    for word in ("ready", "begun"):
+        for process in claimants:
+            assert f"{word}\n" == process.stdout.readline()
+        for process in claimants:
+            process.stdin.write("go\n")
+            process.stdin.flush()
     got = [process.communicate(timeout=120)[0].split() for process in claimants]
 
     assert RUNS == len(set(got[0]) | set(got[1])) == len(got[0]) + len(got[1])
