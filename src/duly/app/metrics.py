@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.app.application import App
-    from duly.client.health import Finding, Health
+    from duly.client.health import Health
+    from duly.client.judging import Finding
     from duly.client.queues import Queue
     from duly.client.status_view import Status
 
