@@ -149,11 +149,11 @@ def remove(store: MemoryStore, slot) -> tuple[int, int]:
             del tables.attempts[key]
         return at, at
     if slot.kind is SlotKind.SKIPPED:
-        (key,) = [key for key, one in tables.skips.items() if one.first_for <= at <= one.last_for]
-        skip = tables.skips.pop(key)
+        (of,) = [of for of, one in tables.skips.items() if one.first_for <= at <= one.last_for]
+        skip = tables.skips.pop(of)
         return skip.first_for, skip.last_for
-    (key,) = [
-        key for key, one in tables.owed.items() if one.owed.first_for <= at <= one.owed.last_for
+    (whose,) = [
+        of for of, one in tables.owed.items() if one.owed.first_for <= at <= one.owed.last_for
     ]
-    owed = tables.owed.pop(key).owed
+    owed = tables.owed.pop(whose).owed
     return owed.first_for, owed.last_for

@@ -42,6 +42,7 @@ from duly.wire.shapes import Asked, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SHAPES: dict[str, type[Shown]] = {
@@ -108,6 +109,36 @@ ELSEWHERE = {
 }
 
 
+def missing(schedule: UUID) -> MissingRun:
+    """Return what was expected and has no run."""
+    return MissingRun(
+        schedule="close",
+        schedule_id=schedule,
+        scheduled_for=NOON,
+        due_at=NOON,
+        label="close@2026-05-04T12:00Z",
+        verdict="missing",
+        cause="unrecorded",
+        says="nothing is recorded of it",
+    )
+
+
+def going_on(run: UUID) -> ActiveAttempt:
+    """Return an attempt that goes on."""
+    return ActiveAttempt(
+        run=run,
+        scheduled_for=NOON,
+        task="settle",
+        attempt=1,
+        worker=7,
+        age=timedelta(minutes=3),
+        heartbeat_age=timedelta(seconds=1),
+        progress_done=3,
+        progress_total=None,
+        progress_age=None,
+    )
+
+
 @pytest.fixture(scope="module")
 def views() -> Iterator[dict[str, Any]]:
     """One view of each kind, out of the life of one application."""
@@ -134,31 +165,9 @@ def views() -> Iterator[dict[str, Any]]:
         item = app.inbox.list()[0]
         signs = app.vitals.of_schedule("close")
         (row,) = app.vitals.schedules().items
-        missing = MissingRun(
-            schedule="close",
-            schedule_id=row.id,
-            scheduled_for=NOON,
-            due_at=NOON,
-            label="close@2026-05-04T12:00Z",
-            verdict="missing",
-            cause="unrecorded",
-            says="nothing is recorded of it",
-        )
-        going_on = ActiveAttempt(
-            run=dead.id,
-            scheduled_for=NOON,
-            task="settle",
-            attempt=1,
-            worker=7,
-            age=timedelta(minutes=3),
-            heartbeat_age=timedelta(seconds=1),
-            progress_done=3,
-            progress_total=None,
-            progress_age=None,
-        )
         found = [
             *(signs, row, signs.trigger, signs.completion, signs.work, signs.window),
-            *(missing, LookedFrom(schedule="close", since=NOON), going_on),
+            *(missing(row.id), LookedFrom(schedule="close", since=NOON), going_on(dead.id)),
             *(dead, item, plan, proof, enqueued, *plan.slots, *proof.occurrences, *item.effects),
             *app.runs.attempts(dead),
             *app.runs.progress(dead),

@@ -33,8 +33,7 @@ def note_vitals(
     groups: dict[tuple[str, str], list[tuple[Signs, Window]]] = {}
     for signs in found:
         record = signs.record
-        is_checked = signs.completion.is_checked
-        window = look_at(signs.runs, lambda _, known=is_checked: known, signs.now)
+        window = _window(signs)
         who = (record.tenant, record.name)
         _note_lights(measured, who, signs)
         _note_work(measured, who, signs)
@@ -44,6 +43,13 @@ def note_vitals(
             groups.setdefault(group, []).append((signs, window))
     for group, members in sorted(groups.items()):
         _note_group(measured, group, members)
+
+
+def _window(signs: Signs) -> Window:
+    def is_checked(_: str) -> bool:
+        return signs.completion.is_checked
+
+    return look_at(signs.runs, is_checked, signs.now)
 
 
 def _note_lights(measured: Measured, who: tuple[str, str], signs: Signs) -> None:
@@ -87,7 +93,7 @@ def _note_window(measured: Measured, who: tuple[str, str], window: Window) -> No
     # Classes of errors are many; states and reasons are few.
     kinds: Counter[tuple[str, str]] = Counter()
     for kind in window.failures:
-        kinds[kind.state, kind.reason or ""] += kind.count
+        kinds[kind.state, kind.reason or ""] += kind.runs
     for told, count in sorted(kinds.items()):
         measured.note(named.FAILURES, count, *who, *told)
 
@@ -106,7 +112,7 @@ def _note_group(
     measured.note(named.MANY_ATTEMPTS, sum(one.attempts for one in windows), *group)
     measured.note(named.MANY_RETRIES, sum(one.retries for one in windows), *group)
     measured.note(named.MANY_USEFUL, sum(one.useful for one in windows), *group)
-    failed = sum(kind.count for one in windows for kind in one.failures)
+    failed = sum(kind.runs for one in windows for kind in one.failures)
     measured.note(named.MANY_FAILED, failed + sum(one.failures_more for one in windows), *group)
     measured.note(named.MANY_ACTIVE, len(active), *group)
     measured.note(named.MANY_QUEUE_DELAY, max(delays, default=0.0), *group)

@@ -113,12 +113,8 @@ def _print(told: Json) -> None:
     print_line(("Newest runs:", "bold"))
     print_facts(_window(told["window"]))
     if told["window"]["failures"]:
-        failures = told["window"]["failures"]
-        rows = [
-            (one["state"], one["reason"] or "-", one["error"] or "-", f"{one['count']:,}")
-            for one in failures
-        ]
-        print_table(("went wrong", "reason", "error", "runs"), rows)
+        kinds = [_failure(one) for one in told["window"]["failures"]]
+        print_table(("went wrong", "reason", "error", "runs"), kinds)
     if told["work"]["attempts"]:
         rows = [_attempt(one) for one in told["work"]["attempts"]]
         print_table(("active attempt", "for", "heartbeat", "progress", "advanced"), rows)
@@ -179,6 +175,10 @@ def _window(told: Json) -> list[tuple[str, str]]:
         ("useful", f"{told['useful']:,} of {told['attempts']:,} attempts, {each} each"),
         ("retries", f"{told['retries']:,}"),
     ]
+
+
+def _failure(told: Json) -> tuple[str, ...]:
+    return (told["state"], told["reason"] or "-", told["error"] or "-", f"{told['runs']:,}")
 
 
 def _attempt(told: Json) -> tuple[str, ...]:

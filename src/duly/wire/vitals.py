@@ -92,7 +92,7 @@ class FailureKind(Shown, frozen=True, kw_only=True):
     state: str
     reason: str | None
     error: str | None
-    count: int
+    runs: int
 
 
 class WindowVitals(Shown, frozen=True, kw_only=True):
