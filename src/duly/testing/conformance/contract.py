@@ -30,6 +30,7 @@ from duly.testing.conformance.lines_of_runs import (
 )
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
+from duly.testing.conformance.missing import FindingMissing
 from duly.testing.conformance.moving import Moving
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
 from duly.testing.conformance.overlap_orders import OverlapByHand, OverlapInCatchUp
@@ -48,6 +49,7 @@ from duly.testing.conformance.reaping import FindingLost, SettlingLost
 from duly.testing.conformance.retention import Retaining
 from duly.testing.conformance.retries import RetryBudgets, RetryTimers
 from duly.testing.conformance.run_times import ReadingRunTimes
+from duly.testing.conformance.run_vitals import ReadingRunVitals
 from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
 from duly.testing.conformance.sealing import Sealing
 from duly.testing.conformance.searching import SearchingAttempts, SearchingAudit, SearchingRuns
@@ -99,6 +101,8 @@ class StoreContract(
     ReadingRuns,
     ReadingRunTimes,
     ReadingLastEnds,
+    ReadingRunVitals,
+    FindingMissing,
     SearchingRuns,
     SearchingAttempts,
     SearchingAudit,

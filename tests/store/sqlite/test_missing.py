@@ -1,0 +1,54 @@
+"""What was removed from the file by hand is found, because intent still asks for it (M1, D6)."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+
+from duly.domain.missing import Cause, SlotKind
+from duly.store.sqlite import SqliteStore
+from duly.testing.manual_clock import ManualClock
+from tests.store.removing import REMOVALS, lived, slots
+from tests.store.sqlite.made_file import made_file
+
+
+@pytest.mark.parametrize("what", REMOVALS)
+def test_what_is_removed_behind_its_back_is_missing(tmp_path, what):
+    """M1: a run with its attempts and its end, a skip, a range that is owed."""
+    clock = ManualClock()
+    path = made_file(tmp_path / "duly.db", clock)
+    store = SqliteStore(path, clock)
+    tables, places = REMOVALS[what]
+    try:
+        lived(store, clock)
+        before = slots(store)
+        with apsw.Connection(str(path)) as line:
+            for table in tables:
+                line.execute(f"DELETE FROM duly_{table}")  # noqa: S608 - of ours
+        found = [one for one in slots(store) if one.kind is SlotKind.MISSING]
+
+        assert [] == [one for one in before if one.kind is SlotKind.MISSING]
+        assert [before[place].scheduled_for for place in places] == [
+            one.scheduled_for for one in found
+        ]
+        assert {Cause.UNRECORDED} == {one.cause for one in found}
+    finally:
+        store.close()
+
+
+def test_a_timer_that_was_taken_away_shows_when_its_time_has_passed(tmp_path):
+    """D2: an active schedule without a pending instant fires nothing, and all of it is missing."""
+    clock = ManualClock()
+    path = made_file(tmp_path / "duly.db", clock)
+    store = SqliteStore(path, clock)
+    try:
+        lived(store, clock)
+        with apsw.Connection(str(path)) as line:
+            line.execute("UPDATE duly_schedule_state SET next_for = NULL, next_due = NULL")
+        clock.advance("3d")
+
+        missing = [one for one in slots(store) if one.kind is SlotKind.MISSING]
+        assert 3 == len(missing)
+        assert {Cause.UNRECORDED} == {one.cause for one in missing}
+    finally:
+        store.close()
