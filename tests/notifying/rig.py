@@ -50,7 +50,7 @@ def notice(**other: Any) -> AlertNotice:
         "tenant": "default",
         "subject": "schedule nightly-report",
         "summary": "nightly-report has no run for 2026-04-03 02:00, since 3 minutes.",
-        "remedy": "duly run missing nightly-report",
+        "remedy": "duly run missing --schedule nightly-report",
         "evidence": {"expected": "2026-04-03T00:00:00Z", "found": 0},
         "since": datetime(2026, 4, 3, 0, 0, tzinfo=UTC),
         "at": datetime(2026, 4, 3, 0, 3, tzinfo=UTC),

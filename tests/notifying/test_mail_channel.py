@@ -42,8 +42,8 @@ def test_a_notice_becomes_a_message_for_every_recipient(postbox):
     assert notice().at == told["Date"].datetime
     assert ("auto-generated", "high") == (told["Auto-Submitted"], told["Importance"])
     assert f"<{ALERT}.alert@example.com>" == told["References"]
-    assert "duly run missing nightly-report" in letter.part("plain")
-    assert "<pre>duly run missing nightly-report</pre>" in letter.part("html")
+    assert "duly run missing --schedule nightly-report" in letter.part("plain")
+    assert "<pre>duly run missing --schedule nightly-report</pre>" in letter.part("html")
     assert letter.raw.isascii()
 
 

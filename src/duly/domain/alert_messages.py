@@ -91,7 +91,7 @@ class AlertNotice:
 def subject_line(notice: AlertNotice) -> str:
     """Say in one line what it is: for headers, titles and notifications of a telephone."""
     mark = RESOLVED if notice.is_resolved else notice.severity
-    tenant = "" if notice.tenant == "default" else f" ({_name(notice.tenant)})"
+    tenant = "" if notice.tenant in {"", "default"} else f" ({_name(notice.tenant)})"
     about = f"[Duly {_name(mark)}] {_name(notice.kind)}: {_name(notice.subject)}{tenant}"
     return one_line(about, SUBJECT_LINE_MAX)
 
@@ -224,7 +224,7 @@ def _chat_payload(
 def _facts(notice: AlertNotice) -> Iterator[tuple[str, str]]:
     yield "Alert", f"{_name(notice.kind)} ({_name(notice.severity)}), {_name(notice.change)}"
     yield "About", _name(notice.subject)
-    yield "Tenant", _name(notice.tenant)
+    yield "Tenant", _name(notice.tenant) or "all"
     lasted = max(notice.at, notice.since)
     yield "Since", f"{utc_text(notice.since)} ({distance_text(notice.since, lasted)})"
     yield ("Resolved" if notice.is_resolved else "Raised"), utc_text(notice.at)
