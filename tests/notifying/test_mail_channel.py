@@ -6,6 +6,7 @@ import itertools
 import logging
 import socket
 import threading
+from base64 import b64decode
 
 import pytest
 
@@ -184,6 +185,25 @@ def test_a_server_that_repeats_the_password_does_not_get_it_into_the_record(
     assert [] == box.letters
 
 
+def test_a_server_that_repeats_a_login_as_it_was_sent_does_not_get_it_into_the_record(liar):
+    """L4: name and password go together, in base64."""
+    heard = []
+
+    def talk(connection, over):
+        connection.sendall(b"220 hello\r\n")
+        connection.recv(1000)
+        connection.sendall(b"250-here\r\n250 AUTH PLAIN\r\n")
+        heard.append(connection.recv(1000).split()[-1])
+        connection.sendall(b"535 what is " + heard[0] + b"\r\n")
+
+    # Of another length than three, so that the password is not a part of it in base64.
+    result = mail(liar(talk), username="mailer", password=PASSWORD).deliver(notice())
+
+    assert f"\0mailer\0{CANARY}" == b64decode(heard[0]).decode()
+    assert "535 what is" in result.detail
+    assert heard[0].decode()[-12:] not in result.detail
+
+
 def test_a_password_that_is_not_here_is_looked_for_again(postbox, monkeypatch):
     monkeypatch.delenv("DULY_SECRET_PASSWORD")
     result = mail(postbox(), username="duly", password=PASSWORD).deliver(notice())
@@ -264,6 +284,7 @@ def test_a_slow_server_is_left_when_its_time_is_up(liar, talk):
 
     assert (False, False) == (result.is_done, result.is_final)
     assert "within 300ms" in result.detail
+    await_tries()  # nobody stays behind to listen
 
 
 def test_a_server_that_drips_after_tls_has_begun_is_left_as_well(liar):
@@ -282,6 +303,7 @@ def test_a_server_that_drips_after_tls_has_begun_is_left_as_well(liar):
 
     assert not result.is_done
     assert "within 500ms" in result.detail
+    await_tries()
 
 
 def test_a_server_that_never_ends_its_reply_is_left(liar):
