@@ -23,6 +23,7 @@ URL_LENGTH_MAX = 2_000
 HOST_LENGTH_MAX = 253
 ALLOWED_MAX = 1_000
 PORTS_DEFAULT = frozenset({80, 443, *range(8000, 9000)})
+MAIL_PORTS = frozenset({25, 465, 587, 2525})
 _SCHEME_PORTS = {"http": 80, "https": 443}
 
 _URL = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?", re.IGNORECASE)
@@ -165,9 +166,9 @@ class Allowed:
         """Whether it names one address and no more."""
         return self.network is not None and self.network.num_addresses == 1
 
-    def covers(self, place: Place) -> bool:
-        """Say whether it allows to connect there."""
-        is_port = place.port in PORTS_DEFAULT if self.port is None else place.port == self.port
+    def covers(self, place: Place, usual: frozenset[int] = PORTS_DEFAULT) -> bool:
+        """Say whether it allows to connect there; without a port, to the usual ones."""
+        is_port = place.port in usual if self.port is None else place.port == self.port
         if self.network is None:
             return is_port and place.host == self.host
         return is_port and place.ip.version == self.network.version and place.ip in self.network
@@ -264,18 +265,21 @@ _PUBLIC_V6 = ipaddress.ip_network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-def judge(place: Place, allowed: tuple[Allowed, ...]) -> str | None:
+def judge(
+    place: Place, allowed: tuple[Allowed, ...], usual: frozenset[int] = PORTS_DEFAULT
+) -> str | None:
     """Say what is wrong with connecting there; None when nothing is."""
     place = Place(place.host, plain_address(place.ip), place.port)
-    covering = [one for one in allowed if one.covers(place)]
+    covering = [one for one in allowed if one.covers(place, usual)]
     if place.ip in _METADATA:
         # A network that happens to hold one is no reason; nor is a name, which may lead anywhere.
         return None if any(one.is_single for one in covering) else "a cloud's metadata address"
     if covering:
         return None
     problem = _out_of_bounds(place.ip)
-    if problem is None and place.port not in PORTS_DEFAULT:
-        return f"port {place.port}, which is not one for the web"
+    if problem is None and place.port not in usual:
+        purpose = "the web" if usual is PORTS_DEFAULT else "mail"
+        return f"port {place.port}, which is not one for {purpose}"
     return problem
 
 

@@ -170,9 +170,21 @@ def signed_headers(
     record: RunRecord, tries: Tries, sent_at: int, signing: tuple[bytes, tuple[bytes, ...]]
 ) -> dict[str, str]:
     """Return the headers that identify and sign a body with each of the keys."""
+    return {
+        **signed_message(identity_text(record.line), sent_at, signing),
+        "duly-run": identity_text(record.id),
+        "duly-attempt": str(tries.attempt),
+        "duly-fence": str(tries.fence),
+    }
+
+
+def signed_message(
+    message_id: str, sent_at: int, signing: tuple[bytes, tuple[bytes, ...]]
+) -> dict[str, str]:
+    """Return the headers of any message that is signed with each of the keys; its id is a UUID."""
     body, keys = signing
-    message_id = identity_text(record.line)
     # An id with a full stop in it could be cut in two ways; a UUID has none.
+    assert "." not in message_id, "what is signed can be read in one way only"
     timestamp = str(sent_at // SECOND_US)
     content = b".".join((message_id.encode(), timestamp.encode(), body))
     digests = (hmac.digest(key, content, "sha256") for key in keys)
@@ -182,9 +194,6 @@ def signed_headers(
         "webhook-timestamp": timestamp,
         "webhook-signature": " ".join(f"v1,{base64.b64encode(one).decode()}" for one in digests),
         "idempotency-key": message_id,
-        "duly-run": identity_text(record.id),
-        "duly-attempt": str(tries.attempt),
-        "duly-fence": str(tries.fence),
     }
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from duly.domain.attempts import Reason
 from duly.domain.concluding import End, Failed, GaveUp, Succeeded
@@ -24,9 +24,6 @@ from duly.domain.durations import duration_text
 from duly.domain.instants import DAY, SECOND_US
 from duly.domain.schedules import canonical_json
 from duly.errors import printable
-
-if TYPE_CHECKING:
-    from duly.domain.live import Live
 
 AFTER_MIN_US = SECOND_US
 """A receiver that says "at once" is not called in a circle."""
@@ -36,6 +33,14 @@ LOCATION_LENGTH_MAX = 200
 _RETRY_AFTER_LENGTH_MAX = 100
 _MAYBE_DONE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 """Of the answers that refuse a request, those that may be given to one that is under way."""
+
+
+class Hiding(Protocol):
+    """Whoever knows what must not be seen: a run's live side, or a concealer."""
+
+    def hide(self, text: str, *, is_cut: bool = False) -> str:
+        """Return a text with secrets left out, so that it may be cut."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class WebhookAnswer:
     """Whether there was more of it than was read."""
 
 
-def judge_answer(answer: WebhookAnswer, now: datetime, live: Live) -> End:
+def judge_answer(answer: WebhookAnswer, now: datetime, live: Hiding) -> End:
     """Return how an attempt ended, by its answer; `live` leaves secrets out of what it says."""
     excerpt = _excerpt(answer, live)
     if 200 <= answer.status <= 299:
@@ -113,7 +118,7 @@ def _sentence(said: str, excerpt: str) -> str:
     return f"{said}: {excerpt}" if excerpt else said
 
 
-def _excerpt(answer: WebhookAnswer, live: Live) -> str:
+def _excerpt(answer: WebhookAnswer, live: Hiding) -> str:
     """Return the beginning of a body, fit for records and terminals."""
     if not answer.body:
         return ""

@@ -16,25 +16,23 @@ from typing import TYPE_CHECKING
 
 from duly.domain.concluding import CancelledEnd, End, Failed, Succeeded
 from duly.domain.literals import Effects
-from duly.domain.secrets import Secret, SecretReference
 from duly.domain.webhooks import (
     WebhookPlan,
-    check_header,
     compose,
     signed_headers,
-    signing_key,
 )
 from duly.engine.addresses import AddressGuard, Lookup, look_up
 from duly.engine.ends import unprepared
 from duly.engine.executors.calling import permitted
 from duly.engine.executors.webhook_answers import WebhookAnswer, judge_answer
+from duly.engine.executors.webhook_headers import revealed
 from duly.errors import NoSecret, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.clock import Clock
-    from duly.domain.secrets import ReadSecret
+    from duly.domain.secrets import ReadSecret, Secret, SecretReference
     from duly.domain.web_addresses import Allowed
     from duly.engine.work import Work
     from duly.store.execution import Hold
@@ -189,25 +187,6 @@ class WebhookExecutor:
                 work.live.conceal(shape)
             return secret
 
-        headers: dict[str, str] = {}
-        for name, value in plan.headers:
-            if isinstance(value, SecretReference):
-                secret = read(value, f"{field} header {name}")
-                headers[name] = _as_header(secret, value, f"{field} header {name}")
-            else:
-                headers[name] = value
-        keys = tuple(
-            signing_key(read(one, f"{field} secret"), one, f"{field} secret")
-            for one in plan.secrets
-        )
+        headers, keys = revealed(plan, field, read)
         ours = signed_headers(claimed.record, claimed.tries, claimed.claimed_at, (body, keys))
         return {**headers, **ours}
-
-
-def _as_header(secret: Secret, reference: SecretReference, field: str) -> str:
-    """Return a secret as the value of a header, if it can be one: it is the worker's, not ours."""
-    try:
-        check_header(field, secret.reveal(), shown=reference.secret)
-    except UsageError as error:
-        raise NoSecret(field, reference.secret, error.problem, error.remedy) from None
-    return secret.reveal()

@@ -1,0 +1,90 @@
+"""The runbooks: a page for each alert, and no command in them that does not exist (A5)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from cyclopts import CycloptsError
+
+from duly.cli.main import app
+from duly.domain.runbooks import FOLDER, RUNBOOK_KINDS, runbook_of
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / FOLDER).glob("*.md"))
+SITUATIONS = (
+    "clocks-disagree",
+    "restored-from-a-backup",
+    "the-queue-backs-up",
+    "time-zone-rules-changed",
+)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(duly [^`\n]+)`")
+LINE = re.compile(r"^(?:.*&& )?(duly .+)$", re.MULTILINE)
+ANSWERS = ("What it means", "How to look", "safe", "not", "How it resolves")
+"""What a page about an alert says, in this order."""
+
+
+def commands_of(page: Path) -> list[str]:
+    """Return every command of a page: in a block of lines, or within a sentence."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [line for block in FENCED.findall(text) for line in LINE.findall(block)]
+    return [*blocks, *INLINE.findall(FENCED.sub("", text))]
+
+
+COMMANDS = sorted({command for page in PAGES for command in commands_of(page)})
+
+
+@pytest.mark.parametrize("kind", RUNBOOK_KINDS)
+def test_every_alert_has_a_page_that_answers_the_same_questions(kind):
+    """A5: what it means, how to look, what is safe, what is not, how it resolves."""
+    text = (ROOT / runbook_of(kind)).read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+
+    assert text.startswith(f"# {kind}: ")
+    assert "```sh\nduly " in text.partition("## How to look")[2].partition("\n## ")[0]
+    told = " ".join(headings)
+    found = [told.find(answer) for answer in ANSWERS]
+    assert -1 not in found, headings
+    assert sorted(found) == found, headings
+
+
+def test_there_is_no_page_that_the_index_does_not_name():
+    index = (ROOT / FOLDER / "README.md").read_text(encoding="utf-8")
+    pages = {page.stem for page in PAGES} - {"README"}
+
+    assert {*RUNBOOK_KINDS, *SITUATIONS} == pages
+    assert [] == [page for page in sorted(pages) if f"({page}.md)" not in index]
+
+
+def test_commands_are_found_wherever_they_stand():
+    assert len(COMMANDS) > 100
+    assert "duly status" in COMMANDS
+    assert "duly schedule occurrences nightly-report --from -2d" in COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_runbooks_exists_with_its_options(command):
+    """A5: nobody finds out at three in the morning that an option has another name."""
+    words = shlex.split(command, comments=True)[1:]
+
+    app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "duly alarm list",
+        "duly run why",
+        "duly run list --status dead",
+        "duly queue pause mail",
+        "duly worker drain seven --reason x",
+        "duly schedule edit nightly-report --overlap never",
+        "duly status everything",
+    ],
+)
+def test_a_command_that_does_not_exist_would_be_noticed(command):
+    with pytest.raises(CycloptsError):
+        app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
