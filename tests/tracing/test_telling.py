@@ -111,7 +111,7 @@ def test_a_provider_of_another_make_gets_spans_below_the_first():
         def __init__(self):
             self.begun = []
 
-        def start_span(self, name, context=None, *_, **__):  # type: ignore[override]
+        def start_span(self, name, context=None, *_, **__):
             self.begun.append(trace.get_current_span(context).get_span_context())
             return trace.INVALID_SPAN
 
