@@ -11,7 +11,6 @@ import atexit
 import os
 import threading
 from contextlib import suppress
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from duly.errors import UsageError
@@ -126,6 +125,8 @@ def _exporter_names(environ: Mapping[str, str]) -> list[str]:
 
 def _exporter(name: str) -> Any:  # noqa: ANN401 - a class of the package that was found
     """Return an exporter by its name, as OpenTelemetry's packages offer them."""
+    from importlib.metadata import entry_points
+
     found = name
     if name == "otlp":
         said = next(filter(None, map(os.environ.get, _PROTOCOL_VARIABLES)), "http/protobuf")
