@@ -57,6 +57,7 @@ bench-full: .venv/ready-test   ## measure everything and everybody; hours (QUICK
 	@$(BIN)/python -m bench.parts.takeover
 	@$(BIN)/python -m bench.parts.effect_cost
 	@$(BIN)/python -m bench.parts.search
+	@$(BIN)/python -m bench.parts.scrape
 
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)

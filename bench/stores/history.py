@@ -99,12 +99,12 @@ class Past:
     @property
     def schedule(self) -> int:
         """Which schedule: the first have most."""
-        return int(SCHEDULES * self._draws[0] ** 3)
+        return int(len(self.schedules) * self._draws[0] ** 3)
 
     @property
     def tenant(self) -> str:
         """Whose: the first have most."""
-        return tenant_of(self.schedule)
+        return tenant_of(self.schedule, len(self.schedules))
 
     @property
     def at(self) -> int:
@@ -218,15 +218,15 @@ class Past:
         return (self.at, person, "cli", "because", action, self.tenant, f"s{self.schedule}")
 
 
-def tenant_of(schedule: int) -> str:
-    """Return whose a schedule is."""
-    tenant = int(TENANTS * (schedule / SCHEDULES))
+def tenant_of(schedule: int, of: int = SCHEDULES) -> str:
+    """Return whose a schedule is, of so many."""
+    tenant = int(TENANTS * (schedule / of))
     return "default" if tenant == 0 else f"tenant-{tenant}"
 
 
-def fill_database(place: Database, count: int) -> None:
-    """Fill a database, and let it know what is in it."""
-    place.fill(far_away(SCHEDULES))
+def fill_database(place: Database, count: int, of: int = SCHEDULES) -> None:
+    """Fill a database with runs of so many schedules, and let it know what is in it."""
+    place.fill(far_away(of))
     schedules = _schedules(place)
     with ExitStack() as stack:
         for table in ("runs", "outcomes"):
@@ -235,7 +235,7 @@ def fill_database(place: Database, count: int) -> None:
         execute(connection, "SET LOCAL synchronous_commit = off")
         for number, schedule in enumerate(schedules):
             sql = "UPDATE duly.schedules SET tenant = %s WHERE id = %s"
-            connection.execute(sql, (tenant_of(number), schedule.hex()))
+            connection.execute(sql, (tenant_of(number, of), schedule.hex()))
         for table, columns, rows in _tables(count, schedules):
             named = (*columns, "era") if table == "ready" else columns
             copy = f"COPY duly.{table} ({', '.join(named)}) FROM STDIN"
@@ -246,16 +246,16 @@ def fill_database(place: Database, count: int) -> None:
     place.execute("VACUUM (ANALYZE)")
 
 
-def fill_file(place: SqliteFile, count: int) -> None:
-    """Fill a file."""
-    place.fill(far_away(SCHEDULES))
+def fill_file(place: SqliteFile, count: int, of: int = SCHEDULES) -> None:
+    """Fill a file with runs of so many schedules."""
+    place.fill(far_away(of))
     schedules = _schedules(place)
     connection = apsw.Connection(place.url.removeprefix("sqlite:///"))
     connection.execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000")
     with connection:
         for number, schedule in enumerate(schedules):
             sql = "UPDATE duly_schedules SET tenant = ? WHERE id = ?"
-            connection.execute(sql, (tenant_of(number), schedule))
+            connection.execute(sql, (tenant_of(number, of), schedule))
         for table, columns, rows in _tables(count, schedules):
             places = ", ".join("?" * len(columns))
             sql = f"INSERT INTO duly_{table} ({', '.join(columns)}) VALUES ({places})"  # noqa: S608

@@ -35,6 +35,7 @@ if _TYPE_CHECKING:
     from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
     from duly.domain.zones.database import ZoneDatabase, default_zones
     from duly.domain.zones.search import ZoneMatch, search_zones
+    from duly.engine.executors.run_filter import RunLogFilter
     from duly.errors import (
         Cancelled,
         Conflict,
@@ -56,6 +57,7 @@ if _TYPE_CHECKING:
         UsageError,
     )
     from duly.remote.connecting import Remote, connect
+    from duly.telemetry.json_logs import JsonLogFormatter
 
 __version__ = "0.1.0"
 
@@ -74,6 +76,7 @@ __all__ = [
     "EffectUnknown",
     "EnqueuedRun",
     "Forbidden",
+    "JsonLogFormatter",
     "LeaseLost",
     "Misfire",
     "Move",
@@ -85,6 +88,7 @@ __all__ = [
     "Remote",
     "Retry",
     "Run",
+    "RunLogFilter",
     "Schedule",
     "SchemaMismatch",
     "Secret",
@@ -140,6 +144,7 @@ _HOMES = {
     "DulyError": "duly.errors",
     "EnqueuedRun": "duly.client.run_view",
     "Forbidden": "duly.errors",
+    "JsonLogFormatter": "duly.telemetry.json_logs",
     "LeaseLost": "duly.errors",
     "Misfire": "duly.domain.misfire",
     "Move": "duly.domain.zones.changes",
@@ -151,6 +156,7 @@ _HOMES = {
     "Remote": "duly.remote.connecting",
     "Retry": "duly.domain.retrying",
     "Run": "duly.client.run_view",
+    "RunLogFilter": "duly.engine.executors.run_filter",
     "Schedule": "duly.client.schedule_view",
     "SchemaMismatch": "duly.errors",
     "Secret": "duly.domain.secrets",

@@ -34,6 +34,10 @@ class Settings:
     allow_addresses: tuple[str, ...] = ()
     """Private addresses that webhooks may call: hosts, networks, each with a port or without."""
 
+    traces: bool = False
+    """Whether spans are told through OpenTelemetry: of what is promised here, to whichever provider
+    the program has set up; of what is executed, as `--traces` does."""
+
     def __post_init__(self) -> None:
         """Refuse a limit that limits everything, or is no number."""
         for one in fields(self):
@@ -42,6 +46,10 @@ class Settings:
                 if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
                     remedy = "give a tuple of texts, such as ('DULY_SECRET_*',)"
                     raise UsageError(one.name, value, "is not a tuple of texts", remedy)
+                continue
+            if one.name == "traces":
+                if not isinstance(value, bool):
+                    raise UsageError(one.name, value, "is no choice", "give True or False")
                 continue
             if one.name == "transaction_limit":
                 is_limit = isinstance(value, timedelta) and value > timedelta(0)

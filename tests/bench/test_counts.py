@@ -28,8 +28,10 @@ def server():
         yield booted
 
 
-def test_a_run_on_postgresql_costs_no_more_than_it_did(server):
-    found = cost(Database(server), RUNS, SLOTS)
+@pytest.mark.parametrize("is_observed", [False, True])
+def test_a_run_on_postgresql_costs_no_more_than_it_did(server, is_observed):
+    """V2: nor with metrics, a log of JSON and traces."""
+    found = cost(Database(server), RUNS, SLOTS, is_observed=is_observed)
 
     # Counted 0.26: a statement is for a batch. With one for each run it would be 1 or more; the
     # room is for beats and renewals, of which a slow machine has more.
@@ -40,10 +42,14 @@ def test_a_run_on_postgresql_costs_no_more_than_it_did(server):
     assert found.pages <= 55, found
     # What has no effects, items or failures has not one row where those are kept.
     assert 0 == found.beside
+    # The run and its outcome: nothing is written down for whoever observes.
+    assert 2 == found.rows
 
 
-def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path):
-    found = cost(SqliteFile(tmp_path / "counts.db"), RUNS, SLOTS)
+@pytest.mark.parametrize("is_observed", [False, True])
+def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path, is_observed):
+    """V2: as above."""
+    found = cost(SqliteFile(tmp_path / "counts.db"), RUNS, SLOTS, is_observed=is_observed)
 
     # Counted 0.51 to 0.53; it was 9.5 with a statement for each row of each table.
     assert found.statements <= 1.2, found
@@ -53,6 +59,7 @@ def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path):
     # Counted 31 to 32.
     assert found.pages <= 38, found
     assert 0 == found.beside
+    assert 2 == found.rows
 
 
 def test_a_permission_on_postgresql_costs_one_statement(server):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from duly.engine.work import Work
     from duly.store.execution import ClaimedRun
     from duly.telemetry import Event
+    from duly.telemetry.tracing import Tracing
 
 EventT = TypeVar("EventT", bound="Event")
 SECOND = 1_000_000
@@ -209,7 +210,8 @@ class Rig:
         self.workers: list[Worker] = []
         self._own_clocks: dict[int, ManualClock] = {}
         self.lines: list[Line] = []
-        self.recorder = Recorder()
+        self.recorder: Any = Recorder()
+        self.tracing: Tracing | None = None
 
     def dispatcher(self, *, own_clock: bool = False, **parts: Any) -> Dispatcher:
         """Add a dispatcher; with a clock of its own if that is to go wrong."""
@@ -225,6 +227,7 @@ class Rig:
             DispatcherSettings(**parts),
             telemetry=self.recorder,
             node=node,
+            tracing=self.tracing,
         )
         self.fleet.append(made)
         self.lines.append(line)
@@ -247,6 +250,7 @@ class Rig:
             telemetry=self.recorder,
             draws=SeededDraws(),
             wakeups=wakeups,
+            tracing=self.tracing,
         )
         self.workers.append(made)
         return Shop(made, executor, line)

@@ -164,6 +164,7 @@ class Attempt:
     gone: threading.Event = field(default_factory=threading.Event)
     rung: threading.Event = field(default_factory=threading.Event)
     ends: list[End] = field(default_factory=list)
+    trace: Any = None
 
     def began(self) -> None:
         self.begun.set()

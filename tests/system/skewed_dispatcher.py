@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import duly
-from duly.cli.event_lines import LineTelemetry
+from duly.cli.event_lines import LineTelemetry, Style
 from duly.clock import SystemClock
 from duly.engine.loop import Loop
 
@@ -36,7 +36,7 @@ class SkewedClock(SystemClock):
 def main(url: str, skew_us: int) -> None:
     """Dispatch until SIGTERM."""
     clock = SkewedClock(skew_us)
-    telling = LineTelemetry(clock, level=logging.INFO, as_json=True)
+    telling = LineTelemetry(clock, level=logging.INFO, style=Style.DOCUMENTS)
     with duly.App(url, clock=clock) as app:
         wakeups = app.store.wakeups()
         loop = Loop(app.dispatcher(telemetry=telling), wakeups, clock, telling)

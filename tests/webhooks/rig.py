@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from duly.domain.secrets import ReadSecret
     from duly.engine.addresses import Lookup
     from duly.engine.work import Runnable
+    from duly.telemetry.tracing import AttemptTrace
 
 PATIENCE_S = 120
 ROUNDS = 5
@@ -225,6 +226,7 @@ class Attempt:
         self.has_begun = threading.Event()
         self._is_over = threading.Event()
         self._ends: list[End] = []
+        self.trace: AttemptTrace | None = None
 
     def began(self) -> None:
         self.has_begun.set()

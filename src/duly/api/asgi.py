@@ -155,7 +155,8 @@ class Api:
         if route.is_stream:
             return await self._stream(received, request)
         order = _order_of(route, received, raw, request)
-        answered = await self._in_thread(_do, route, received, order)
+        do = _do if self._app.traces.tracing is None else _do_heard
+        answered = await self._in_thread(do, route, received, order)
         return Response(answered.body, status_code=answered.status, headers=dict(answered.headers))
 
     def _acting(self, request: Request, principal: Principal) -> App:
@@ -219,6 +220,14 @@ def _do(route: Route, received: Received, order: Repeatable | None) -> KeptAnswe
         return _written(route, route.handler(replace(received, ordered=ordered)))
 
     return carry_out(received.app.store, order, once)
+
+
+def _do_heard(route: Route, received: Received, order: Repeatable | None) -> KeptAnswer:
+    """Carry a request out, below the span that whoever asks tells of (V2)."""
+    from duly.telemetry.otel import heard_from
+
+    with heard_from(received.headers):
+        return _do(route, received, order)
 
 
 def _order_of(route: Route, received: Received, raw: bytes, request: Request) -> Repeatable | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from duly.app.declaring import Declaring
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
+from duly.app.tracing import client_tracing
 from duly.client import ordering
 from duly.client.access import Doorkeeper
 from duly.client.arguments import Payload
@@ -20,7 +21,7 @@ from duly.client.audit import Audit
 from duly.client.awaited import Awaited
 from duly.client.backfills import Backfills
 from duly.client.breakers import Breakers
-from duly.client.caller import Caller
+from duly.client.caller import Caller, Traces
 from duly.client.catalogue import Backing, Catalogue
 from duly.client.checking import Checks
 from duly.client.declarations import APP_DEFAULT, Declarations
@@ -125,6 +126,7 @@ class App(Declaring):
             lending=self._lending,
             tenant=read_tenant(tenant),
             actor=read_actor(f"{name} ({_user()})" if actor is None else actor),
+            traces=Traces(client_tracing() if self.settings.traces else None),
         )
         self._act_as(self._caller)
 
@@ -179,6 +181,11 @@ class App(Declaring):
         )
         App._speak_as(other, caller)
         return other
+
+    @property
+    def traces(self) -> Traces:
+        """Who is told of spans, here and in all copies of this application."""
+        return self._caller.traces
 
     def doorkeeper(self, source: str = "api") -> Doorkeeper:
         """Return whoever says who comes with a token or a session, for a server to ask."""
@@ -349,7 +356,10 @@ class App(Declaring):
         self._caller.require_operator("run a dispatcher")
 
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
-        return Dispatcher(self.store, self._clock, settings, telemetry=telemetry, node=node)
+        tracing = self.traces.tracing
+        return Dispatcher(
+            self.store, self._clock, settings, telemetry=telemetry, node=node, tracing=tracing
+        )
 
     def worker(
         self,

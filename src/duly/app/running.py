@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.loading import place_of, search_folder
 from duly.app.permitted import PermittedTasks
+from duly.app.tracing import begin_tracing
 from duly.app.worker_options import WorkerOptions
 from duly.clock import SystemClock
 from duly.domain.literals import TaskKind
@@ -110,6 +111,7 @@ def make_worker(
         wakeups=wakeups,
         # Of two that write to a file, one would only wait for the other.
         courier=ThreadCourier() if app.url.startswith("postgres") else None,
+        tracing=app.traces.tracing,
     )
 
 
@@ -253,6 +255,7 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     for line in app.reconcile().lines():
         logger.info("declared schedules: %s", line)
     logger.info("running %s; Ctrl-C ends it", app.url)
+    begin_tracing("dispatcher", app)
     voice = Voice(telemetry=LogTelemetry(logger))
     return run_all(app, crew_of(place, options, "--tell-runs", folder=search_folder(app)), voice)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from duly.app.loading import load_app
+from duly.app.tracing import EXPORTS_VARIABLE, export_as_worker
 from duly.engine.executors.process_child import serve
 
 if TYPE_CHECKING:
@@ -13,7 +15,10 @@ if TYPE_CHECKING:
 
 def load_catalogue(place: str) -> Catalogue:
     """Return the tasks of the application at a place."""
-    return load_app(place).catalogue()
+    catalogue = load_app(place).catalogue()
+    if EXPORTS_VARIABLE in os.environ:
+        export_as_worker()  # after the program has set up what it wants itself
+    return catalogue
 
 
 if __name__ == "__main__":

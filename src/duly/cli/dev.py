@@ -13,6 +13,7 @@ from duly.app import App
 from duly.app.running import Voice, crew_of, require_shared, run_all
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry
+from duly.cli.observing import Observed
 from duly.cli.server import served
 from duly.cli.target import APP_VARIABLE, Target, opened, refuse_server
 from duly.cli.worker import RunTelemetry
@@ -23,6 +24,7 @@ from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
 TARGET = Target()
+OBSERVED = Observed()
 SCHEDULES_SHOWN_MAX = 20
 NAMES_SHOWN_MAX = 10
 
@@ -36,6 +38,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     allow_commands: bool = False,
     allow_address: tuple[str, ...] = (),
     port: int | None = None,
+    observed: Observed = OBSERVED,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
     target: Target = TARGET,
 ) -> int:
@@ -80,15 +83,17 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         allow_addresses=allow_address,
     )
     level = logging.DEBUG if verbose else logging.WARNING
-    events = RunTelemetry(level=level, as_json=target.json, tells_runs=True)
-    telling = LineTelemetry(SystemClock(), level=logging.INFO, as_json=target.json)
+    style = observed.style(target)
+    events = RunTelemetry(level=level, style=style, tells_runs=True)
+    telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
     with opened(target, needs_store=True) as app:
         require_shared(app)
+        observed.begin("dispatcher", app, events)
         for path in declare:
             app.declare(path)
         _greet(app, app.reconcile(), telling)
         words = ["--tell-runs", "--verbose" if verbose else "--quiet"]
-        words += ["--json"] if target.json else []
+        words += [*observed.arguments(), *(["--json"] if target.json else [])]
         voice = Voice(telemetry=events, tell=telling.tell_between)
         with served(app, port, telling):
             status = run_all(app, crew_of(place, options, *words), voice)

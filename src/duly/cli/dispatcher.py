@@ -17,6 +17,7 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.app.metrics_port import telling_metrics
 from duly.cli.event_lines import LineTelemetry
+from duly.cli.observing import Observed
 from duly.cli.target import Target, opened
 from duly.client.reconciling import Reconciliation
 from duly.clock import SystemClock
@@ -28,6 +29,7 @@ from duly.telemetry.counting import PROCESS_METRICS, CountingTelemetry
 from duly.telemetry.exposition import Measured
 
 TARGET = Target()
+OBSERVED = Observed()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _COLLECTED_AFTER = (10_000, 20, 10)
 """Whoever holds a hundred thousand timers must not stop to look through all of them for garbage
@@ -39,6 +41,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     declare: tuple[Path, ...] = (),
     prune: bool = False,
     metrics_port: int | None = None,
+    observed: Observed = OBSERVED,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
     target: Target = TARGET,
@@ -65,8 +68,9 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     """
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     clock = SystemClock()
-    telling = LineTelemetry(clock, level=level, as_json=target.json)
+    telling = LineTelemetry(clock, level=level, style=observed.style(target))
     with opened(target, needs_store=True) as app:
+        observed.begin("dispatcher", app, telling)
         for path in declare:
             app.declare(path)
         _reconcile(app, telling, prune=prune)

@@ -1,20 +1,25 @@
-"""What a dispatcher tells about itself: lines for people, or one JSON document for each event."""
+"""What long-running commands tell: lines for people, or JSON for programs and for logs."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TextIO
 
 from duly import telemetry as events
 from duly.cli.output import json_line, neutral
 from duly.clock import Clock
+from duly.domain.identity import read_identity
 from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
 from duly.domain.time_texts import utc_text
+from duly.telemetry.json_logs import json_log_line
+from duly.telemetry.tracing import trace_text
 
 SENTENCES = {
     "joined": "joined as {kind} {member} on {host}, process {process}, tzdata {tzdata}",
@@ -40,6 +45,7 @@ SENTENCES = {
     "store-recovered": "the store answers again after {lost_us}",
     "tick-failed": "an error that nobody foresaw, going on: {problem}",
     "run-started": "{task} has started: {attempt_id}",
+    "run-log": "{text}",
     "attempt-ended": "{task} {state} in {took_us}: {attempt_id}",
     "run-succeeded": "{task} succeeded in {took_us}: {attempt_id}",
     "run-failed": "{task} failed for good in {took_us} ({reason}), {attempt_id}: {error}",
@@ -64,33 +70,57 @@ SENTENCES = {
 
 _CAUSES = {"worker": "is gone", "overdue": "did not end it in time"}
 """Why an attempt is taken from a worker, by the code of it."""
+_WRITING = threading.Lock()
+_LINE_LEVELS = {
+    name.lower(): number for name, number in logging.getLevelNamesMapping().items() if number
+}
+"""Levels of a run's lines, by the names that loggers and tasks give them."""
 _LEVEL_WORDS = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 
 
-class LineTelemetry:
-    """Tells events as they happen: sentences on standard error, or JSON on standard output."""
+class Style(StrEnum):
+    """How what happens is written."""
 
-    def __init__(self, clock: Clock, *, level: int, as_json: bool) -> None:
+    SENTENCES = "sentences"
+    """For people, on standard error."""
+    DOCUMENTS = "documents"
+    """A JSON document for each event, for programs, on standard output."""
+    LOG = "log"
+    """A JSON object on each line of a log, on standard error."""
+
+
+class LineTelemetry:
+    """Tells events as they happen."""
+
+    def __init__(self, clock: Clock, *, level: int, style: Style) -> None:
         self._clock = clock
         self._level = level
-        self._as_json = as_json
+        self._style = style
+        self.has_traces = False
+        """Whether runs have traces, which lines of a log then name."""
 
     def hears(self, kind: type[events.Event]) -> bool:
         """Say whether an event of this kind would be told."""
+        if issubclass(kind, events.RunLogged):
+            return self._style is Style.LOG
         return kind.level >= self._level
 
     def emit(self, event: events.Event) -> None:
         """Tell an event, if it matters enough. An output that takes nothing more is left alone."""
         if self.hears(type(event)):
             facts = {"event": event.name, **_facts(event)}
-            self.tell(sentence(event), level=event.level, facts=facts)
+            level = event.level
+            if isinstance(event, events.RunLogged):
+                level = _LINE_LEVELS.get(event.line_level, level)
+            self.tell(sentence(event), level=level, facts=facts)
 
     def tell(self, text: str, *, level: int = logging.INFO, facts: dict[str, Any]) -> None:
         """Tell a sentence to people, and its facts to programs."""
         if level < self._level:
             return
-        stream = sys.stdout if self._as_json else sys.stderr
-        with suppress(OSError):
+        stream = self._stream()
+        # Lines of runs come from many threads.
+        with suppress(OSError), _WRITING:
             stream.write(self._line(text, level, facts))
             stream.flush()
 
@@ -100,10 +130,18 @@ class LineTelemetry:
             return
         line = self._line(text, logging.INFO, facts)
         with suppress(OSError):
-            os.write((sys.stdout if self._as_json else sys.stderr).fileno(), line.encode())
+            os.write(self._stream().fileno(), line.encode())
+
+    def _stream(self) -> TextIO:
+        return sys.stdout if self._style is Style.DOCUMENTS else sys.stderr
 
     def _line(self, text: str, level: int, facts: dict[str, Any]) -> str:
-        if self._as_json:
+        if self._style is Style.LOG:
+            run_id = facts.get("run_id")
+            if run_id and self.has_traces:
+                facts = {**facts, "trace_id": trace_text(read_identity(run_id, "run"))}
+            return json_log_line(self._clock.now(), level, {**facts, "message": text}) + "\n"
+        if self._style is Style.DOCUMENTS:
             return json_line({"at": iso_utc(self._clock.now()), **facts})
         word = _LEVEL_WORDS.get(level, "")
         return f"{utc_text(self._clock.now())} {word}{neutral(text)}\n"

@@ -13,11 +13,13 @@ from types import FrameType
 
 from duly.app import App
 from duly.cli.event_lines import LineTelemetry
+from duly.cli.observing import Observed
 from duly.cli.target import Target, opened
 from duly.clock import SystemClock
 from duly.errors import UsageError
 
 TARGET = Target()
+OBSERVED = Observed()
 HOST_DEFAULT, PORT_DEFAULT = "127.0.0.1", 8420
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _NEEDED = ("granian", "starlette")
@@ -31,6 +33,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     allow_host: tuple[str, ...] = (),
+    observed: Observed = OBSERVED,
     target: Target = TARGET,
 ) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C; on this machine alone, unless told.
@@ -58,8 +61,10 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     from duly.api.listening import Listening
     from duly.api.serving import Serving
 
-    telling = LineTelemetry(SystemClock(), level=logging.INFO, as_json=target.json)
+    style = observed.style(target)
+    telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
     with opened(target, needs_store=True) as app:
+        observed.begin("server", app, telling)
         listening = Listening(
             host=host,
             port=port,

@@ -15,16 +15,18 @@ from duly.app.leaving import leave
 from duly.app.metrics_port import telling_metrics
 from duly.app.running import Crew, Voice, run_supervisor, run_worker
 from duly.app.worker_options import WorkerOptions
-from duly.cli.event_lines import LineTelemetry
+from duly.cli.event_lines import LineTelemetry, Style
+from duly.cli.observing import Observed
 from duly.cli.target import APP_VARIABLE, URL_VARIABLE, Target, opened, refuse_server
 from duly.clock import SystemClock
 from duly.engine.lifeline import hold_lifeline
 from duly.errors import UsageError
-from duly.telemetry import AttemptEnded, Event
+from duly.telemetry import AttemptEnded, Event, RunLogged
 from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
 from duly.telemetry.exposition import Measured
 
 TARGET = Target()
+OBSERVED = Observed()
 
 
 def worker(  # noqa: PLR0913 - each option of the command is an argument
@@ -38,6 +40,7 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
     no_supervisor: bool = False,
     tell_runs: bool = False,
     metrics_port: int | None = None,
+    observed: Observed = OBSERVED,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
     target: Target = TARGET,
@@ -91,7 +94,7 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
     )
     wanted = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell_runs}
     words = frozenset(word for word, is_wanted in wanted.items() if is_wanted)
-    manner = Manner(words, metrics_port)
+    manner = Manner(words, observed, metrics_port)
     _require_own_port(metrics_port, processes)
     ready = _with_app(target)
     return _work(options, manner, ready) if no_supervisor else _supervise(options, manner, ready)
@@ -102,19 +105,21 @@ class Manner:
     """How much a worker tells, by the words of the command line."""
 
     words: frozenset[str]
+    observed: Observed
     metrics_port: int | None = None
 
     def arguments(self) -> list[str]:
         """Return it as arguments of `duly worker`."""
         port = [] if self.metrics_port is None else [f"--metrics-port={self.metrics_port}"]
-        return [*sorted(self.words), *port]
+        return [*sorted(self.words), *self.observed.arguments(), *port]
 
     def telemetry(self, target: Target) -> RunTelemetry:
         """Return who tells it."""
         level = logging.DEBUG if "--verbose" in self.words else logging.INFO
         level = logging.WARNING if "--quiet" in self.words else level
         tells_runs = "--tell-runs" in self.words
-        return RunTelemetry(level=level, as_json=target.json, tells_runs=tells_runs)
+        style = self.observed.style(target)
+        return RunTelemetry(level=level, style=style, tells_runs=tells_runs)
 
 
 def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
@@ -122,6 +127,7 @@ def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
     lifeline = hold_lifeline()
     telling = manner.telemetry(target)
     with opened(target, needs_store=True) as app:
+        manner.observed.begin("worker", app, telling)
         telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
         # Counting costs a little for each event: only if somebody will ask.
         counting = None if manner.metrics_port is None else CountingTelemetry(telling)
@@ -155,11 +161,11 @@ def _supervise(options: WorkerOptions, manner: Manner, target: Target) -> int:
 class RunTelemetry(LineTelemetry):
     """Tells events as they happen, and, if asked to, every attempt that has ended."""
 
-    def __init__(self, *, level: int, as_json: bool, tells_runs: bool) -> None:
-        super().__init__(SystemClock(), level=level, as_json=as_json)
+    def __init__(self, *, level: int, style: Style, tells_runs: bool) -> None:
+        super().__init__(SystemClock(), level=level, style=style)
         self._runs = None
         if tells_runs:
-            self._runs = LineTelemetry(SystemClock(), level=logging.DEBUG, as_json=as_json)
+            self._runs = LineTelemetry(SystemClock(), level=logging.DEBUG, style=style)
 
     def hears(self, kind: type[Event]) -> bool:
         """Say whether an event of this kind would be told."""
@@ -168,7 +174,8 @@ class RunTelemetry(LineTelemetry):
 
     def emit(self, event: Event) -> None:
         """Tell an event, if it matters enough."""
-        if self._runs is not None and isinstance(event, AttemptEnded):
+        if self._runs is not None and isinstance(event, AttemptEnded | RunLogged):
+            self._runs.has_traces = self.has_traces
             self._runs.emit(event)
         else:
             super().emit(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.client.reading import read_reason
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duly.config import Settings
     from duly.draws import Draws
     from duly.store.protocol import Store
+    from duly.telemetry.tracing import Tracing
 
 LIBRARY = "library"
 DECLARATION = "declaration"
@@ -29,6 +30,16 @@ DECLARATION = "declaration"
 def rest_for(duration_us: int) -> None:
     """Wait; nobody can wake it, for nobody knows what it waits for."""
     threading.Event().wait(duration_us / SECOND_US)
+
+
+@dataclass(slots=True)
+class Traces:
+    """Who is told of spans; one for all that stand for the same application.
+
+    It is switched on when a program begins to run, and the tasks of that program order things, too.
+    """
+
+    tracing: Tracing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +61,13 @@ class Caller:
     """Whether it speaks for its tenant only: what all share it neither changes nor counts."""
     rest: Callable[[int], None] = rest_for
     """Lets so many microseconds pass between two looks; virtual time does it at once."""
+
+    traces: Traces = field(default_factory=Traces)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Who is told of spans; None when nobody has asked for them."""
+        return self.traces.tracing
 
     @property
     def store(self) -> Store:

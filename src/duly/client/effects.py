@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from duly.client.awaited import in_thread
@@ -23,6 +23,7 @@ from duly.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from duly.domain.effects import Permitted
     from duly.domain.live import Live
@@ -47,7 +48,8 @@ def effect_of(live: Live, label: str, key: str) -> Iterator[None]:
     require_effect_key(key)
     _require(live.begin_effect(key), key, label)
     try:
-        yield
+        with spanned(live, key):
+            yield
     except EffectNotDone:
         live.end_effect(key, None, is_done=False)
         raise
@@ -62,7 +64,8 @@ def once(live: Live, label: str, key: str, call: Callable[[], Any]) -> Any:  # n
         return _kept(permitted)
     _require(permitted, key, label)
     try:
-        value = call()
+        with spanned(live, key):
+            value = call()
     except EffectNotDone:
         live.end_effect(key, None, is_done=False)
         raise
@@ -78,9 +81,10 @@ async def once_awaited(live: Live, label: str, key: str, call: Callable[[], Any]
         return _kept(permitted)
     _require(permitted, key, label)
     try:
-        value = call()
-        if inspect.isawaitable(value):
-            value = await value
+        with spanned(live, key):
+            value = call()
+            if inspect.isawaitable(value):
+                value = await value
     except EffectNotDone:
         await in_thread(_withdraw, live, key)
         raise
@@ -97,18 +101,28 @@ class AwaitedEffect:
         self._live = live
         self._label = label
         self._key = key
+        self._span: AbstractContextManager[object] = nullcontext()
 
     async def __aenter__(self) -> None:
         """Take the permission."""
         permitted = await in_thread(self._live.begin_effect, self._key)
         _require(permitted, self._key, self._label)
+        self._span = spanned(self._live, self._key)
+        self._span.__enter__()
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Write down that it is done, or that it did not happen; else it stays open."""
+        self._span.__exit__(None, None, None)
         if kind is None:
             await in_thread(self._live.end_effect, self._key, None)
         elif issubclass(kind, EffectNotDone):
             await in_thread(_withdraw, self._live, self._key)
+
+
+def spanned(live: Live, key: str) -> AbstractContextManager[object]:
+    """Make an effect's span the current one of whatever is done within, if it has one."""
+    trace = getattr(live, "trace", None)
+    return nullcontext() if trace is None else trace.in_effect(key)
 
 
 def _withdraw(live: Live, key: str) -> None:

@@ -23,6 +23,7 @@ from duly.client.run_view import (
     delayed_view,
     run_view,
 )
+from duly.client.spans import PROMISE, promise_spans
 from duly.client.tasks import AnyTask, BoundCall, read_call
 from duly.domain.identity import RunId, drawn_run_ids, is_occurrence_id, read_identity
 from duly.domain.literals import Lane, Origin
@@ -110,7 +111,13 @@ def add_runs(
         return []
     within = caller.lending.joined(within)
     actor = caller.ordering(reason)
-    added = caller.store.add_runs(AddRuns(runs=runs, actor=actor), within)
+    order = AddRuns(runs=runs, actor=actor)
+    if caller.tracing is None:
+        added = caller.store.add_runs(order, within)
+    else:
+        with caller.tracing.promising(PROMISE) as promising:
+            added = caller.store.add_runs(order, within)
+            promising.tell(promise_spans(runs, added), len(added))
     if isinstance(runs, RunsAlike):
         task = runs.task
         return [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.reading import LOOKED_FOR_LENGTH_MAX
+from duly.client.spans import SCHEDULE, schedule_spans
 from duly.domain.identity import ScheduleId, schedule_id
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus, SkipReason
@@ -109,7 +110,12 @@ def create_schedule(
         declared_by=new.declared_by,
         actor=caller.ordering(),
     )
-    return caller.store.create_schedule(command, connection)
+    if caller.tracing is None:
+        return caller.store.create_schedule(command, connection)
+    with caller.tracing.promising(SCHEDULE) as promising:
+        created = caller.store.create_schedule(command, connection)
+        promising.tell(schedule_spans(created), 1)
+        return created
 
 
 def find_schedule(caller: Caller, schedule: Reference) -> Seen:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import Lane, Overlap
 from duly.domain.settling import Settlement, settle
+from duly.engine.spans import made_spans
 from duly.errors import STORE_AWAY
 from duly.store.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
 
@@ -160,11 +161,22 @@ class CatchUp:
     def _conclude(self, record: OwedRecord, settlement: Settlement, result: FireResult) -> None:
         if result is FireResult.FIRED:
             self._around.statistics.caught_up += len(settlement.runs)
+            self._trace(record, settlement)
             if settlement.owed is not None:
                 self._ranges.append(replace(record, owed=settlement.owed))
         elif result is FireResult.FENCED:
             self._around.statistics.fenced += 1
             self._ownership.lose([LeaseKey(record.shard, Lane.CATCH_UP)])
+
+    def _trace(self, record: OwedRecord, settlement: Settlement) -> None:
+        """Tell the spans of runs that were made, if anybody has asked for them."""
+        tracing = self._around.tracing
+        if tracing is not None:
+            owed, now = record.owed, self._around.clock.now_us()
+            key = (owed.schedule_id, owed.definition_number)
+            template = self._templates.fetch([key]).get(key)
+            spans = made_spans(settlement.runs, template, self._membership.number())
+            tracing.tell(spans, now, now)
 
     def _complain(self, record: OwedRecord, problem: str) -> None:
         self._around.statistics.set_aside += 1

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from duly.store.dispatch import MemberId
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
+    from duly.telemetry.tracing import Tracing
 
 
 class Dispatcher:
@@ -62,6 +63,7 @@ class Dispatcher:
         *,
         telemetry: Telemetry | None = None,
         node: Node | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._around = around = Surroundings(
             store=store,
@@ -69,6 +71,7 @@ class Dispatcher:
             settings=settings or DispatcherSettings(),
             telemetry=telemetry or NullTelemetry(),
             node=node or Node(),
+            tracing=tracing,
         )
         self._sync = sync = ClockSync(clock, around.settings)
         self._membership = membership = Membership(around, sync)

@@ -17,6 +17,7 @@ from duly.domain.identity import ScheduleId, identity_text, occurrence_run_id
 from duly.domain.literals import Lane
 from duly.domain.schedules import Pending
 from duly.domain.settling import plan_late, plan_on_time
+from duly.engine.spans import fire_spans
 from duly.errors import STORE_AWAY, StoreError, UsageError
 from duly.store.dispatch import (
     Fired,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from duly.engine.templates import TemplateKey, Templates
     from duly.engine.wheel import Entry, Wheel
     from duly.store.dispatch import TimerKind
+    from duly.telemetry.tracing import Tracing
 
 PLAN_BATCH_US = 50_000
 """How long planning may hold up one batch; what is not planned by then comes with the next."""
@@ -297,6 +299,8 @@ class Firing:
     def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
         """Learn from the answer to each timer."""
         assert len(batch) == len(fired.results), "every timer has its answer"
+        if self._around.tracing is not None:
+            self._trace(self._around.tracing, batch, fired, before)
         late, fenced = 0, 0
         is_early = False
         lateness: list[int] = []
@@ -334,6 +338,15 @@ class Firing:
             self._around.statistics.fenced += fenced
             self._around.telemetry.emit(WriteFenced(member=member, count=fenced))
         self._ownership.lose(fired.lost)
+
+    def _trace(self, tracing: Tracing, batch: list[Entry], fired: Fired, before: int) -> None:
+        """Tell the spans of what has fired, before its entries stand for their next instants."""
+        clock = self._around.clock
+        ended_at, took_us = clock.now_us(), clock.monotonic_us() - before
+        results = zip(batch, fired.results, strict=True)
+        entries = (entry for entry, result in results if result is FireResult.FIRED)
+        spans = fire_spans(entries, fired.now, self._membership.number())
+        tracing.tell(spans, ended_at - took_us, ended_at)
 
     def _go_on(self, entry: Entry, plan: Plan) -> None:
         """Put the next instant into the wheel, or say that there is none."""

@@ -7,6 +7,7 @@ before the call returns. Whether the run is still ours the worker says, and the 
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,11 +36,14 @@ if TYPE_CHECKING:
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun, Hold
     from duly.store.protocol import Store
+    from duly.telemetry.tracing import AttemptTrace
 
 T = TypeVar("T")
 NOTE_LENGTH_MAX = 500
 LEVEL_LENGTH_MAX = 20
 DONE_MAX = (1 << 63) - 1
+WHOLE_EFFECT = "(all)"
+"""How a span calls effects that were begun without a key."""
 MORE_LINES = f"more lines are left out: an attempt may write {LINES_PER_ATTEMPT_MAX:,}"
 
 
@@ -77,6 +81,8 @@ class LiveRun:
     _asking = 0
     advanced_at = 0
     """When it last came any further, on the monotonic clock; 0 when it never said so."""
+    trace: AttemptTrace | None = None
+    """Its span; None when nobody has asked for spans."""
 
     def __init__(self, claimed: ClaimedRun, grounds: Grounds) -> None:
         self.claimed = claimed
@@ -161,7 +167,8 @@ class LiveRun:
         order = SaveCheckpoint(
             worker=grounds.worker, hold=self.hold, partition=partition, state=state
         )
-        with self._checkpoint_lock:
+        told = nullcontext() if self.trace is None else self.trace.checkpoint(partition)
+        with told, self._checkpoint_lock:
             if self._is_fenced or not grounds.store.save_checkpoint(order):
                 self.stop(is_fenced=True)
                 remedy = "stop: whatever this attempt still does counts no more"
@@ -224,6 +231,8 @@ class LiveRun:
                 self.advanced_at = grounds.clock.monotonic_us()
         if begun.grant is Grant.GONE:
             self.stop(is_fenced=True)
+        elif begun.grant is Grant.GRANTED and self.trace is not None:
+            self.trace.begin_effect(WHOLE_EFFECT if key is None else key)
         return Permitted(begun.grant, None if begun.record is None else begun.record.result)
 
     def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
@@ -236,6 +245,8 @@ class LiveRun:
             self.stop(is_fenced=True)
             remedy = "stop: whether this effect is done will have to be found out"
             raise LeaseLost(grounds.store.name, "the run was taken from this worker", remedy)
+        if self.trace is not None:
+            self.trace.end_effect(key, is_done=is_done)
 
     def _asked_again(self, ask: Callable[[], T]) -> T:
         """Ask the store, and once more if the answer was lost: both orders may be repeated."""
@@ -254,11 +265,16 @@ class LiveRun:
             self._written += 1
             if self._written == LINES_PER_ATTEMPT_MAX:
                 level, shown = "warning", MORE_LINES
-            line = LogLine(at, storable(str(level))[:LEVEL_LENGTH_MAX], shown)
+            level = storable(str(level))[:LEVEL_LENGTH_MAX]
+            line = LogLine(at, level, shown)
             if isinstance(self._lines, list):
                 self._lines.append(line)
             else:
                 self._lines = [line]
+        self.tell_line(level, shown)
+
+    def tell_line(self, level: str, text: str) -> None:
+        """Tell whoever listens that a line was written; it is stored all the same."""
 
     def conceal(self, text: str) -> None:
         """Never let this text (a secret's value) appear in lines, errors or results."""

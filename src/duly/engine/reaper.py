@@ -27,6 +27,7 @@ from duly.domain.concluding import (
 from duly.domain.identity import identity_text
 from duly.domain.literals import Lane
 from duly.engine.ownership import MAINTENANCE
+from duly.engine.spans import lost_span
 from duly.errors import STORE_AWAY, LeaseLost
 from duly.store.execution import Loss, LossKind, SettleLost
 from duly.telemetry import AttemptLost, RunDead, RunInDoubt
@@ -126,22 +127,21 @@ class Reaper:
         claim, conclusion = loss.claim, loss.conclusion
         run = identity_text(claim.hold.run_id)
         member, emit = self._membership.number(), self._around.telemetry.emit
-        lost = AttemptLost(
-            member=member,
-            task=claim.task,
-            run_id=run,
-            attempt_id=attempt_name(run, claim.tries.attempt),
-            worker=claim.worker,
-            cause=str(claim.kind),
-        )
+        attempt = attempt_name(run, claim.tries.attempt)
+        ids = {"task": claim.task, "run_id": run, "attempt_id": attempt}
+        lost = AttemptLost(member=member, worker=claim.worker, cause=str(claim.kind), **ids)
         self._around.statistics.reaped += 1
         emit(lost)
+        if self._around.tracing is not None:
+            ended_at = self._around.clock.now_us()
+            spans = [lost_span(claim, conclusion)]
+            self._around.tracing.tell(spans, min(claim.claimed_at, ended_at), ended_at)
         if isinstance(conclusion.next, Die):
             reason = str(conclusion.next.reason)
-            emit(RunDead(member=member, task=claim.task, run_id=run, reason=reason))
+            emit(RunDead(member=member, reason=reason, **ids))
         elif isinstance(conclusion.next, BeInDoubt):
             reason = str(conclusion.next.reason)
-            emit(RunInDoubt(member=member, task=claim.task, run_id=run, reason=reason))
+            emit(RunInDoubt(member=member, reason=reason, **ids))
 
 
 def _decided(claim: LostClaim, now: int) -> Loss:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from duly.engine.settings import DispatcherSettings
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
+    from duly.telemetry.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,4 +35,6 @@ class Surroundings:
     settings: DispatcherSettings
     telemetry: Telemetry
     node: Node
+    tracing: Tracing | None = None
+    """Who is told of spans; None when nobody has asked for them."""
     statistics: Statistics = field(default_factory=Statistics)

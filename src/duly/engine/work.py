@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duly.domain.live import Live
     from duly.domain.task_limits import TaskLimits
     from duly.store.execution import ClaimedRun
+    from duly.telemetry.tracing import AttemptTrace
 
 
 class Runnable(Protocol):
@@ -75,6 +76,8 @@ class Work(Protocol):
 
     claimed: ClaimedRun
     runnable: Runnable
+    trace: AttemptTrace | None
+    """Its span; None when nobody has asked for spans."""
 
     @property
     def live(self) -> Live:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.telemetry.exposition import Metric
 from duly.telemetry.listeners import is_heard
-from duly.telemetry.work_events import AttemptEnded
+from duly.telemetry.work_events import AttemptEnded, RunLogged
 
 if TYPE_CHECKING:
     from duly.telemetry.events import Event
@@ -55,9 +55,9 @@ class CountingTelemetry:
         self._spread = [0] * len(SECONDS)
         self._seconds = 0.0
 
-    def hears(self, _kind: type[Event]) -> bool:
-        """Say that every event counts."""
-        return True
+    def hears(self, kind: type[Event]) -> bool:
+        """Say that every event counts; but lines of runs are not made for that alone."""
+        return not issubclass(kind, RunLogged) or is_heard(self._then, kind)
 
     def emit(self, event: Event) -> None:
         """Count an event, and tell whoever listens."""

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol
 
 from duly.errors import printable
+from duly.telemetry.work_events import RunLogged
 
 if TYPE_CHECKING:
     from duly.telemetry.events import Event
@@ -47,12 +48,12 @@ class LogTelemetry:
         self._logger = logger or logging.getLogger("duly")
 
     def hears(self, kind: type[Event]) -> bool:
-        """Say whether an event of this kind would be written."""
-        return self._logger.isEnabledFor(kind.level)
+        """Say whether an event of this kind would be written; what was logged once is not again."""
+        return not issubclass(kind, RunLogged) and self._logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
         """Write one line, at the event's own level."""
-        if self._logger.isEnabledFor(event.level):
+        if self.hears(type(event)):
             self._logger.log(event.level, "%s", event_line(event))
 
 

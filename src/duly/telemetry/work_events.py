@@ -11,10 +11,16 @@ from duly.telemetry.events import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent(Event):
-    """Something that happened to a run: its ids are in each of these."""
+    """Something that happened to a run: its ids are in each of these.
+
+    Empty is what it has none of; and its schedule's, where nobody asked the store for it.
+    """
 
     task: str
     run_id: str
+    attempt_id: str = ""
+    schedule_id: str = ""
+    schedule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +29,15 @@ class RunStarted(RunEvent):
 
     name: ClassVar[str] = "run-started"
     level: ClassVar[int] = logging.DEBUG
-    schedule: str
-    attempt_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLogged(RunEvent):
+    """A line was added to a run's log: by its code, or by what its process wrote."""
+
+    name: ClassVar[str] = "run-log"
+    line_level: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +45,6 @@ class AttemptEnded(RunEvent):
     """An attempt is over, and the store has taken note of it."""
 
     name: ClassVar[str] = "attempt-ended"
-    schedule: str
-    attempt_id: str
     number: int
     state: str
     reason: str
@@ -107,7 +118,6 @@ class AttemptLost(RunEvent):
 
     name: ClassVar[str] = "attempt-lost"
     level: ClassVar[int] = logging.WARNING
-    attempt_id: str
     worker: int
     cause: str
 
@@ -118,7 +128,6 @@ class CompletionRefused(RunEvent):
 
     name: ClassVar[str] = "completion-refused"
     level: ClassVar[int] = logging.WARNING
-    attempt_id: str
     state: str
     """What we said that it was."""
 
@@ -139,7 +148,6 @@ class SlotLeaked(RunEvent):
 
     name: ClassVar[str] = "slot-leaked"
     level: ClassVar[int] = logging.ERROR
-    attempt_id: str
     leaked: int
     """How many slots are lost by now."""
 
@@ -172,12 +180,13 @@ class WorkerRecycling(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMissing(RunEvent):
-    """No living worker knows a run's task: the run is dead, and its schedule paused (S6)."""
+    """No living worker knows a run's task: the run is dead, and its schedule paused (S6).
+
+    The schedule is named only if it was paused.
+    """
 
     name: ClassVar[str] = "task-missing"
     level: ClassVar[int] = logging.ERROR
-    schedule: str
-    """Which was paused; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,14 @@ def called(work: Work, finish: Callable[[Any], Any] | None = None) -> End:
 
     `finish` makes a result of what the call returned, where that is only a beginning.
     """
-    log_for(work.live)
+    if work.trace is None:
+        return _called(work, finish)
+    with work.trace.current():
+        return _called(work, finish)
+
+
+def _called(work: Work, finish: Callable[[Any], Any] | None) -> End:
+    log_for(work)
     call = prepared(work)
     if not callable(call):
         return call

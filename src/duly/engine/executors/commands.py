@@ -26,7 +26,11 @@ from duly.engine.executors.calling import permitted, prepared
 from duly.engine.executors.child import Child
 from duly.engine.executors.child_executor import ChildExecutor, Families
 from duly.engine.executors.output import STDERR, STDOUT, Output
-from duly.engine.executors.run_environment import run_variables, user_variables
+from duly.engine.executors.run_environment import (
+    run_variables,
+    trace_variables,
+    user_variables,
+)
 from duly.errors import DulyError, NoSecret
 
 if TYPE_CHECKING:
@@ -125,7 +129,7 @@ class CommandExecutor(ChildExecutor):
         return {
             "argv": argv,
             "executable": self._executable(argv[0], variables["PATH"]),
-            "env": {**variables, **run_variables(work.claimed)},
+            "env": {**variables, **run_variables(work.claimed), **trace_variables(work)},
             "cwd": plan.cwd,
             "user": plan.user,
             "memory_bytes": plan.memory_bytes,

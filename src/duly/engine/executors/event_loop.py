@@ -206,7 +206,7 @@ class _Host:
                     cancelled = asyncio.CancelledError()
                     end = end_of_error(cancelled, work.runnable.policy, work.live)
                 else:
-                    end = await _awaited(work)
+                    end = await (_awaited(work) if work.trace is None else _traced(work))
             except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end
                 end = Failed(error_text(error))
             executor.end(work, end, is_quiet=not self.is_kept)
@@ -224,9 +224,16 @@ class _Host:
         return self.task.cancelling() > 0 or len(copy_context()) > 1
 
 
+async def _traced(work: Work) -> End:
+    """Run a coroutine to its end, with its attempt's span as the current one."""
+    assert work.trace is not None, "or there were nothing to trace"
+    with work.trace.current():
+        return await _awaited(work)
+
+
 async def _awaited(work: Work) -> End:
     """Run a coroutine to its end. Nothing that it raises goes further, not even sys.exit."""
-    log_for(work.live)
+    log_for(work)
     call = prepared(work)
     if not callable(call):
         return call

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from duly.domain.scope import ScopeReport
     from duly.engine.work import Catalogue, Runnable
     from duly.store.execution import ClaimedRun
+    from duly.telemetry.tracing import AttemptTrace
 
 _ERRORS = {kind.__name__: kind for kind in (LeaseLost, SchemaMismatch, StoreUnavailable)}
 
@@ -93,8 +94,20 @@ def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: Ch
         problem = f"{order['app']} has no task {claimed.task!r}"
         return Failed(problem, Reason.UNKNOWN_TASK)
     limit_memory(order["memory_bytes"])
+    work = _ChildWork(claimed, runnable, live, live.say, _span_of(order["trace"]))
     with task_logging():
-        return called(_ChildWork(claimed, runnable, live, live.say), live.awaited)
+        return called(work, live.awaited)
+
+
+def _span_of(carrier: dict[str, str]) -> AttemptTrace | None:
+    """Return the attempt's span, which the worker has begun and will end; None if it has none."""
+    if not carrier:
+        return None
+    try:
+        from duly.telemetry.otel import passed_on
+    except ImportError:  # whoever has started this has it; the program here need not
+        return None
+    return passed_on(carrier)
 
 
 def _hear(read_from: int, live: ChildLive, orders: SimpleQueue[dict[str, Any]]) -> None:
@@ -123,6 +136,7 @@ class _ChildWork:
     runnable: Runnable
     live: Live
     say: Callable[[dict[str, Any]], None]
+    trace: AttemptTrace | None = None
 
     def began(self) -> None:
         """Tell the worker that the code begins."""

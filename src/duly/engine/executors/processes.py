@@ -28,7 +28,7 @@ from duly.engine.executors.process_words import (
     scope_from_json,
     written,
 )
-from duly.engine.executors.run_environment import run_variables
+from duly.engine.executors.run_environment import run_variables, trace_variables
 from duly.errors import DulyError, UsageError
 
 if TYPE_CHECKING:
@@ -121,7 +121,11 @@ class _Attempt:
         return Child(
             (*self.settings.argv, *numbers),
             keep=(there_read, there_write),
-            env={**environment, **run_variables(self.work.claimed)},
+            env={
+                **environment,
+                **run_variables(self.work.claimed),
+                **trace_variables(self.work),
+            },
         )
 
     def _listen(self, child: Child, here_read: int) -> End:
@@ -146,6 +150,7 @@ class _Attempt:
             "app": self.settings.app,
             "memory_bytes": plan.memory_bytes if isinstance(plan, ProcessPlan) else None,
             "run": claimed_to_json(self.work.claimed),
+            "trace": {} if self.work.trace is None else self.work.trace.carrier(),
         }
 
     def _say(self, word: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The variables of a process: which run it works for, its idempotency key (E7), and its user's."""
+"""The variables of a process: which run it works for, its key (E7), its user, its span."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from duly.domain.identity import identity_text
 from duly.domain.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
+    from duly.engine.work import Work
     from duly.store.execution import ClaimedRun
 
 
@@ -22,6 +23,12 @@ def run_variables(claimed: ClaimedRun) -> dict[str, str]:
         "DULY_SCHEDULED_FOR": iso_utc(from_microseconds(record.scheduled_for)),
         "DULY_TASK": record.call.task,
     }
+
+
+def trace_variables(work: Work) -> dict[str, str]:
+    """Return what tells a process of its attempt's span, in the words of OpenTelemetry."""
+    carrier = {} if work.trace is None else work.trace.carrier()
+    return {name.upper(): value for name, value in carrier.items()}
 
 
 def user_variables(name: str) -> dict[str, str]:

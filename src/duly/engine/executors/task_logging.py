@@ -14,17 +14,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.domain.live import Live
+    from duly.engine.work import Work
 
-_RUNNING: ContextVar[Live | None] = ContextVar("duly_running", default=None)
+_RUNNING: ContextVar[Work | None] = ContextVar("duly_running", default=None)
 
 
-def log_for(live: Live) -> None:
+def log_for(work: Work) -> None:
     """Let whatever is logged in this context, and in what it starts, be a line of this run.
 
     Until somebody else says so in it: whoever runs tasks gives each a context, or says it anew.
     """
-    _RUNNING.set(live)
+    _RUNNING.set(work)
+
+
+def running() -> Work | None:
+    """Return the attempt whose code is running in this context."""
+    return _RUNNING.get()
 
 
 class TaskLogHandler(logging.Handler):
@@ -36,15 +41,15 @@ class TaskLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record. A record that can't be written out is no failure of the task."""
-        live = _RUNNING.get()
-        if live is None:
+        work = _RUNNING.get()
+        if work is None:
             self._leave_to_python(record)
             return
         # Whatever writing a line logs itself belongs to nobody, or it would never end.
         outside = _RUNNING.set(None)
         try:
             with suppress(Exception):
-                live.write(record.levelname.lower(), self.format(record))
+                work.live.write(record.levelname.lower(), self.format(record))
         finally:
             _RUNNING.reset(outside)
 

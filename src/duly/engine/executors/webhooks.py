@@ -189,4 +189,13 @@ class WebhookExecutor:
 
         headers, keys = revealed(plan, field, read)
         ours = signed_headers(claimed.record, claimed.tries, claimed.claimed_at, (body, keys))
-        return {**headers, **ours}
+        return {**_traced(work, headers), **ours}
+
+
+def _traced(work: Work, headers: dict[str, str]) -> dict[str, str]:
+    """Return headers that tell of the attempt's span, whatever they said of another."""
+    if work.trace is None:
+        return headers
+    carrier = work.trace.carrier()
+    others = {name: value for name, value in headers.items() if name.lower() not in carrier}
+    return {**others, **carrier}

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from duly.domain.concluding import Failed
 from duly.engine.ends import error_text
+from duly.engine.run_ids import ids_of
+from duly.engine.spans import attempt_span, queued_span
 from duly.engine.work import CrowdExecutor
 from duly.engine.worker.held import Cause, Held, Stopping
 from duly.engine.worker.lanes import ReservedLanes
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from duly.engine.worker.stopping import Limits
     from duly.store.dispatch import MemberId
     from duly.store.execution import Claimed, ClaimedRun
+    from duly.telemetry.tracing import Tracing
 
 _DRAW_BYTES = 2
 _DRAWN = 1 << 8 * _DRAW_BYTES
@@ -207,7 +210,7 @@ class Claiming:
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
-        admission, ways = self._admission, dict[str, _Way | None]()
+        admission, ways, tracing = self._admission, dict[str, _Way | None](), self._parts.tracing
         crowds: dict[TaskKind, list[Work]] = {}
         taken = 0
         for claimed in runs:
@@ -224,6 +227,8 @@ class Claiming:
             if way.is_calling:
                 held.is_calling = True
             running[held] = None
+            if tracing is not None:
+                _trace(tracing, held)
             if not way.is_watched and self._is_late(held):
                 continue
             # Those of one task that are handed over together have their limits together.
@@ -261,12 +266,18 @@ class Claiming:
     def _tell(self, held: Held) -> None:
         event = RunStarted(
             member=int(held.worker),
-            task=held.runnable.name,
-            run_id=held.run_id,
-            schedule=held.claimed.record.schedule_name or "",
-            attempt_id=held.attempt_id,
+            **ids_of(held.claimed),
         )
         self._parts.emit(event)
+
+
+def _trace(tracing: Tracing, held: Held) -> None:
+    """Begin an attempt's span, and tell its run's first one if nobody else does."""
+    queued, claimed = queued_span(held.claimed), held.claimed
+    if queued is not None:
+        began_at = claimed.record.fired_at or claimed.record.created_at
+        tracing.tell([queued], began_at, claimed.claimed_at)
+    held.trace = tracing.begin_attempt(attempt_span(claimed, held.worker))
 
 
 def _start_of(executor: Executor) -> Callable[[list[Work]], None]:

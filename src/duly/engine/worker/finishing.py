@@ -9,12 +9,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from duly.domain.attempts import attempt_name
-from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.concluding import BeInDoubt, Close, Die
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
+from duly.engine.run_ids import ids_of
+from duly.engine.spans import place_after
 from duly.errors import STORE_AWAY
 from duly.store.execution import FinishResult
 from duly.telemetry import (
@@ -212,41 +213,29 @@ class Finishing:
             self._emit(kind, ending, claimed, now)
 
     def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
-        conclusion = ending.conclusion
-        run = identity_text(ending.hold.run_id)
-        task, number = claimed.task, claimed.tries.attempt
-        member, name, state = (
-            int(ending.worker),
-            attempt_name(run, number),
-            conclusion.attempt_state,
-        )
+        conclusion, member, ids = ending.conclusion, int(ending.worker), ids_of(claimed)
+        state = str(conclusion.attempt_state)
         if not issubclass(kind, AttemptEnded):
-            refused = CompletionRefused(
-                member=member, task=task, run_id=run, attempt_id=name, state=str(state)
-            )
-            self._parts.emit(refused)
+            self._parts.emit(CompletionRefused(member=member, state=state, **ids))
             return
         started = ending.started_at
         ended = kind(
             member=member,
-            task=task,
-            run_id=run,
-            schedule=claimed.record.schedule_name or "",
-            attempt_id=name,
-            number=number,
-            state=str(state),
+            number=claimed.tries.attempt,
+            state=state,
             reason=str(conclusion.reason or ""),
-            then=_place(conclusion.next),
+            then=place_after(conclusion.next),
             took_us=0 if started is None else max(0, now - started),
             error=_shown(conclusion.error),
+            **ids,
         )
         self._parts.emit(ended)
         if isinstance(conclusion.next, Die):
             reason = str(conclusion.next.reason)
-            self._parts.emit(RunDead(member=member, task=task, run_id=run, reason=reason))
+            self._parts.emit(RunDead(member=member, reason=reason, **ids))
         elif isinstance(conclusion.next, BeInDoubt):
             reason = str(conclusion.next.reason)
-            self._parts.emit(RunInDoubt(member=member, task=task, run_id=run, reason=reason))
+            self._parts.emit(RunInDoubt(member=member, reason=reason, **ids))
 
     def _count(self, state: AttemptState, following: Next) -> type[AttemptEnded]:
         statistics = self._parts.statistics
@@ -270,22 +259,6 @@ def _is_success(ending: Ending, result: FinishResult) -> bool:
     """Say whether a run of ours has succeeded, and the store knows it now."""
     is_success = ending.conclusion.attempt_state is AttemptState.SUCCEEDED
     return is_success and result is FinishResult.ACCEPTED and ending.claimed is not None
-
-
-def _place(following: Next) -> str:
-    match following:
-        case Close(state=state):
-            return str(state)
-        case Wait():
-            return str(RunState.RETRYING)
-        case Requeue():
-            return str(RunState.QUEUED)
-        case Die():
-            return str(RunState.DEAD)
-        case BeInDoubt():
-            return str(RunState.AMBIGUOUS)
-        case _:
-            assert_never(following)
 
 
 def _shown(error: str | None) -> str:

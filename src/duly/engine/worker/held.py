@@ -26,8 +26,10 @@ from duly.domain.identity import identity_text
 from duly.domain.literals import Effects
 from duly.engine.ends import bounded, fitted
 from duly.engine.live_run import Grounds, LiveRun
+from duly.engine.run_ids import ids_of
 from duly.engine.worker.transacting import transact
 from duly.errors import Cancelled
+from duly.telemetry import RunLogged
 
 if TYPE_CHECKING:
     from collections import deque
@@ -180,6 +182,8 @@ class Held(LiveRun):
                 self._begun_at = monotonic = parts.clock.monotonic_us()
                 # Our estimate of the store's clock may be a little behind what it has told.
                 self.started_at = max(parts.time.at(monotonic), self.claimed.claimed_at)
+        if self.trace is not None:
+            self.trace.began()
 
     def ended(self, end: End, *, is_gone: bool = True, is_quiet: bool = False) -> None:
         """Say how it ended; from any thread. The first word counts, later ones are dropped.
@@ -197,6 +201,14 @@ class Held(LiveRun):
             self._workshop.told.append(self)
             if not is_quiet:
                 self._workshop.ring()
+
+    def tell_line(self, level: str, text: str) -> None:
+        """Tell whoever listens that a line was written; from any thread."""
+        parts = self._workshop.parts
+        if parts.hears(RunLogged):
+            ids = ids_of(self.claimed)
+            member = int(self.worker)
+            parts.emit(RunLogged(member=member, line_level=level, text=text, **ids))
 
     def ring(self) -> None:
         """Let the worker hear at once of what has ended."""

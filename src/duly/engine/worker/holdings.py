@@ -20,6 +20,8 @@ from duly.domain.concluding import (
 )
 from duly.domain.destinations import is_answered
 from duly.engine.live_run import Grounds
+from duly.engine.run_ids import ids_of
+from duly.engine.spans import end_attributes, error_of
 from duly.engine.worker.held import Held, Workshop
 from duly.store.execution import Finish
 from duly.telemetry import SlotLeaked
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun, Hold
+    from duly.telemetry.tracing import AttemptTrace
+
+FENCED_OFF = "the run was taken from this worker; what became of it others tell"
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +160,8 @@ class Holdings:
             held = told.popleft()
             if held.is_simply_done and held in running:
                 del running[held]
+                if held.trace is not None:
+                    _end_trace(held.trace, DONE)
                 claimed = held.claimed
                 done = Ending(
                     claimed.hold, held.started_at, DONE, claimed=claimed, worker=held.worker
@@ -172,8 +179,11 @@ class Holdings:
         """Give a slot free; what is to be said about its attempt waits to be sent."""
         del self.running[held]
         end = held.settle()
-        if end is not None:
-            self.endings.append(self._ending(held, end))
+        ending = None if end is None else self._ending(held, end)
+        if ending is not None:
+            self.endings.append(ending)
+        if held.trace is not None:
+            _end_trace(held.trace, None if ending is None else ending.conclusion)
 
     def leak(self, held: Held, member: int) -> None:
         """Settle an attempt whose code can't be stopped; its slot is lost until the code ends."""
@@ -181,9 +191,7 @@ class Holdings:
         self.leaked[held] = None
         event = SlotLeaked(
             member=member,
-            task=held.runnable.name,
-            run_id=held.run_id,
-            attempt_id=held.attempt_id,
+            **ids_of(held.claimed),
             leaked=len(self.leaked),
         )
         self._parts.emit(event)
@@ -234,3 +242,11 @@ class Holdings:
         if not self._has_rung and self._parts.clock.monotonic_us() >= self.quiet_until:
             self._has_rung = True
             self._parts.ring()
+
+
+def _end_trace(trace: AttemptTrace, conclusion: Conclusion | None) -> None:
+    """End an attempt's span; without a conclusion where the run is no longer ours."""
+    if conclusion is None:
+        trace.end({"duly.attempt.state": "fenced-off"}, FENCED_OFF)
+    else:
+        trace.end(end_attributes(conclusion), error_of(conclusion))

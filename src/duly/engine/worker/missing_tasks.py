@@ -20,6 +20,7 @@ from duly.domain.identity import identity_text
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import Missed, ScheduleStatus
 from duly.domain.planning import decide_pause
+from duly.engine.run_ids import ids_of
 from duly.engine.worker.holdings import Ending
 from duly.errors import STORE_AWAY, StoreUnavailable, shown
 from duly.store.planning import ChangeSchedule, Stale
@@ -121,12 +122,8 @@ class MissingTasks:
     def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Ending:
         task = claimed.task
         schedule = self._pause_schedule(claimed)
-        event = TaskMissing(
-            member=int(worker),
-            task=task,
-            run_id=identity_text(claimed.run_id),
-            schedule=schedule or "",
-        )
+        ids = {**ids_of(claimed), "schedule": schedule or ""}
+        event = TaskMissing(member=int(worker), **ids)
         self._parts.emit(event)
         failed = Failed(_reason(task), Reason.UNKNOWN_TASK, is_retryable=False)
         return _unstarted(worker, claimed, self._conclude(claimed, failed))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duly.engine.worker.store_time import StoreTime
     from duly.store.protocol import Store
     from duly.telemetry import Event, Telemetry
+    from duly.telemetry.tracing import Tracing
 
 
 @dataclass(slots=True)
@@ -57,6 +58,8 @@ class WorkerParts:
     """Wakes our loop; from any thread."""
     time: StoreTime
     courier: Courier
+    tracing: Tracing | None = None
+    """Who is told of spans; None when nobody has asked for them."""
     statistics: WorkerStatistics = field(default_factory=WorkerStatistics)
 
     def runnable(self, task: str) -> Runnable | None:

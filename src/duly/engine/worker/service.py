@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from duly.store.execution import Beaten
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
+    from duly.telemetry.tracing import Tracing
 
 LEASE_OVER = "its lease has run out, and others have declared it dead"
 TAKEN = "the store says that somebody else has settled them"
@@ -79,6 +80,7 @@ class Worker:
         wakeups: Wakeups | None = None,
         draws: Draws | None = None,
         courier: Courier | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._parts = parts = WorkerParts(
             store=store,
@@ -92,6 +94,7 @@ class Worker:
             ring=_nothing if wakeups is None else wakeups.nudge,
             time=StoreTime(clock),
             courier=courier or DirectCourier(),
+            tracing=tracing,
         )
         self._membership = membership = WorkerMembership(parts)
         self._holdings = holdings = Holdings(parts)
