@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duly.app import App
+from duly.cli.demo import has_desktop
 from duly.clock import SystemClock
 from duly.demo.cast import PAYMENTS
 from duly.demo.controls import Controls
@@ -32,6 +35,12 @@ LIMIT_SECONDS = 200
 """Generous: on a busy machine two weeks of history take their time."""
 MACHINE = {None, "system-time-zones-differ", "disk-low"}
 """What the doctor may find about the machine, which is not the demo's."""
+ON_A_TERMINAL = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from duly.cli.main import main
+main(["demo"])
+"""
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -70,7 +79,7 @@ class Demo:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Return a demo that runs, for all tests that look at one."""
-    running = until_ready(started(tmp_path_factory.mktemp("demo")))
+    running = until_ready(started(tmp_path_factory.mktemp("demo"), "--no-open"))
     with running.app as app:
         until(lambda: app.runs.list(schedule="pulse", state="succeeded", limit=1))
     yield running
@@ -197,6 +206,71 @@ def test_a_demo_that_is_ended_while_its_history_is_made_leaves_nothing_behind(
     assert 130 == running.process.returncode
     assert "" == err
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_terminal_that_is_closed_while_the_history_is_made_ends_it_too(tmp_path: Path):
+    """U1: whatever it would still print nobody can read."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", ON_A_TERMINAL],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    os.close(theirs)
+    until(lambda: any(tmp_path.glob("*/promises.db")))
+    os.close(ours)
+    running.wait(LIMIT_SECONDS)
+
+    until(lambda: not any(tmp_path.iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "variables", "expected"),
+    [
+        (True, {"DISPLAY": ":0"}, True),
+        (True, {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        (False, {"DISPLAY": ":0"}, False),
+        (True, {}, False),
+    ],
+)
+def test_a_browser_is_opened_only_where_somebody_sits_before_a_screen(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, variables: dict[str, str], expected: bool
+):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+    assert expected is has_desktop()
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_made(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = started(tmp_path, "--port", str(port))
+        out, err = refused.process.communicate(timeout=LIMIT_SECONDS)
+
+    assert 2 == refused.process.returncode
+    assert f"port: '127.0.0.1:{port}' can't be listened on" in err
+    assert "" == out
+
+
+def test_an_application_has_controls_only_in_a_demo():
+    """U1: by that a page knows; and those who speak for somebody have what it has."""
+    with App("memory:") as app:
+        nothing = app.demo
+        app.demo = Controls(app, lambda: ())
+        within = app.within(tenant="default", actor="somebody")
+
+    assert nothing is None
+    assert app.demo is within.demo
 
 
 def test_a_demo_ends_by_itself_and_keeps_a_file_if_it_is_told(tmp_path: Path):

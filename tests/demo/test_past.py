@@ -16,11 +16,14 @@ from duly.domain.instants import SECOND_US
 from duly.domain.retrying import Retry
 from duly.domain.timetable.interval import every
 from duly.engine.manual_clock import START_US, ManualClock
+from duly.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+OFF, FULL = 0, 2
+"""As SQLite counts them."""
 app = App("memory:")
 
 
@@ -104,3 +107,20 @@ def test_no_thread_outlives_its_past(past: Past):
     past.close()
 
     assert [] == [one for one in threading.enumerate() if one.name == "duly-past"]
+
+
+def test_only_the_past_does_not_wait_for_the_disk(tmp_path: Path):
+    """R1: the fleet opens the same file anew, and durably."""
+    scratch = open_scratch(tmp_path / "promises.db", ManualClock())
+    assert isinstance(scratch, SqliteStore)
+    store = SqliteStore(tmp_path / "promises.db")
+    ways = [_synchronous(one) for one in (scratch, store)]
+    scratch.close()
+    store.close()
+
+    assert [OFF, FULL] == ways
+
+
+def _synchronous(store: SqliteStore) -> object:
+    with store._connections.raw() as connection:  # noqa: SLF001 - nobody else can say it
+        return connection.pragma("synchronous")

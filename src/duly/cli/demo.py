@@ -74,6 +74,7 @@ def demo(
         End by itself after so long, such as 20s.
     """
     require_server_library()
+    _require_free(port)
     lasts_us = None if ends_after is None else duration_microseconds(ends_after, "for")
     if keep is not None and keep.exists():
         raise Conflict("keep", str(keep), "is there already", "name a file that is not")
@@ -135,7 +136,7 @@ def run_demo(app: App, stand: Stand) -> None:
         print_line(f"In another terminal: {URL_VARIABLE}={app.url} {_command()} status")
         print_line("Ctrl-C ends it.")
         sys.stdout.flush()
-        if stand.opens and _has_desktop():
+        if stand.opens and has_desktop():
             webbrowser.open(address)
 
     try:
@@ -221,6 +222,14 @@ def _ended_by_signals() -> Iterator[Ending]:
             signal.signal(one, handler)
 
 
+def _require_free(port: int) -> None:
+    """Refuse a port that is taken before there is anything to serve."""
+    from duly.api.listening import Listening
+    from duly.api.serving import require_free
+
+    require_free(Listening(port=port))
+
+
 def _free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         trial.bind((HOST_DEFAULT, 0))
@@ -228,7 +237,7 @@ def _free_port() -> int:
         return port
 
 
-def _has_desktop() -> bool:
+def has_desktop() -> bool:
     """Say whether somebody sits here before a screen: in a pipeline nobody wants a browser."""
     has_screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     return sys.stdout.isatty() and (sys.platform == "darwin" or has_screen)

@@ -32,6 +32,8 @@ class VirtualExecutor:
         self._resting: list[tuple[int, int, _Actor]] = []
         self._idle: list[_Actor] = []
         self._count = 0
+        self.ended = 0
+        """How many have ended."""
 
     def start(self, work: Work) -> None:
         """Begin, up to the first rest."""
@@ -43,10 +45,13 @@ class VirtualExecutor:
         """Return when the first rest is over; None when nobody rests."""
         return self._resting[0][0] if self._resting else None
 
-    def go_on(self) -> None:
-        """Go on with all whose rest is over."""
+    def go_on(self) -> bool:
+        """Go on with all whose rest is over; say whether there were any."""
+        has_gone_on = False
         while self._resting and self._resting[0][0] <= self._clock.now_us():
             self._play(heappop(self._resting)[2])
+            has_gone_on = True
+        return has_gone_on
 
     def ask(self, work: Work) -> None:
         """Let its code look at once whether it is to stop."""
@@ -79,6 +84,7 @@ class VirtualExecutor:
         wake_at = actor.play()
         if wake_at is None:
             self._idle.append(actor)
+            self.ended += 1
         else:
             self._count += 1
             heappush(self._resting, (wake_at, self._count, actor))

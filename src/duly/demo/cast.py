@@ -47,7 +47,7 @@ def create_schedules(app: App, now: int) -> None:
     made(
         "price-feed",
         tasks.import_feed.bind(source="prices"),
-        cron("10,40 * * * *", tz="Europe/London"),
+        cron("10 * * * *", tz="Europe/London"),
         misfire=Misfire("all"),
         overlap="allow",
         owner=OWNER,

@@ -121,7 +121,7 @@ def _speed_up(_stage: Stage) -> None:
 
 
 def _break_feed(_stage: Stage) -> None:
-    """Break the feed for two hours: retries, and dead letters."""
+    """Break the feed for some hours: retries, and dead letters."""
     _WORLD.feed_is_sound = False
 
 
@@ -143,8 +143,10 @@ def _lose_reports(_stage: Stage) -> None:
     _WORLD.report_is_stored = False
 
 
-def _find_reports(_stage: Stage) -> None:
+def _find_reports(stage: Stage) -> None:
     _WORLD.report_is_stored = True
+    [refuted] = stage.app.runs.list(schedule="nightly-report", limit=1)
+    stage.analyst.inbox.rerun(refuted.id, reason="the archive is back, and has no report")
 
 
 def _close_in_part(_stage: Stage) -> None:
@@ -152,8 +154,11 @@ def _close_in_part(_stage: Stage) -> None:
     _WORLD.closing_ends_at = len(tasks.ACCOUNTS) - 2
 
 
-def _close_all(_stage: Stage) -> None:
+def _close_all(stage: Stage) -> None:
     _WORLD.closing_ends_at = len(tasks.ACCOUNTS)
+    _, older = stage.app.runs.list(schedule="ledger-close", limit=2)
+    reason = "the two accounts that were left out"
+    stage.operator.inbox.rerun(older.id, repair=True, reason=reason)
 
 
 def _lose_a_payment(stage: Stage) -> None:
@@ -257,13 +262,13 @@ SCENES: tuple[tuple[timedelta, Callable[[Stage], None]], ...] = (
     (timedelta(days=12), _slow_down),
     (timedelta(days=11.9), _speed_up),
     (timedelta(days=10), _break_feed),
-    (timedelta(days=9.9), _mend_feed),
+    (timedelta(days=9.8), _mend_feed),
     (timedelta(days=8.5), _be_away),
     (timedelta(days=8), _lose_reports),
     (timedelta(days=7), _find_reports),
     (timedelta(days=6.9), _close_in_part),
-    (timedelta(days=5.9), _close_all),
     (timedelta(days=5), _lose_a_payment),
+    (timedelta(days=4.9), _close_all),
     (timedelta(days=4), _call_off),
     (timedelta(days=3), _pause_and_delete),
     (timedelta(days=2.5), _lack_workers),

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,4 +45,5 @@ def passing_folder() -> Iterator[Path]:
     finally:
         assert janitor.stdin is not None, "it was asked for"
         janitor.stdin.close()
-        janitor.wait(END_WAIT_SECONDS)
+        with suppress(subprocess.TimeoutExpired):  # a slow disk: it goes on by itself
+            janitor.wait(END_WAIT_SECONDS)

@@ -186,19 +186,17 @@ class Past:
         return self._due_at(self._clock.now_us()) is not None
 
     def _work(self, *, has_news: bool = False) -> None:
-        """Have the workers do what there is, until nothing more begins or ends."""
+        """Have the workers do what there is, until nothing more ends."""
         for worker, executor in self._crew:
-            executor.go_on()
-            counted = _counted(worker)
+            ended = executor.ended
+            has_gone_on = executor.go_on()
             if has_news:
                 worker.wake()
-            worker.tick()
-            while counted != (counted := _counted(worker)):
+                worker.tick()
+            if has_news or has_gone_on:
+                worker.tick()
+            while ended != (ended := executor.ended):
+                # What has ended may have opened a gate, or made room: there may be more to take.
+                worker.tick()
                 worker.wake()
                 worker.tick()
-
-
-def _counted(worker: Worker) -> tuple[int, ...]:
-    """Return by what one sees that a worker has taken or ended something."""
-    done = worker.statistics
-    return done.claimed, done.batches, done.given_back, done.put_off
