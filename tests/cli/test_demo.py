@@ -316,7 +316,7 @@ def until_ready(demo: Demo) -> Demo:
             break
     else:
         pytest.fail(f"it ended: {said}{demo.process.communicate()}")
-    found = re.search(r"Look at it: (http://127\.0\.0\.1:\d+)/enter#(\S+)", said)
+    found = re.search(r"Look at it .*:\n  (http://127\.0\.0\.1:\d+)/enter#(\S+)", said)
     store = re.search(r"DULY_URL=(\S+)", said)
     assert "not for production" in said
     assert found is not None

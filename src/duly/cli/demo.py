@@ -28,6 +28,7 @@ from duly.app.stores import URL_VARIABLE
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.output import print_block, print_line
 from duly.cli.server import HOST_DEFAULT, require_server_library, served
+from duly.cli.waiting import ticker
 from duly.clock import SystemClock
 from duly.demo.janitor import passing_folder
 from duly.demo.member import demo_crew
@@ -131,9 +132,10 @@ def run_demo(app: App, stand: Stand) -> None:
 
     def ready(url: str) -> None:
         address = f"{url}/enter#{app.doorkeeper().make_code()}"
-        print_line("Look at it: ", (address, "bold cyan"))
-        print_line("  The code in it opens once, within 15 minutes.")
-        print_line(f"In another terminal: {URL_VARIABLE}={app.url} {_command()} status")
+        print_line(("Look at it", "bold"), " (the code opens once, within 15 minutes):")
+        print_block(address)  # as it is: an address that is broken between lines opens nothing
+        print_line("In another terminal:")
+        print_block(f"{URL_VARIABLE}={app.url} {_command()} status")
         print_line("Ctrl-C ends it.")
         sys.stdout.flush()
         if stand.opens and has_desktop():
@@ -156,7 +158,8 @@ def _with_history(file: Path) -> App:
     sys.stdout.flush()
     clock = SystemClock()
     began_at = clock.monotonic_us()
-    runs = make_history(app, file, clock)
+    with ticker() as told:
+        runs = make_history(app, file, clock, told.tell)
     took = (clock.monotonic_us() - began_at) / SECOND_US
     print_line(f"  {runs:,} runs in {took:.1f} s.")
     return app
@@ -257,5 +260,6 @@ def _say_what_is_next(keep: Path | None) -> None:
         print_line(f"Yours begins with: {_command()} init, or with this as tasks.py:")
         print_line("")
         print_block(NEXT)
+        print_line("")
         print_line(f"{_command()} dev --app tasks:app    # keeps what was promised")
         sys.stdout.flush()

@@ -29,6 +29,7 @@ DAYS = 14
 BACKFILL_DAYS = 20
 BACKFILL_SHARE = 0.4
 ORDERS = range(101, 115)
+WAIT_MINUTES_MAX = 10
 _WORLD = tasks.WORLD
 
 
@@ -60,10 +61,13 @@ class Stage:
         return app.within(tenant=app.tenant, actor=actor, is_confined=False)
 
 
-def make_history(app: App, file: Path, clock: Clock) -> int:
+def make_history(
+    app: App, file: Path, clock: Clock, tell: Callable[[str], None] | None = None
+) -> int:
     """Write two weeks of history to a file, as the engine makes it; return how many runs it has.
 
-    It ends when this returns, by the clock, and not when it was called: it takes a few seconds.
+    It ends when this returns, by the clock, and not when it was called: it takes a few seconds, in
+    which `tell` hears how far it is.
     """
     until = clock.now_us()
     hands = ManualClock(until - DAYS * DAY * SECOND_US)
@@ -72,7 +76,7 @@ def make_history(app: App, file: Path, clock: Clock) -> int:
     try:
         with app.standing_in(store, hands, lambda rest_us: past.live(rest_us / SECOND_US)):
             past.open()
-            _play(Stage(app=app, past=past, now_us=until))
+            _play(Stage(app=app, past=past, now_us=until), tell)
             # So that neither the store's clock goes back, nor an occurrence is missed in between.
             past.live_until(clock.now_us())
             past.close()
@@ -82,9 +86,11 @@ def make_history(app: App, file: Path, clock: Clock) -> int:
         store.close()
 
 
-def _play(stage: Stage) -> None:
+def _play(stage: Stage, tell: Callable[[str], None] | None) -> None:
     _WORLD.partner_is_up = True
     for before, scene in SCENES:
+        if tell is not None:
+            tell(f"day {DAYS - before.days} of {DAYS}")
         stage.past.live_until(stage.now_us - round(before.total_seconds()) * SECOND_US)
         scene(stage)
 
@@ -145,7 +151,8 @@ def _lose_reports(_stage: Stage) -> None:
 
 def _find_reports(stage: Stage) -> None:
     _WORLD.report_is_stored = True
-    [refuted] = stage.app.runs.list(schedule="nightly-report", limit=1)
+    _wait_for(stage, "nightly-report")
+    [refuted] = stage.app.runs.list(schedule="nightly-report", state="succeeded", limit=1)
     stage.analyst.inbox.rerun(refuted.id, reason="the archive is back, and has no report")
 
 
@@ -156,13 +163,15 @@ def _close_in_part(_stage: Stage) -> None:
 
 def _close_all(stage: Stage) -> None:
     _WORLD.closing_ends_at = len(tasks.ACCOUNTS)
-    _, older = stage.app.runs.list(schedule="ledger-close", limit=2)
+    _wait_for(stage, "ledger-close")
+    _, older = stage.app.runs.list(schedule="ledger-close", state="succeeded", limit=2)
     reason = "the two accounts that were left out"
     stage.operator.inbox.rerun(older.id, repair=True, reason=reason)
 
 
 def _lose_a_payment(stage: Stage) -> None:
     """Lose a worker in the middle of a payment; somebody looks, and says what became of it."""
+    _wait_for(stage, "supplier-payouts")
     run = stage.operator.schedules.trigger("supplier-payouts", reason="an extra round")
     stage.past.lose_worker(40)
     stage.past.live(25 * MINUTE)
@@ -178,6 +187,7 @@ def _lose_a_payment(stage: Stage) -> None:
 
 def _lose_another(stage: Stage) -> None:
     """Do it again, and nobody has looked yet: it is in the inbox, and the next one waits."""
+    _wait_for(stage, "supplier-payouts")
     stage.operator.schedules.trigger("supplier-payouts", reason="a round before the holiday")
     stage.past.lose_worker(20)
 
@@ -217,10 +227,10 @@ def _make_up(stage: Stage) -> None:
         per_minute=1,
         reason="the new chart wants three weeks",
     )
-    for _ in range(BACKFILL_DAYS):
+    for _ in range(6 * BACKFILL_DAYS):
         if app.backfills.get(backfill.id).looked_at >= BACKFILL_SHARE * backfill.total:
             break
-        stage.past.watch(MINUTE)
+        stage.past.watch(10)
     stage.operator.backfills.pause(backfill.id, reason="not during the day")
 
 
@@ -249,6 +259,15 @@ def _promise_reminders(stage: Stage) -> None:
         )
     stage.analyst.move("class:42:reminder", at=stage.at(hours=66), reason="the class has moved")
     stage.analyst.cancel("class:43:reminder", reason="nobody has signed up")
+
+
+def _wait_for(stage: Stage, schedule: str) -> None:
+    """Let runs that are under way end: whoever comes behind them would wait at their gate."""
+    for _ in range(WAIT_MINUTES_MAX):
+        runs = stage.app.runs.list(schedule=schedule, limit=2)
+        if all(run.is_over for run in runs):
+            return
+        stage.past.live(MINUTE)
 
 
 def _unknown(stage: Stage, run: UUID) -> list[str]:
