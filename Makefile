@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 WORKERS ?= 4
 SECONDS ?= 60
+FOR ?=
 FAULTS ?= 500
 SEEDS ?= 1000
 EXAMPLES ?= 50
@@ -31,8 +32,8 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editab
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: .venv/ready-demo    ## a guided tour of what works, in the terminal
-	@$(BIN)/duly demo
+demo: .venv/ready-demo    ## a working system to look at, with two weeks of history, until Ctrl-C
+	@$(BIN)/duly demo $(if $(FOR),--for $(FOR))
 
 test: .venv/ready-test    ## run every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

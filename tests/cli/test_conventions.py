@@ -29,6 +29,7 @@ LOOKING = {
         "prove",
         "status",
         "top",
+        "tour",
         "version",
         "vitals",
     ),
@@ -94,7 +95,7 @@ def test_every_command_that_tells_something_has_json():
     """U4: but for those that are text by nature."""
     without = {name for name, options in commands() if "--json" not in options}
 
-    assert {"completion", "demo"} == without
+    assert {"completion", "demo", "tour"} == without
 
 
 @pytest.mark.parametrize(

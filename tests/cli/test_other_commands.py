@@ -1,4 +1,4 @@
-"""`duly zones`, `duly version`, `duly demo` and the command itself, run as processes."""
+"""`duly zones`, `duly version`, `duly tour` and the command itself, run as processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.cli.demo_fleet import furnished
-from duly.cli.demo_stops import TOUR
+from duly.cli.tour_fleet import furnished
+from duly.cli.tour_stops import TOUR
 from tests.cli.duly_command import duly
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_a_tour_whose_interrupt_got_lost_ends_all_the_same():
 def started_tour(folder: Path) -> subprocess.Popen[str]:
     """Start a tour whose file is in that folder."""
     return subprocess.Popen(
-        [sys.executable, "-m", "duly", "demo"],
+        [sys.executable, "-m", "duly", "tour"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

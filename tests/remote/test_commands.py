@@ -122,7 +122,7 @@ REFUSED = {
     "config show": "config show",
 }
 """What needs the store itself, or the program."""
-ALONE = {"next", "zones search", "zones diff", "init", "completion", "demo", "version"}
+ALONE = {"next", "zones search", "zones diff", "init", "completion", "demo", "tour", "version"}
 """What needs neither a store nor a server."""
 
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from uuid import UUID
 
+    from duly.app.demo_controls import DemoControls
     from duly.app.worker_options import WorkerOptions
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
@@ -116,6 +117,8 @@ class App(Declaring):
         self.tasks = Tasks(Payload.of(self.settings))
         self._clock = clock
         self._names_store = store is None
+        self.demo: DemoControls | None = None
+        """What pages may do in a demo; None everywhere else."""
         self._lending = Lending(self.settings.transaction_limit)
         self._caller = Caller(
             open_store=self._store.get,

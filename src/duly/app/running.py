@@ -208,8 +208,16 @@ def run_supervisor(crew: Crew, voice: Voice) -> int:
     return supervisor.exit_status
 
 
-def run_all(app: App, crew: Crew, voice: Voice) -> int:
-    """Run a dispatcher here and worker processes beside it, until a signal ends them."""
+def run_all(
+    app: App,
+    crew: Crew,
+    voice: Voice,
+    on_start: Callable[[Supervisor], None] | None = None,
+) -> int:
+    """Run a dispatcher here and worker processes beside it, until a signal ends them.
+
+    `on_start` is told who keeps the processes going, before the first is started.
+    """
     clock, wakeups, bell = SystemClock(), app.store.wakeups(), LocalWakeups()
     dispatcher = app.dispatcher(telemetry=voice.telemetry, wake_address=wakeups.address)
     loop = Loop(dispatcher, wakeups, clock, voice.telemetry)
@@ -221,6 +229,8 @@ def run_all(app: App, crew: Crew, voice: Voice) -> int:
         loop.stop()  # the dispatcher goes on until the workers are done
 
     supervisor.on_over = end
+    if on_start is not None:
+        on_start(supervisor)
 
     def stop(times: int) -> None:
         if times == 1:

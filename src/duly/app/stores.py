@@ -96,6 +96,17 @@ def safe_url(url: str) -> str:
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
+def open_scratch(path: Path, clock: Clock) -> Store:
+    """Open a file that can be made again: nothing that is written to it waits for the disk.
+
+    It is for one dispatcher: all of its time is one shard.
+    """
+    from duly.store.sqlite import SqliteStore
+    from duly.store.sqlite.connection import SqliteSettings
+
+    return SqliteStore(path, clock, shards=1, settings=SqliteSettings(is_durable=False))
+
+
 def sqlite_file(url: str) -> Path | None:
     """Return the file that a URL names; None for stores of other kinds."""
     return _sqlite_path(url) if url.startswith(_SQLITE) else None

@@ -1,96 +1,265 @@
-"""`duly demo`: a guided tour of what works, every step a command that can be typed again."""
+"""`duly demo`: a working system to look at, with two weeks of history, that leaves nothing behind.
+
+One process tree: this process makes the history, then serves and dispatches; two supervised workers
+do the work, and a janitor removes the folder when this process is gone, whatever ended it.
+"""
 
 from __future__ import annotations
 
-import shlex
-import shutil
-import subprocess
+import logging
+import os
+import signal
+import socket
 import sys
+import threading
+import webbrowser
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from duly.cli.demo_fleet import TASKS_MODULE, Fleet, furnished
-from duly.cli.demo_stops import TOUR, Program, Step, Stop
-from duly.cli.output import print_line
+from duly.app import App
+from duly.app.demo_controls import LABEL
+from duly.app.running import Voice, run_all
+from duly.app.stores import URL_VARIABLE
+from duly.cli.event_lines import LineTelemetry
+from duly.cli.output import print_block, print_line
+from duly.cli.server import HOST_DEFAULT, require_server_library, served
+from duly.cli.waiting import ticker
+from duly.clock import SystemClock
+from duly.demo.janitor import passing_folder
+from duly.demo.member import demo_crew
+from duly.domain.durations import duration_microseconds
+from duly.domain.instants import SECOND_US
+from duly.engine.supervisor import Supervisor
+from duly.errors import Conflict
 
-HEADING_WIDTH = 78
+FILE = "promises.db"
+NEXT = """\
+import duly
+
+app = duly.App()  # promises are kept in $DULY_URL, else in the file duly.db
+
+@app.schedule(duly.cron("0 9 * * 1-5", tz="Europe/Paris"), name="greeting")
+@app.task
+def greet(name: str = "world") -> str:
+    return f"hello, {name}"
+"""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def demo(*, pause: Annotated[bool, Parameter(negative="--no-pause")] = True) -> int:
-    """Take a guided tour of what works, in the terminal.
+def demo(
+    *,
+    port: int = 0,
+    no_open: Annotated[bool, Parameter(negative=())] = False,
+    keep: Path | None = None,
+    ends_after: Annotated[str | None, Parameter(name="--for")] = None,
+) -> int:
+    """See Duly at work until Ctrl-C: a page, a fleet, two weeks of history. Not for production.
 
-    It has a file and processes of its own, which are gone when it is over.
+    All of it is demo data, in a file of its own that is gone afterwards, as are the processes. It
+    needs no network, and listens on this machine alone.
 
     Parameters
     ----------
-    pause
-        Wait for Enter between the stops, if there is a person at the terminal.
+    port
+        Where to listen; some free port unless given.
+    no_open
+        Open no browser, only print the address.
+    keep
+        Keep the promises in this file, which must not be there yet; duly dev goes on with it.
+    ends_after
+        End by itself after so long, such as 20s.
     """
-    waits = pause and sys.stdin.isatty() and sys.stdout.isatty()
-    try:
-        with furnished() as fleet:
-            for number, stop in enumerate(TOUR, 1):
-                _visit(stop, number, fleet)
-                if waits and number < len(TOUR) and not _goes_on():
-                    break
-    except KeyboardInterrupt:
-        print_line("")
-        print_line("The tour is over; its processes and its file are gone.")
-        raise
-    print_line("")
-    here = Path(sys.argv[0])
-    command = str(here) if here.parent.name == "bin" and not shutil.which("duly") else "duly"
-    print_line(f"Next: README.md for the same in Python; {command} --help for all there is.")
+    require_server_library()
+    _require_free(port)
+    lasts_us = None if ends_after is None else duration_microseconds(ends_after, "for")
+    if keep is not None and keep.exists():
+        raise Conflict("keep", str(keep), "is there already", "name a file that is not")
+    print_line(("Duly demo: not for production. ", "bold"), f"What it shows is {LABEL}, made up.")
+    with ExitStack() as stack:
+        folder = stack.enter_context(passing_folder())
+        ending = stack.enter_context(_ended_by_signals())
+        file = folder / FILE if keep is None else keep.absolute()
+        stack.enter_context(_named(f"sqlite:///{file}"))
+        with _whole(keep):
+            app = _with_history(file)
+            ending.go_on()
+        stack.enter_context(app)
+        run_demo(app, Stand(port=port or _free_port(), opens=not no_open, lasts_us=lasts_us))
+    _say_what_is_next(keep)
     return 0
 
 
-def _visit(stop: Stop, number: int, fleet: Fleet) -> None:
-    title = f"── {number} of {len(TOUR)}: {stop.title} "
-    print_line("")
-    print_line((title.ljust(HEADING_WIDTH, "─"), "bold"))
-    print_line(stop.story)
-    for step in stop.steps:
-        _take(step, fleet)
-        fleet.go_on()
+class Stand:
+    """Where a demo is to be seen, and for how long; it knows which processes are its own."""
+
+    def __init__(self, *, port: int, opens: bool, lasts_us: int | None) -> None:
+        self.port = port
+        self.opens = opens
+        self._lasts_us = lasts_us
+        self._supervisor: Supervisor | None = None
+        self._is_over = threading.Event()
+
+    def processes(self) -> Collection[int]:
+        """Return the worker processes that run."""
+        return () if self._supervisor is None else self._supervisor.processes
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Know who keeps the workers going, and end them when the time is over."""
+        self._supervisor = supervisor
+        if self._lasts_us is not None:
+            threading.Thread(target=self._end_in_time, args=(self._lasts_us,), daemon=True).start()
+
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self._is_over.set()
+
+    def _end_in_time(self, lasts_us: int) -> None:
+        if not self._is_over.wait(lasts_us / SECOND_US) and self._supervisor is not None:
+            self._supervisor.drain()
 
 
-def _take(step: Step, fleet: Fleet) -> None:
-    """Take one step: run a command or a program as a person would, or play a scene."""
-    if isinstance(step, str):
-        print_line("")
-        print_line((f"$ duly {step}", "bold cyan"))
-        _run_command(step)
-    elif isinstance(step, Program):
-        print_line("")
-        for line in step.text.splitlines():
-            print_line((f"  {line}".rstrip(), "cyan"))
-        print_line("")
+def run_demo(app: App, stand: Stand) -> None:
+    """Serve, dispatch and work until a signal or the time ends it."""
+    from duly.demo.controls import Controls
+
+    app.demo = Controls(app, stand.processes)
+    telling = LineTelemetry(SystemClock(), level=logging.WARNING, as_json=False)
+
+    def ready(url: str) -> None:
+        address = f"{url}/enter#{app.doorkeeper().make_code()}"
+        print_line(("Look at it", "bold"), " (the code opens once, within 15 minutes):")
+        print_block(address)  # as it is: an address that is broken between lines opens nothing
+        print_line("In another terminal:")
+        print_block(f"{URL_VARIABLE}={app.url} {_command()} status")
+        print_line("Ctrl-C ends it.")
         sys.stdout.flush()
-        # In a process of its own: it is a program, and not a part of this one.
-        done = subprocess.run((sys.executable, "-c", step.text), check=False)  # noqa: S603 - ours
-        print_line("", "It holds." if done.returncode == 0 else "It does not hold.")
-    else:
+        if stand.opens and has_desktop():
+            webbrowser.open(address)
+
+    try:
+        with served(app, stand.port, telling, ready):
+            run_all(app, demo_crew(), Voice(), stand.begin)
+    finally:
+        stand.end()
+
+
+def _with_history(file: Path) -> App:
+    """Make two weeks of history; return the application, whose store it is."""
+    # It reads where its store is when it is loaded.
+    from duly.demo.history import DAYS, make_history
+    from duly.demo.tasks import app
+
+    print_line(f"Making {DAYS} days of history, by the engine itself, in virtual time …")
+    sys.stdout.flush()
+    clock = SystemClock()
+    began_at = clock.monotonic_us()
+    with ticker() as told:
+        runs = make_history(app, file, clock, told.tell)
+    took = (clock.monotonic_us() - began_at) / SECOND_US
+    print_line(f"  {runs:,} runs in {took:.1f} s.")
+    return app
+
+
+@contextmanager
+def _whole(keep: Path | None) -> Iterator[None]:
+    """Keep a file only if it was made to its end."""
+    try:
+        yield
+    except BaseException:
+        if keep is not None:
+            for suffix in ("", "-wal", "-shm"):
+                keep.with_name(keep.name + suffix).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _named(url: str) -> Iterator[None]:
+    """Have this process and those that it starts use a store, for the length of a block."""
+    before = os.environ.get(URL_VARIABLE)
+    os.environ[URL_VARIABLE] = url
+    try:
+        yield
+    finally:
+        os.environ.pop(URL_VARIABLE)
+        if before is not None:
+            os.environ[URL_VARIABLE] = before
+
+
+class Ending:
+    """Whether somebody has ended the demo while its history was made."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    def go_on(self) -> None:
+        """Refuse to, when somebody has: an interrupt may be raised where a library swallows it."""
+        if self.is_asked:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[Ending]:
+    """Let any signal by which people end programs end it as Ctrl-C does.
+
+    While the fleet runs it hears SIGINT and SIGTERM itself; a terminal that is closed is the same.
+    """
+    ending, has_heard = Ending(), signal.getsignal
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and has_heard(signal.SIGTERM) is not end:
+            signal.raise_signal(signal.SIGTERM)
+            return
+        ending.is_asked = True
+        raise KeyboardInterrupt
+
+    before = [(one, signal.signal(one, end)) for one in _SIGNALS]
+    try:
+        yield ending
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)
+
+
+def _require_free(port: int) -> None:
+    """Refuse a port that is taken before there is anything to serve."""
+    from duly.api.listening import Listening
+    from duly.api.serving import require_free
+
+    require_free(Listening(port=port))
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        trial.bind((HOST_DEFAULT, 0))
+        port: int = trial.getsockname()[1]
+        return port
+
+
+def has_desktop() -> bool:
+    """Say whether somebody sits here before a screen: in a pipeline nobody wants a browser."""
+    has_screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.stdout.isatty() and (sys.platform == "darwin" or has_screen)
+
+
+def _command() -> str:
+    """Return how the command is called from here."""
+    here = Path(sys.argv[0])
+    return str(here) if here.parent.name == "bin" and here.name == "duly" else "duly"
+
+
+def _say_what_is_next(keep: Path | None) -> None:
+    """Say how to go on. Whoever has closed the terminal does not hear it."""
+    with suppress(OSError):
+        left = "nothing of it is left" if keep is None else f"its promises are kept in {keep}"
+        print_line("", f"The demo is over; {left}.")
+        print_line(f"Yours begins with: {_command()} init, or with this as tasks.py:")
         print_line("")
-        step(fleet, print_line)
-
-
-def _run_command(command: str) -> None:
-    """Run a command here: starting a process for each would take longer than all they do."""
-    from duly.cli.main import INTERRUPTED, main
-
-    # A command closes the application it has loaded, so each one loads its own.
-    sys.modules.pop(TASKS_MODULE, None)
-    try:
-        main(shlex.split(command))
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:
-            raise KeyboardInterrupt from None
-
-
-def _goes_on() -> bool:
-    try:
-        return input("\n[Enter] goes on, q [Enter] ends ").strip().lower() not in ("q", "quit")
-    except (EOFError, KeyboardInterrupt):
-        return False
+        print_block(NEXT)
+        print_line("")
+        print_line(f"{_command()} dev --app tasks:app    # keeps what was promised")
+        sys.stdout.flush()

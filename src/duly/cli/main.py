@@ -76,7 +76,8 @@ for name, place, purpose in (
     ("init", "duly.cli.init:init", "Write a program with tasks to begin with."),
     ("config", "duly.cli.config:app", "See which settings hold, and where they come from."),
     ("completion", "duly.cli.completion:completion", "Let a shell complete commands and options."),
-    ("demo", "duly.cli.demo:demo", "Take a guided tour of what works."),
+    ("demo", "duly.cli.demo:demo", "See it work: two weeks of history, a fleet, and a page."),
+    ("tour", "duly.cli.tour:tour", "Take a guided tour of what works, in the terminal."),
     ("version", "duly.cli.version:version", "Show what is installed, and the time-zone release."),
 ):
     app.command(place, name=name, help=purpose)

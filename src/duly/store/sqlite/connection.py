@@ -51,6 +51,9 @@ class SqliteSettings:
     often, and pages that change often are written to the file once for all their changes."""
     migrations: tuple[Migration, ...] = field(default_factory=known_migrations)
     """The schema that this program knows."""
+    is_durable: bool = True
+    """Whether a commit waits for the disk. Without it a power cut may damage the file: only for one
+    that can be made again."""
 
 
 class Connections:
@@ -229,7 +232,7 @@ class Connections:
         try:
             connection.set_busy_handler(patience(self.settings.busy_timeout_us))
             mode = connection.pragma("journal_mode", "wal")
-            connection.pragma("synchronous", "full")
+            connection.pragma("synchronous", "full" if self.settings.is_durable else "off")
             connection.set_wal_hook(self._folding.look)
             connection.pragma("cache_size", -WRITER_CACHE_KIB)
             # A plan must not depend on values: else SQLite plans a cached statement anew whenever

@@ -20,7 +20,7 @@ from duly.engine.lifeline import lifeline_variables
 WAIT_MAX_US = 60 * 1_000_000
 END_WAIT_SECONDS = 10
 LOOK_EVERY_SECONDS = 0.1
-TASKS_MODULE = "duly.cli.demo_tasks"
+TASKS_MODULE = "duly.cli.tour_tasks"
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def furnished() -> Iterator[Fleet]:
     """Give the tour a file and a fleet of its own, which are gone afterwards."""
     fleet = Fleet()
     with (
-        TemporaryDirectory(prefix="duly-demo-", ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="duly-tour-", ignore_cleanup_errors=True) as folder,
         _ended_by_signals(fleet),
     ):
         variables = {
@@ -64,7 +64,7 @@ class Fleet:
     def start(self, kind: str) -> int:
         """Start a dispatcher or a worker; return its process id."""
         started = subprocess.Popen(  # noqa: S603 - ourselves
-            (sys.executable, "-m", "duly.cli.demo_member", kind),
+            (sys.executable, "-m", "duly.cli.tour_member", kind),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

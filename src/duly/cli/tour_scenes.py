@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from duly.app import App
-from duly.cli.demo_fleet import Fleet, wait_until
-from duly.cli.demo_member import LEASE_SECONDS
+from duly.cli.tour_fleet import Fleet, wait_until
 from duly.client.run_view import Run
+from duly.demo.member import LEASE_SECONDS
 from duly.domain.literals import Lane
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.dispatch import LeaseKey

@@ -11,7 +11,7 @@ from duly.domain.retrying import Retry
 PAGE_SECONDS = 0.5
 ACCOUNTS = (42,)
 
-app = App(name="demo")
+app = App(name="tour")
 
 
 @app.task

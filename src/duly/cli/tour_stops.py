@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from duly.cli.demo_fleet import Fleet
-from duly.cli.demo_scenes import Tell, kill_a_dispatcher, kill_a_worker, open_shop
+from duly.cli.tour_fleet import Fleet
+from duly.cli.tour_scenes import Tell, kill_a_dispatcher, kill_a_worker, open_shop
 
 
 @dataclass(frozen=True, slots=True)
