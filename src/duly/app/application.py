@@ -25,6 +25,7 @@ from duly.client.catalogue import Backing, Catalogue
 from duly.client.checking import Checks
 from duly.client.declarations import APP_DEFAULT, Declarations
 from duly.client.events import Events
+from duly.client.health import Health, judge_health
 from duly.client.inbox import Inbox
 from duly.client.lending import Lending
 from duly.client.limits import Limits
@@ -332,6 +333,10 @@ class App(Declaring):
         seen = status_view(self.store.name, status, find_taskless(self._caller))
         one = self._caller.tenant if tells_of_one(self._caller) else None
         return replace_parts(seen, tenant=one)
+
+    def health(self) -> Health:
+        """Say in two lights, never merged, whether time is kept and whether work gets done (V4)."""
+        return judge_health(self.status(), self.queues.list(), self.breakers.list())
 
     def dispatcher(
         self,
