@@ -16,7 +16,7 @@ from duly_web.shell import NAVIGATION
 from duly_web.states import mark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from duly_web.page import Said, Visitor
@@ -102,7 +102,7 @@ def _environment() -> Environment:
     return environment
 
 
-def bars(values: Sequence[float], width: int = 5, height: int = 20) -> list[Mapping[str, float]]:
+def bars(values: Sequence[float], width: int = 5, height: int = 20) -> list[dict[str, int]]:
     """Return where the bars of a strip stand, the tallest as high as there is room."""
     most = max(values, default=0) or 1
     drawn = []

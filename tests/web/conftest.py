@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import duly
 
 CHROMIUM = Path(os.environ.get("DULY_CHROMIUM", "/usr/bin/chromium"))
+WAIT_MS = 50_000
+"""A machine that does much else is slow, and nothing is wrong with the page."""
 QUIET = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run", "--disable-default-apps", "--disable-domain-reliability",
@@ -91,6 +93,7 @@ def open_page(browser: Browser) -> Iterator[Any]:
     def opened(site: Site, path: str = "/", **options: Any) -> Page:
         context = browser.new_context(**{"timezone_id": "Europe/Paris"} | options)
         contexts.append(context)
+        context.set_default_timeout(WAIT_MS)
         page = context.new_page()
         page.goto(f"{site.url}/enter?next={path}")
         page.get_by_label("Token or one-time code").fill(site.token)

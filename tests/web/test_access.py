@@ -41,7 +41,8 @@ class World:
 
     def seen(self) -> list[Any]:
         app = self.app.within(tenant=THEIRS, actor="ada")
-        return [one.to_json() for one in (*app.schedules.list(), *app.runs.list())]
+        runs = [one.to_json() for one in app.runs.list()]
+        return [*runs, *(one.to_json() for one in app.schedules.list())]
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.web.conftest import served
 from tests.web.furnished import furnish, sqlite_app
 
+pytestmark = pytest.mark.timeout(180)  # a browser on a machine that does much else is slow
 PLACES = ("/", "/schedules", "/runs", "/health")
 
 

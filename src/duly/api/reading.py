@@ -27,6 +27,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _VERSION = re.compile(r'"(\d{1,18})"')
 T = TypeVar("T")
+Fields = TypeVar("Fields", bound=msgspec.Struct)
 
 
 def read_body(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - of the type that the route has
@@ -58,7 +59,7 @@ def read_query(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - as above
     return read_fields(route.query, given)
 
 
-def read_fields(kind: type[T], given: Mapping[str, list[str]]) -> T:
+def read_fields(kind: type[Fields], given: Mapping[str, list[str]]) -> Fields:
     """Read named texts as a struct; a field that is no list may be given once."""
     lists = {one.name for one in msgspec.structs.fields(kind) if _is_list(one.type)}
     flat: dict[str, Any] = {}
