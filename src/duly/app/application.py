@@ -45,10 +45,11 @@ from duly.client.runs import DelayedRuns, Runs
 from duly.client.schedules import Schedules
 from duly.client.secrets import SecretSources
 from duly.client.selections import Selections
-from duly.client.status_view import Status, find_taskless, read_status, status_view, tells_of_one
+from duly.client.status_view import Status, look_at_status
 from duly.client.task_options import TASK_NAME_LENGTH_MAX
 from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
 from duly.client.tokens import Tokens
+from duly.client.vitals import Vitals
 from duly.client.workers import Workers
 from duly.clock import SystemClock
 from duly.config import Settings
@@ -153,6 +154,7 @@ class App(Declaring):
         self.events = Events(self._caller)
         self.promises = Promises(self._caller)
         self.workers = Workers(self._caller)
+        self.vitals = Vitals(self._caller)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
@@ -329,10 +331,7 @@ class App(Declaring):
 
     def status(self) -> Status:
         """Return the state of the store on one screen."""
-        status = read_status(self._caller)
-        seen = status_view(self.store.name, status, find_taskless(self._caller))
-        one = self._caller.tenant if tells_of_one(self._caller) else None
-        return replace_parts(seen, tenant=one)
+        return look_at_status(self._caller, self.store.name)
 
     def health(self) -> Health:
         """Say in two lights, never merged, whether time is kept and whether work gets done (V4)."""

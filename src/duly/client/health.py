@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from duly.client.judging import Finding
 from duly.domain.time_texts import distance_text, utc_text
 
 if TYPE_CHECKING:
@@ -22,19 +23,7 @@ if TYPE_CHECKING:
 LATE = timedelta(seconds=60)
 """The grace of most schedules: what is overdue for longer is late by anybody's measure."""
 _NAMES_SHOWN_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong, and what to do about it."""
-
-    code: str
-    """Stable, for programs and for docs/errors.md."""
-    problem: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.problem}: {self.remedy}" if self.remedy else self.problem
+_STALE_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +111,10 @@ def work_findings(found: Status, queues: Sequence[Queue]) -> list[Finding]:
         some = "1 run is" if found.ambiguous == 1 else f"{found.ambiguous:,} runs are"
         problem = f"{some} in doubt until a person decides what became of it"
         problems.append(Finding("ambiguous-runs", problem, "duly inbox"))
+    problems += found.stale[:_STALE_SHOWN_MAX]
+    if len(found.stale) > _STALE_SHOWN_MAX:
+        more = f"{len(found.stale) - _STALE_SHOWN_MAX:,} more schedules have no recent completion"
+        problems.append(Finding("stale-completion", more, "duly vitals"))
     if found.taskless:
         problem = f"{_named(found.taskless)} paused, because no worker has the code of the task"
         remedy = "start a worker that has it, then duly schedule resume"

@@ -6,20 +6,28 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from duly.client.judging import completion_findings
 from duly.domain.attempts import TASK_GONE
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus
 from duly.store.dispatch import MemberKind
 from duly.store.reading import ScheduleFilter
+from duly.store.signs import Reach, read_signs
 from duly.store.tenancy import sees_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.client.caller import Caller
+    from duly.client.judging import Finding
     from duly.store.dispatch import LeaseRecord, Member
     from duly.store.reading import StoreStatus
+
+STALE_LOOKED_AT_MAX = 100
+"""So many active schedules are asked for their last useful completion, by name."""
+RUNS_LOOKED_AT_MAX = 20
+"""And so many of the newest runs of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +115,8 @@ class Status:
     paused_queues: tuple[str, ...] = ()
     taskless: tuple[str, ...] = ()
     """Schedules that are paused because no worker knows their task any more (S6)."""
+    stale: tuple[Finding, ...] = ()
+    """Active schedules whose last useful completion is old, of the first hundred (V4)."""
 
     @property
     def workers(self) -> tuple[MemberStatus, ...]:
@@ -140,7 +150,26 @@ class Status:
             "ambiguous": self.ambiguous,
             "paused_queues": list(self.paused_queues),
             "taskless": list(self.taskless),
+            "stale": [str(one) for one in self.stale],
         }
+
+
+def look_at_status(caller: Caller, store: str) -> Status:
+    """Return the state of a store on one screen, as the caller may see it."""
+    status = read_status(caller)
+    seen = status_view(store, status, find_taskless(caller))
+    one = caller.tenant if tells_of_one(caller) else None
+    return replace(seen, tenant=one, stale=find_stale(caller))
+
+
+def find_stale(caller: Caller) -> tuple[Finding, ...]:
+    """Say of which active schedules the last useful completion is old, of as many as are seen."""
+    active = frozenset({ScheduleStatus.ACTIVE})
+    found = caller.store.list_schedules(
+        ScheduleFilter(tenant=caller.tenant, statuses=active, limit=STALE_LOOKED_AT_MAX)
+    )
+    signs = read_signs(caller.store, found, Reach(window=1, ends=RUNS_LOOKED_AT_MAX))
+    return tuple(finding for one in signs for finding in completion_findings(one))
 
 
 def find_taskless(caller: Caller) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duly.domain.last_ends import LastEnds
     from duly.domain.literals import Lane, Origin, RunState, ScheduleStatus
     from duly.domain.run_times import RunSpan
+    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import LeaseRecord, Member, MemberId
@@ -180,6 +181,10 @@ class ReadingStore(Protocol):
         """Return those versions of templates that there are, by schedule and number."""
         ...
 
+    def list_definitions(self, schedule_id: ScheduleId, limit: int) -> list[DefinitionRecord]:
+        """Return the newest versions of a schedule's template, newest first."""
+        ...
+
     def get_run(self, run_id: RunId) -> RunRecord | None:
         """Return a run."""
         ...
@@ -242,6 +247,14 @@ class ReadingStore(Protocol):
         lost, also where a later one made it good, or the end of a run that failed; a success counts
         as verified when the last that was found of it is PRESENT. Schedules without runs are there,
         too; unknown ones are left out.
+        """
+        ...
+
+    def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
+        """Return what is known of runs, each by its id and none twice, newest first (V1).
+
+        A fault is that of the last attempt that failed, timed out or was lost, also where a later
+        one made it good, or the end of a run that failed. Runs that are not there are left out.
         """
         ...
 

@@ -14,6 +14,7 @@ from duly.domain.audit import Actor, AuditEntry
 from duly.domain.effects import EffectRecord, EffectState
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Finding, Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
+from duly.domain.run_vitals import Fault, RunVital
 from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
 from duly.domain.schedules import (
     Call,
@@ -307,4 +308,36 @@ def verdict_record(row: Row) -> VerdictRecord:
         evidence=evidence,
         by=by,
         doubt=doubt,
+    )
+
+
+def run_vital(row: Row) -> RunVital:
+    """Return what is known of a run, from its ids and the columns of `RUN_VITALS`."""
+    fault = row[24:28]
+    return RunVital(
+        run_id=RunId(row[0]),
+        schedule_id=None if row[1] is None else ScheduleId(row[1]),
+        task=row[2],
+        origin=_ORIGINS[row[3]],
+        lane=_LANES[row[4]],
+        scheduled_for=row[5],
+        due_at=row[6],
+        fired_at=row[7],
+        state=_STATES[row[8]],
+        reason=row[9],
+        finished_at=row[10],
+        attempt=row[11],
+        begun_at=row[12],
+        worker=row[13],
+        claimed_at=row[14],
+        started_at=row[15],
+        progress_done=row[16],
+        progress_total=row[17],
+        progress_at=row[18],
+        next_at=row[19],
+        heartbeat_at=row[20],
+        attempt_ended_at=row[21],
+        finding=None if row[22] is None else Finding(row[22]),
+        found_at=row[23],
+        fault=None if fault[0] is None else Fault(*fault),
     )

@@ -28,3 +28,20 @@ RUN_BECAME = f"""{RUN_STATE}, {RUN_REASON}, o.finished_at,
     coalesce(o.progress_total, c.progress_total), coalesce(o.progress_note, c.progress_note),
     coalesce(o.cancel_asked_at, c.cancel_asked_at), w.due_at"""
 """From its state to when its next attempt falls due, in the order that `records` reads them."""
+
+RUN_VITALS = f"""r.task, r.origin, r.lane, r.scheduled_for, r.not_before, r.fired_at,
+    {RUN_STATE}, {RUN_REASON}, o.finished_at,
+    coalesce(o.attempt, c.attempt, w.attempt, x.attempt, b.attempt, u.attempt, y.attempt, 0),
+    coalesce(o.begun_at, c.begun_at, w.begun_at, x.begun_at, b.begun_at, u.begun_at, y.begun_at),
+    coalesce(o.worker, c.worker), coalesce(o.claimed_at, c.claimed_at),
+    coalesce(o.started_at, c.started_at), coalesce(o.progress_done, c.progress_done),
+    coalesce(o.progress_total, c.progress_total), coalesce(o.progress_at, c.progress_at),
+    w.due_at, m.renewed_at,
+    coalesce(CASE WHEN o.worker IS NOT NULL THEN o.finished_at END, e.ended_at),
+    v.finding, v.at, CASE WHEN o.state = 'failed' THEN o.state ELSE a.state END,
+    CASE WHEN o.state = 'failed' THEN o.reason ELSE a.reason END,
+    {{0}}(CASE WHEN o.state = 'failed' THEN coalesce(o.error, a.error) ELSE a.error END, {{1}}),
+    CASE WHEN o.state = 'failed' THEN o.finished_at ELSE a.ended_at END"""
+"""Of vitals, all but the ids, in the order that `records.run_vital` reads them; beside the places
+the worker `m` that holds the run, its last attempt `e`, its last that went wrong `a`, and its last
+verdict `v`. To be filled in: how a database takes the end of a text."""

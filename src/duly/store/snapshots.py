@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.last_ends import LastEnds
     from duly.domain.run_times import RunSpan
+    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.reading import (
@@ -61,6 +62,11 @@ class ReadsBySnapshot(ABC):
         """Return one version of a schedule's template."""
         with self._snapshot() as seen:
             return seen.get_definition(schedule_id, number)
+
+    def list_definitions(self, schedule_id: ScheduleId, limit: int) -> list[DefinitionRecord]:
+        """Return the newest versions of a schedule's template, newest first."""
+        with self._snapshot() as seen:
+            return seen.list_definitions(schedule_id, limit)
 
     def get_definitions(
         self, keys: Sequence[tuple[ScheduleId, int]]
@@ -129,6 +135,11 @@ class ReadsBySnapshot(ABC):
         """Return how the newest runs of each ended."""
         with self._snapshot() as seen:
             return seen.list_last_ends(schedule_ids, limit)
+
+    def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
+        """Return what is known of runs, newest first."""
+        with self._snapshot() as seen:
+            return seen.list_run_vitals(command)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

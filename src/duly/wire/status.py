@@ -33,6 +33,8 @@ class Status(Shown, frozen=True, kw_only=True):
     ambiguous: int
     paused_queues: list[str]
     taskless: list[str]
+    stale: list[str]
+    """Active schedules whose last useful completion is old, each in a sentence."""
 
 
 class Ready(Shown, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ def _schedules(tables: Tables) -> dict[str, list[PartRow]]:
                 "schedule_id": schedule_id,
                 "number": number,
                 "definition": definition_text(definition),
-                "made_at": tables.schedules[schedule_id].updated_at,
+                "made_at": tables.definition_times[schedule_id, number],
                 "made_by": tables.schedules[schedule_id].updated_by,
             }
             for (schedule_id, number), definition in tables.definitions.items()

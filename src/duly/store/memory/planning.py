@@ -46,6 +46,7 @@ def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedul
     journal.insert(tables.schedules, record.id, record)
     journal.insert(tables.names, (record.tenant, record.name), record.id)
     journal.insert(tables.definitions, (record.id, 1), command.definition)
+    journal.put(tables.definition_times, (record.id, 1), journal.now)
     MemoryCounting(journal).check_schedule(None, record, journal.now)
     journal.announce("schedule", record.id, command.pending.due_at)
     journal.record(
@@ -71,6 +72,7 @@ def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord
     _take_name(journal, old, changed)
     if change.definition is not None:
         journal.insert(tables.definitions, (old.id, changed.version), change.definition)
+        journal.put(tables.definition_times, (old.id, changed.version), now)
     if change.drops_owed:
         _give_up_owed(journal, old)
     changed = write_settlement(journal, changed, change.settlement, old.definition_number)

@@ -116,6 +116,7 @@ def _prune_schedules(journal: Journal, command: Prune) -> int:
         journal.remove(tables.schedules, schedule_id)
         for key in [key for key in tables.definitions if key[0] == schedule_id]:
             journal.remove(tables.definitions, key)
+            journal.remove(tables.definition_times, key)
         for key in [key for key in tables.skips if key[0] == schedule_id]:
             journal.remove(tables.skips, key)
         for record in [one for one in tables.backfills.values() if one.schedule_id == schedule_id]:

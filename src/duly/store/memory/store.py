@@ -21,6 +21,7 @@ from duly.store.memory import (
     planning,
     reading,
     retention,
+    run_vitals,
     sealing,
     searching,
     soundness,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId, ScheduleId
     from duly.domain.last_ends import LastEnds
     from duly.domain.run_times import RunSpan
+    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.domain.sealing import Seal
@@ -320,6 +322,10 @@ class MemoryStore(Working, MemoryAccess):
         """Return one version of a schedule's template."""
         return self._read(lambda _: self.tables.definitions.get((schedule_id, number)))
 
+    def list_definitions(self, schedule_id: ScheduleId, limit: int) -> list[DefinitionRecord]:
+        """Return the newest versions of a schedule's template, newest first."""
+        return self._read(lambda one: run_vitals.list_definitions(one, schedule_id, limit))
+
     def get_definitions(
         self, keys: Sequence[tuple[ScheduleId, int]]
     ) -> dict[tuple[ScheduleId, int], Definition]:
@@ -380,6 +386,10 @@ class MemoryStore(Working, MemoryAccess):
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
         return self._read(lambda journal: last_ends.list_last_ends(journal, schedule_ids, limit))
+
+    def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
+        """Return what is known of runs, newest first."""
+        return self._read(lambda journal: run_vitals.list_run_vitals(journal, command))
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

@@ -214,6 +214,8 @@ class Tables:
     shards: int
     schedules: dict[ScheduleId, ScheduleRecord] = field(default_factory=dict)
     definitions: dict[tuple[ScheduleId, int], Definition] = field(default_factory=dict)
+    definition_times: dict[tuple[ScheduleId, int], int] = field(default_factory=dict)
+    """When each of them was written."""
     names: dict[tuple[str, str], ScheduleId] = field(default_factory=dict)
     delayed: dict[RunId, DelayedRecord] = field(default_factory=dict)
     keys: dict[tuple[str, str], RunId] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
 from duly.store.filters import audit_where, schedules_where
 from duly.store.leases import Standing
-from duly.store.postgres import last_ends, rows, trace
+from duly.store.postgres import last_ends, rows, run_vitals, trace
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
 from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
 from duly.store.postgres.filtering import PostgresWhere
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.last_ends import LastEnds
+    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
@@ -158,6 +159,10 @@ class PostgresReading:
         """Return one version of a schedule's template."""
         return read_definition(self._look.session, schedule_id, number)
 
+    def list_definitions(self, schedule_id: ScheduleId, limit: int) -> list[DefinitionRecord]:
+        """Return the newest versions of a schedule's template, newest first."""
+        return run_vitals.list_definitions(self._look, schedule_id, limit)
+
     def get_definitions(
         self, keys: Sequence[tuple[ScheduleId, int]]
     ) -> dict[tuple[ScheduleId, int], Definition]:
@@ -255,6 +260,10 @@ class PostgresReading:
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
         return last_ends.list_last_ends(self._look, schedule_ids, limit)
+
+    def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
+        """Return what is known of runs, newest first."""
+        return run_vitals.list_run_vitals(self._look, command)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

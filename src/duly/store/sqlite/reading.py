@@ -24,7 +24,7 @@ from duly.store.reading import (
     StoreStatus,
 )
 from duly.store.rulings import unrecorded
-from duly.store.sqlite import attempts, last_ends, rows
+from duly.store.sqlite import attempts, last_ends, rows, run_vitals
 from duly.store.sqlite.delayed import find_delayed, read_delayed, read_run
 from duly.store.sqlite.filtering import SqliteWhere
 from duly.store.sqlite.planning import BY_NAME, read_definition, read_schedule
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
     from duly.domain.last_ends import LastEnds
+    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
@@ -121,6 +122,10 @@ class SqliteReading:
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
         """Return one version of a schedule's template."""
         return read_definition(self._look.connection, schedule_id, number)
+
+    def list_definitions(self, schedule_id: ScheduleId, limit: int) -> list[DefinitionRecord]:
+        """Return the newest versions of a schedule's template, newest first."""
+        return run_vitals.list_definitions(self._look, schedule_id, limit)
 
     def get_definitions(
         self, keys: Sequence[tuple[ScheduleId, int]]
@@ -221,6 +226,10 @@ class SqliteReading:
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
         return last_ends.list_last_ends(self._look, schedule_ids, limit)
+
+    def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
+        """Return what is known of runs, newest first."""
+        return run_vitals.list_run_vitals(self._look, command)
 
     def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""

@@ -35,6 +35,7 @@ _PARTS = (
     "retention",
     "retries",
     "run_times",
+    "run_vitals",
     "schedules",
     "sealing",
     "searching",

@@ -48,6 +48,7 @@ from duly.testing.conformance.reaping import FindingLost, SettlingLost
 from duly.testing.conformance.retention import Retaining
 from duly.testing.conformance.retries import RetryBudgets, RetryTimers
 from duly.testing.conformance.run_times import ReadingRunTimes
+from duly.testing.conformance.run_vitals import ReadingRunVitals
 from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedules
 from duly.testing.conformance.sealing import Sealing
 from duly.testing.conformance.searching import SearchingAttempts, SearchingAudit, SearchingRuns
@@ -99,6 +100,7 @@ class StoreContract(
     ReadingRuns,
     ReadingRunTimes,
     ReadingLastEnds,
+    ReadingRunVitals,
     SearchingRuns,
     SearchingAttempts,
     SearchingAudit,
