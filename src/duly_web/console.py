@@ -25,6 +25,7 @@ from duly_web.addresses import local_path, way_back
 from duly_web.assets import manifest
 from duly_web.entering import Entrance
 from duly_web.forms import read_form
+from duly_web.kept import Kept
 from duly_web.live import Pulses
 from duly_web.moments import CHOICES, Clocks, read_zone
 from duly_web.page import Asked, Moved, Shown, Visitor
@@ -80,6 +81,7 @@ class Console:
         self._table = Table(PAGES)
         self._entrance = Entrance(self._front)
         self._pulses = Pulses(self._front)
+        self._kept = Kept(self._front.clock)
         # A browser that may tell nobody where it is says "null" of its own forms' origin.
         own = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
         self._always = answer_headers(self._front.settings) | own
@@ -157,11 +159,14 @@ class Console:
         )
 
     def _carry_out(self, visit: Visit, page: Page, named: dict[str, str], form: Any) -> Response:  # noqa: ANN401 - of the type that the page has
+        # Before the page is made: what changes while it is made is news.
+        pulse = self._pulses.mark(visit.app) if page.method == "GET" else ""
         asked = Asked(
             app=visit.app,
             visitor=visit.visitor,
             now=_EPOCH + timedelta(microseconds=visit.app.store.now()),
             clocks=visit.clocks,
+            kept=self._kept.of(visit.app.tenant),
             path=named,
             query=None if page.query is None else read_fields(page.query, visit.pairs),
             form=form,
@@ -169,7 +174,7 @@ class Console:
         found = page.handler(asked)
         if isinstance(found, Moved):
             return self._moved(visit.request, found)
-        return self._shown(visit, asked, found)
+        return self._shown(visit, asked, found, pulse)
 
     def _moved(self, request: Request, moved: Moved) -> Response:
         """Send somebody on after an order; a script is told so that it goes there itself."""
@@ -183,7 +188,7 @@ class Console:
             self._set(response, SAID, text, SECONDS)
         return response
 
-    def _shown(self, visit: Visit, asked: Asked, found: Shown) -> Response:
+    def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
         request = visit.request
         said = read_said(request.cookies)
         printed = Printed(
@@ -193,6 +198,7 @@ class Console:
             shell=make_shell(visit.app, visit.clocks),
             visitor=visit.visitor,
             said=said,
+            pulse=pulse,
         )
         response = Response(render(found.template, printed), media_type=HTML)
         if SAID in request.cookies:

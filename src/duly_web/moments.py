@@ -65,6 +65,11 @@ class Clocks:
             relative=relative(at, now),
         )
 
+    def mine_at(self, at: datetime) -> datetime:
+        """Return what the visitor's own clock shows, for axes of drawings."""
+        offset, _ = _offset(at, self.mine or "UTC")
+        return at.astimezone(UTC) + offset
+
 
 def read_zone(text: str | None) -> str | None:
     """Return a zone's name if it is one; a browser may say anything."""

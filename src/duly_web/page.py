@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from duly import App
+    from duly_web.kept import Kept
     from duly_web.moments import Clocks
 
 Scope = Literal["read", "trigger", "edit", "admin"]
@@ -49,6 +50,8 @@ class Asked:
     now: datetime
     """By the store's clock."""
     clocks: Clocks
+    kept: Kept
+    """What is dear to compute, and may be a little old."""
     path: Mapping[str, str] = field(default_factory=dict)
     query: Any = None
     """A struct of the page's `query` type."""

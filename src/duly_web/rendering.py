@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from duly_web.assets import manifest
 from duly_web.moments import Clocks, Moment, span
 from duly_web.shell import NAVIGATION
-from duly_web.states import mark
+from duly_web.states import mark, origin_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +69,8 @@ class Printed:
     """None for a page that stands alone: at the door, or when all else has failed."""
     visitor: Visitor | None = None
     said: Said | None = None
+    pulse: str = ""
+    """The mark of what the page shows: a pulse with another one is news."""
 
 
 def render(template: str, printed: Printed) -> str:
@@ -83,6 +85,7 @@ def render(template: str, printed: Printed) -> str:
             shell=printed.shell,
             visitor=printed.visitor,
             said=printed.said,
+            pulse=printed.pulse,
             navigation=NAVIGATION,
         )
     )
@@ -97,7 +100,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(mark=mark, span=span, pretty=_pretty, count=_count)
+    environment.filters.update(
+        mark=mark, origin=origin_mark, span=span, pretty=_pretty, compact=_compact, count=_count
+    )
+    environment.filters["gist"] = _gist
     environment.globals["bars"] = bars
     return environment
 
@@ -114,6 +120,16 @@ def bars(values: Sequence[float], width: int = 5, height: int = 20) -> list[dict
 
 def _pretty(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _gist(error: str) -> str:
+    """Return the last line of an error that says something: its class and its message."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else error
 
 
 def _count(number: int) -> str:

@@ -35,6 +35,11 @@ NAVIGATION = (
 """In the order of the bar; a new page is added here, to be found by key and palette too."""
 
 
+def place_of(path: str) -> str | None:
+    """Return a path if the console has a place there."""
+    return path if any(one.path == path for one in NAVIGATION) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Light:
     """One of the two lights, which are never merged (V4)."""

@@ -38,6 +38,7 @@ MARKS: dict[str, Mark] = {
     # attempts
     "claimed": Mark("claimed", "dots", "wait"),
     "heartbeat-stale": Mark("heartbeat stale", "pulse", "warn"),
+    "fresh": Mark("fresh", "check", "good"),
     "stalled": Mark("stalled", "hourglass", "warn"),
     "timed-out": Mark("timed out", "clock", "bad"),
     "lost": Mark("lost", "doubt", "doubt"),
@@ -58,12 +59,52 @@ MARKS: dict[str, Mark] = {
     # lights
     "well": Mark("well", "check", "good"),
     "unwell": Mark("needs a look", "alert", "bad"),
+    "partial": Mark("partial", "gap", "warn"),
+    "present": Mark("present", "seal", "good"),
+    "absent": Mark("absent", "cross", "bad"),
+    # effects
+    "intended": Mark("intended", "dots", "wait"),
+    "done": Mark("done", "check", "good"),
+    # what is looked for on the overview
+    "stuck": Mark("stuck", "hourglass", "warn"),
+    "overlapping": Mark("overlapping", "layers", "warn"),
+    "stale": Mark("stale", "hourglass", "warn"),
+    "backlog": Mark("backlog", "history", "busy"),
 }
 RUN_STATES = (
     "blocked", "queued", "running", "retrying", "ambiguous", "dead", "succeeded", "failed",
     "cancelled", "skipped", "coalesced", "replaced", "expired", "discarded", "handed-over",
 )  # fmt: skip
 """As the literals have them, for filters."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginMark:
+    """How the word for where a run comes from looks; none is to be taken for another (A3)."""
+
+    word: str
+    icon: str
+    is_by_hand: bool = False
+    """Whether a person wanted just this run."""
+
+
+ORIGINS: dict[str, OriginMark] = {
+    "schedule": OriginMark("on schedule", "calendar"),
+    "delay": OriginMark("delayed", "hourglass"),
+    "now": OriginMark("enqueued", "arrow"),
+    "manual": OriginMark("run by hand", "hand", is_by_hand=True),
+    "catch-up": OriginMark("catch-up", "forward"),
+    "backfill": OriginMark("backfill", "history", is_by_hand=True),
+    "rerun": OriginMark("rerun", "again", is_by_hand=True),
+    "repair": OriginMark("repair rerun", "wrench", is_by_hand=True),
+    "verify": OriginMark("check of a result", "seal"),
+}
+"""A retry is none of these: the system heals itself, within one run."""
+
+
+def origin_mark(origin: str) -> OriginMark:
+    """Return how an origin looks."""
+    return ORIGINS.get(origin) or OriginMark(origin, "circle")
 
 
 def mark(state: str) -> Mark:

@@ -57,7 +57,9 @@ def world():
     schedule = their.schedules.create("secret-close", app.call("report"), every("1h"))
     run = their.enqueue(app.call("report"))
     with Visitor(app, GENEROUS, clock=clock) as visitor:
-        yield World(visitor, app, {"schedule": str(schedule.id), "run": str(run.id)})
+        chosen = their.selections.freeze(ids=[run.id])
+        theirs = {"schedule": schedule.id, "run": run.id, "selection": chosen.id}
+        yield World(visitor, app, {name: str(one) for name, one in theirs.items()})
 
 
 def name_of(page: Page) -> str:

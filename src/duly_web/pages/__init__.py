@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly_web.pages import health, overview, run, runs, schedule_orders, schedules
+from duly_web.pages import (
+    chosen_runs,
+    health,
+    overview,
+    run,
+    run_orders,
+    runs,
+    schedule_orders,
+    schedules,
+)
 
 if TYPE_CHECKING:
     from duly_web.page import Page
@@ -15,5 +24,7 @@ PAGES: tuple[Page, ...] = (
     *schedules.PAGES,
     *schedule_orders.PAGES,
     *runs.PAGES,
+    *chosen_runs.PAGES,
     *run.PAGES,
+    *run_orders.PAGES,
 )

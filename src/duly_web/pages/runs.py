@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from duly import UsageError
 from duly_web.page import Asked, Page, Shown
-from duly_web.states import RUN_STATES
+from duly_web.pages.noticed import NOTICED, find_noticed
+from duly_web.states import ORIGINS, RUN_STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
     from duly import Run
 
 PAGE_SIZE = 50
 LANES = ("live", "catch-up", "backfill")
-ORIGINS = (
-    "schedule", "delay", "now", "manual", "catch-up", "backfill", "rerun", "repair", "verify",
-)  # fmt: skip
 _LABEL_OFFSET = re.compile(r"([+-]\d\d:\d\d)$")
 
 
@@ -38,13 +38,20 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
     root: str | None = None
     since: str | None = None
     until: str | None = None
+    only: str | None = None
+    """What is noticed by more than its state: stuck, overlapping, late."""
     cursor: str | None = None
 
-    def filters(self) -> dict[str, str | list[str] | None]:
+    def filters(self) -> dict[str, Any]:
         """Return what `app.runs.page` is to be narrowed by."""
         given = msgspec.structs.asdict(self)
-        del given["cursor"]
+        del given["cursor"], given["only"]
         return {name: value or None for name, value in given.items()}
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Return the filters that say something, for a form that acts on what they found."""
+        return {name: value for name, value in self.filters().items() if value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +71,13 @@ class RunRow:
     queue: str
     zone: str | None
     scheduled_for: datetime
+    due_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     lateness: timedelta | None
     took: timedelta | None
     attempt: int
+    next_at: datetime | None
     error: str | None
 
 
@@ -79,23 +88,45 @@ class RunsModel:
     query: RunsQuery
     rows: tuple[RunRow, ...]
     next_cursor: str | None
+    is_cut: bool = False
     states: tuple[str, ...] = RUN_STATES
-    origins: tuple[str, ...] = ORIGINS
+    origins: tuple[str, ...] = tuple(ORIGINS)
     lanes: tuple[str, ...] = LANES
+    noticed: tuple[str, ...] = NOTICED
 
     @property
     def is_filtered(self) -> bool:
         """Whether nothing to be seen may mean that there is something else."""
-        return any(self.query.filters().values()) or self.query.cursor is not None
+        return bool(self.query.said or self.query.only or self.query.cursor)
 
 
 def show_runs(asked: Asked) -> Shown:
     """Show runs, newest first."""
     query: RunsQuery = asked.query
-    page = asked.app.runs.page(limit=PAGE_SIZE, cursor=query.cursor, **query.filters())
-    rows = tuple(run_row(one) for one in page.items)
-    model = RunsModel(query=query, rows=rows, next_cursor=page.next_cursor)
+    model = _noticed(asked, query) if query.only else _listed(asked, query)
     return Shown(template="runs.html", model=model, title="Runs")
+
+
+def _listed(asked: Asked, query: RunsQuery) -> RunsModel:
+    page = asked.app.runs.page(limit=PAGE_SIZE, cursor=query.cursor, **query.filters())
+    return RunsModel(query=query, rows=run_rows(page.items), next_cursor=page.next_cursor)
+
+
+def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
+    what = next((one for one in NOTICED if one == query.only), None)
+    if what is None:
+        remedy = f"use one of {', '.join(NOTICED)}"
+        raise UsageError("only", query.only, "is not what runs are noticed by", remedy)
+    if query.said:
+        remedy = "take the other filters away, or this one"
+        raise UsageError("only", query.only, "stands alone", remedy)
+    found = find_noticed(asked.app, what, asked.now)
+    return RunsModel(query=query, rows=run_rows(found.runs), next_cursor=None, is_cut=found.is_cut)
+
+
+def run_rows(runs: Sequence[Run]) -> tuple[RunRow, ...]:
+    """Show runs."""
+    return tuple(run_row(one) for one in runs)
 
 
 def run_row(run: Run) -> RunRow:
@@ -104,6 +135,9 @@ def run_row(run: Run) -> RunRow:
     took = None
     if run.started_at is not None and run.finished_at is not None:
         took = run.finished_at - run.started_at
+    late = None
+    if run.started_at is not None and run.attempt == 1:
+        late = run.started_at - run.due_at
     return RunRow(
         id=str(run.id),
         label=run.label,
@@ -117,11 +151,13 @@ def run_row(run: Run) -> RunRow:
         queue=run.queue,
         zone=offset[1] if offset else None,
         scheduled_for=run.scheduled_for,
+        due_at=run.due_at,
         started_at=run.started_at,
         finished_at=run.finished_at,
-        lateness=run.lateness,
+        lateness=run.lateness if late is None else late,
         took=took,
         attempt=run.attempt,
+        next_at=run.next_at,
         error=run.error,
     )
 
