@@ -35,7 +35,7 @@ help:     ## show this list
 demo: .venv/ready-demo    ## a working system to look at, with two weeks of history, until Ctrl-C
 	@$(BIN)/duly demo $(if $(FOR),--for $(FOR))
 
-test: .venv/ready-test    ## run every test
+test: .venv/ready-test chromium    ## run every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
@@ -86,6 +86,17 @@ format: .venv/ready-test  ## rewrite the code as `make check` wants it
 clean:    ## remove what the other targets made
 	rm -rf .venv .bench .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Pages are looked at with the system's chromium. It is installed where that may be done; else those
+# tests say why they are skipped.
+.PHONY: chromium
+chromium:
+	@if [ ! -x "$${DULY_CHROMIUM:-/usr/bin/chromium}" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing chromium for the tests of the console …" >&2; \
+	    apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+	    echo "chromium could not be installed: tests that need a browser are skipped" >&2; \
+	fi
 
 .PHONY: corpora-folder
 corpora-folder:

@@ -32,6 +32,7 @@ REACHED = {
     "enqueue": "enqueue_run",
     "enqueue_many": "enqueue_runs",
     "events.after": "follow_events",
+    "health": "get_status",
     "inbox.allow_reruns": "allow_reruns",
     "inbox.allow_retries": "allow_retries",
     "inbox.block_reruns": "block_reruns",

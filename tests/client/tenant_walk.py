@@ -246,6 +246,7 @@ BY_REFERENCE: dict[str, list[Call]] = {
 """Of another's things the answer is the one for what is not there, to the letter."""
 
 LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
+    "health": [lambda app: app.health()],
     "status": [lambda app: app.status()],
     "schedules.list": [lambda app: app.schedules.list(include_deleted=True, with_run_times=True)],
     "runs.list": [

@@ -12,19 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from duly.api.door import Door
-from duly.api.events import PAGE, EventResponse, Follower, Streams
+from duly.api.front import Front, Watching, read_raw
 from duly.api.handlers.events import follow_events
-from duly.api.pacing import Pace
-from duly.api.problems import MEDIA_TYPE, headers_of, problem_of, refuse
+from duly.api.problems import MEDIA_TYPE, headers_of, problem_of
 from duly.api.reading import is_any_version, read_body, read_query, read_version, version_tag
 from duly.api.repeating import KEY_HEADER, Repeatable, carry_out, read_key, request_hash
-from duly.api.route import Answer, Received
+from duly.api.route import PREFIX, Answer, Received
 from duly.api.routes import ROUTES
 from duly.api.security import (
     EVENT_STREAM,
@@ -32,37 +29,28 @@ from duly.api.security import (
     answer_headers,
     check_accept,
     check_body_headers,
-    check_host,
-    check_origin,
-    too_large,
 )
-from duly.api.settings import ApiSettings
 from duly.api.table import Table, path_parts
-from duly.api.threads import Threads
 from duly.app.metrics import measure
-from duly.clock import SystemClock
 from duly.domain.access import Scope
 from duly.errors import Forbidden, shown
 from duly.store.access import Answer as KeptAnswer
 from duly.telemetry.exposition import MEDIA_TYPE as METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import Receive, Send
     from starlette.types import Scope as Connection
 
     from duly.api.ordering import Ordered
     from duly.api.route import Route
+    from duly.api.settings import ApiSettings
     from duly.app import App
     from duly.client.access import Doorkeeper
-    from duly.client.events import EventPage
     from duly.clock import Clock
     from duly.domain.access import Principal
 
     T = TypeVar("T")
 
-SOURCE = "api"
 TENANT_HEADER = "duly-tenant"
 HEALTH_PATHS = (["healthz"], ["readyz"])
 METRICS_PATH = ["metrics"]
@@ -81,25 +69,21 @@ class Api:
         clock: Clock | None = None,
     ) -> None:
         self._app = app
-        self._settings = settings or ApiSettings()
-        self._keeper = keeper or app.doorkeeper(SOURCE)
-        self._door = Door(self._keeper, self._settings)
-        self._pace = Pace(self._settings, clock or SystemClock())
-        self._table = Table(ROUTES)
-        self._threads = Threads(self._settings)
-        self._streams = Streams(self._settings)
+        self.front = Front(app, settings, keeper=keeper, clock=clock)
+        self._settings = self.front.settings
+        self._table = Table(ROUTES, PREFIX)
         self._always = answer_headers(self._settings)
 
     def end_streams(self) -> None:
         """Let those go who follow events: the server stops. For the event loop's own thread."""
-        self._streams.end()
+        self.front.streams.end()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI has it."""
         if scope["type"] != "http":
             await _serve_other(scope, receive, send)
             if scope["type"] == "lifespan":
-                await self._in_thread(self._keeper.close)
+                await self.front.in_thread(self.front.keeper.close)
             return
         response = await self._respond(Request(scope, receive))
         for name, value in self._always.items():
@@ -127,24 +111,23 @@ class Api:
         parts = path_parts(request.scope)
         if parts in HEALTH_PATHS and request.method == "GET":
             return await self._health(parts[0])
-        check_host(request.headers, self._settings)
-        check_origin(request.method, request.headers, self._settings)
+        front = self.front
+        front.check(request)
         if parts == METRICS_PATH and request.method == "GET":
             return await self._metrics(request)
         route, named = self._table.find(request.method, parts)
         known = None
         if route.scope is not None:
-            known = await self._in_thread(self._door.who, request.method, request.headers)
-            self._pace.require(known.id)
-            known.require(Scope(route.scope))
+            known = await front.in_thread(front.door.who, request.method, request.headers)
+            front.admit(known, route.scope)
         check_accept(request.headers, EVENT_STREAM if route.is_stream else JSON)
         check_body_headers(route, request.headers, self._settings)
-        raw = await _read_raw(request, self._settings)
+        raw = await read_raw(request, self._settings)
         match = request.headers.get("if-match")
         received = Received(
             app=self._app if known is None else self._acting(request, known),
             known=known,
-            door=self._door,
+            door=front.door,
             headers=request.headers,
             path=named,
             query=read_query(route, request.scope.get("query_string", b"")),
@@ -156,44 +139,30 @@ class Api:
             return await self._stream(received, request)
         order = _order_of(route, received, raw, request)
         do = _do if self._app.traces.tracing is None else _do_heard
-        answered = await self._in_thread(do, route, received, order)
+        answered = await front.in_thread(do, route, received, order)
         return Response(answered.body, status_code=answered.status, headers=dict(answered.headers))
 
     def _acting(self, request: Request, principal: Principal) -> App:
         """Return the application as it acts for whoever asks, in the tenant that they name."""
-        tenant = principal.tenant_for(request.headers.get(TENANT_HEADER))
-        return self._app.within(
-            tenant=tenant,
-            actor=principal.name,
-            source=SOURCE,
-            is_confined=not principal.is_everywhere,
-        )
+        return self.front.acting(principal, request.headers.get(TENANT_HEADER))
 
     async def _stream(self, received: Received, request: Request) -> Response:
         """Answer with events as they happen, for as long as whoever asks may see them."""
-        first = (await self._in_thread(follow_events, received)).value
-        principal = received.principal.id
-        self._streams.enter(principal)
-
-        async def after(number: int) -> EventPage:
-            # A token that is revoked opens nothing a second later, not even what it had opened.
-            await self._in_thread(self._door.who, request.method, request.headers)
-            return await self._in_thread(partial(received.app.events.after, number, limit=PAGE))
-
-        told = self._streams.follow(Follower(first=first, after=after))
-        return EventResponse(told, partial(self._streams.leave, principal))
+        front = self.front
+        first = (await front.in_thread(follow_events, received)).value
+        recheck = partial(front.door.who, request.method, request.headers)
+        return front.stream(Watching(received.app, received.principal, first, recheck))
 
     async def _metrics(self, request: Request) -> Response:
         """Answer with the numbers of the whole store, to a token of every tenant (V2, L2)."""
-        known = await self._in_thread(self._door.who, request.method, request.headers)
-        self._pace.require(known.id)
-        known.require(Scope.READ)
+        known = await self.front.in_thread(self.front.door.who, request.method, request.headers)
+        self.front.admit(known, Scope.READ)
         if not known.is_everywhere:
             remedy = (
                 "use a token of every tenant: duly token create NAME --role viewer --tenant '*'"
             )
             raise Forbidden("metrics", "is not for a token of one tenant", remedy)
-        measured = await self._in_thread(measure, self._acting(request, known))
+        measured = await self.front.in_thread(measure, self._acting(request, known))
         return Response(measured.text().encode(), media_type=METRICS)
 
     async def _health(self, which: str) -> Response:
@@ -202,13 +171,10 @@ class Api:
         if which == "readyz":
             try:
                 # A question that the tables answer: a file's clock is only this process's own.
-                await self._in_thread(self._app.store.has_live_token)
+                await self.front.in_thread(self._app.store.has_live_token)
             except Exception:  # noqa: BLE001 - whatever it is, it is not ready
                 status = 503
         return Response(b"ok\n" if status == 200 else b"not ready\n", status_code=status)
-
-    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
-        return await self._threads.run(partial(function, *args))
 
 
 def _do(route: Route, received: Received, order: Repeatable | None) -> KeptAnswer:
@@ -245,21 +211,6 @@ def _order_of(route: Route, received: Received, raw: bytes, request: Request) ->
         request_hash=request_hash(*parts, said.encode(), raw),
         is_once_only=route.is_once_only,
     )
-
-
-async def _read_raw(request: Request, settings: ApiSettings) -> bytes:
-    """Read a body up to its limit, whatever its length says or does not say."""
-    parts: list[bytes] = []
-    size = 0
-    with anyio.move_on_after(settings.body_seconds_max):
-        async for part in request.stream():
-            size += len(part)
-            if size > settings.body_bytes_max:
-                raise too_large(settings)
-            parts.append(part)
-        return b"".join(parts)
-    problem = "the body took too long to arrive"
-    raise refuse(408, "too-slow", problem, "send it at once", Connection="close")
 
 
 def _written(route: Route, answered: msgspec.Struct | Answer) -> KeptAnswer:

@@ -47,6 +47,13 @@ class Door:
         check_csrf(method, headers, secret)
         return principal
 
+    def visitor(self, headers: Mapping[str, str]) -> tuple[Principal, str]:
+        """Return who visits by a session's cookie, and its secret; a page takes no token."""
+        secret = self.session_secret(headers)
+        if secret is None:
+            raise unauthenticated(Refusal.MISSING)
+        return self._keeper.session(secret), secret
+
     def session_secret(self, headers: Mapping[str, str]) -> str | None:
         """Return the secret that a browser's cookie holds, if it has one."""
         text = headers.get("cookie", "")

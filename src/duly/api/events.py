@@ -88,14 +88,14 @@ class Streams:
                     silence = 0.0
                     yield _mark(page.through)
                 if len(page.items) < PAGE:
-                    if await self._rest():
+                    if await self.rest():
                         return
                     silence += self._settings.event_seconds
                 page = await follower.after(page.through)
         except (Unauthenticated, StoreError):
             return  # it comes again with its last number, and is told why there
 
-    async def _rest(self) -> bool:
+    async def rest(self) -> bool:
         """Let a while pass; say whether the server stops meanwhile."""
         if self._ended is None:
             self._ended = anyio.Event()

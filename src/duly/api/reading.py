@@ -27,6 +27,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _VERSION = re.compile(r'"(\d{1,18})"')
 T = TypeVar("T")
+Fields = TypeVar("Fields", bound=msgspec.Struct)
 
 
 def read_body(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - of the type that the route has
@@ -49,13 +50,18 @@ def read_body(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - of the type th
 
 def read_query(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - as above
     """Read a query string as the route's type; what nobody asks for is refused."""
-    given = _query_pairs(raw)
+    given = read_pairs(raw)
     if route.query is None:
         if given:
             name = next(iter(given))
             raise UsageError(name, given[name][-1], "is not asked for here", "leave it out")
         return None
-    lists = {one.name for one in msgspec.structs.fields(route.query) if _is_list(one.type)}
+    return read_fields(route.query, given)
+
+
+def read_fields(kind: type[Fields], given: Mapping[str, list[str]]) -> Fields:
+    """Read named texts as a struct; a field that is no list may be given once."""
+    lists = {one.name for one in msgspec.structs.fields(kind) if _is_list(one.type)}
     flat: dict[str, Any] = {}
     for name, values in given.items():
         if name in lists:
@@ -65,7 +71,7 @@ def read_query(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - as above
         else:
             flat[name] = values[0]
     try:
-        return msgspec.convert(flat, route.query, strict=False)
+        return msgspec.convert(flat, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _invalid(str(error), flat) from error
 
@@ -128,7 +134,8 @@ def read_limit(limit: int) -> int:
     return limit
 
 
-def _query_pairs(raw: bytes) -> dict[str, list[str]]:
+def read_pairs(raw: bytes) -> dict[str, list[str]]:
+    """Read a query, or a form that is written like one, as texts by their names."""
     remedy = "percent-encode it as UTF-8"
     try:
         pairs = parse_qsl(

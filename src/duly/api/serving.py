@@ -1,4 +1,4 @@
-"""Serving the API by itself: a server in this process, until it is told to stop.
+"""Serving the API, with or without the console: a server in this process, until it is told to stop.
 
 It is granian's embedded one: one event loop, beside which requests are carried out in threads. A
 fleet runs several processes of this command behind a proxy.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from duly.api.asgi import Api
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from starlette.types import Receive, Scope, Send
 
     from duly.api.listening import Listening
     from duly.api.settings import ApiSettings
@@ -28,12 +30,31 @@ HEADER_MILLISECONDS = 10_000
 HEADERS_BYTES_MAX = 64 * 1024
 
 
+class Served(Protocol):
+    """What can be served: the API, or the console with the API in it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as ASGI has it."""
+        ...
+
+    def end_streams(self) -> None:
+        """Let those go who follow: the server stops."""
+        ...
+
+
 class Serving:
     """A server, from beginning to end."""
 
-    def __init__(self, app: App, listening: Listening, settings: ApiSettings | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        listening: Listening,
+        settings: ApiSettings | None = None,
+        *,
+        make: Callable[[App, ApiSettings], Served] = Api,
+    ) -> None:
         self._listening = listening
-        self._api = Api(app, listening.settings(settings))
+        self._api = make(app, listening.settings(settings))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
 

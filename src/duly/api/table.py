@@ -6,7 +6,7 @@ between `a%2Fb` and `a/b`; so the raw path is read where there is one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
 from duly.api.problems import refuse
@@ -15,20 +15,35 @@ from duly.api.route import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.api.route import Route
-
 PATH_LENGTH_MAX = 8000
 
 
-class Table:
+class Found(Protocol):
+    """What can be found: a route of the API, or a page of the console."""
+
+    @property
+    def method(self) -> str:
+        """The method by which it is asked for."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where it is, with its named parts in braces."""
+        ...
+
+
+R = TypeVar("R", bound=Found)
+
+
+class Table(Generic[R]):
     """Finds the route of a request."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes = [(_parts(PREFIX + route.path), route) for route in routes]
+    def __init__(self, routes: Sequence[R], prefix: str = "") -> None:
+        self._routes = [(_parts(prefix + route.path), route) for route in routes]
         # A word that stands there comes before one that may be anything.
         self._routes.sort(key=lambda one: [part.startswith("{") for part in one[0]])
 
-    def find(self, method: str, parts: Sequence[str]) -> tuple[Route, dict[str, str]]:
+    def find(self, method: str, parts: Sequence[str]) -> tuple[R, dict[str, str]]:
         """Return the route and the named parts of its path; refuse what there is not."""
         allowed: list[str] = []
         for pattern, route in self._routes:

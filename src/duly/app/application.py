@@ -26,6 +26,7 @@ from duly.client.catalogue import Backing, Catalogue
 from duly.client.checking import Checks
 from duly.client.declarations import APP_DEFAULT, Declarations
 from duly.client.events import Events
+from duly.client.health import Health, judge_health
 from duly.client.inbox import Inbox
 from duly.client.lending import Lending
 from duly.client.limits import Limits
@@ -341,6 +342,10 @@ class App(Declaring):
     def status(self) -> Status:
         """Return the state of the store on one screen."""
         return look_at_status(self._caller, self.store.name)
+
+    def health(self) -> Health:
+        """Say in two lights, never merged, whether time is kept and whether work gets done (V4)."""
+        return judge_health(self.status(), self.queues.list(), self.breakers.list())
 
     def dispatcher(
         self,

@@ -15,7 +15,9 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from duly.app.loading import place_of, search_folder
 from duly.app.permitted import PermittedTasks
@@ -50,6 +52,7 @@ GARBAGE_MAX = 50_000
 """How many objects a worker's process makes before it looks for garbage: some ten megabytes."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LOG_FORMAT = "%(asctime)s %(message)s"
+_CONSOLE_NEEDS = ("granian", "jinja2", "starlette")
 
 
 def tell_nobody(_text: str, _facts: dict[str, object]) -> None:
@@ -252,7 +255,7 @@ def run_all(
 
 
 def run_app(app: App, options: WorkerOptions | None = None) -> int:
-    """Run a dispatcher and a supervised worker until Ctrl-C: what `app.run()` does.
+    """Run dispatcher, console and a supervised worker until Ctrl-C: what `app.run()` does.
 
     What is declared is reconciled first. Without any logging set up, what happens is printed.
     """
@@ -267,7 +270,21 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     logger.info("running %s; Ctrl-C ends it", app.url)
     begin_tracing("dispatcher", app)
     voice = Voice(telemetry=LogTelemetry(logger))
-    return run_all(app, crew_of(place, options, "--tell-runs", folder=search_folder(app)), voice)
+    crew = crew_of(place, options, "--tell-runs", folder=search_folder(app))
+    with _console(app, logger):
+        return run_all(app, crew, voice)
+
+
+@contextmanager
+def _console(app: App, logger: logging.Logger) -> Iterator[None]:
+    """Serve the console beside it, where what serves is installed; found by name, as a plug-in."""
+    if any(find_spec(name) is None for name in _CONSOLE_NEEDS):
+        yield
+        return
+    beside: Any = import_module("duly_web.beside")
+    told = beside.Beside(tell=lambda text, _facts: logger.info("%s", text))
+    with beside.console_beside(app, told):
+        yield
 
 
 def crew_of(place: str, options: WorkerOptions, *more: str, folder: Path | None = None) -> Crew:

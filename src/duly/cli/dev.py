@@ -66,7 +66,8 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         A private address that webhooks may call, such as localhost:8080; may be given several
         times.
     port
-        Serve the HTTP API at this port too, on this machine alone; see duly server.
+        Serve the console and the HTTP API at this port, on this machine alone; 8420 unless given,
+        if it is free.
     verbose
         Tell everything that happens.
     """

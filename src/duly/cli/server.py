@@ -1,11 +1,10 @@
-"""`duly server`: serves the HTTP API, until it is told to stop."""
+"""`duly server`: serves the console and the HTTP API, until it is told to stop."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ TARGET = Target()
 OBSERVED = Observed()
 HOST_DEFAULT, PORT_DEFAULT = "127.0.0.1", 8420
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_NEEDED = ("granian", "starlette")
+_NEEDED = ("granian", "jinja2", "starlette")
 
 
 def server(  # noqa: PLR0913 - each option of the command is an argument
@@ -33,10 +32,11 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     allow_host: tuple[str, ...] = (),
+    console: bool = True,
     observed: Observed = OBSERVED,
     target: Target = TARGET,
 ) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C; on this machine alone, unless told.
+    """Serve console and HTTP API until SIGTERM or Ctrl-C; on this machine alone, unless told.
 
     Whoever asks shows a token (duly token create). While nobody has one, a code is printed that
     begins one session of a browser. The API describes itself at /api/v1/openapi.json.
@@ -56,10 +56,14 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     allow_host
         A name by which it may be asked for besides its own, such as duly.example.com; may be given
         several times.
+    console
+        Serve the console at / too, and not the API alone.
     """
     require_server_library()
+    from duly.api.asgi import Api
     from duly.api.listening import Listening
     from duly.api.serving import Serving
+    from duly_web import Console
 
     style = observed.style(target)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
@@ -74,12 +78,12 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
             allow_hosts=allow_host,
         )
         listening.checked(has_token=app.store.has_live_token())
-        serving = Serving(app, listening)
+        serving = Serving(app, listening, make=Console if console else Api)
 
         def ready() -> None:
             facts: dict[str, object] = {"event": "started", "store": app.url, "url": listening.url}
             telling.tell(f"serving {app.url} at {listening.url}; Ctrl-C ends it", facts=facts)
-            tell_code(app, telling, listening.url)
+            tell_code(app, telling, listening.url, has_console=console)
 
         with _ended_by_signal(serving.stop, telling):
             serving.run(ready)
@@ -93,56 +97,53 @@ def served(
     telling: LineTelemetry,
     on_ready: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
-    """Serve the API beside something else, on this machine alone; nothing without a port.
+    """Serve the console and the API beside something else, on this machine alone.
 
-    `on_ready` is told the address once it can be reached, and says what is to be said of it.
+    Without a port: at the usual one, if what serves is installed and the port is free. `on_ready`
+    is told the address once it can be reached, and says what is to be said of it.
     """
-    if port is None:
+    if port is None and not has_server_library():
         yield
         return
     require_server_library()
-    from duly.api.listening import Listening
-    from duly.api.serving import Serving, require_free
+    from duly_web.beside import Beside, console_beside
 
-    listening = Listening(port=port).checked(has_token=True)
-    require_free(listening)
-    serving = Serving(app, listening)
+    def tell(text: str, facts: dict[str, object]) -> None:
+        telling.tell(text, facts=facts)
 
-    def ready() -> None:
-        if on_ready is not None:
-            on_ready(listening.url)
-            return
-        facts: dict[str, object] = {"event": "serving", "url": listening.url}
-        telling.tell(f"the API is at {listening.url}/api/v1", facts=facts)
-        tell_code(app, telling, listening.url)
-
-    thread = threading.Thread(target=serving.run, args=(ready,), name="duly-server")
-    thread.start()
-    try:
+    with console_beside(app, Beside(tell=tell, port=port, on_ready=on_ready)):
         yield
-    finally:
-        serving.stop()
-        thread.join()
 
 
-def tell_code(app: App, telling: LineTelemetry, url: str) -> None:
+def tell_code(app: App, telling: LineTelemetry, url: str, *, has_console: bool = False) -> None:
     """While nobody has a token, say how the first one comes in: by a code that opens once."""
     if app.store.has_live_token():
         return
     code = app.doorkeeper().make_code()
+    # What stands behind the # is never sent, and so in nobody's log.
+    way = f"open {url}/enter#{code}" if has_console else f"POST {url}/api/v1/session"
     telling.tell(
         f"nobody has a token yet: the code {code} begins one session within 15 minutes"
-        f' (POST {url}/api/v1/session {{"code": "…"}}), or: duly token create NAME --role admin',
+        f" ({way}), or: duly token create NAME --role admin",
         facts={"event": "code", "code": code},
     )
 
 
+def has_server_library() -> bool:
+    """Say whether what serves is installed."""
+    return not _missing()
+
+
 def require_server_library() -> None:
     """Refuse to begin without what serves."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    missing = _missing()
     if missing:
         remedy = 'install it: pip install "duly[server]"'
         raise UsageError("server", missing[0], "is not installed", remedy)
+
+
+def _missing() -> list[str]:
+    return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
 @contextmanager

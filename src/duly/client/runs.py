@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -199,6 +200,11 @@ class Runs:
         if not isinstance(after, int) or isinstance(after, bool) or after < 0:
             raise UsageError("after", after, "is not the number of a line", "give 0 or more")
         return [line_view(one) for one in self._caller.store.list_lines(self._id(run), after, most)]
+
+    def checkpoints(self, run: RunReference) -> dict[str, Any]:
+        """Return the states that a run has stored to go on from, by partition; "" for the whole."""
+        found = self._caller.store.get_checkpoints(self._id(run))
+        return {partition: json.loads(state) for partition, state in found.items()}
 
     def wait(self, run: RunReference, *, timeout: Delay | None = None) -> Run:
         """Wait until a run is over or dead; after `timeout`, return it as it is then.

@@ -80,17 +80,23 @@ class Selections:
         *,
         state: str | Sequence[str] | None = "dead",
         limit: int | None = None,
+        ids: Sequence[UUID | str] | None = None,
         **filters: Any,  # noqa: ANN401 - as `app.runs.list` has them
     ) -> FrozenRuns:
         """Find runs by the filters of `app.runs.list`, dead ones unless told, and keep which.
 
         Nothing is done to them. With `limit` the newest so many; without it more than one order
-        takes are refused: nobody shall believe that these were all.
+        takes are refused: nobody shall believe that these were all. With `ids` it is these runs,
+        whatever else is said.
         """
         caller = self._caller
         now = caller.store.now()
-        found = self._found({"state": state} | filters, limit)
-        given = {"state": state, "limit": limit} | filters
+        if ids is None:
+            found = self._found({"state": state} | filters, limit)
+            given = {"state": state, "limit": limit} | filters
+        else:
+            found = self._named(ids)
+            given = {"ids": len(found)}
         said = {name: _plain(value) for name, value in given.items() if value is not None}
         command = Freeze(
             id=bytes(schedule_id(now, caller.draws.draw(_DRAW_BYTES))),
@@ -111,6 +117,15 @@ class Selections:
             remedy = "narrow the filter, or give a limit: the newest so many are taken then"
             raise UsageError("limit", None, f"is needed: there are more than {most:,} runs", remedy)
         return found
+
+    def _named(self, ids: Sequence[UUID | str]) -> list[Run]:
+        """Return runs by their ids, newest first; one that is not there is told."""
+        most = self._caller.settings.runs_per_order_max
+        if len(ids) > most:
+            remedy = f"split them: {most:,} at a time"
+            raise UsageError("ids", f"{len(ids):,} runs", "are more than one order takes", remedy)
+        known = {one.id: one for one in map(self._runs.get, ids)}
+        return sorted(known.values(), key=lambda one: one.id, reverse=True)
 
     def get(self, selection: UUID | str) -> FrozenRuns:
         """Return a selection by its id, with the newest of its runs as they are now."""

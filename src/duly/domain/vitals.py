@@ -7,10 +7,13 @@ is drawn from a window of the newest runs, when somebody asks; how far that reac
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from duly.domain.instants import HOUR, MINUTE, SECOND_US
 from duly.domain.literals import Finding, Lane, Origin, RunState
 from duly.errors import UsageError
 
@@ -29,6 +32,10 @@ BEHIND_MAX = 1_000
 """So many occurrences are counted since the last useful completion, and no more."""
 STALE_FROM = 2.0
 """From so many cadences on a useful completion is stale: one may be late, two are not chance."""
+LATE_BOUNDS_US = tuple(
+    seconds * SECOND_US for seconds in (1, 5, 15, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR)
+)
+"""Where lateness is cut into parts for a drawing."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]*")
 _CLASS_LENGTH_MAX = 80
 _OPEN_UNBEGUN = frozenset((RunState.QUEUED, RunState.BLOCKED))
@@ -41,6 +48,9 @@ class Lateness(NamedTuple):
     p50: int | None = None
     p95: int | None = None
     p99: int | None = None
+    buckets: tuple[int, ...] = ()
+    """How many were no later than each of `LATE_BOUNDS_US` and later than the one before; at the
+    end, how many were later than all of them."""
 
 
 class FailureKind(NamedTuple):
@@ -112,7 +122,10 @@ def lateness(lates: Iterable[int]) -> Lateness:
     ordered = sorted(max(one, 0) for one in lates)
     if not ordered:
         return Lateness()
-    return Lateness(len(ordered), *(_rank(ordered, of) for of in (50, 95, 99)))
+    ends = [0, *(bisect_right(ordered, bound) for bound in LATE_BOUNDS_US), len(ordered)]
+    buckets = tuple(after - before for before, after in pairwise(ends))
+    p50, p95, p99 = (_rank(ordered, of) for of in (50, 95, 99))
+    return Lateness(len(ordered), p50, p95, p99, buckets)
 
 
 def useful_at(run: RunVital, *, is_checked: bool) -> int | None:

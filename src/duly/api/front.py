@@ -1,0 +1,121 @@
+"""The front: what every request passes, whether it asks the API or a page of the console.
+
+One instance of it holds the door, the pace, the threads and the streams of a server, so that both
+faces let in the same people, on the same terms, within one set of limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from duly.api.door import Door
+from duly.api.events import PAGE, EventResponse, Follower, Streams
+from duly.api.pacing import Pace
+from duly.api.problems import refuse
+from duly.api.security import check_host, check_origin, too_large
+from duly.api.settings import ApiSettings
+from duly.api.threads import Threads
+from duly.clock import SystemClock
+from duly.domain.access import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from duly.app import App
+    from duly.client.access import Doorkeeper
+    from duly.client.events import EventPage
+    from duly.clock import Clock
+    from duly.domain.access import Principal
+
+    T = TypeVar("T")
+
+SOURCE = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Somebody who follows events: as whom, from where, and how it is seen that they still may."""
+
+    app: App
+    principal: Principal
+    first: EventPage
+    recheck: Callable[[], object]
+
+
+class Front:
+    """Everything between a connection and a handler."""
+
+    def __init__(
+        self,
+        app: App,
+        settings: ApiSettings | None = None,
+        *,
+        keeper: Doorkeeper | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.app = app
+        self.settings = settings or ApiSettings()
+        self.keeper = keeper or app.doorkeeper(SOURCE)
+        self.door = Door(self.keeper, self.settings)
+        self.streams = Streams(self.settings)
+        self.clock = clock or SystemClock()
+        self._pace = Pace(self.settings, self.clock)
+        self._threads = Threads(self.settings)
+
+    def check(self, request: Request) -> None:
+        """Refuse what is not for us, and an order that another origin's page gives."""
+        check_host(request.headers, self.settings)
+        check_origin(request.method, request.headers, self.settings)
+
+    def admit(self, principal: Principal, scope: str) -> None:
+        """Refuse whoever asks too often, or may not do this."""
+        self._pace.require(principal.id)
+        principal.require(Scope(scope))
+
+    def acting(self, principal: Principal, tenant: str | None, source: str = SOURCE) -> App:
+        """Return the application as it acts for whoever asks, in the tenant that they name."""
+        return self.app.within(
+            tenant=principal.tenant_for(tenant),
+            actor=principal.name,
+            source=source,
+            is_confined=not principal.is_everywhere,
+        )
+
+    async def in_thread(self, function: Callable[..., T], *args: object) -> T:
+        """Carry something out that may block, in one of the bounded number of threads."""
+        return await self._threads.run(partial(function, *args))
+
+    def stream(self, watching: Watching) -> Response:
+        """Answer with events as they happen, for as long as whoever asks may see them."""
+        principal = watching.principal.id
+        self.streams.enter(principal)
+
+        async def after(number: int) -> EventPage:
+            # A token that is revoked opens nothing a second later, not even what it had opened.
+            await self.in_thread(watching.recheck)
+            return await self.in_thread(partial(watching.app.events.after, number, limit=PAGE))
+
+        told = self.streams.follow(Follower(first=watching.first, after=after))
+        return EventResponse(told, partial(self.streams.leave, principal))
+
+
+async def read_raw(request: Request, settings: ApiSettings) -> bytes:
+    """Read a body up to its limit, whatever its length says or does not say."""
+    parts: list[bytes] = []
+    size = 0
+    with anyio.move_on_after(settings.body_seconds_max):
+        async for part in request.stream():
+            size += len(part)
+            if size > settings.body_bytes_max:
+                raise too_large(settings)
+            parts.append(part)
+        return b"".join(parts)
+    problem = "the body took too long to arrive"
+    raise refuse(408, "too-slow", problem, "send it at once", Connection="close")

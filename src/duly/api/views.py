@@ -1,0 +1,47 @@
+"""What a console prints: the views that an application answers with, by name, for signatures."""
+
+from __future__ import annotations
+
+from duly.client.attempt_view import Attempt, Line, Step
+from duly.client.explaining import RunExplanation
+from duly.client.health import LATE, Health
+from duly.client.history import HistoryEntry
+from duly.client.inbox import Check, Effect
+from duly.client.judging import Finding
+from duly.client.queues import Queue
+from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
+from duly.client.status_view import MemberStatus, Status
+from duly.client.vitals_view import ScheduleVitals, VitalSigns
+from duly.clock import Clock
+from duly.domain.access import Principal
+from duly.domain.scope import Scope
+from duly.domain.time_texts import units_text
+from duly.domain.timetable.combined import zone_of
+from duly.domain.vitals import LATE_BOUNDS_US, Lateness
+
+__all__ = [
+    "CONFIRMED_ABOVE",
+    "LATE",
+    "LATE_BOUNDS_US",
+    "Attempt",
+    "Check",
+    "Clock",
+    "Effect",
+    "Finding",
+    "FrozenRuns",
+    "Health",
+    "HistoryEntry",
+    "Lateness",
+    "Line",
+    "MemberStatus",
+    "Principal",
+    "Queue",
+    "RunExplanation",
+    "ScheduleVitals",
+    "Scope",
+    "Status",
+    "Step",
+    "VitalSigns",
+    "units_text",
+    "zone_of",
+]

@@ -1,0 +1,265 @@
+"""The console as an ASGI application: the pages, and the API below `/api/v1`, behind one front.
+
+In this order: our own name, the page's origin, the page, who visits, how often, whether they may,
+and only then the form with the session's own token. A visitor without a session is sent to the door
+and comes back to where they wanted to go.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+
+from duly import Unauthenticated
+from duly.api.asgi import Api
+from duly.api.problems import headers_of, problem_of, refuse
+from duly.api.reading import read_fields, read_pairs
+from duly.api.security import CSRF_HEADER, answer_headers, check_csrf, csrf_token
+from duly.api.table import Table, path_parts
+from duly_web.addresses import local_path, way_back
+from duly_web.assets import manifest
+from duly_web.entering import Entrance
+from duly_web.forms import read_form
+from duly_web.kept import Kept
+from duly_web.live import Pulses
+from duly_web.moments import CHOICES, Clocks, read_zone
+from duly_web.page import Asked, Moved, Shown, Visitor
+from duly_web.pages import PAGES
+from duly_web.rendering import Here, Printed, render
+from duly_web.said import NAME as SAID
+from duly_web.said import SECONDS, read_said, write_said
+from duly_web.shell import make_shell
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from duly import App
+    from duly.api.settings import ApiSettings
+    from duly.api.views import Clock, Principal
+    from duly_web.page import Page
+
+SOURCE = "console"
+CHOICE_COOKIE, ZONE_COOKIE, TENANT_COOKIE = "duly_tz", "duly_zone", "duly_tenant"
+YEAR_SECONDS = 31_536_000
+API_PARTS = frozenset({"api", "metrics", "healthz", "readyz"})
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "object-src 'none'"
+)
+HTML = "text/html; charset=utf-8"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOGGER = logging.getLogger("duly.console")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A request of somebody who is known."""
+
+    request: Request
+    principal: Principal
+    visitor: Visitor
+    app: App
+    clocks: Clocks
+    pairs: dict[str, list[str]]
+    """The query, without what every page understands."""
+
+
+class Console:
+    """The application; mounted below a prefix, all its addresses follow."""
+
+    def __init__(
+        self, app: App, settings: ApiSettings | None = None, *, clock: Clock | None = None
+    ) -> None:
+        self._api = Api(app, settings, clock=clock)
+        self._front = self._api.front
+        self._table = Table(PAGES)
+        self._entrance = Entrance(self._front)
+        self._pulses = Pulses(self._front)
+        self._kept = Kept(self._front.clock)
+        # A browser that may tell nobody where it is says "null" of its own forms' origin.
+        own = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
+        self._always = answer_headers(self._front.settings) | own
+
+    def end_streams(self) -> None:
+        """Let those go who follow: the server stops. For the event loop's own thread."""
+        self._api.end_streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as ASGI has it."""
+        if scope["type"] != "http" or _is_for_api(scope):
+            await self._api(scope, receive, send)
+            return
+        response = await self._respond(Request(scope, receive))
+        for name, value in self._always.items():
+            response.headers.setdefault(name, value)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            return await self._answer(request)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
+        except Unauthenticated:
+            return to_the_door(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            return await self._front.in_thread(self._failed, request, error)
+
+    async def _answer(self, request: Request) -> Response:
+        self._front.check(request)
+        parts = path_parts(request.scope)
+        if parts[0] == "static":
+            return _static(parts)
+        if parts[0] == "enter":
+            return await self._entrance.answer(request, parts)
+        principal, secret = await self._front.in_thread(self._front.door.visitor, request.headers)
+        self._front.admit(principal, "read")
+        visit = self._visit(request, principal, secret)
+        if parts == ["live"] and request.method == "GET":
+            return await self._pulses.answer(visit.app, principal, request)
+        page, named = self._table.find(request.method, parts)
+        self._front.admit(principal, page.scope)
+        form = None
+        if page.method == "POST":
+            given = await read_form(request, self._front.settings)
+            token = given.pop("csrf", [request.headers.get(CSRF_HEADER, "")])[-1]
+            check_csrf(request.method, {CSRF_HEADER: token}, secret)
+            form = None if page.form is None else read_fields(page.form, given)
+        return await self._front.in_thread(self._carry_out, visit, page, named, form)
+
+    def _visit(self, request: Request, principal: Principal, secret: str) -> Visit:
+        pairs = read_pairs(request.scope.get("query_string", b""))
+        asked = pairs.pop("tz", [request.cookies.get(CHOICE_COOKIE, "")])[-1]
+        named = pairs.pop("tenant", [request.cookies.get(TENANT_COOKIE, "")])[-1]
+        app = self._front.acting(
+            principal, (named or None) if principal.is_everywhere else None, SOURCE
+        )
+        visitor = Visitor(
+            name=principal.name,
+            role=str(principal.role),
+            scopes=frozenset(str(one) for one in principal.scopes),
+            tenant=app.tenant,
+            is_everywhere=principal.is_everywhere,
+            csrf=csrf_token(secret),
+        )
+        choice = next((one for one in CHOICES if one == asked), CHOICES[0])
+        return Visit(
+            request=request,
+            principal=principal,
+            visitor=visitor,
+            app=app,
+            clocks=Clocks(choice, read_zone(request.cookies.get(ZONE_COOKIE))),
+            # A form by GET sends fields that nobody filled in, too.
+            pairs={name: kept for name, all_ in pairs.items() if (kept := [v for v in all_ if v])},
+        )
+
+    def _carry_out(self, visit: Visit, page: Page, named: dict[str, str], form: Any) -> Response:  # noqa: ANN401 - of the type that the page has
+        # Before the page is made: what changes while it is made is news.
+        pulse = self._pulses.mark(visit.app) if page.method == "GET" else ""
+        asked = Asked(
+            app=visit.app,
+            visitor=visit.visitor,
+            now=_EPOCH + timedelta(microseconds=visit.app.store.now()),
+            clocks=visit.clocks,
+            kept=self._kept.of(visit.app.tenant),
+            path=named,
+            query=None if page.query is None else read_fields(page.query, visit.pairs),
+            form=form,
+        )
+        found = page.handler(asked)
+        if isinstance(found, Moved):
+            return self._moved(visit.request, found)
+        return self._shown(visit, asked, found, pulse)
+
+    def _moved(self, request: Request, moved: Moved) -> Response:
+        """Send somebody on after an order; a script is told so that it goes there itself."""
+        to = request.scope.get("root_path", "") + (local_path(moved.to) or "/")
+        if "hx-request" in request.headers:
+            response = Response(status_code=204, headers={"HX-Redirect": to})
+        else:
+            response = RedirectResponse(to, status_code=303)
+        text = None if moved.said is None else write_said(moved.said)
+        if text is not None:
+            self._set(response, SAID, text, SECONDS)
+        return response
+
+    def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
+        request = visit.request
+        said = read_said(request.cookies)
+        printed = Printed(
+            here=here_of(request, visit.clocks, asked.now),
+            title=found.title,
+            model=found.model,
+            shell=make_shell(visit.app, visit.clocks),
+            visitor=visit.visitor,
+            said=said,
+            pulse=pulse,
+        )
+        response = Response(render(found.template, printed), media_type=HTML)
+        if SAID in request.cookies:
+            self._set(response, SAID, "", 0)
+        for cookie, name in ((CHOICE_COOKIE, "tz"), (TENANT_COOKIE, "tenant")):
+            if name in request.query_params:
+                value = visit.clocks.choice if name == "tz" else visit.visitor.tenant
+                self._set(response, cookie, value, YEAR_SECONDS)
+        return response
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        """Print what went wrong: which field, which value, and what to do (L6)."""
+        problem = problem_of(error)
+        if problem.status == 500:
+            _LOGGER.error("%s %r failed", request.method, request.scope["path"], exc_info=error)
+        is_part = "hx-request" in request.headers
+        here = here_of(request, Clocks(), self._front.clock.now())
+        printed = Printed(here=here, title=problem.title, model=problem)
+        text = render("problem_part.html" if is_part else "problem.html", printed)
+        return Response(
+            text, status_code=problem.status, headers=headers_of(error), media_type=HTML
+        )
+
+    def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
+        is_secure = self._front.settings.is_secure
+        response.set_cookie(
+            name, value, max_age=seconds, secure=is_secure, httponly=True, samesite="strict"
+        )
+
+
+def here_of(request: Request, clocks: Clocks, now: datetime) -> Here:
+    """Return where a page stands."""
+    root = request.scope.get("root_path", "")
+    return Here(
+        root=root,
+        path=request.scope["path"].removeprefix(root) or "/",
+        query=tuple((name, value) for name, value in request.query_params.multi_items() if value),
+        now=now,
+        clocks=clocks,
+    )
+
+
+def to_the_door(request: Request) -> Response:
+    """Send a stranger to the door, from where they come back to what they wanted to see."""
+    root = request.scope.get("root_path", "")
+    to = f"{root}/enter{way_back(request)}"
+    if "hx-request" in request.headers:
+        return Response(status_code=401, headers={"HX-Redirect": to})
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return Response(status_code=401)
+    return RedirectResponse(to, status_code=303)
+
+
+def _is_for_api(scope: Scope) -> bool:
+    root = scope.get("root_path", "")
+    return scope["path"].removeprefix(root).strip("/").partition("/")[0] in API_PARTS
+
+
+def _static(parts: list[str]) -> Response:
+    found = manifest().find(parts[1]) if len(parts) == 2 else None
+    if found is None:
+        raise refuse(404, "not-found", "there is no such file", "load the page again")
+    headers = {"Cache-Control": f"public, max-age={YEAR_SECONDS}, immutable"}
+    return Response(found.content, media_type=found.media_type, headers=headers)

@@ -1,0 +1,95 @@
+"""The pulse: tells an open page that something has changed, and the page looks again by itself.
+
+What a page shows is more than the audit trail tells of, so a pulse is a mark of the state of all
+that a tenant has. One look serves all who follow the same tenant, and nothing is told while the
+mark stays the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from duly import StoreError, Unauthenticated
+from duly.api.events import EventResponse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from duly import App
+    from duly.api.front import Front
+    from duly.api.views import Principal
+
+LOOKED_US = 1_000_000
+"""How old a mark may be that is told to one more follower."""
+TENANTS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The state of a tenant's things, in a few letters, and when that was looked at."""
+
+    text: str
+    looked_at: int
+
+
+class Pulses:
+    """All who have a page open."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._marks: dict[str, Mark] = {}
+
+    async def answer(self, app: App, principal: Principal, request: Request) -> Response:
+        """Tell of changes for as long as somebody has the page open and may see it."""
+        recheck = partial(self._front.door.visitor, request.headers)
+        self._front.streams.enter(principal.id)
+        leave = partial(self._front.streams.leave, principal.id)
+        return EventResponse(self._told(app, recheck), leave)
+
+    async def _told(self, app: App, recheck: Callable[[], object]) -> AsyncIterator[bytes]:
+        front, last, silence = self._front, "", 0.0
+        try:
+            while True:
+                mark = await front.in_thread(self.mark, app)
+                if mark != last:
+                    yield f"data: {mark}\n\n".encode()
+                    last, silence = mark, 0.0
+                elif silence >= front.settings.heartbeat_seconds:
+                    yield b": \n\n"
+                    silence = 0.0
+                if await front.streams.rest():
+                    return
+                silence += front.settings.event_seconds
+                await front.in_thread(recheck)
+        except (Unauthenticated, StoreError):
+            return  # it comes again, and is told why there
+
+    def mark(self, app: App) -> str:
+        """Return the mark of what a tenant has; a second old at the most."""
+        now = self._front.clock.monotonic_us()
+        kept = self._marks.get(app.tenant)
+        if kept is None or now - kept.looked_at > LOOKED_US:
+            if len(self._marks) >= TENANTS_MAX:
+                self._marks.clear()
+            kept = self._marks[app.tenant] = Mark(_look(app), now)
+        return kept.text
+
+
+def _look(app: App) -> str:
+    """Return a mark that changes with what people look at, and not with every breath."""
+    status = app.status()
+    newest = [(str(one.id), one.state) for one in app.runs.page(limit=5).items]
+    told = app.events.after(None).through
+    parts = (
+        status.schedules, status.delayed, status.queued, status.owed, status.overdue,
+        status.running, status.retrying, status.dead, status.ambiguous, status.paused_queues,
+        [(one.id, one.is_alive, one.is_holding, one.standing) for one in status.members],
+        newest, told,
+    )  # fmt: skip
+    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()

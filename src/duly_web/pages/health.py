@@ -1,0 +1,55 @@
+"""Health: everything that is wrong, in the two lights, each with what to do about it (V4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly_web.page import Asked, Page, Shown
+
+if TYPE_CHECKING:
+    from duly.api.views import Finding
+
+_PLACES = {
+    "ambiguous-runs": "/runs?state=ambiguous",
+    "dead-letters": "/runs?state=dead",
+    "queue-without-worker": "/runs?state=queued",
+    "queue-waits-long": "/runs?state=queued",
+    "work-held-by-nobody": "/runs?state=running",
+    "task-without-code": "/schedules?status=paused",
+}
+"""Where one sees what a finding is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding, and where to look."""
+
+    problem: str
+    remedy: str
+    place: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthModel:
+    """The two lights and what is worth knowing beside."""
+
+    dispatch: tuple[Told, ...]
+    work: tuple[Told, ...]
+    notes: tuple[Told, ...]
+
+
+def show_health(asked: Asked) -> Shown:
+    """Show what is wrong."""
+    health = asked.app.health()
+    model = HealthModel(
+        dispatch=_told(health.dispatch), work=_told(health.work), notes=_told(health.notes)
+    )
+    return Shown(template="health.html", model=model, title="Health")
+
+
+def _told(findings: tuple[Finding, ...]) -> tuple[Told, ...]:
+    return tuple(Told(one.problem, one.remedy, _PLACES.get(one.code)) for one in findings)
+
+
+PAGES = (Page(method="GET", path="/health", name="health", scope="read", handler=show_health),)

@@ -1,0 +1,116 @@
+"""How late runs begin and how late they are useful: three numbers each, and a drawing (UX 11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly import NotFound
+from duly.api.views import LATE_BOUNDS_US, Lateness, units_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly import App
+    from duly.api.views import VitalSigns
+
+SCHEDULES_MAX = 10
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How late half of them were, and 95 and 99 of 100."""
+
+    count: int
+    p50: timedelta | None
+    p95: timedelta | None
+    p99: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class LateRow:
+    """A schedule, or all of the tenant."""
+
+    name: str | None
+    """None for all."""
+    started: Parts
+    useful: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Runs that were late by about as much."""
+
+    words: str
+    started: int
+    useful: int
+    started_height: float
+    useful_height: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatenessPart:
+    """The drawing of one, and the numbers of several."""
+
+    of: str | None
+    rows: tuple[LateRow, ...]
+    buckets: tuple[Bucket, ...]
+    runs: int
+    sentence: str
+
+
+def look_at_lateness(app: App, names: Sequence[str], of: str | None) -> LatenessPart:
+    """Look at the newest runs of a tenant, and of its first schedules by name."""
+    whole = app.vitals.of_tenant()
+    signs = [(name, found) for name in names[:SCHEDULES_MAX] if (found := _signs(app, name))]
+    drawn = whole if of is None else app.vitals.of_schedule(of)
+    window = drawn.window.window
+    return LatenessPart(
+        of=of,
+        rows=(_row(None, whole), *(_row(name, found) for name, found in signs)),
+        buckets=_buckets(window.started, window.useful_after),
+        runs=window.runs,
+        sentence=_sentence(window.started),
+    )
+
+
+def _signs(app: App, name: str) -> VitalSigns | None:
+    try:
+        return app.vitals.of_schedule(name)
+    except NotFound:
+        return None  # deleted a moment ago
+
+
+def _row(name: str | None, signs: VitalSigns) -> LateRow:
+    window = signs.window.window
+    return LateRow(name, _parts(window.started), _parts(window.useful_after))
+
+
+def _parts(late: Lateness) -> Parts:
+    found = [None if one is None else one * MICROSECOND for one in (late.p50, late.p95, late.p99)]
+    return Parts(late.count, *found)
+
+
+def _buckets(started: Lateness, useful: Lateness) -> tuple[Bucket, ...]:
+    if not started.count and not useful.count:
+        return ()
+    count = len(LATE_BOUNDS_US) + 1
+    first, second = started.buckets or (0,) * count, useful.buckets or (0,) * count
+    most = max(*first, *second)
+    words = [f"≤ {units_text(bound)}" for bound in LATE_BOUNDS_US]
+    words.append(f"> {units_text(LATE_BOUNDS_US[-1])}")
+    return tuple(
+        Bucket(word, a, b, round(a / most * 100, 1), round(b / most * 100, 1))
+        for word, a, b in zip(words, first, second, strict=True)
+    )
+
+
+def _sentence(started: Lateness) -> str:
+    if started.p50 is None or started.p99 is None:
+        return "No run has begun yet."
+    half = units_text(started.p50) or "less than 1 s"
+    nearly = units_text(started.p99) or "less than 1 s"
+    begun = f"Half of {started.count:,} runs began within {half} of their due"
+    return f"{begun}, 99 of 100 within {nearly}."

@@ -1,0 +1,174 @@
+"""The list of runs: newest first, by any filter that the address says (A4, UX 5)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from duly import UsageError
+from duly_web.page import Asked, Page, Shown
+from duly_web.pages.noticed import NOTICED, find_noticed
+from duly_web.states import ORIGINS, RUN_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from duly import Run
+
+PAGE_SIZE = 50
+LANES = ("live", "catch-up", "backfill")
+_LABEL_OFFSET = re.compile(r"([+-]\d\d:\d\d)$")
+
+
+class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What the list is narrowed by; all of it stands in the address."""
+
+    state: list[str] = []
+    schedule: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    origin: str | None = None
+    lane: str | None = None
+    key: str | None = None
+    error: str | None = None
+    root: str | None = None
+    since: str | None = None
+    until: str | None = None
+    only: str | None = None
+    """What is noticed by more than its state: stuck, overlapping, late."""
+    cursor: str | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """Return what `app.runs.page` is to be narrowed by."""
+        given = msgspec.structs.asdict(self)
+        del given["cursor"], given["only"]
+        return {name: value or None for name, value in given.items()}
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Return the filters that say something, for a form that acts on what they found."""
+        return {name: value for name, value in self.filters().items() if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run of the list."""
+
+    id: str
+    label: str
+    name: str
+    """The label without its time, which has a column of its own."""
+    schedule: str | None
+    state: str
+    reason: str | None
+    origin: str
+    lane: str
+    task: str
+    queue: str
+    zone: str | None
+    scheduled_for: datetime
+    due_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lateness: timedelta | None
+    took: timedelta | None
+    attempt: int
+    next_at: datetime | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsModel:
+    """The page."""
+
+    query: RunsQuery
+    rows: tuple[RunRow, ...]
+    next_cursor: str | None
+    is_cut: bool = False
+    states: tuple[str, ...] = RUN_STATES
+    origins: tuple[str, ...] = tuple(ORIGINS)
+    lanes: tuple[str, ...] = LANES
+    noticed: tuple[str, ...] = NOTICED
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether nothing to be seen may mean that there is something else."""
+        return bool(self.query.said or self.query.only or self.query.cursor)
+
+
+def show_runs(asked: Asked) -> Shown:
+    """Show runs, newest first."""
+    query: RunsQuery = asked.query
+    model = _noticed(asked, query) if query.only else _listed(asked, query)
+    return Shown(template="runs.html", model=model, title="Runs")
+
+
+def _listed(asked: Asked, query: RunsQuery) -> RunsModel:
+    page = asked.app.runs.page(limit=PAGE_SIZE, cursor=query.cursor, **query.filters())
+    return RunsModel(query=query, rows=run_rows(page.items), next_cursor=page.next_cursor)
+
+
+def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
+    what = next((one for one in NOTICED if one == query.only), None)
+    if what is None:
+        remedy = f"use one of {', '.join(NOTICED)}"
+        raise UsageError("only", query.only, "is not what runs are noticed by", remedy)
+    if query.said:
+        remedy = "take the other filters away, or this one"
+        raise UsageError("only", query.only, "stands alone", remedy)
+    found = find_noticed(asked.app, what, asked.now)
+    return RunsModel(query=query, rows=run_rows(found.runs), next_cursor=None, is_cut=found.is_cut)
+
+
+def run_rows(runs: Sequence[Run]) -> tuple[RunRow, ...]:
+    """Show runs."""
+    return tuple(run_row(one) for one in runs)
+
+
+def run_row(run: Run) -> RunRow:
+    """Show one run."""
+    offset = _LABEL_OFFSET.search(run.label)
+    took = None
+    if run.started_at is not None and run.finished_at is not None:
+        took = run.finished_at - run.started_at
+    late = None
+    if run.started_at is not None and run.attempt == 1:
+        late = run.started_at - run.due_at
+    return RunRow(
+        id=str(run.id),
+        label=run.label,
+        name=run.label.rpartition("@")[0] or run.label,
+        schedule=run.schedule,
+        state=run.state,
+        reason=run.reason,
+        origin=run.origin,
+        lane=run.lane,
+        task=run.task,
+        queue=run.queue,
+        zone=offset[1] if offset else None,
+        scheduled_for=run.scheduled_for,
+        due_at=run.due_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        lateness=run.lateness if late is None else late,
+        took=took,
+        attempt=run.attempt,
+        next_at=run.next_at,
+        error=run.error,
+    )
+
+
+PAGES = (
+    Page(
+        method="GET",
+        path="/runs",
+        name="runs",
+        scope="read",
+        handler=show_runs,
+        query=RunsQuery,
+    ),
+)

@@ -1,0 +1,61 @@
+"""Tiles: how many need a look, each a link to just those (UX 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly_web.pages.noticed import find_noticed
+from duly_web.shell import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly_web.page import Asked
+    from duly_web.pages.overview import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that leads to the list of what it counts."""
+
+    label: str
+    number: int
+    state: str
+    """Whose word, shape and colour it has."""
+    path: str
+    is_cut: bool = False
+    """Whether there may be more."""
+
+
+def make_tiles(asked: Asked, sides: Sequence[Side]) -> tuple[Tile, ...]:
+    """Count what needs a look."""
+    status = asked.app.status()
+    found = [find_noticed(asked.app, what, asked.now) for what in ("stuck", "overlapping", "late")]
+    stuck, overlapping, late = found
+    overdue = sum(not one.is_trigger_well for one in sides)
+    stale = sum(not one.is_work_well for one in sides)
+    backlog = sum(
+        one.total - one.looked_at for one in asked.app.backfills.list() if one.status == "active"
+    )
+    inbox = place_of("/inbox") or "/runs?state=ambiguous"
+    backfills = place_of("/backfills") or "/runs?lane=backfill"
+    return (
+        Tile("Overdue", overdue, "missing", "/?show=late#sides"),
+        Tile("Stale work", stale, "stale", "/?show=stale#sides"),
+        Tile("Ambiguous", status.ambiguous, "ambiguous", inbox),
+        Tile("Dead", status.dead, "dead", "/runs?state=dead"),
+        Tile("Begin late", len(late.runs), "late", "/runs?only=late", late.is_cut),
+        Tile("Stuck", len(stuck.runs), "stuck", "/runs?only=stuck", stuck.is_cut),
+        Tile(
+            "Overlapping",
+            len(overlapping.runs),
+            "overlapping",
+            "/runs?only=overlapping",
+            overlapping.is_cut,
+        ),
+        Tile("Retrying", status.retrying, "retrying", "/runs?state=retrying"),
+        Tile("Running", status.running, "running", "/runs?state=running"),
+        Tile("Queued", status.queued, "queued", "/runs?state=queued"),
+        Tile("Backfill left", backlog, "backlog", backfills),
+    )

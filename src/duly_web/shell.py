@@ -1,0 +1,106 @@
+"""The shell around every page: two lights, the clock, navigation, and who looks (UX 1-7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly_web.moments import CHOICE_WORDS, CHOICES, Choice, Clocks, Moment
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly import App
+    from duly.api.views import Finding, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A place that one can go to from everywhere."""
+
+    label: str
+    path: str
+    icon: str
+    key: str
+    """After `g`."""
+
+
+NAVIGATION = (
+    Destination("Overview", "/", "home", "o"),
+    Destination("Schedules", "/schedules", "calendar", "s"),
+    Destination("Runs", "/runs", "list", "r"),
+    Destination("Health", "/health", "pulse", "h"),
+)
+"""In the order of the bar; a new page is added here, to be found by key and palette too."""
+
+
+def place_of(path: str) -> str | None:
+    """Return a path if the console has a place there."""
+    return path if any(one.path == path for one in NAVIGATION) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Light:
+    """One of the two lights, which are never merged (V4)."""
+
+    name: str
+    anchor: str
+    state: str
+    """`well` or `unwell`."""
+    sentence: str
+    more: int
+    """How many findings there are besides the one that is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """What stands on every page."""
+
+    now: datetime
+    dispatch: Light
+    work: Light
+    local: Moment
+    local_zone: str
+    utc: Moment
+    skew: str
+    early_fires: int
+    choices: tuple[tuple[Choice, str], ...]
+    worst: str
+    """The state that the tab's icon and title show."""
+
+
+def make_shell(app: App, clocks: Clocks) -> Shell:
+    """Look at the state of everything, for the strip that every page has."""
+    status, health = app.status(), app.health()
+    mine = clocks.mine or "UTC"
+    dispatch = _light("Control plane", "dispatch", health.dispatch)
+    work = _light("Useful work", "work", health.work)
+    return Shell(
+        now=status.now,
+        dispatch=dispatch,
+        work=work,
+        local=Clocks("mine", mine).moment(status.now, status.now),
+        local_zone=mine,
+        utc=Clocks("utc").moment(status.now, status.now),
+        skew=_skew(status),
+        early_fires=status.early_fires,
+        choices=tuple((one, CHOICE_WORDS[one]) for one in CHOICES),
+        worst="unwell" if "unwell" in {dispatch.state, work.state} else "well",
+    )
+
+
+def _light(name: str, anchor: str, findings: tuple[Finding, ...]) -> Light:
+    return Light(
+        name=name,
+        anchor=anchor,
+        state="unwell" if findings else "well",
+        sentence=findings[0].problem if findings else "",
+        more=max(0, len(findings) - 1),
+    )
+
+
+def _skew(status: Status) -> str:
+    """Return the largest distance of a living clock from the store's."""
+    found = [abs(one.skew) for one in status.members if one.is_alive]
+    return f"{max(found, default=timedelta()) / timedelta(milliseconds=1):.1f} ms"

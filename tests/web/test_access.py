@@ -1,0 +1,149 @@
+"""Every page and action, by everybody who may not: made of the table of pages (L1, L2, U3)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly import every
+from duly.api.settings import ApiSettings
+from duly.domain.access import SCOPES_BY_ROLE
+from duly.domain.instants import to_microseconds
+from duly.store.memory import MemoryStore
+from duly.testing.manual_clock import ManualClock
+from duly_web.pages import PAGES
+from tests.domain.moments import moment
+from tests.web.visiting import Visitor
+
+if TYPE_CHECKING:
+    from duly_web.page import Page
+
+OURS, THEIRS = "ours", "theirs"
+GENEROUS = ApiSettings(requests_burst_max=1_000_000)
+
+
+@dataclass
+class World:
+    """Two tenants, and a visitor of one of them."""
+
+    visitor: Visitor
+    app: duly.App
+    theirs: dict[str, str]
+    """By the name of a path's part: something of the other tenant's."""
+
+    def ask(self, page: Page, named: dict[str, str]) -> Any:
+        path = re.sub(r"{(\w+)}", lambda found: named[found[1]], page.path)
+        return self.visitor.get(path) if page.method == "GET" else self.visitor.post(path)
+
+    def seen(self) -> list[Any]:
+        app = self.app.within(tenant=THEIRS, actor="ada")
+        runs = [one.to_json() for one in app.runs.list()]
+        return [*runs, *(one.to_json() for one in app.schedules.list())]
+
+
+@pytest.fixture(scope="module")
+def world():
+    clock = ManualClock(to_microseconds(moment("2026-04-02T12:00Z")))
+    app = duly.App(store=MemoryStore(clock), clock=clock)
+
+    @app.task
+    def report() -> None: ...
+
+    their = app.within(tenant=THEIRS, actor="ada")
+    schedule = their.schedules.create("secret-close", app.call("report"), every("1h"))
+    run = their.enqueue(app.call("report"))
+    with Visitor(app, GENEROUS, clock=clock) as visitor:
+        chosen = their.selections.freeze(ids=[run.id])
+        theirs = {"schedule": schedule.id, "run": run.id, "selection": chosen.id}
+        yield World(visitor, app, {name: str(one) for name, one in theirs.items()})
+
+
+def name_of(page: Page) -> str:
+    return page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_nobody_comes_in_without_a_session(world, page):
+    """L1: a stranger is sent to the door, and an order of theirs does nothing."""
+    world.visitor.leave()
+    before = world.seen()
+    answer = world.ask(page, world.theirs)
+
+    assert 303 == answer.status_code
+    assert answer.headers["location"].startswith("/enter")
+    assert before == world.seen()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_role_that_lacks_the_scope_is_refused(world, page):
+    """L1: a viewer changes nothing, a worker sees nothing."""
+    lacking = [role for role, scopes in SCOPES_BY_ROLE.items() if page.scope not in scopes]
+    found = []
+    for role in lacking:
+        world.visitor.enter(str(role), THEIRS)
+        found.append(world.ask(page, world.theirs).status_code)
+
+    assert lacking
+    assert {403} == set(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_of_another_tenant_nothing_is_seen_or_changed(world, page):
+    """L2: their things are not there, to the letter."""
+    before = world.seen()
+    world.visitor.enter("admin", OURS)
+    answer = world.ask(page, world.theirs)
+    nobodys = dict.fromkeys(world.theirs, "01960000-0000-7000-8000-000000000000")
+
+    assert before == world.seen()
+    assert "secret-close" not in answer.text
+    if "{" in page.path:
+        assert 404 == answer.status_code == world.ask(page, nobodys).status_code
+
+
+@pytest.mark.parametrize("page", [one for one in PAGES if one.method == "POST"], ids=name_of)
+def test_an_order_without_the_sessions_own_token_is_refused(world, page):
+    """L1: a form that some other page sends can't know it."""
+    world.visitor.enter("admin", THEIRS)
+    world.visitor.secret = "another"  # noqa: S105 - of no session
+    before = world.seen()
+
+    assert 403 == world.ask(page, world.theirs).status_code
+    assert before == world.seen()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../console.py", "/static/%2e%2e%2fconsole.py", "/static/console.css", "/static/a/b"],
+)
+def test_only_what_is_in_the_manifest_is_a_file(world, path):
+    """L1: nothing is looked up by what a request says."""
+    assert 404 == world.visitor.get(path).status_code
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "evil"],
+)
+def test_the_way_back_leads_nowhere_else(world, to):
+    """L1: whoever signs in stays on this server."""
+    world.visitor.leave()
+    text = world.app.tokens.create("bea", role="viewer", tenant=OURS).text
+    answer = world.visitor.post("/enter", {"secret": text, "next": to})
+
+    assert "/" == answer.headers["location"]
+
+
+def test_every_page_has_the_policy_and_is_kept_by_nobody(visitor):
+    """L1: no exception in the policy, no copy in a cache, no frame."""
+    answer = visitor.get("/")
+    policy = answer.headers["content-security-policy"]
+
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "no-store" == answer.headers["cache-control"]
+    assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son[a-z]+=", answer.text)

@@ -1,0 +1,124 @@
+"""What pages say: two lights, times with zones, states by word, and errors with a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.literals import RunState
+from duly_web.moments import Clocks, relative
+from duly_web.states import MARKS, RUN_STATES
+from tests.domain.moments import moment
+
+NOON = moment("2026-04-03T12:00Z")
+
+
+def test_the_two_lights_are_never_one(visitor):
+    """V4: work in doubt leaves the control plane as it is."""
+    text = visitor.get("/health").text
+
+    assert 'id="dispatch"' in text
+    assert "in doubt until a person decides" in text.partition('id="work"')[2]
+
+
+def test_every_state_of_a_run_has_its_own_word_and_shape():
+    """UX 42, 43: none is told by its colour, and what is unknown is not shown as failed."""
+    marks = [MARKS[state] for state in RUN_STATES]
+
+    assert {str(state) for state in RunState} == set(RUN_STATES)
+    assert len(marks) == len({mark.icon for mark in marks})
+    assert "doubt" == MARKS["ambiguous"].tone == MARKS["unknown"].tone != MARKS["failed"].tone
+
+
+@pytest.mark.parametrize(
+    ("choice", "own", "clock", "zone"),
+    [
+        ("schedule", "Asia/Tokyo", "21:00:00", "JST"),
+        ("schedule", "+05:30", "17:30:00", "UTC+05:30"),
+        ("mine", "Asia/Tokyo", "14:00:00", "CEST"),
+        ("utc", "Asia/Tokyo", "12:00:00", "UTC"),
+    ],
+)
+def test_a_time_is_shown_on_the_clock_that_was_chosen(choice, own, clock, zone):
+    """UX 3: in the schedule's zone, mine, or UTC; and it says which."""
+    shown = Clocks(choice, "Europe/Paris").moment(NOON, NOON, own)
+
+    assert (clock, zone, "now") == (shown.clock, shown.zone, shown.relative)
+
+
+def test_a_time_says_how_far_it_is():
+    """UX 3: relative beside absolute."""
+    assert "in 3 min" == relative(moment("2026-04-03T12:03Z"), NOON)
+    assert "2 h 5 min ago" == relative(moment("2026-04-03T09:55Z"), NOON)
+
+
+@pytest.mark.parametrize(("path", "status", "said"), [
+    ("/runs?state=nonsense", 422, "nonsense"),
+    ("/runs?unheard=of", 422, "unheard"),
+    ("/runs?cursor=abc", 422, "cursor"),
+    ("/runs/nothing", 404, "nothing"),
+    ("/nowhere", 404, "no such path"),
+])  # fmt: skip
+def test_what_is_wrong_is_said_with_its_remedy(visitor, path, status, said):
+    """L6: one clear error with field, value, remedy and code."""
+    answer = visitor.get(path)
+
+    assert status == answer.status_code
+    assert said in answer.text
+    assert "What to do" in answer.text
+
+
+def test_what_a_name_holds_is_text_and_nothing_else(visitor):
+    """L1: a schedule's name can't be markup."""
+    call = visitor.app.call("report")
+    import duly
+
+    visitor.app.schedules.create("<script>alert(1)</script>", call, duly.every("1h"))
+    text = visitor.get("/schedules").text
+
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_a_stale_order_is_refused(visitor):
+    """S4: who acts on what they saw is told when it is no longer so."""
+    seen = visitor.app.schedules.get("hourly")
+    visitor.app.schedules.pause("hourly", reason="first")
+    answer = visitor.post(f"/schedules/{seen.id}/resume", {"version": str(seen.version)})
+
+    assert 412 == answer.status_code
+    assert "paused" == visitor.app.schedules.get("hourly").status
+
+
+def test_an_order_is_in_the_trail_with_who_and_from_where(visitor):
+    """A2: the console is a source of its own."""
+    seen = visitor.app.schedules.get("hourly")
+    visitor.post(f"/schedules/{seen.id}/pause", {"reason": "because"})
+    last = visitor.app.audit.page(limit=1).items[0]
+
+    assert ("anna", "console", "because") == (last.actor, last.source, last.reason)
+
+
+def test_lists_stay_light(visitor):
+    """U3: a page of a list is under 150 kB."""
+    call = visitor.app.call("report")
+    visitor.app.enqueue_many([call] * 60)
+
+    assert len(visitor.get("/runs").content) < 150_000
+
+
+def test_below_a_prefix_every_address_follows(visitor):
+    """I3: mounted in somebody's application."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from duly_web import Console
+    from tests.api.asking import Asker
+
+    mounted = Starlette(routes=[Mount("/ops/duly", app=Console(visitor.app))])
+    cookie = f"duly_session={visitor.secret}"
+    with Asker(mounted, {"Cookie": cookie}) as asker:
+        text = asker.get("http://localhost/ops/duly/schedules").text
+
+    assert 'href="/ops/duly/runs"' in text
+    assert 'src="/ops/duly/static/' in text
+    assert 'href="/runs' not in text

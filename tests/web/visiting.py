@@ -1,0 +1,59 @@
+"""Somebody who visits a console that lives in this process: a browser without eyes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from duly.api.security import csrf_token
+from duly_web import Console
+
+if TYPE_CHECKING:
+    import duly
+    from duly.api.settings import ApiSettings
+
+BASE = "http://localhost"
+
+
+class Visitor:
+    """A client with cookies; `enter` begins a session as somebody."""
+
+    def __init__(self, app: duly.App, settings: ApiSettings | None = None, **options: Any) -> None:
+        self.app = app
+        self._runner = asyncio.Runner()
+        transport = httpx.ASGITransport(app=Console(app, settings, **options))
+        self._client = httpx.AsyncClient(transport=transport, base_url=BASE)
+        self.secret = ""
+
+    def enter(self, role: str = "admin", tenant: str = "*", name: str = "anna") -> Self:
+        """Sign in with a new token."""
+        self.leave()
+        made = self.app.tokens.create(name, role=role, tenant=tenant)
+        answer = self.post("/enter", {"secret": made.text})
+        assert 303 == answer.status_code, answer.text
+        self.secret = self._client.cookies["duly_session"]
+        return self
+
+    def leave(self) -> None:
+        """Forget the session, as closing the browser would."""
+        self._client.cookies.clear()
+        self.secret = ""
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._client.get(path, **options))
+
+    def post(
+        self, path: str, fields: dict[str, Any] | None = None, **options: Any
+    ) -> httpx.Response:
+        """Send a form, with the token of the session."""
+        given = {"csrf": csrf_token(self.secret)} if self.secret else {}
+        return self._runner.run(self._client.post(path, data=given | (fields or {}), **options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._client.aclose())
+        self._runner.close()
