@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly_web.pages import health, overview, run, runs, schedule_orders, schedules
+from duly_web.pages import (
+    audit,
+    backfill_plan,
+    backfills,
+    fleet,
+    fleet_orders,
+    health,
+    inbox,
+    inbox_batch,
+    inbox_item,
+    missing,
+    overview,
+    run,
+    runs,
+    schedule_orders,
+    schedules,
+)
 
 if TYPE_CHECKING:
     from duly_web.page import Page
@@ -16,4 +32,13 @@ PAGES: tuple[Page, ...] = (
     *schedule_orders.PAGES,
     *runs.PAGES,
     *run.PAGES,
+    *inbox.PAGES,
+    *inbox_item.PAGES,
+    *inbox_batch.PAGES,
+    *missing.PAGES,
+    *backfills.PAGES,
+    *backfill_plan.PAGES,
+    *fleet.PAGES,
+    *fleet_orders.PAGES,
+    *audit.PAGES,
 )
