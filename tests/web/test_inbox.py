@@ -51,7 +51,12 @@ def test_what_may_do_something_twice_asks_for_the_runs_id(visitor):
 def test_a_decision_is_on_record_with_who_and_why(visitor):
     """E5, A2: the choice, beside what was advised."""
     run = only_doubt(visitor)
-    fields = {"choice": "reconcile", "found": "done", "reason": "statement 42", "done": "pay:b"}
+    fields = {
+        "choice": "reconcile",
+        "found": "done",
+        "reason": "statement 42",
+        "effect": "done:pay:b",
+    }
     visitor.post(f"/inbox/{run.id}/decide", fields)
     last = visitor.app.audit.page(subject_id=run.id, limit=1).items[0]
 
@@ -65,8 +70,8 @@ def test_a_decision_is_on_record_with_who_and_why(visitor):
         ({"choice": "reconcile", "reason": "x"}, "found"),
         ({"choice": "skip"}, "reason"),
         ({"choice": "nonsense", "reason": "x"}, "choice"),
-        ({"choice": "skip", "reason": "x", "done": "a", "undone": "a", "more": "x"}, "more"),
-        ({"choice": "retry", "reason": "x", "done": "pay:b", "undone": "pay:b"}, "both"),
+        ({"choice": "skip", "reason": "x", "more": "x"}, "more"),
+        ({"choice": "retry", "reason": "x", "effect": "perhaps:pay:b"}, "effect"),
     ],
 )
 def test_a_decision_that_is_not_whole_changes_nothing(visitor, fields, said):

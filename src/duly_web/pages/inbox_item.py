@@ -69,18 +69,19 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True):
     """The run's id, typed, where something may happen twice."""
     found: str | None = None
     """With `reconcile`: done or undone."""
-    done: list[str] = []
-    """Effects of which it was found that they have happened,"""
-    undone: list[str] = []
-    """and those that have not."""
+    effect: list[str] = []
+    """What was found out about effects, each as `done:KEY` or `undone:KEY`."""
 
     def effects(self) -> dict[str, bool]:
-        """Return what was found out about each effect."""
-        both = set(self.done) & set(self.undone)
-        if both:
-            remedy = "say one of the two"
-            raise UsageError("effects", min(both), "is said to be both", remedy)
-        return dict.fromkeys(self.done, True) | dict.fromkeys(self.undone, False)
+        """Return of which effects it is known whether they have happened."""
+        known: dict[str, bool] = {}
+        for one in self.effect:
+            found, _, key = one.partition(":")
+            if found not in (DONE, UNDONE) or not key:
+                remedy = f"say {DONE}:KEY or {UNDONE}:KEY"
+                raise UsageError("effect", one, "says nothing about an effect", remedy)
+            known[key] = found == DONE
+        return known
 
 
 def show_item(asked: Asked) -> Shown:
