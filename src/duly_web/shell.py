@@ -30,6 +30,11 @@ NAVIGATION = (
     Destination("Overview", "/", "home", "o"),
     Destination("Schedules", "/schedules", "calendar", "s"),
     Destination("Runs", "/runs", "list", "r"),
+    Destination("Inbox", "/inbox", "doubt", "i"),
+    Destination("Missing", "/missing", "gap", "m"),
+    Destination("Backfills", "/backfills", "loop", "b"),
+    Destination("Fleet", "/fleet", "fleet", "f"),
+    Destination("Audit", "/audit", "seal", "a"),
     Destination("Health", "/health", "pulse", "h"),
 )
 """In the order of the bar; a new page is added here, to be found by key and palette too."""

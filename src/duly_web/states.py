@@ -56,6 +56,32 @@ MARKS: dict[str, Mark] = {
     "expected": Mark("expected", "circle", "wait"),
     "missing": Mark("missing", "gap", "bad"),
     "late": Mark("late", "clock", "warn"),
+    # effects
+    "intended": Mark("intended", "dots", "wait"),
+    "done": Mark("done", "check", "good"),
+    # members
+    "firing": Mark("firing", "play", "good"),
+    "holding": Mark("holding", "pause", "bad"),
+    "draining": Mark("draining", "out", "warn"),
+    "quarantined": Mark("quarantined", "lock", "warn"),
+    # destinations
+    "breaker-closed": Mark("closed", "check", "good"),
+    "breaker-open": Mark("open", "slash", "bad"),
+    "breaker-half-open": Mark("half-open", "hourglass", "warn"),
+    # backfills
+    "backfill-active": Mark("active", "play", "busy"),
+    "backfill-paused": Mark("paused", "pause", "warn"),
+    "backfill-done": Mark("done", "check", "good"),
+    "backfill-cancelled": Mark("cancelled", "slash", "quiet"),
+    # occurrences
+    "slot-missing": Mark("missing", "gap", "bad"),
+    "slot-failed": Mark("failed", "cross", "bad"),
+    "slot-succeeded": Mark("succeeded", "check", "good"),
+    "slot-ambiguous": Mark("ambiguous", "doubt", "doubt"),
+    "slot-in-flight": Mark("in flight", "play", "busy"),
+    "slot-unknown": Mark("unknown", "doubt", "doubt"),
+    "slot-owed": Mark("owed", "hourglass", "warn"),
+    "slot-pending": Mark("not fired yet", "clock", "warn"),
     # lights
     "well": Mark("well", "check", "good"),
     "unwell": Mark("needs a look", "alert", "bad"),

@@ -42,6 +42,7 @@ def visitor() -> Iterator[Visitor]:
     with virtual_time(app, START) as clock:
         lives(app, clock)
         with Visitor(app) as visitor:
+            visitor.clock = clock
             yield visitor.enter()
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from duly.client.attempt_view import Attempt, Line, Step
+from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
+from duly.client.breakers import Breaker
 from duly.client.explaining import RunExplanation
 from duly.client.health import LATE, Health
-from duly.client.history import HistoryEntry
-from duly.client.inbox import Check, Effect
 from duly.client.judging import Finding
 from duly.client.queues import Queue
 from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
 from duly.client.status_view import MemberStatus, Status
 from duly.client.vitals_view import ScheduleVitals, VitalSigns
+from duly.client.history import HistoryEntry, Occurrence
+from duly.client.inbox import Check, Effect, InboxItem
+from duly.client.workers import QuarantinedHost
 from duly.clock import Clock
 from duly.domain.access import Principal
 from duly.domain.scope import Scope
@@ -20,10 +23,11 @@ from duly.domain.timetable.combined import zone_of
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
 
 __all__ = [
-    "CONFIRMED_ABOVE",
-    "LATE",
-    "LATE_BOUNDS_US",
     "Attempt",
+    "Backfill",
+    "BackfillPlan",
+    "Breaker",
+    "CONFIRMED_ABOVE",
     "Check",
     "Clock",
     "Effect",
@@ -31,10 +35,16 @@ __all__ = [
     "FrozenRuns",
     "Health",
     "HistoryEntry",
+    "InboxItem",
+    "LATE",
+    "LATE_BOUNDS_US",
     "Lateness",
     "Line",
     "MemberStatus",
+    "Occurrence",
+    "PlannedSlot",
     "Principal",
+    "QuarantinedHost",
     "Queue",
     "RunExplanation",
     "ScheduleVitals",

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly_web.pages import (
+    audit,
+    backfill_plan,
+    backfills,
     chosen_runs,
+    fleet,
+    fleet_orders,
     health,
+    inbox,
+    inbox_batch,
+    inbox_item,
+    missing,
     overview,
     run,
     run_orders,
@@ -27,4 +36,13 @@ PAGES: tuple[Page, ...] = (
     *chosen_runs.PAGES,
     *run.PAGES,
     *run_orders.PAGES,
+    *inbox.PAGES,
+    *inbox_item.PAGES,
+    *inbox_batch.PAGES,
+    *missing.PAGES,
+    *backfills.PAGES,
+    *backfill_plan.PAGES,
+    *fleet.PAGES,
+    *fleet_orders.PAGES,
+    *audit.PAGES,
 )
