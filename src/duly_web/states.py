@@ -88,9 +88,6 @@ MARKS: dict[str, Mark] = {
     "partial": Mark("partial", "gap", "warn"),
     "present": Mark("present", "seal", "good"),
     "absent": Mark("absent", "cross", "bad"),
-    # effects
-    "intended": Mark("intended", "dots", "wait"),
-    "done": Mark("done", "check", "good"),
     # what is looked for on the overview
     "stuck": Mark("stuck", "hourglass", "warn"),
     "overlapping": Mark("overlapping", "layers", "warn"),

@@ -7,13 +7,13 @@ from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
 from duly.client.explaining import RunExplanation
 from duly.client.health import LATE, Health
+from duly.client.history import HistoryEntry, Occurrence
+from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
 from duly.client.queues import Queue
 from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
 from duly.client.status_view import MemberStatus, Status
 from duly.client.vitals_view import ScheduleVitals, VitalSigns
-from duly.client.history import HistoryEntry, Occurrence
-from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.workers import QuarantinedHost
 from duly.clock import Clock
 from duly.domain.access import Principal
@@ -23,11 +23,13 @@ from duly.domain.timetable.combined import zone_of
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
 
 __all__ = [
+    "CONFIRMED_ABOVE",
+    "LATE",
+    "LATE_BOUNDS_US",
     "Attempt",
     "Backfill",
     "BackfillPlan",
     "Breaker",
-    "CONFIRMED_ABOVE",
     "Check",
     "Clock",
     "Effect",
@@ -36,8 +38,6 @@ __all__ = [
     "Health",
     "HistoryEntry",
     "InboxItem",
-    "LATE",
-    "LATE_BOUNDS_US",
     "Lateness",
     "Line",
     "MemberStatus",
