@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly import App
-    from duly.api.views import Finding, Status
+    from duly.api.views import DemoState, Finding, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ class Shell:
     choices: tuple[tuple[Choice, str], ...]
     worst: str
     """The state that the tab's icon and title show."""
+    demo: DemoState | None = None
+    """Where the demo stands; None where there is none."""
 
 
 def make_shell(app: App, clocks: Clocks) -> Shell:
@@ -92,6 +94,7 @@ def make_shell(app: App, clocks: Clocks) -> Shell:
         early_fires=status.early_fires,
         choices=tuple((one, CHOICE_WORDS[one]) for one in CHOICES),
         worst="unwell" if "unwell" in {dispatch.state, work.state} else "well",
+        demo=None if app.demo is None else app.demo.state(),
     )
 
 

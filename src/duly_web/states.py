@@ -81,7 +81,7 @@ MARKS: dict[str, Mark] = {
     "slot-in-flight": Mark("in flight", "play", "busy"),
     "slot-unknown": Mark("unknown", "doubt", "doubt"),
     "slot-owed": Mark("owed", "hourglass", "warn"),
-    "slot-pending": Mark("not fired yet", "clock", "warn"),
+    "slot-held": Mark("held by a pause", "pause", "quiet"),
     # lights
     "well": Mark("well", "check", "good"),
     "unwell": Mark("needs a look", "alert", "bad"),

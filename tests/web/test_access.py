@@ -50,7 +50,8 @@ class World:
     def seen(self) -> list[Any]:
         app = self.app.within(tenant=THEIRS, actor="ada")
         runs = [one.to_json() for one in app.runs.list()]
-        runs += [one.to_json() for one in (*app.backfills.list(), *self.app.queues.list())]
+        runs += [one.to_json() for one in app.backfills.list()]
+        runs += [one.to_json() for one in self.app.queues.list()]
         return [*runs, *(one.to_json() for one in app.schedules.list())]
 
 
@@ -68,8 +69,9 @@ def world():
     before = moment("2026-04-02T11:00Z")
     backfill = their.backfills.create("secret-close", since=before, until=before + HOUR)
     chosen = their.selections.freeze(ids=[run.id])
-    named = {"schedule": schedule, "run": run, "backfill": backfill, "selection": chosen}
-    theirs = SHARED | {name: str(one.id) for name, one in named.items()}
+    named = {"schedule": schedule.id, "run": run.id, "backfill": backfill.id}
+    named["selection"] = chosen.id
+    theirs = SHARED | {name: str(one) for name, one in named.items()}
     with Visitor(app, GENEROUS, clock=clock) as visitor:
         yield World(visitor, app, theirs)
 

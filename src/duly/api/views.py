@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.app.demo_controls import DemoState
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
@@ -10,6 +11,7 @@ from duly.client.health import LATE, Health
 from duly.client.history import HistoryEntry, Occurrence
 from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
+from duly.client.missing import LookedFrom, MissingRun
 from duly.client.queues import Queue
 from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
 from duly.client.status_view import MemberStatus, Status
@@ -32,6 +34,7 @@ __all__ = [
     "Breaker",
     "Check",
     "Clock",
+    "DemoState",
     "Effect",
     "Finding",
     "FrozenRuns",
@@ -40,7 +43,9 @@ __all__ = [
     "InboxItem",
     "Lateness",
     "Line",
+    "LookedFrom",
     "MemberStatus",
+    "MissingRun",
     "Occurrence",
     "PlannedSlot",
     "Principal",

@@ -25,7 +25,7 @@ from duly.app import App
 from duly.app.demo_controls import LABEL
 from duly.app.running import Voice, run_all
 from duly.app.stores import URL_VARIABLE
-from duly.cli.event_lines import LineTelemetry
+from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.output import print_block, print_line
 from duly.cli.server import HOST_DEFAULT, require_server_library, served
 from duly.cli.waiting import ticker
@@ -128,7 +128,7 @@ def run_demo(app: App, stand: Stand) -> None:
     from duly.demo.controls import Controls
 
     app.demo = Controls(app, stand.processes)
-    telling = LineTelemetry(SystemClock(), level=logging.WARNING, as_json=False)
+    telling = LineTelemetry(SystemClock(), level=logging.WARNING, style=Style.SENTENCES)
 
     def ready(url: str) -> None:
         address = f"{url}/enter#{app.doorkeeper().make_code()}"

@@ -9,6 +9,7 @@ from duly_web.pages import (
     backfill_plan,
     backfills,
     chosen_runs,
+    demo,
     fleet,
     fleet_orders,
     health,
@@ -45,4 +46,5 @@ PAGES: tuple[Page, ...] = (
     *fleet.PAGES,
     *fleet_orders.PAGES,
     *audit.PAGES,
+    *demo.PAGES,
 )

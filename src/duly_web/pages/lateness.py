@@ -90,11 +90,11 @@ def _row(name: str | None, signs: VitalSigns) -> LateRow:
 
 def _parts(late: Lateness) -> Parts:
     found = [None if one is None else one * MICROSECOND for one in (late.p50, late.p95, late.p99)]
-    return Parts(late.count, *found)
+    return Parts(late.runs, *found)
 
 
 def _buckets(started: Lateness, useful: Lateness) -> tuple[Bucket, ...]:
-    if not started.count and not useful.count:
+    if not started.runs and not useful.runs:
         return ()
     count = len(LATE_BOUNDS_US) + 1
     first, second = started.buckets or (0,) * count, useful.buckets or (0,) * count
@@ -112,5 +112,5 @@ def _sentence(started: Lateness) -> str:
         return "No run has begun yet."
     half = units_text(started.p50) or "less than 1 s"
     nearly = units_text(started.p99) or "less than 1 s"
-    begun = f"Half of {started.count:,} runs began within {half} of their due"
+    begun = f"Half of {started.runs:,} runs began within {half} of their due"
     return f"{begun}, 99 of 100 within {nearly}."
