@@ -20,7 +20,9 @@ def test_each_schedule_is_shown_with_two_lights(place: Workplace, store: SqliteS
     store.create_schedule(new_schedule(store.now() - 3 * HOUR_US, "hourly"))
     told = place.duly("vitals")
     found = place.duly("vitals", "--json")
+    status = place.duly("status")
 
+    assert "triggers: not well   work: well" in status.out
     assert (0, 1) == (calm.status, told.status)
     assert "NOT WELL" in told.out
     lights = {
