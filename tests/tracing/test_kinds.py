@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 import duly
 from duly.app.loading import load_app
@@ -19,9 +20,8 @@ from tests.tracing.recorded import (
     trace_of,
     wait_state,
 )
-from tests.webhooks.rig import KEY
+from tests.webhooks.rig import KEY, Receiver
 
-pytest_plugins = ["tests.webhooks.conftest"]
 PLACE = f"{Path(__file__).with_name('traced_tasks.py')}:app"
 
 
@@ -48,6 +48,18 @@ def result_of(app: duly.App, recorded: Recorded, task: str):
 
 def traceparent(span) -> str:
     return f"00-{trace_of(span):032x}-{span_id(span):016x}-01"
+
+
+@pytest.fixture
+def receiver():
+    """A server that agrees to whatever it is sent."""
+
+    async def agree(_request):
+        return web.Response(status=204)
+
+    started = Receiver(agree)
+    yield started
+    started.close()
 
 
 @pytest.mark.parametrize(
@@ -99,10 +111,9 @@ def test_what_a_task_orders_is_below_its_attempt(app, recorded):
     assert {span_id(attempt)} == {parent_of(one) for one in promised}
 
 
-def test_a_webhook_carries_its_attempts_span(tmp_path, monkeypatch, recorded, receive):
+def test_a_webhook_carries_its_attempts_span(tmp_path, monkeypatch, recorded, receiver):
     """V2: whoever receives it can go on with the trace; a header of another span gives way."""
     monkeypatch.setenv("HOOK", KEY)
-    receiver = receive()
     with duly.App(f"sqlite:///{tmp_path}/hooks.db") as app:
         app.traces.tracing = recorded.tracing
         hook = app.webhook(
