@@ -6,14 +6,13 @@ do the work, and a janitor removes the folder when this process is gone, whateve
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -25,9 +24,8 @@ from duly.app import App
 from duly.app.demo_controls import LABEL
 from duly.app.running import Voice, run_all
 from duly.app.stores import URL_VARIABLE
-from duly.cli.event_lines import LineTelemetry
 from duly.cli.output import print_block, print_line
-from duly.cli.server import HOST_DEFAULT, require_server_library, served
+from duly.cli.server import HOST_DEFAULT, require_server_library
 from duly.cli.waiting import ticker
 from duly.clock import SystemClock
 from duly.demo.janitor import passing_folder
@@ -128,9 +126,9 @@ def run_demo(app: App, stand: Stand) -> None:
     from duly.demo.controls import Controls
 
     app.demo = Controls(app, stand.processes)
-    telling = LineTelemetry(SystemClock(), level=logging.WARNING, as_json=False)
+    url = f"http://{HOST_DEFAULT}:{stand.port}"
 
-    def ready(url: str) -> None:
+    def ready() -> None:
         address = f"{url}/enter#{app.doorkeeper().make_code()}"
         print_line(("Look at it", "bold"), " (the code opens once, within 15 minutes):")
         print_block(address)  # as it is: an address that is broken between lines opens nothing
@@ -142,10 +140,26 @@ def run_demo(app: App, stand: Stand) -> None:
             webbrowser.open(address)
 
     try:
-        with served(app, stand.port, telling, ready):
+        with _served(app, stand.port, ready):
             run_all(app, demo_crew(), Voice(), stand.begin)
     finally:
         stand.end()
+
+
+@contextmanager
+def _served(app: App, port: int, ready: Callable[[], None]) -> Iterator[None]:
+    """Serve beside the fleet, on this machine alone; `ready` is called once it can be reached."""
+    from duly.api.listening import Listening
+    from duly.api.serving import Serving
+
+    serving = Serving(app, Listening(port=port).checked(has_token=True))
+    thread = threading.Thread(target=serving.run, args=(ready,), name="duly-server")
+    thread.start()
+    try:
+        yield
+    finally:
+        serving.stop()
+        thread.join()
 
 
 def _with_history(file: Path) -> App:

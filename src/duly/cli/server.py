@@ -82,16 +82,8 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
 
 
 @contextmanager
-def served(
-    app: App,
-    port: int | None,
-    telling: LineTelemetry,
-    on_ready: Callable[[str], None] | None = None,
-) -> Iterator[None]:
-    """Serve the API beside something else, on this machine alone; nothing without a port.
-
-    `on_ready` is told the address once it can be reached, and says what is to be said of it.
-    """
+def served(app: App, port: int | None, telling: LineTelemetry) -> Iterator[None]:
+    """Serve the API beside something else, on this machine alone; nothing without a port."""
     if port is None:
         yield
         return
@@ -104,9 +96,6 @@ def served(
     serving = Serving(app, listening)
 
     def ready() -> None:
-        if on_ready is not None:
-            on_ready(listening.url)
-            return
         facts: dict[str, object] = {"event": "serving", "url": listening.url}
         telling.tell(f"the API is at {listening.url}/api/v1", facts=facts)
         tell_code(app, telling, listening.url)
