@@ -24,8 +24,8 @@ explore = bool(os.environ.get("DULY_EXPLORE"))
 settings.register_profile("duly", deadline=None, print_blob=True, derandomize=not explore)
 settings.load_profile("duly")
 SHARE = 1 if explore else 2
-"""Of as many examples as a test wants, this part is tried: they are the same at every run, and what
-the second half has found once is a test of its own since. All are tried where new ones are drawn."""
+"""Of as many examples as a test wants, this part is tried: they are the same at every run, and most of
+what they find they have found. All are tried where new ones are drawn."""
 EXAMPLES_MIN = 30
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where a property test has them; there is no other way to them."""

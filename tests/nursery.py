@@ -37,6 +37,8 @@ TREE = os.pathsep.join((str(ROOT), str(ROOT / "src")))
 ORDER_BYTES_MAX = 1_000_000
 WORD_BYTES_MAX = 100
 SET_CHILD_SUBREAPER = 36
+CAN_ADOPT = sys.platform == "linux"
+"""Elsewhere every program has a fresh interpreter."""
 LOADED = ("duly.app", "duly.cli", "duly.client", "duly.engine", "duly.store", "duly.telemetry")
 ABSENT = ("duly.app.task_process", "duly.cli.demo_member", "duly.engine.executors")
 """Programs themselves: whoever runs one must not find it loaded."""
@@ -97,6 +99,7 @@ class Nursery:
     def close(self) -> None:
         """End it; whoever was born lives on."""
         self._line.close()
+        self._process.kill()
         self._process.wait()
 
 
@@ -134,6 +137,11 @@ def born(words: list[str], environment: Mapping[str, str], log: Path) -> subproc
 
 def heard(words: list[str], environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str]:
     """Start `python -m` with these words in a folder: nobody types, and what it says is heard."""
+    if not CAN_ADOPT:
+        pipe = subprocess.PIPE
+        fresh = [sys.executable, "-m", *words]
+        ways: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
+        return subprocess.Popen(fresh, cwd=folder, env=environment, encoding="utf-8", **ways)
     order = {"words": words, "environment": dict(environment), "folder": str(folder)}
     (ours_out, out), (ours_err, err) = os.pipe(), os.pipe()
     number = bear(order, [os.open(os.devnull, os.O_RDONLY), out, err])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from duly.clock import SystemClock
-from tests.nursery import ROOT, TREE, born
+from tests.nursery import CAN_ADOPT, ROOT, TREE, born
 from tests.system.client_program import Client, new_app
 from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
 from tests.system.patient_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
@@ -72,7 +72,7 @@ class Process:
     def __init__(self, arguments: list[str], log: Path, *, is_fresh: bool = False) -> None:
         self.log = log
         environment = {**os.environ, "PYTHONPATH": TREE, "PYTHONUNBUFFERED": "1"}
-        if not is_fresh:
+        if CAN_ADOPT and not is_fresh:
             self.popen = born(arguments, environment, log)
             return
         with log.open("ab") as out:

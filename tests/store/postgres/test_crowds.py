@@ -49,8 +49,8 @@ from duly.testing.factories import (
 from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch
 
 SIZE = int(os.environ.get("DULY_TEST_CROWD", "1"))
-"""How many times what everyday's tests take: 100 for a proof."""
-PAUSES = 100 * SIZE
+"""How many times what everyday's tests take: 50 for a proof."""
+PAUSES = 200 * SIZE if SIZE > 1 else 100
 ORDERS = 100 * SIZE
 WRITES = 120
 LONGER = 20
