@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly_web.pages import health, overview, run, runs, schedule_orders, schedules
+from duly_web.pages import (
+    bulk_orders,
+    editor,
+    health,
+    overview,
+    run,
+    runs,
+    schedule,
+    schedule_orders,
+    schedules,
+)
 
 if TYPE_CHECKING:
     from duly_web.page import Page
@@ -13,7 +23,10 @@ PAGES: tuple[Page, ...] = (
     *overview.PAGES,
     *health.PAGES,
     *schedules.PAGES,
+    *schedule.PAGES,
+    *bulk_orders.PAGES,
     *schedule_orders.PAGES,
+    *editor.PAGES,
     *runs.PAGES,
     *run.PAGES,
 )
