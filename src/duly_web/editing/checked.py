@@ -105,8 +105,8 @@ def check_form(
     """Read a form whole; `before` is the schedule that is edited."""
     collect = _Collector(now)
     collect.attempt(lambda: _name(form.name))
-    timetable = collect.attempt(lambda: _computable(form, before, now))
     call = collect.attempt(lambda: _call(app, form))
+    timetable = collect.attempt(lambda: _computable(form, before, now))
     misfire = collect.attempt(lambda: _misfire(form))
     policies: dict[str, Any] = {
         "preset": form.preset or (None if before is None or not before.preset else "none"),

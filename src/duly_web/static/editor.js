@@ -138,7 +138,8 @@
     if (event.target.name === "preset") fill(event.target.value);
     if (event.target.name === "gap" || event.target.name === "fold") tell(event.target.name);
     if (event.target.name === "task") parameters();
-    changed();
+    // Half a zone is none: it is looked at once it is chosen, or left.
+    if (event.target === zone) keep(); else changed();
   });
   form.addEventListener("focusout", (event) => {
     if (!event.target.name || event.target.type === "hidden" || event.target.tagName === "BUTTON") return;
