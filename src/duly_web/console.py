@@ -190,17 +190,19 @@ class Console:
 
     def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
         request = visit.request
-        said = read_said(request.cookies)
         printed = Printed(
             here=here_of(request, visit.clocks, asked.now),
             title=found.title,
             model=found.model,
-            shell=make_shell(visit.app, visit.clocks),
+            shell=None if found.is_part else make_shell(visit.app, visit.clocks),
             visitor=visit.visitor,
-            said=said,
+            said=None if found.is_part else read_said(request.cookies),
             pulse=pulse,
         )
-        response = Response(render(found.template, printed), media_type=HTML)
+        text = render(found.template, printed)
+        response = Response(text, status_code=found.status, media_type=HTML)
+        if found.is_part:
+            return response
         if SAID in request.cookies:
             self._set(response, SAID, "", 0)
         for cookie, name in ((CHOICE_COOKIE, "tz"), (TENANT_COOKIE, "tenant")):

@@ -66,6 +66,9 @@ class Shown:
     template: str
     model: object
     title: str
+    status: int = 200
+    is_part: bool = False
+    """A piece of a page, which a script puts where it belongs: no shell, and nothing said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

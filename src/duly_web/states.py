@@ -55,6 +55,10 @@ MARKS: dict[str, Mark] = {
     # what is expected, and is not there
     "expected": Mark("expected", "circle", "wait"),
     "missing": Mark("missing", "gap", "bad"),
+    "due": Mark("due", "clock", "wait"),
+    "materialised": Mark("materialised", "square", "wait"),
+    "dispatched": Mark("dispatched", "out", "wait"),
+    "owed": Mark("owed", "hourglass", "warn"),
     "late": Mark("late", "clock", "warn"),
     # effects
     "intended": Mark("intended", "dots", "wait"),

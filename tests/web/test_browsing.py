@@ -142,6 +142,7 @@ def test_pages_are_the_same_on_postgresql(database, open_page):
         with served(app) as site:
             page = open_page(site, "/schedules")
             page.get_by_role("button", name="Resume in-tokyo").click()
+            page.get_by_role("dialog").get_by_role("button", name="Resume").click()
             page.get_by_text("in-tokyo goes on").wait_for()
 
             assert "active" == app.schedules.get("in-tokyo").status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -43,6 +44,11 @@ class Visitor:
         """Forget the session, as closing the browser would."""
         self._client.cookies.clear()
         self.secret = ""
+
+    def said(self) -> str:
+        """Return what the next page would say was done, as the cookie has it."""
+        text = self._client.cookies.get("duly_said") or ""
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._client.get(path, **options))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from duly.app.demo_controls import DemoState
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
@@ -13,21 +15,28 @@ from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.queues import Queue
+from duly.client.reading import read_name
 from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
 from duly.client.status_view import MemberStatus, Status
 from duly.client.vitals_view import ScheduleVitals, VitalSigns
 from duly.client.workers import QuarantinedHost
 from duly.clock import Clock
 from duly.domain.access import Principal
+from duly.domain.presets import PRESETS, Preset
 from duly.domain.scope import Scope
 from duly.domain.time_texts import units_text
 from duly.domain.timetable.combined import zone_of
+from duly.domain.timetable.preview import Preview, PreviewedOccurrence
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
+from duly.engine.settings import RETENTION_DEFAULT
+from duly.wire.schedules import Rule
 
 __all__ = [
     "CONFIRMED_ABOVE",
     "LATE",
     "LATE_BOUNDS_US",
+    "PRESETS",
+    "RESTORABLE",
     "Attempt",
     "Backfill",
     "BackfillPlan",
@@ -48,15 +57,23 @@ __all__ = [
     "MissingRun",
     "Occurrence",
     "PlannedSlot",
+    "Preset",
+    "Preview",
+    "PreviewedOccurrence",
     "Principal",
     "QuarantinedHost",
     "Queue",
+    "Rule",
     "RunExplanation",
     "ScheduleVitals",
     "Scope",
     "Status",
     "Step",
     "VitalSigns",
+    "read_name",
     "units_text",
     "zone_of",
 ]
+
+RESTORABLE = timedelta(microseconds=RETENTION_DEFAULT.deleted_schedules_us or 0)
+"""How long a deleted schedule can be restored, unless a dispatcher was told otherwise."""

@@ -1,4 +1,4 @@
-"""Orders about one schedule: pause, resume, run now; each says how to take it back (UX 38-42)."""
+"""Orders about one schedule: each says what it does, and how to take it back (UX 38-42)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from urllib.parse import quote
 
 import msgspec
 
+from duly import Conflict, NotFound, UsageError, timetable_from_json
+from duly_web.instants import read_local
 from duly_web.page import Asked, Moved, Page, Said, Undo
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from duly import Schedule
+
+OPEN_STATES = ("blocked", "queued", "running", "retrying")
+STOPPED_MAX = 100
+HISTORY_LOOKED_AT = 500
 
 
 class ScheduleOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -21,21 +29,46 @@ class ScheduleOrder(msgspec.Struct, forbid_unknown_fields=True):
     """Which version was seen: somebody else may have been faster (41)."""
     until: str | None = None
     missed: str = "skip"
+    active: str = "drain"
+    """What becomes of its open runs: `drain` lets them end, `stop` cancels them (40)."""
+    entry: int | None = None
+    """Which change is taken back."""
     back: str = "/schedules"
 
 
 def pause_schedule(asked: Asked) -> Moved:
-    """Pause: new runs stop, and what runs keeps running."""
+    """Pause: new runs stop, and what runs keeps running unless told."""
     form: ScheduleOrder = asked.form
+    until = None if form.until is None else read_local("until", form.until, asked.clocks.mine)
     paused = asked.app.schedules.pause(
-        asked.path["schedule"], reason=form.reason, until=form.until, version=form.version
+        asked.path["schedule"],
+        reason=form.reason,
+        until=until,
+        missed=form.missed,
+        version=form.version,
     )
+    text = f"{paused.name} is paused"
+    if form.active == "stop":
+        text += f"; {_stop_open(asked, paused, form.reason)} open runs are asked to stop"
     undo = _undo("Resume", paused, "resume", form.back)
-    return Moved(to=form.back, said=Said(text=f"{paused.name} is paused", undo=undo))
+    return Moved(to=form.back, said=Said(text=text, undo=undo))
+
+
+def _stop_open(asked: Asked, schedule: Schedule, reason: str | None) -> int:
+    """Cancel the runs that are open now; those that end by themselves meanwhile have ended."""
+    stopped = 0
+    open_ = asked.app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
+    for run in open_:
+        try:
+            asked.app.runs.cancel(run.id, reason=reason)
+            stopped += 1
+        except (Conflict, NotFound):
+            continue
+    return stopped
 
 
 def resume_schedule(asked: Asked) -> Moved:
-    """Go on."""
+    """Go on: from now, or with what was missed, as was chosen."""
     form: ScheduleOrder = asked.form
     resumed = asked.app.schedules.resume(
         asked.path["schedule"], missed=form.missed, reason=form.reason, version=form.version
@@ -51,35 +84,98 @@ def trigger_schedule(asked: Asked) -> Moved:
     return Moved(to=f"/runs/{made.id}", said=Said(text=f"{made.label} was made"))
 
 
-def _undo(label: str, schedule: Schedule, verb: str, back: str) -> Undo:
+def skip_schedule(asked: Asked) -> Moved:
+    """Skip the one pending occurrence, on record."""
+    form: ScheduleOrder = asked.form
+    skipped = asked.app.schedules.skip_next(
+        asked.path["schedule"], reason=form.reason, version=form.version
+    )
+    text = f"The next occurrence of {skipped.name} is skipped, on record"
+    return Moved(to=form.back, said=Said(text=text))
+
+
+def delete_schedule(asked: Asked) -> Moved:
+    """Stop it at once; it can be restored for a while."""
+    form: ScheduleOrder = asked.form
+    deleted = asked.app.schedules.delete(
+        asked.path["schedule"], reason=form.reason, version=form.version
+    )
+    undo = _undo("Restore", deleted, "restore", form.back)
+    return Moved(to=form.back, said=Said(text=f"{deleted.name} is deleted", undo=undo))
+
+
+def restore_schedule(asked: Asked) -> Moved:
+    """Bring back a deleted one."""
+    form: ScheduleOrder = asked.form
+    restored = asked.app.schedules.restore(
+        asked.path["schedule"], reason=form.reason, version=form.version
+    )
+    undo = _undo("Delete again", restored, "delete", form.back)
+    return Moved(to=form.back, said=Said(text=f"{restored.name} is back", undo=undo))
+
+
+def revert_schedule(asked: Asked) -> Moved:
+    """Bring back what a schedule said before a change, as a new change on record (19)."""
+    form: ScheduleOrder = asked.form
+    schedule = asked.app.schedules.get(asked.path["schedule"])
+    before = _before(asked, schedule, form.entry)
+    said: dict[str, Any] = before["definition"]
+    reverted = asked.app.schedules.edit(
+        schedule.id,
+        version=schedule.version if form.version is None else form.version,
+        name=before["name"],
+        call=asked.app.call(said["task"], said["arguments"]),
+        timetable=timetable_from_json(said["timetable"]),
+        misfire=said["misfire"],
+        jitter=said["jitter"],
+        overlap=said["overlap"],
+        serialize_by=said["serialize_by"],
+        preset=said.get("preset") or "none",
+        queue=said["queue"],
+        priority=said["priority"],
+        reason=form.reason or f"back to before change {form.entry}",
+    )
+    path = f"/schedules/{reverted.id}"
+    if reverted.version == schedule.version:
+        return Moved(to=path, said=Said(text="Nothing was changed: it is so already"))
+    entry = asked.app.schedules.history(reverted.id, limit=1)[0]
+    undo = _undo("Undo", reverted, "revert", path, entry=str(entry.number))
+    text = f"{reverted.name} is as it was before change {form.entry}"
+    return Moved(to=path, said=Said(text=text, undo=undo))
+
+
+def _before(asked: Asked, schedule: Schedule, entry: int | None) -> dict[str, Any]:
+    history = asked.app.schedules.history(schedule.id, limit=HISTORY_LOOKED_AT)
+    found = next((one for one in history if one.number == entry), None)
+    if found is None or found.before is None or "definition" not in found.before:
+        remedy = "choose a change in the schedule's history that changed what it says"
+        raise UsageError("entry", entry, "is no change that could be taken back", remedy)
+    return found.before
+
+
+def _undo(label: str, schedule: Schedule, verb: str, back: str, **more: str) -> Undo:
     # The version goes along: an undo never takes back what somebody else did since.
-    fields = {"version": str(schedule.version), "reason": "undone", "back": back}
+    fields = {"version": str(schedule.version), "reason": "undone", "back": back, **more}
     return Undo(label=label, path=f"/schedules/{quote(str(schedule.id))}/{verb}", fields=fields)
 
 
+def _order(verb: str, handler: Any, scope: Any = "edit") -> Page:  # noqa: ANN401 - a handler and a scope
+    return Page(
+        method="POST",
+        path=f"/schedules/{{schedule}}/{verb}",
+        name=f"{verb}_schedule",
+        scope=scope,
+        handler=handler,
+        form=ScheduleOrder,
+    )
+
+
 PAGES = (
-    Page(
-        method="POST",
-        path="/schedules/{schedule}/pause",
-        name="pause_schedule",
-        scope="edit",
-        handler=pause_schedule,
-        form=ScheduleOrder,
-    ),
-    Page(
-        method="POST",
-        path="/schedules/{schedule}/resume",
-        name="resume_schedule",
-        scope="edit",
-        handler=resume_schedule,
-        form=ScheduleOrder,
-    ),
-    Page(
-        method="POST",
-        path="/schedules/{schedule}/trigger",
-        name="trigger_schedule",
-        scope="trigger",
-        handler=trigger_schedule,
-        form=ScheduleOrder,
-    ),
+    _order("pause", pause_schedule),
+    _order("resume", resume_schedule),
+    _order("trigger", trigger_schedule, "trigger"),
+    _order("skip", skip_schedule),
+    _order("delete", delete_schedule),
+    _order("restore", restore_schedule),
+    _order("revert", revert_schedule),
 )

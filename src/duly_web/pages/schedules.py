@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import msgspec
 
+from duly import NotFound, UsageError
 from duly.api.views import zone_of
 from duly_web.page import Asked, Page, Shown
 from duly_web.paging import read_place, write_place
+from duly_web.selecting import write_one
+from duly_web.strips import RUNS, Spark, Strip, lateness_spark, run_strip
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly import Schedule
+    from duly import Run, Schedule
 
-PAGE_SIZE = 50
+PAGE_SIZE = 40
+"""So many boxes, with what else the form says, are as many fields as one form may have."""
 UPCOMING = 3
+SECOND = timedelta(seconds=1)
 STATUSES = ("active", "paused", "ended", "deleted")
 
 
@@ -26,9 +33,32 @@ class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     status: str | None = None
     task: str | None = None
+    owner: str | None = None
     search: str | None = None
     """How its name begins."""
     cursor: str | None = None
+    made: str | None = None
+    """One that was just made: it stands first, whatever page it belongs to."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return what `app.schedules.page` is to be narrowed by."""
+        return {
+            "status": self.status,
+            "task": self.task,
+            "owner": self.owner,
+            "name_prefix": self.search,
+            "include_deleted": self.status == "deleted",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastResult:
+    """How its newest run stands, or why its last slot has none."""
+
+    run: str | None
+    state: str
+    reason: str | None
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +74,18 @@ class ScheduleRow:
     description: str
     zone: str | None
     task: str
+    owner: str | None
     upcoming: tuple[datetime, ...]
-    last_for: datetime | None
-    last_success_at: datetime | None
-    last_error_at: datetime | None
+    last: LastResult | None
+    strip: Strip | None
+    spark: Spark | None
     overlap: str
+    overlaps: int
     misfire: str
     load: float | None
     """Run time divided by interval (O2)."""
     warning: str | None
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +97,15 @@ class SchedulesModel:
     next_cursor: str | None
     statuses: tuple[str, ...] = STATUSES
 
+    def chosen(self, row: ScheduleRow) -> str:
+        """Return a row as a set that it is chosen for holds it."""
+        return write_one(UUID(row.id), row.version)
+
     @property
     def is_filtered(self) -> bool:
         """Whether nothing to be seen may mean that there is something else."""
-        return any((self.query.status, self.query.task, self.query.search, self.query.cursor))
+        query = self.query
+        return any((query.status, query.task, query.owner, query.search, query.cursor))
 
 
 def show_schedules(asked: Asked) -> Shown:
@@ -77,23 +115,31 @@ def show_schedules(asked: Asked) -> Shown:
         after=read_place(query.cursor),
         limit=PAGE_SIZE,
         with_run_times=True,
-        with_last_ends=True,
-        include_deleted=query.status == "deleted",
-        status=query.status,
-        task=query.task,
-        name_prefix=query.search,
+        **query.filters(),
     )
-    model = SchedulesModel(
-        query=query,
-        rows=tuple(schedule_row(one) for one in page.items),
-        next_cursor=write_place(page.after),
-    )
+    made = _made(asked, query.made)
+    shown = [one for one in page.items if made is None or one.id != made.id]
+    rows = [schedule_row(asked, one) for one in shown]
+    if made is not None:
+        rows.insert(0, schedule_row(asked, made, is_new=True))
+    model = SchedulesModel(query=query, rows=tuple(rows), next_cursor=write_place(page.after))
     return Shown(template="schedules.html", model=model, title="Schedules")
 
 
-def schedule_row(schedule: Schedule) -> ScheduleRow:
-    """Show one schedule."""
+def _made(asked: Asked, made: str | None) -> Schedule | None:
+    if made is None:
+        return None
+    try:
+        found = asked.app.schedules.get(made)
+    except NotFound:
+        return None
+    return None if found.status == "deleted" else found
+
+
+def schedule_row(asked: Asked, schedule: Schedule, *, is_new: bool = False) -> ScheduleRow:
+    """Show one schedule, with its last few runs."""
     times = schedule.run_times
+    runs = asked.app.runs.page(schedule=schedule.id, limit=RUNS).items
     return ScheduleRow(
         id=str(schedule.id),
         name=schedule.name,
@@ -104,15 +150,54 @@ def schedule_row(schedule: Schedule) -> ScheduleRow:
         description=schedule.timetable.describe(),
         zone=zone_of(schedule.timetable),
         task=schedule.task,
+        owner=schedule.owner,
         upcoming=tuple(one.utc for one in schedule.upcoming(UPCOMING)),
-        last_for=schedule.last_for,
-        last_success_at=schedule.last_success_at,
-        last_error_at=schedule.last_error_at,
+        last=_skipped(asked, schedule) or last_result(runs),
+        strip=run_strip(runs, asked.now),
+        spark=lateness_spark(runs),
         overlap=schedule.overlap,
-        misfire=str(schedule.misfire.to_json()["policy"]),
+        overlaps=schedule.overlaps,
+        misfire=misfire_words(schedule),
         load=None if times is None else times.ratio,
         warning=schedule.warning,
+        is_new=is_new,
     )
+
+
+def last_result(runs: list[Run]) -> LastResult | None:
+    """Return how the newest run stands."""
+    if not runs:
+        return None
+    run = runs[0]
+    at = run.finished_at or run.started_at or run.scheduled_for
+    return LastResult(run=str(run.id), state=run.state, reason=run.reason, at=at)
+
+
+def _skipped(asked: Asked, schedule: Schedule) -> LastResult | None:
+    """Return that its last slot was skipped, and why; looked for only where it was not run."""
+    try:
+        slot = schedule.timetable.previous(asked.now)
+    except UsageError:  # a rule that can't be computed is told elsewhere
+        return None
+    last = schedule.last_for
+    if slot is None or slot < schedule.created_at or (last is not None and last >= slot):
+        return None
+    found = asked.app.schedules.occurrences(schedule.id, slot, slot + SECOND)
+    if not found or found[-1].verdict != "skipped":
+        return None
+    one = found[-1]
+    run = None if one.run is None else str(one.run)
+    return LastResult(run=run, state="skipped", reason=one.reason, at=one.scheduled_for)
+
+
+def misfire_words(schedule: Schedule) -> str:
+    """Say the catch-up policy with its bound: "latest, up to 1d"."""
+    said = schedule.misfire.to_json()
+    if said["policy"] == "skip":
+        return "skip"
+    bound = f", up to {said['not_older']}" if said["not_older"] else ""
+    most = f", at most {said['at_most']}" if said["at_most"] else ""
+    return f"{said['policy']}{bound}{most}"
 
 
 PAGES = (

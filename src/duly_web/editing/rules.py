@@ -1,0 +1,286 @@
+"""From a form to a timetable and back, without loss: what has no simple form keeps its own.
+
+The form's rule is read by the very function that the API's preview reads rules with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from duly import UsageError, default_zones
+from duly.api.rules import read_rule
+from duly.api.views import Rule
+from duly_web.editing.clock_text import read_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly import Timetable
+    from duly_web.editing.form import ScheduleForm
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+REPEATS = {
+    "weekdays": "weekday (Monday to Friday)",
+    "daily": "day",
+    "weekly": "week, on certain days",
+    "monthly": "month, on a certain day",
+    "first-business-day": "month, on the first business day",
+    "last-business-day": "month, on the last weekday (Monday to Friday)",
+}
+_BUSINESS = {
+    "first-business-day": "1st business day",
+    "last-business-day": "last business day",
+}
+_SIMPLE_CRON = re.compile(r"(\d{1,2}) (\d{1,2}) (\*|L|\d{1,2}) \* (\*|[0-7](?:[-,][0-7])*)")
+_WRAPPERS = {"between-dates", "excluding-dates", "on-business-days"}
+_AWAY = re.compile(r"[\s,;]+")
+AWAY_MAX = 200
+
+
+def read_form_rule(form: ScheduleForm) -> Timetable:
+    """Make a timetable of what the form says about when; refuse by the form's own fields."""
+    if form.mode == "stored":
+        return _stored_rule(form)
+    zone = read_zone_name(form.tz)
+    base = _simple_rule(form, zone) if form.mode == "simple" else _text_rule(form, zone)
+    return _limited(form, base, zone)
+
+
+def read_zone_name(text: str) -> str:
+    """Return a zone by its IANA name; anything else is refused, and could be looked for."""
+    if text in default_zones().keys:
+        return text
+    problem = "is not the name of a time zone" if text else "is missing"
+    raise UsageError("tz", text, problem, "choose one: search by city, country or abbreviation")
+
+
+def _simple_rule(form: ScheduleForm, zone: str) -> Timetable:
+    hour, minute = (int(part) for part in read_clock(form.time).split(":"))
+    policies = {"tz": zone, "gap": form.gap, "fold": form.fold}
+    day, weekdays = "*", "*"
+    match form.repeat:
+        case "daily":
+            pass
+        case "weekdays":
+            weekdays = "1-5"
+        case "weekly":
+            weekdays = _weekdays(form.days)
+        case "monthly":
+            day = _month_day(form.month_day)
+        case "first-business-day" | "last-business-day":
+            calendar = _calendar(form.calendar)
+            stored = {"day": _BUSINESS[form.repeat], "at": f"{hour:02}:{minute:02}"}
+            return _read({"kind": "monthly", **stored, "calendar": calendar, **policies})
+        case _:
+            remedy = f"use one of {', '.join(REPEATS)}"
+            raise UsageError("repeat", form.repeat, "is not a way to repeat", remedy)
+    expression = f"{minute} {hour} {day} * {weekdays}"
+    return _read({"kind": "cron", "expression": expression, **policies})
+
+
+def _weekdays(days: list[str]) -> str:
+    numbers = sorted(DAYS.index(day) + 1 for day in set(days) if day in DAYS)
+    if not numbers:
+        raise UsageError("days", ", ".join(days), "names no day", "choose at least one day")
+    return ",".join(str(number % 7) for number in numbers)
+
+
+def _month_day(text: str) -> str:
+    if text == "last":
+        return "L"
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= 31:
+        return str(int(text))
+    raise UsageError("month_day", text, "is not a day of the month", "give 1 to 31, or last")
+
+
+def _text_rule(form: ScheduleForm, zone: str) -> Timetable:
+    if not form.text.strip():
+        remedy = 'write for example "every weekday at 9", 0 9 * * 1-5, or 15m'
+        raise UsageError("text", form.text, "is missing", remedy)
+    rule = Rule(when=form.text, tz=zone, gap=form.gap, fold=form.fold, dtstart=form.dtstart or None)
+    return _by_field("text", lambda: read_rule(rule, form.name or None))
+
+
+def _stored_rule(form: ScheduleForm) -> Timetable:
+    try:
+        given = json.loads(form.stored or "null")
+    except (ValueError, RecursionError) as error:
+        raise UsageError("stored", form.stored, "is not JSON", "write JSON") from error
+    return _by_field("stored", lambda: read_rule(Rule(timetable=given), None))
+
+
+def _read(stored: dict[str, Any]) -> Timetable:
+    return read_rule(Rule(timetable=stored), None)
+
+
+def _by_field(field: str, read: Callable[[], Timetable]) -> Timetable:
+    """Read a rule; what is wrong with it is told at the field where it was typed."""
+    try:
+        return read()
+    except UsageError as error:
+        if error.field in {"tz", "gap", "fold", "dtstart"}:
+            raise
+        raise UsageError(field, error.value, error.problem, error.remedy) from error
+
+
+def _limited(form: ScheduleForm, timetable: Timetable, zone: str) -> Timetable:
+    """Leave out holidays, days away, and what lies outside of its validity."""
+    is_business = form.mode == "simple" and form.repeat in _BUSINESS
+    if form.calendar and not is_business:
+        calendar = _calendar(form.calendar)
+        shape = {"kind": "on-business-days", "timetable": timetable.to_json(), "tz": zone}
+        timetable = _by_field("calendar", lambda: _read({**shape, "calendar": calendar}))
+    away = [day for day in _AWAY.split(form.away) if day]
+    if len(away) > AWAY_MAX:
+        raise UsageError("away", len(away), "are too many days", f"give at most {AWAY_MAX}")
+    if away:
+        inner = timetable
+        timetable = _by_field("away", lambda: inner.excluding(*away, tz=zone))
+    if form.start or form.end:
+        limited = timetable
+        start, end = form.start or None, form.end or None
+        timetable = limited.between(start, end, tz=zone)
+    return timetable
+
+
+def _calendar(text: str) -> Any:  # noqa: ANN401 - as the stored form has it
+    country, _, part = text.strip().partition("-")
+    return [country, part] if part else (country or None)
+
+
+def rule_fields(timetable: Timetable) -> dict[str, Any]:
+    """Return the form's fields that say a timetable: simple, as a text, or as it is stored."""
+    stored = timetable.to_json()
+    base, limits = _peeled(stored)
+    whole = {"mode": "stored", "stored": json.dumps(stored, indent=2, ensure_ascii=False)}
+    if base is None:
+        return whole
+    said = _simple_fields(base) or _text_fields(base)
+    if said is None:
+        return whole
+    if base["kind"] == "monthly":
+        limits = {"calendar": _calendar_text(base.get("calendar")), **limits}
+    kept: dict[str, Any] = {name: base[name] for name in ("tz", "gap", "fold") if name in base}
+    # An interval knows no zone, and the form asks for one.
+    return {"tz": "UTC", **kept, **limits, **said}
+
+
+def advanced_text(timetable: Timetable) -> str | None:
+    """Return a text that means the same as the sentence, for who goes on with it by hand."""
+    base, _ = _peeled(timetable.to_json())
+    if base is None:
+        return None
+    if base["kind"] == "monthly":
+        return f"on the {base['day']} of the month at {base['at']}"
+    fields = _text_fields(base)
+    return None if fields is None else str(fields["text"])
+
+
+def _peeled(stored: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """Take off validity, days away and holidays, each at most once and in the rule's own zone."""
+    limits: dict[str, str] = {}
+    zones = set()
+    while stored["kind"] in _WRAPPERS:
+        found = _limit_fields(stored)
+        if set(found) & set(limits):
+            return None, {}
+        limits |= found
+        zones.add(stored["tz"])
+        stored = stored["timetable"]
+    if zones and stored.get("tz") is None:
+        limits["tz"] = next(iter(zones))
+    is_one_zone = len(zones) <= 1 and (not zones or stored.get("tz") in {None, *zones})
+    return (stored, limits) if is_one_zone else (None, {})
+
+
+def _limit_fields(stored: dict[str, Any]) -> dict[str, str]:
+    match stored["kind"]:
+        case "between-dates":
+            return {"start": stored["start"] or "", "end": stored["end"] or ""}
+        case "excluding-dates":
+            return {"away": " ".join(stored["dates"])}
+        case _:
+            return {"calendar": _calendar_text(stored["calendar"])}
+
+
+def _calendar_text(calendar: object) -> str:
+    if isinstance(calendar, list):
+        return "-".join(map(str, calendar))
+    return calendar if isinstance(calendar, str) else ""
+
+
+def _simple_fields(base: dict[str, Any]) -> dict[str, Any] | None:
+    if base["kind"] == "monthly":
+        return _simple_monthly(base)
+    is_cron = base["kind"] == "cron" and base.get("dialect", "cron") == "cron"
+    found = _SIMPLE_CRON.fullmatch(base["expression"]) if is_cron else None
+    if found is None:
+        return None
+    minute, hour, day, weekdays = found.groups()
+    said = _simple_days(day, weekdays)
+    if said is None or int(minute) > 59 or int(hour) > 23:
+        return None
+    return {"mode": "simple", "time": f"{int(hour):02}:{int(minute):02}", **said}
+
+
+def _simple_days(day: str, weekdays: str) -> dict[str, Any] | None:
+    """Return on which days a cron expression is, if that is one of the sentence's choices."""
+    match day, weekdays:
+        case "*", "*":
+            return {"repeat": "daily"}
+        case "*", "1-5":
+            return {"repeat": "weekdays"}
+        case "*", _ if "-" not in weekdays:
+            numbers = sorted({int(number) % 7 or 7 for number in weekdays.split(",")})
+            return {"repeat": "weekly", "days": [DAYS[number - 1] for number in numbers]}
+        case _, "*":
+            return {"repeat": "monthly", "month_day": "last" if day == "L" else day}
+        case _:
+            return None
+
+
+def _simple_monthly(base: dict[str, Any]) -> dict[str, Any] | None:
+    names = {words: repeat for repeat, words in _BUSINESS.items()}
+    names["first business day"] = "first-business-day"
+    repeat = names.get(base["day"]) if isinstance(base["day"], str) else None
+    is_plain = isinstance(base["at"], str) and base.get("roll") is None
+    is_named = base.get("calendar") is None or _calendar_text(base["calendar"])
+    if repeat is None or not is_plain or not is_named:
+        return None
+    return {"mode": "simple", "repeat": repeat, "time": base["at"][:5]}
+
+
+def _text_fields(base: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a text that reads back as the very same rule, or nothing."""
+    kind = base["kind"]
+    text = {"cron": "expression", "oncalendar": "expression", "rrule": "expression"}.get(kind)
+    found = {"mode": "advanced", "dtstart": base.get("dtstart", "")}
+    if kind == "every":
+        found["text"] = str(base["period"])
+    elif kind == "at":
+        found["text"] = str(base["when"])
+    elif base.get("words"):
+        found["text"] = str(base["words"])
+    elif text is not None:
+        found["text"] = str(base[text])
+    else:
+        return None
+    return found if _reads_back(found, base) else None
+
+
+def _reads_back(said: dict[str, Any], base: dict[str, Any]) -> bool:
+    """Say whether what is shown would be read as what is stored."""
+    rule = Rule(
+        when=said["text"],
+        tz=base.get("tz"),
+        gap=base.get("gap"),
+        fold=base.get("fold"),
+        dtstart=said["dtstart"] or None,
+    )
+    try:
+        again = read_rule(rule, base.get("seed")).to_json()
+    except UsageError:
+        return False
+    return {**again, "words": None, "seed": None} == {**base, "words": None, "seed": None}

@@ -1,0 +1,140 @@
+"""Saving a form: make or edit, never over a change that somebody has not seen (S4)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from duly import UsageError
+from duly_web.editing.form import LABELS, ScheduleForm, compared, shown_value
+from duly_web.editing.rules import rule_fields
+
+if TYPE_CHECKING:
+    from duly import App, Schedule
+    from duly_web.editing.checked import Checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One field that two people see differently, or that an edit changes."""
+
+    label: str
+    before: str
+    """As it was when the editor was opened."""
+    theirs: str
+    """As it is now."""
+    mine: str
+    is_both: bool = False
+    """Whether both have changed it, and not to the same."""
+
+
+def schedule_form(schedule: Schedule) -> ScheduleForm:
+    """Return the form that says a schedule as it is."""
+    misfire = schedule.misfire.to_json()
+    form = ScheduleForm(
+        name=schedule.name,
+        task=schedule.task,
+        arguments=json.dumps(schedule.arguments, indent=2, ensure_ascii=False),
+        preset=schedule.preset or "",
+        misfire=str(misfire["policy"]),
+        grace=str(misfire["grace"]),
+        not_older=str(misfire["not_older"] or "none"),
+        at_most=str(misfire["at_most"] or ""),
+        overlap=schedule.overlap,
+        serialize_by=schedule.serialize_by or "",
+        jitter=str(schedule.to_json()["jitter"]),
+        queue=schedule.queue,
+        priority=str(schedule.priority),
+        owner=schedule.owner or "",
+        version=schedule.version,
+    )
+    form = msgspec.structs.replace(form, **rule_fields(schedule.timetable))
+    return msgspec.structs.replace(form, seen=json.dumps(compared(form)))
+
+
+def create(app: App, form: ScheduleForm, checked: Checked) -> Schedule:
+    """Make the schedule."""
+    assert checked.timetable is not None, "a form with problems is not saved"
+    assert checked.call is not None, "as above"
+    return app.schedules.create(
+        form.name,
+        checked.call,
+        checked.timetable,
+        owner=form.owner or None,
+        **checked.policies,
+    )
+
+
+def edit(app: App, before: Schedule, form: ScheduleForm, checked: Checked) -> Schedule:
+    """Change the schedule, if it still is as it was seen."""
+    assert checked.timetable is not None, "a form with problems is not saved"
+    assert checked.call is not None, "as above"
+    if form.version is None:
+        raise UsageError("version", None, "is missing", "open the editor again")
+    policies = dict(checked.policies)
+    # The queue and the priority are the schedule's own, unless they are given too.
+    policies["queue"] = policies["queue"] or before.queue
+    if policies["priority"] is None:
+        policies["priority"] = before.priority
+    return app.schedules.edit(
+        before.id,
+        version=form.version,
+        call=checked.call,
+        timetable=checked.timetable,
+        name=form.name,
+        owner=form.owner or None,
+        reason=form.reason or None,
+        **policies,
+    )
+
+
+def changed_fields(before: ScheduleForm, form: ScheduleForm) -> tuple[Difference, ...]:
+    """Return what an edit would change."""
+    return _differences(compared(before), compared(before), compared(form))
+
+
+def stale_differences(form: ScheduleForm, now: ScheduleForm) -> tuple[Difference, ...]:
+    """Return what somebody else has changed since, beside what is wanted here."""
+    mine, theirs = compared(form), compared(now)
+    return _differences(_seen(form.seen, theirs), theirs, mine)
+
+
+def _differences(
+    before: dict[str, Any], theirs: dict[str, Any], mine: dict[str, Any]
+) -> tuple[Difference, ...]:
+    found = []
+    for name, label in LABELS.items():
+        seen, there, here = before.get(name), theirs[name], mine[name]
+        if name == "arguments":
+            seen, there, here = _canonical(seen), _canonical(there), _canonical(here)
+        if there == here:
+            continue
+        found.append(
+            Difference(
+                label=label,
+                before=shown_value(seen),
+                theirs=shown_value(there),
+                mine=shown_value(here),
+                is_both=seen not in (there, here),
+            )
+        )
+    return tuple(found)
+
+
+def _canonical(text: object) -> str:
+    try:
+        return json.dumps(json.loads(str(text)), sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return str(text)
+
+
+def _seen(text: str, otherwise: dict[str, Any]) -> dict[str, Any]:
+    """Read what the form was when it was opened; what is not ours is nothing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return otherwise
+    return found if isinstance(found, dict) else otherwise

@@ -1,0 +1,23 @@
+"""Instants as people type them: with an offset, or as the clock on their own wall shows it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from duly import UsageError, at
+
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_local(field: str, text: str, zone: str | None) -> datetime | str:
+    """Read a wall time in the viewer's own zone; anything else is left to who takes it."""
+    typed = text.strip()
+    if not _LOCAL.fullmatch(typed):
+        return typed
+    try:
+        found = at(typed.replace(" ", "T"), zone or "UTC").next(_EPOCH)
+    except UsageError as error:
+        raise UsageError(field, text, error.problem, error.remedy) from error
+    return typed if found is None else found

@@ -1,0 +1,354 @@
+"""Schedules in the console without a browser: the list, the page of one, and orders about them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+
+import duly
+from duly import cron, every
+from duly_web.pages.schedule import effective_policies, explain_next
+from duly_web.selecting import write_chosen, write_one
+from tests.web.test_editor import text_of
+
+
+def make(visitor, name="nightly", timetable=None, **policies):
+    """Make a schedule of somebody's."""
+    rule = timetable or cron("30 2 * * *", tz="Europe/Berlin")
+    return visitor.app.schedules.create(name, visitor.app.call("report"), rule, **policies)
+
+
+def test_a_row_says_what_it_promises_and_how_it_goes(visitor):
+    """UX 14: rule and zone, next three, last result, strip, policies; all in words as well."""
+    told = text_of(visitor.get("/schedules"))
+    page = visitor.get("/schedules").text
+
+    assert "every hour" in told
+    assert 3 == len(re.findall(r"Fri 3 Apr 0[567]:00(?::00)? ", told))
+    assert "succeeded" in told
+    assert "overlap skip" in told
+    assert "catch-up latest, up to 1d" in told
+    assert re.search(r'role="img" aria-label="Last \d+ runs: \d+ succeeded', page)
+    assert "run time ÷ interval" in told
+
+
+def test_a_skipped_slot_is_the_last_result_with_its_reason(visitor, clock):
+    """UX editor 13: what was skipped, and why, stands in the row."""
+    schedule = visitor.app.schedules.get("hourly")
+    visitor.app.schedules.skip_next("hourly", reason="by hand")
+    clock.advance("61m")
+    row = text_of(visitor.get("/schedules")).partition("hourly")[2]
+
+    assert re.search(r"skipped skipped Fri 3 Apr 05:00", row)
+    assert "skipped skipped" in text_of(visitor.get(f"/schedules/{schedule.id}"))
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("status=paused", ["b-two"]),
+        ("search=a-", ["a-one"]),
+        ("owner=zoe", ["a-one"]),
+        ("task=report", ["a-one", "b-two", "hourly"]),
+        ("task=nothing", []),
+    ],
+)
+def test_every_filter_stands_in_the_address(visitor, query, names):
+    """UX 5: what is seen can be sent to somebody else."""
+    make(visitor, "a-one", owner="zoe")
+    make(visitor, "b-two")
+    visitor.app.schedules.pause("b-two", reason="so")
+    page = visitor.get(f"/schedules?{query}").text
+
+    assert names == re.findall(r'<th scope="row">\s*<a [^>]*>([\w-]+)</a>', page)
+
+
+def test_a_full_page_stays_light(visitor):
+    """U3: forty rows with their strips are under 150 kB."""
+    for number in range(45):
+        make(visitor, f"a-schedule-with-a-long-name-{number:02}")
+        visitor.app.schedules.trigger(f"a-schedule-with-a-long-name-{number:02}")
+    answer = visitor.get("/schedules")
+
+    assert 40 == answer.text.count('name="chosen"')
+    assert len(answer.content) < 150_000
+
+
+def test_one_that_was_just_made_stands_first(visitor):
+    """UX editor 10: the row appears, whatever page it belongs to."""
+    made = make(visitor, "zz-last")
+    page = visitor.get(f"/schedules?made={made.id}").text
+
+    assert page.index("zz-last") < page.index("hourly")
+    assert 1 == page.count(f'id="s-{made.id}"')
+
+
+def test_the_ledger_has_a_row_for_every_expected_slot(visitor):
+    """UX 16: what ran, what was skipped and why, and what is expected; none twice, none missing."""
+    schedule = visitor.app.schedules.get("hourly")
+    visitor.app.schedules.pause("hourly", reason="so")
+    visitor.app.schedules.resume("hourly")
+    visitor.app.schedules.skip_next("hourly")
+    page = visitor.get(f"/schedules/{schedule.id}").text
+    ledger = page.partition('id="ledger"')[2].partition("</table>")[0]
+    rows = re.findall(r'datetime="([^"]+)".*?<span>(\w+)</span>', ledger, re.DOTALL)
+
+    assert len(rows) == len({at for at, _ in rows})
+    assert {"verified", "skipped", "expected"} == {state for _, state in rows}
+    assert 5 == [state for _, state in rows].count("expected") + [s for _, s in rows].count(
+        "skipped"
+    )
+
+
+def test_a_slot_whose_history_was_removed_is_unknown_and_not_missing(visitor):
+    """UX 42, D6: its own word and shape."""
+    from duly_web.states import MARKS
+
+    assert MARKS["unknown"].tone != MARKS["missing"].tone
+    assert MARKS["unknown"].icon != MARKS["missing"].icon
+
+
+def test_a_rule_that_was_denser_before_an_edit_is_shown_as_far_as_it_goes(visitor):
+    """UX 16: a window of months does not list a million minutes."""
+    made = make(visitor, "dense", every("1s"))
+    visitor.app.schedules.edit(made.id, timetable=cron("0 0 1 1 *"))
+
+    assert 200 == visitor.get(f"/schedules/{made.id}").status_code
+
+
+def test_policies_that_nobody_chose_are_shown_as_defaults(visitor):
+    """UX 18: "catch-up latest (default)", and what was chosen without it."""
+    made = make(visitor, overlap="allow")
+    found = {one.label: (one.value, one.is_default) for one in effective_policies(made)}
+
+    assert ("latest", True) == found["Catch-up"]
+    assert ("1d", True) == found["Catch-up, not older than"]
+    assert ("allow", False) == found["Overlap"]
+    assert ("next", True) == found["Time that does not exist"]
+    assert "Catch-up latest (default)" in text_of(visitor.get(f"/schedules/{made.id}"))
+
+
+def test_the_page_explains_the_next_run_and_the_night_of_the_clock_change(visitor):
+    """UX 20, T2: why at that instant, and what DST does to it."""
+    made = make(visitor)
+    told = text_of(visitor.get(f"/schedules/{made.id}"))
+
+    assert "Its next occurrence is Sat 4 Apr 02:30:00 CEST (00:30:00 UTC)." in told
+    assert "clocks in Europe/Berlin go back from 03:00 to 02:00" in told
+    assert "02:30 does not exist that day" in told
+
+
+def test_a_spread_and_a_skip_are_part_of_the_explanation(visitor):
+    """S8, UX 20: each step that moved the instant is said."""
+    make(visitor, "spread", jitter="30m")
+    visitor.app.schedules.skip_next("spread")
+    now = visitor.app.schedules.get("hourly").next_for - timedelta(minutes=30)
+    told = " ".join(explain_next(visitor.app.schedules.get("spread"), now))
+
+    assert "was skipped by hand" in told
+    assert "always the same" in told
+
+
+def test_the_history_shows_before_and_after_and_offers_to_take_it_back(visitor):
+    """UX 19, A1: who, when, why, and each field."""
+    made = make(visitor)
+    visitor.app.schedules.edit(made.id, overlap="allow", reason="because")
+    page = visitor.get(f"/schedules/{made.id}")
+
+    assert "edited because Overlap skip → allow" in text_of(page)
+    assert f'action="/schedules/{made.id}/revert"' in page.text
+
+
+def test_a_viewer_is_offered_no_orders(visitor):
+    """L1: what one may not do is not shown."""
+    made = make(visitor)
+    visitor.enter("viewer")
+    for path in ("/schedules", f"/schedules/{made.id}"):
+        page = visitor.get(path).text
+
+        assert "/pause" not in page
+        assert "/trigger" not in page
+        assert 'name="chosen"' not in page
+
+
+def test_a_pause_ends_by_itself_at_a_time_on_the_viewers_own_clock(visitor):
+    """S3, UX 15: until when, in the zone that the browser has told."""
+    made = make(visitor)
+    headers = {"Cookie": f"duly_zone=Asia/Tokyo;duly_session={visitor.secret}"}
+    fields = {"reason": "so", "until": "2026-04-10T09:00"}
+    visitor.post(f"/schedules/{made.id}/pause", fields, headers=headers)
+    found = visitor.app.schedules.get(made.id)
+
+    assert ("paused", "so") == (found.status, found.reason)
+    assert "2026-04-10T00:00:00+00:00" == found.resume_at.isoformat()
+
+
+def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
+    """UX 40: drain, or stop them; and it says how many."""
+    made = make(visitor)
+    run = visitor.app.schedules.trigger(made.id)
+    visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "active": "stop"})
+
+    assert "cancelled" == visitor.app.runs.get(run.id).state
+    assert "1 open runs are asked to stop" in visitor.said()
+
+
+def test_a_pause_lets_what_is_open_end_unless_told(visitor):
+    """UX 40: new runs stop, and that is all."""
+    made = make(visitor)
+    run = visitor.app.schedules.trigger(made.id)
+    visitor.post(f"/schedules/{made.id}/pause", {"reason": "so"})
+
+    assert "queued" == visitor.app.runs.get(run.id).state
+
+
+@pytest.mark.parametrize("missed", ["skip", "misfire"])
+def test_resuming_is_a_choice_about_what_was_missed(visitor, missed):
+    """M1: from now on, or by the misfire policy."""
+    made = make(visitor)
+    visitor.app.schedules.pause(made.id, reason="so")
+    page = visitor.get(f"/schedules/{made.id}").text
+    answer = visitor.post(f"/schedules/{made.id}/resume", {"missed": missed})
+
+    assert f'name="missed" value="{missed}"' in page
+    assert 303 == answer.status_code
+    assert "active" == visitor.app.schedules.get(made.id).status
+
+
+def test_a_deleted_schedule_says_until_when_it_can_be_restored(visitor):
+    """S3, UX editor 12: separate from a pause, and it comes back."""
+    made = make(visitor)
+    visitor.post(f"/schedules/{made.id}/delete", {"reason": "so", "version": str(made.version)})
+    told = text_of(visitor.get(f"/schedules/{made.id}"))
+
+    assert "can be restored until about Sun 3 May" in told
+    assert "nightly" in text_of(visitor.get("/schedules?status=deleted"))
+
+    visitor.post(f"/schedules/{made.id}/restore")
+
+    assert "active" == visitor.app.schedules.get(made.id).status
+
+
+def test_the_next_occurrence_is_skipped_on_record(visitor):
+    """O3, A2: by whom and why."""
+    made = make(visitor)
+    visitor.post(f"/schedules/{made.id}/skip", {"reason": "holiday"})
+    entry = visitor.app.schedules.history(made.id, limit=1)[0]
+
+    assert ("anna", "console", "holiday") == (entry.actor, entry.source, entry.reason)
+    assert made.next_for < visitor.app.schedules.get(made.id).next_for
+
+
+def frozen(answer):
+    """Return the set that a page has frozen."""
+    return unescape(re.search(r'name="chosen" value="([^"]*)"', answer.text)[1])
+
+
+def test_an_order_about_many_touches_the_set_that_was_seen(visitor):
+    """UX 39: what was made or changed meanwhile is left alone, and that is told."""
+    made = [make(visitor, f"many-{number}") for number in range(3)]
+    fields = {"verb": "pause", "chosen": [write_chosen([one]) for one in made]}
+    shown = visitor.post("/schedules/chosen", fields)
+    make(visitor, "many-late")
+    visitor.app.schedules.edit("many-1", overlap="allow")
+    fields = {"chosen": frozen(shown), "reason": "migration", "until": "2026-04-10T09:00Z"}
+    answer = visitor.post("/schedules/chosen/pause", fields)
+    status = {one.name: one.status for one in visitor.app.schedules.list(name_prefix="many")}
+
+    assert "Pause 3 schedules" in text_of(shown)
+    assert 303 == answer.status_code
+    assert {
+        "many-0": "paused", "many-1": "active", "many-2": "paused", "many-late": "active",
+    } == status  # fmt: skip
+    assert (
+        "2 schedules paused; 1 had changed meanwhile and were left alone: many-1" in visitor.said()
+    )
+    assert visitor.app.schedules.get("many-0").resume_at is not None
+
+
+def test_an_order_about_many_is_taken_back_for_the_same_set(visitor):
+    """UX 38: each as it was left, and no other."""
+    made = [make(visitor, f"many-{number}") for number in range(2)]
+    visitor.post("/schedules/chosen/pause", {"chosen": write_chosen(made), "reason": "so"})
+    visitor.app.schedules.pause("hourly", reason="its own")
+    chosen = re.search(r'"chosen":"([^"]*)"', visitor.said())[1]
+    visitor.post("/schedules/chosen/resume", {"chosen": chosen, "reason": "undone"})
+
+    assert {"active"} == {one.status for one in visitor.app.schedules.list(name_prefix="many")}
+    assert "paused" == visitor.app.schedules.get("hourly").status
+
+
+def test_above_a_hundred_one_types_how_many(visitor):
+    """UX 39: the count is stated, and must be typed."""
+    for number in range(101):
+        make(visitor, f"many-{number:03}")
+    shown = visitor.post("/schedules/chosen", {"verb": "pause", "all": "true", "search": "many"})
+    fields = {"chosen": frozen(shown), "reason": "so"}
+    refused = visitor.post("/schedules/chosen/pause", fields)
+
+    assert "Type 101 to go on" in text_of(shown)
+    assert 422 == refused.status_code
+    assert not visitor.app.schedules.list(status="paused")
+    assert 303 == visitor.post("/schedules/chosen/pause", fields | {"typed": "101"}).status_code
+    assert 101 == len(visitor.app.schedules.list(status="paused"))
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/schedules/chosen", {"verb": "explode", "chosen": "x"}),
+        ("/schedules/chosen", {"verb": "pause", "chosen": "nonsense"}),
+        ("/schedules/chosen/pause", {"reason": "so"}),
+        ("/schedules/chosen/pause", {"chosen": "nonsense", "reason": "so"}),
+        ("/schedules/chosen/resume", {"chosen": "AAAA.1"}),
+    ],
+)
+def test_a_set_that_is_none_is_refused(visitor, path, fields):
+    """L6: with a remedy, and nothing is done."""
+    answer = visitor.post(path, fields)
+
+    assert 422 == answer.status_code
+    assert "What to do" in answer.text
+
+
+def test_a_pause_of_many_needs_a_reason(visitor):
+    """UX 15: on record for each of them."""
+    made = make(visitor)
+    answer = visitor.post("/schedules/chosen/pause", {"chosen": write_chosen([made])})
+
+    assert 422 == answer.status_code
+    assert "active" == visitor.app.schedules.get(made.id).status
+
+
+def test_of_another_tenant_none_can_be_chosen(visitor):
+    """L2: their ids name nothing here."""
+    theirs = visitor.app.within(tenant="theirs", actor="bea")
+    secret = theirs.schedules.create("secret", theirs.call("report"), every("1h"))
+    visitor.enter("admin", "ours")
+    chosen = write_one(secret.id, secret.version)
+    visitor.post("/schedules/chosen/pause", {"chosen": chosen, "reason": "so"})
+
+    assert "active" == theirs.schedules.get("secret").status
+
+
+def test_a_backfill_is_told_apart_in_the_calendar(visitor):
+    """UX 17: a ring, and words in the table beside it."""
+    from duly_web.heat import run_calendar
+
+    runs = visitor.app.runs.list(schedule="hourly")
+    filled = duly_run_with(runs[0], lane="backfill", origin="backfill")
+    calendar = run_calendar([filled, *runs[1:]], "UTC", runs[0].created_at)
+    day = calendar.listed[0]
+
+    assert 1 == day.backfills
+    assert "by backfill or rerun" in day.words
+
+
+def duly_run_with(run: duly.Run, **parts):
+    """Return a run with some of its parts changed."""
+    from dataclasses import replace
+
+    return replace(run, **parts)
