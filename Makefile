@@ -114,7 +114,7 @@ corpora-folder:
 
 .venv/ready-demo: pyproject.toml .venv/made-in
 	@echo "Installing Duly into .venv …" >&2
-	@$(INSTALL) '.[calendars,postgres,server,webhooks]'
+	@$(INSTALL) '.[calendars,postgres,webhooks]'
 	@touch $@
 
 # An environment holds the path it was made in, twice over: in its scripts and in the link to src.

@@ -138,7 +138,7 @@ def require_server_library() -> None:
     """Refuse to begin without what serves."""
     missing = _missing()
     if missing:
-        remedy = 'install it: pip install "duly[server]"'
+        remedy = "install it again: pip install --force-reinstall duly"
         raise UsageError("server", missing[0], "is not installed", remedy)
 
 
