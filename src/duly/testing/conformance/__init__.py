@@ -9,6 +9,8 @@ from __future__ import annotations
 import pytest
 
 _PARTS = (
+    "alert_trouble",
+    "alerts",
     "attempts",
     "backfills",
     "breakers",
