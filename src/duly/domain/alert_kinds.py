@@ -71,10 +71,10 @@ USUAL: dict[AlertKind, Usual] = {
         meaning="how long something is due and has not fired",
     ),
     AlertKind.STALE_COMPLETION: Usual(
-        Unit.TIMES,
+        Unit.COUNT,
         3,
         Severity.PAGE,
-        meaning="age of the last useful completion, in intervals of the schedule",
+        meaning="occurrences of a schedule that fell due since its last useful completion",
     ),
     AlertKind.NO_EXECUTIONS: Usual(
         Unit.SECONDS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from duly.store.alert_rulings import stamp
@@ -82,9 +81,11 @@ def _made(journal: Journal, command: FindTrouble) -> int:
     tables, since = journal.tables, journal.now - command.made_us
     first = stamp(since)
     runs = (row for row in tables.runs.values() if row.origin not in OCCURRENCE_ORIGINS)
-    rows = chain(tables.schedules.values(), tables.delayed.values(), runs)
-    made = sum(one.id >= first and one.created_at > since for one in rows)
-    return min(made, command.count_max)
+    made: list[tuple[bytes, int]] = [(one.id, one.created_at) for one in tables.schedules.values()]
+    made += [(one.id, one.created_at) for one in tables.delayed.values()]
+    made += [(one.id, one.created_at) for one in runs]
+    count = sum(identity >= first and at > since for identity, at in made)
+    return min(count, command.count_max)
 
 
 def _begun(journal: Journal, run_id: RunId, begun_at: int | None) -> int:
