@@ -188,7 +188,7 @@ def test_a_channel_that_is_gone_ends_its_deliveries(guard):
     guard.store.set_alert_term(said)
     in_trouble((guard.store, guard.clock))
     guard.rule("no-executions", channels=["ops"])
-    guard.channel.answers = [BUSY]
+    guard.channel.answers = [BUSY] * 20
     guard.look(7)
     told_to = guard.alerts("no-executions")[0].told_to
     guard.store.remove_alert_term(RemoveTerm(sort=TermSort.CHANNEL, name="ops", actor=ADA))

@@ -48,7 +48,7 @@ def condition(subject="queue mail", kind=AlertKind.QUEUE_AGE, value=1e6, **parts
 
 
 def standards(silences=(), channels=CHANNELS, **terms):
-    rule = read_rule("queue-age", {"for": "0s", "clear_for": "0s"} | terms)
+    rule = read_rule("queue-age", {"hold_for": "0s", "clear_for": "0s"} | terms)
     return Standards(rules=Rulebook([rule]), silences=tuple(silences), channels=channels)
 
 
@@ -104,7 +104,7 @@ def test_an_alert_is_raised_once_and_resolved_once():
 )
 def test_it_must_hold_and_be_gone_for_a_while(seconds, expected):
     """V3: hysteresis; here two seconds each way, looked at every second."""
-    record = Record(standards(**{"for": "2s", "clear_for": "2s"}))
+    record = Record(standards(**{"hold_for": "2s", "clear_for": "2s"}))
     steps = [
         record.look(number * SECOND, *[condition()] * found) for number, found in enumerate(seconds)
     ]
@@ -259,7 +259,7 @@ def test_every_kind_has_what_is_usual():
         ("queue-age", {"threshold": -1}, "is not a threshold"),
         ("queue-age", {"threshold": True}, "is not a threshold"),
         ("queue-age", {"threshold": float("nan")}, "is not a threshold"),
-        ("queue-age", {"for": "8d"}, "is out of range"),
+        ("queue-age", {"hold_for": "8d"}, "is out of range"),
         ("queue-age", {"clear_for": 3}, "is not a duration"),
         ("queue-age", {"severity": "loud"}, "is not a severity"),
         ("queue-age", {"channels": "mail"}, "is not a list of channels"),
@@ -285,7 +285,7 @@ def test_a_threshold_of_seconds_may_be_a_duration():
 def test_what_is_not_said_of_a_rule_stays_as_it_was():
     """V3."""
     before = read_rule("queue-age", {"threshold": 7, "severity": "page"})
-    after = read_rule("queue-age", {"for": "9s"}, before)
+    after = read_rule("queue-age", {"hold_for": "9s"}, before)
 
     assert (7.0, Severity.PAGE, 9 * SECOND) == (after.threshold, after.severity, after.hold_us)
 
@@ -314,7 +314,7 @@ moments = st.lists(
 @given(moments, st.integers(0, 6), st.integers(0, 6))
 def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
     """V3: raised, resolved, raised, resolved; never twice the same, for each thing by itself."""
-    waits = {"for": f"{hold}s", "clear_for": f"{clear}s"}
+    waits = {"hold_for": f"{hold}s", "clear_for": f"{clear}s"}
     record, now = Record(standards(**waits)), 0
     seen_for: dict[str, list[int]] = {"a": [], "b": []}
     for seconds, subjects, is_blind, is_quiet in looks:
@@ -348,7 +348,7 @@ def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=8), st.integers(0, 3))
 def test_deciding_twice_decides_the_same(subjects, hold):
     """V3: who repeats it after a crash makes no other alert: its id is computed."""
-    by = standards(**{"for": f"{hold}s"})
+    by = standards(**{"hold_for": f"{hold}s"})
     seen = Observation(conditions=tuple(condition(one) for one in subjects), kinds=EVERYTHING)
 
     assert decide([], seen, by, 7) == decide([], seen, by, 7)

@@ -14,6 +14,7 @@ from duly.app.declaring import Declaring
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.client import ordering
 from duly.client.access import Doorkeeper
+from duly.client.alerts import Alerts
 from duly.client.arguments import Payload
 from duly.client.attempts import Attempts
 from duly.client.audit import Audit
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_orders import Reference
     from duly.clock import Clock
+    from duly.domain.alert_channels import ChannelConfig
     from duly.domain.runs import RunRecord
     from duly.draws import Draws
     from duly.engine.dispatcher import Dispatcher
@@ -152,6 +154,7 @@ class App(Declaring):
         self.events = Events(self._caller)
         self.promises = Promises(self._caller)
         self.workers = Workers(self._caller)
+        self.alerts = Alerts(self._caller, self._try_channel)
 
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
@@ -186,6 +189,11 @@ class App(Declaring):
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
         if self._names_store:
             require_store(self._url, is_file_enough=is_file_enough)
+
+    def _try_channel(self, config: ChannelConfig, notice: UUID) -> tuple[bool, str]:
+        from duly.app.watching import try_channel
+
+        return try_channel(self, config, notice)
 
     @property
     def tenant(self) -> str:

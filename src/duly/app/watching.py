@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
+from duly.domain.alert_kinds import AlertKind, Severity
+from duly.domain.alert_messages import AlertNotice
+from duly.domain.alerting import Told
 from duly.domain.web_addresses import read_allow_list
 from duly.draws import SystemDraws
 from duly.engine.alert_courier import AlertCourier
@@ -24,6 +27,7 @@ from duly.telemetry import NullTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
     from duly.app.application import App
     from duly.clock import Clock
@@ -77,6 +81,28 @@ def make_courier(app: App, clock: Clock, telemetry: Telemetry | None = None) -> 
         return open_channel(config, surroundings)
 
     return AlertCourier(app.store, clock, opened, telemetry)
+
+
+def try_channel(app: App, config: ChannelConfig, identity: UUID) -> tuple[bool, str]:
+    """Send a notice that is marked as a test by a channel; say whether it was taken, or why not."""
+    clock = SystemClock()
+    now = clock.now()
+    notice = AlertNotice(
+        id=identity,
+        alert_id=identity,
+        kind=str(AlertKind.NO_EXECUTIONS),
+        change=str(Told.RAISED),
+        severity=str(Severity.WARN),
+        tenant="",
+        subject="store",
+        summary=f"this is a test of the channel {config.name}: nothing is wrong",
+        remedy="nothing is to be done",
+        evidence={"test": True},
+        since=now,
+        at=now,
+    )
+    result = open_channel(config, channel_surroundings(app, clock)).deliver(notice)
+    return result.is_done, result.detail
 
 
 def channel_surroundings(app: App, clock: Clock) -> ChannelSurroundings:

@@ -71,7 +71,7 @@ class Rule:
             "name": self.name,
             "kind": str(self.kind),
             "threshold": self.threshold,
-            "for": duration_text(self.hold_us),
+            "hold_for": duration_text(self.hold_us),
             "clear_for": duration_text(self.clear_us),
             "severity": str(self.severity),
             "channels": list(self.channels),
@@ -131,7 +131,7 @@ def read_rule(name: object, terms: Mapping[str, Any], before: Rule | None = None
     said = {key: value for key, value in terms.items() if value is not None and key != "kind"}
     readers: dict[str, Callable[[str, object], Any]] = {
         "threshold": _threshold,
-        "for": _wait,
+        "hold_for": _wait,
         "clear_for": _wait,
         "severity": _severity,
         "channels": _channels,
@@ -142,7 +142,7 @@ def read_rule(name: object, terms: Mapping[str, Any], before: Rule | None = None
     if unknown:
         remedy = f"a rule has {', '.join(('kind', *readers))}"
         raise UsageError(unknown[0], said[unknown[0]], "is no part of a rule", remedy)
-    fields = {"for": "hold_us", "clear_for": "clear_us"}
+    fields = {"hold_for": "hold_us", "clear_for": "clear_us"}
     read = {fields.get(key, key): readers[key](key, value) for key, value in said.items()}
     return replace(begun, name=named, is_default=False, **read)
 

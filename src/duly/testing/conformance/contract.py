@@ -6,8 +6,9 @@ import pytest
 
 from duly.testing.conformance.access import FrozenSets, KeptAnswers, Sessions, Tokens
 from duly.testing.conformance.adding_runs import AddingRuns
+from duly.testing.conformance.alert_deliveries import AlertTerms, Deliveries
 from duly.testing.conformance.alert_trouble import FindingTrouble
-from duly.testing.conformance.alerts import AlertsOnRecord, AlertTerms, Deliveries, Watching
+from duly.testing.conformance.alerts import AlertsOnRecord, Watching
 from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
 from duly.testing.conformance.backfills import Backfilling, BackfillOrders
 from duly.testing.conformance.breakers import Breakers
