@@ -104,7 +104,7 @@ def test_an_alert_is_raised_once_and_resolved_once():
 )
 def test_it_must_hold_and_be_gone_for_a_while(seconds, expected):
     """V3: hysteresis; here two seconds each way, looked at every second."""
-    record = Record(standards(**{"hold_for": "2s", "clear_for": "2s"}))
+    record = Record(standards(hold_for="2s", clear_for="2s"))
     steps = [
         record.look(number * SECOND, *[condition()] * found) for number, found in enumerate(seconds)
     ]
@@ -348,7 +348,7 @@ def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=8), st.integers(0, 3))
 def test_deciding_twice_decides_the_same(subjects, hold):
     """V3: who repeats it after a crash makes no other alert: its id is computed."""
-    by = standards(**{"hold_for": f"{hold}s"})
+    by = standards(hold_for=f"{hold}s")
     seen = Observation(conditions=tuple(condition(one) for one in subjects), kinds=EVERYTHING)
 
     assert decide([], seen, by, 7) == decide([], seen, by, 7)

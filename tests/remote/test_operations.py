@@ -8,7 +8,7 @@ from typing import Any
 from duly.api.routes import ROUTES
 from duly.remote.operation import Operation
 
-MODULES = ("connecting", "events", "inbox", "operating", "runs", "schedules")
+MODULES = ("alerts", "connecting", "events", "inbox", "operating", "runs", "schedules")
 ELSEWHERE = {
     "begin_session": "is a browser's",
     "get_session": "is a browser's",

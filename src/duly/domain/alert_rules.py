@@ -86,7 +86,7 @@ def default_rule(kind: AlertKind) -> Rule:
     return Rule(
         name=str(kind),
         kind=kind,
-        threshold=usual.threshold,
+        threshold=float(usual.threshold),
         hold_us=usual.hold_us,
         clear_us=usual.clear_us,
         severity=usual.severity,

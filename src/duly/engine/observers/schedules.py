@@ -123,7 +123,7 @@ def _missing(store: Store, record: ScheduleRecord, now: int) -> Condition | None
         gone[0],
         (
             f"{count} of schedule {record.name} without any record, the first of {_at(gone[0])}",
-            f"duly run missing {record.name}; duly db check",
+            f"duly run missing --schedule {record.name}; duly db check",
         ),
         {"missing": [_at(one) for one in gone]},
     )

@@ -114,7 +114,7 @@ def _aged(queue: QueueRecord, now: int) -> Condition:
         value=max(now - since, 0) / SECOND_US,
         since=since,
         summary=f"{_runs(queue.queued)} in queue {queue.name}, the first for {_ago(since, now)}",
-        remedy=f"duly queue show {queue.name}; start another duly worker, or find what is slow",
+        remedy="duly queue list; start another duly worker, or find what is slow",
         evidence={"queued": queue.queued, "running": queue.running, "oldest_at": _at(since)},
         labels={"queue": queue.name},
     )
@@ -128,7 +128,7 @@ def _deep(queue: QueueRecord, now: int) -> Condition:
         value=float(queue.queued),
         since=since,
         summary=f"{_runs(queue.queued)} in queue {queue.name}, {queue.running:,} are running",
-        remedy=f"duly queue show {queue.name}; start another duly worker",
+        remedy="duly queue list; start another duly worker",
         evidence={"queued": queue.queued, "running": queue.running, "oldest_at": _at(since)},
         labels={"queue": queue.name},
     )
@@ -192,7 +192,7 @@ def _doubtful(doubt: DoubtRecord, now: int) -> Condition:
             f"nobody knows what run {identity} of task {run.call.task} has done; it waits for a "
             f"person since {_ago(doubt.since, now)}"
         ),
-        remedy=f"duly inbox show {identity}",
+        remedy=f"duly inbox {identity}",
         evidence={"reason": doubt.reason, "attempt": run.tries.attempt, **_of_schedule(run)},
         labels={"task": run.call.task, "queue": run.call.queue, **_of_schedule(run)},
     )
@@ -278,7 +278,7 @@ def _many(asked: Asked, found: Trouble) -> list[Condition]:
                 f"{found.made:,} schedules and runs were asked for within a minute; "
                 f"{rate.usual:,.1f} are usual"
             ),
-            remedy="see who asks: duly audit list; bound it: duly quota set",
+            remedy="see who asks: duly audit; bound it: duly quota set",
             evidence={"made": found.made, "usual": rate.usual},
         )
     ]
