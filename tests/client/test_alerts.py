@@ -199,3 +199,74 @@ def test_a_tenant_sees_and_silences_its_own(app):
     for forbidden in (ours.alerts.rules, ours.alerts.channels):
         with pytest.raises(Forbidden):
             forbidden()
+
+
+DECLARED = """
+[alerts.rules.queue-age]
+threshold = "10m"
+severity = "page"
+
+[alerts.rules.mail]
+kind = "queue-age"
+queue = "mail"
+channels = ["ops"]
+
+[alerts.channels.ops]
+kind = "log"
+"""
+
+
+def declaring(store, clock, path, text):
+    path.write_text(text, encoding="utf-8")
+    app = duly.App(store=store, clock=clock, actor="anna")
+    app.declare(path)
+    return app
+
+
+def test_rules_and_channels_can_be_declared(app, clock, tmp_path):
+    """V3, S9: made so at start-up, once; and changed with the file."""
+    file = tmp_path / "alerts.toml"
+    reports = [
+        declaring(app.store, clock, file, text).reconcile()
+        for text in (DECLARED, DECLARED, DECLARED.replace("10m", "20m"))
+    ]
+    rules = {one.name: one for one in app.alerts.rules()}
+
+    names = ("alert rule queue-age", "alert rule mail", "alert channel ops")
+    assert [set(names), set(), set()] == [set(one.created) for one in reports]
+    assert set(names) == set(reports[1].unchanged)
+    assert ["alert rule queue-age"] == list(reports[2].changed)
+    assert (1200.0, "page", ("ops",)) == (
+        rules["queue-age"].threshold,
+        rules["queue-age"].severity,
+        rules["mail"].channels,
+    )
+    assert ["log", "ops"] == [one.name for one in app.alerts.channels()]
+
+
+def test_what_was_set_by_hand_is_not_taken_over(app, clock, tmp_path):
+    """S9: it is reported, and the rest is made so."""
+    app.alerts.set_rule("queue-age", threshold=7)
+    report = declaring(app.store, clock, tmp_path / "a.toml", DECLARED).reconcile()
+
+    assert ["alert rule queue-age"] == list(report.conflicts)
+    assert 7.0 == {one.name: one for one in app.alerts.rules()}["queue-age"].threshold
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("alerts = 3", "a.toml, alerts"),
+        ("[alerts.rule.x]", "a.toml, alerts.rule"),
+        ("[alerts.rules]\nx = 3", "a.toml, alerts.rules.x"),
+        ("[alerts.rules.x]\nthreshold = 3", "a.toml, alerts.rules.x, kind"),
+        ("[alerts.channels.x]\nkind = 'pigeon'", "a.toml, alerts.channels.x, kind"),
+        ("[alerts.channels.x]\nkind = 'log'\nloud = true", "a.toml, alerts.channels.x, loud"),
+    ],
+)
+def test_a_bad_declaration_gets_one_clear_error(app, clock, tmp_path, text, field):
+    """V3, S9."""
+    with pytest.raises(UsageError) as caught:
+        declaring(app.store, clock, tmp_path / "a.toml", text)
+
+    assert field == caught.value.field

@@ -13,7 +13,7 @@ from duly.cli.undoing import print_undo, undo_text
 from duly.client.alert_view import Alert, AlertRule, AlertSilence
 from duly.client.arguments import read_json_text
 from duly.domain.time_texts import distance_text, utc_text
-from duly.errors import NotFound, UsageError
+from duly.errors import UsageError
 
 TARGET = Target()
 FAILED = 1
@@ -455,13 +455,12 @@ def _rule_row(one: AlertRule) -> tuple[str, ...]:
 
 
 def _tell_removed(target: Target, *, is_done: bool, what: str, name: str) -> None:
-    if not is_done:
-        remedy = {"channel": "channels", "rule": "rules"}.get(what, "silences")
-        raise NotFound(what, name, f"nobody has set it; see duly alert {remedy}")
     if target.json:
         print_json({"is_removed": is_done})
-        return
-    print_line(f"Removed the {what} {name}.")
+    elif is_done:
+        print_line(f"Removed the {what} {name}.")
+    else:
+        print_line(f"There is no {what} {name} that somebody has set. Nothing was changed.")
 
 
 def _trying(name: str) -> str:

@@ -25,6 +25,8 @@ CHANNELS_MAX = 50
 NAME_LENGTH_MAX = 200
 WAIT_MAX_US = 7 * DAY * SECOND_US
 THRESHOLD_MAX = 1e12
+DECLARED_BY = "declared_by"
+"""Beside what was said: the file that has said it, if none has by hand."""
 FILTERS = ("tenant", "schedule", "task", "queue")
 """By what a rule can be narrowed, as conditions are labelled."""
 
@@ -149,7 +151,7 @@ def read_rule(name: object, terms: Mapping[str, Any], before: Rule | None = None
 
 def rule_from_json(stored: Mapping[str, Any]) -> Rule:
     """Read a rule from what `to_json` returned."""
-    terms = {key: value for key, value in stored.items() if key != "name"}
+    terms = {key: value for key, value in stored.items() if key not in {"name", DECLARED_BY}}
     return read_rule(stored["name"], terms)
 
 

@@ -14,6 +14,7 @@ class WatchTaken(Event):
     """This process watches for all from now on."""
 
     name: ClassVar[str] = "watch-taken"
+    level: ClassVar[int] = logging.DEBUG
     epoch: int
 
 
