@@ -40,7 +40,7 @@ NEWLY_DEAD = """
 SELECT r.tenant, r.task, count(*), min(x.died_at), max(x.run_id::text)
 FROM (SELECT run_id, died_at FROM duly.dead WHERE died_at > $1::int8
     ORDER BY died_at DESC LIMIT $2::int8) x
-JOIN duly.runs r ON r.id = x.run_id
+CROSS JOIN LATERAL (SELECT tenant, task FROM duly.runs WHERE id = x.run_id OFFSET 0) r
 GROUP BY r.tenant, r.task ORDER BY r.tenant, r.task LIMIT $3::int8"""
 EARLY = """
 SELECT count(*), max(id::text) FROM duly.runs
@@ -49,10 +49,10 @@ WHERE fired_at < not_before AND fired_at > $1::int8"""
 MADE = """
 SELECT (SELECT count(*) FROM (
         SELECT 1 FROM duly.schedules WHERE id >= $1::uuid AND created_at > $2::int8
-        LIMIT $3::int8) s)
+        ORDER BY id LIMIT $3::int8) s)
     + (SELECT count(*) FROM (
         SELECT 1 FROM duly.delayed WHERE id >= $1::uuid AND created_at > $2::int8
-        LIMIT $3::int8) d)
+        ORDER BY id LIMIT $3::int8) d)
     + (SELECT count(*) FROM (
         SELECT created_at, origin FROM duly.runs WHERE id >= $1::uuid ORDER BY id LIMIT $3::int8) r
         WHERE r.created_at > $2::int8 AND r.origin NOT IN ('schedule', 'catch-up', 'backfill'))"""

@@ -15,30 +15,32 @@ if TYPE_CHECKING:
 
 # As many claims as workers have slots; only those of tasks that say how long they may stand still.
 STALLABLE = """
-SELECT c.run_id, r.tenant, r.task, r.queue, s.name, c.worker, c.attempt,
-    coalesce(c.progress_at, c.started_at), k.policy
-FROM duly_claims c JOIN duly_runs r ON r.id = c.run_id JOIN duly_tasks k ON k.name = r.task
+SELECT held.run_id, r.tenant, r.task, r.queue, s.name, held.worker, held.attempt,
+    coalesce(held.progress_at, held.started_at), k.policy
+FROM duly_claims held CROSS JOIN duly_runs r ON r.id = held.run_id
+CROSS JOIN duly_tasks k ON k.name = r.task
 LEFT JOIN duly_schedules s ON s.id = r.schedule_id
-WHERE c.started_at IS NOT NULL AND k.policy LIKE '%"stall"%' AND k.policy NOT LIKE '%"stall":null%'
+WHERE held.started_at IS NOT NULL AND k.policy LIKE '%"stall"%'
+    AND k.policy NOT LIKE '%"stall":null%'
 LIMIT ?"""
 TRIED = f"""
-SELECT c.run_id, r.tenant, r.task, r.queue, s.name, c.worker, c.charged + 1,
-    coalesce(c.begun_at, r.created_at)
-FROM duly_claims c JOIN duly_runs r ON r.id = c.run_id
+SELECT held.run_id, r.tenant, r.task, r.queue, s.name, held.worker, held.charged + 1,
+    coalesce(held.begun_at, r.created_at)
+FROM duly_claims held CROSS JOIN duly_runs r ON r.id = held.run_id
 LEFT JOIN duly_schedules s ON s.id = r.schedule_id
-WHERE c.charged >= {TRIED_MIN}
+WHERE held.charged >= {TRIED_MIN}
 UNION ALL
-SELECT w.run_id, r.tenant, r.task, r.queue, s.name, NULL, w.charged,
-    coalesce(w.begun_at, r.created_at)
+SELECT again.run_id, r.tenant, r.task, r.queue, s.name, NULL, again.charged,
+    coalesce(again.begun_at, r.created_at)
 FROM (SELECT run_id, charged, begun_at FROM duly_waiting WHERE charged >= {TRIED_MIN}
-    ORDER BY charged DESC LIMIT ?1) w
-JOIN duly_runs r ON r.id = w.run_id
+    ORDER BY charged DESC LIMIT ?1) again
+JOIN duly_runs r ON r.id = again.run_id
 LEFT JOIN duly_schedules s ON s.id = r.schedule_id
 LIMIT ?2"""  # noqa: S608 - a number of ours
 NEWLY_DEAD = """
-SELECT r.tenant, r.task, count(*), min(x.died_at), max(x.run_id)
-FROM (SELECT run_id, died_at FROM duly_dead WHERE died_at > ? ORDER BY died_at DESC LIMIT ?) x
-JOIN duly_runs r ON r.id = x.run_id
+SELECT r.tenant, r.task, count(*), min(died.died_at), max(died.run_id)
+FROM (SELECT run_id, died_at FROM duly_dead WHERE died_at > ? ORDER BY died_at DESC LIMIT ?) died
+JOIN duly_runs r ON r.id = died.run_id
 GROUP BY r.tenant, r.task ORDER BY r.tenant, r.task LIMIT ?"""
 EARLY = "SELECT count(*), max(id) FROM duly_runs WHERE fired_at < not_before AND fired_at > ?"
 # Ids begin with the time that they were made at, or are for: nothing older is looked at.
@@ -48,8 +50,9 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM duly_schedules WHERE id >= ?1 AND cr
     + (SELECT count(*) FROM (SELECT 1 FROM duly_delayed WHERE id >= ?1 AND created_at > ?2
         LIMIT ?3))
     + (SELECT count(*) FROM (
-        SELECT created_at, origin FROM duly_runs WHERE id >= ?1 ORDER BY id LIMIT ?3) r
-        WHERE r.created_at > ?2 AND r.origin NOT IN ('schedule', 'catch-up', 'backfill'))"""
+        SELECT created_at, origin FROM duly_runs WHERE id >= ?1 ORDER BY id LIMIT ?3) newest
+        WHERE newest.created_at > ?2
+            AND newest.origin NOT IN ('schedule', 'catch-up', 'backfill'))"""
 
 
 def find_trouble(look: Look, command: FindTrouble) -> Trouble:
