@@ -22,6 +22,8 @@ NAMED: dict[str, tuple[str, ...]] = {
     "backfill": ("backfill",),
     "selection": ("selection",),
     "token": ("token", "prefix"),
+    "alert": ("alert",),
+    "silence": ("silence",),
 }
 """What a part of a path may be, by the names of a tenant's things."""
 SHARED = {
@@ -31,6 +33,8 @@ SHARED = {
     "scope": "owner:anna",
     "task": "remind",
     "worker": "1",
+    "rule": "queue-age",
+    "channel": "log",
 }
 """What belongs to no tenant."""
 BODIES: dict[str, Any] = {
@@ -57,6 +61,10 @@ BODIES: dict[str, Any] = {
     "drain_worker": {"reason": "upgrade"},
     "quarantine_worker": {"reason": "smokes"},
     "create_token": {"name": "another"},
+    "acknowledge_alert": {"reason": "on it"},
+    "silence_alerts": {"reason": "deploy", "duration": "1h"},
+    "set_alert_rule": {"threshold": 60},
+    "set_alert_channel": {"kind": "log"},
     "begin_session": {"code": "none"},
 }
 QUERIES: dict[str, dict[str, str]] = {

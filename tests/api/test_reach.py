@@ -10,6 +10,19 @@ from duly.api.routes import ROUTES
 OF_A_PROGRAM = "is about a program's own code, or runs it"
 OF_AN_OPERATOR = "is for whoever has the store: duly db"
 REACHED = {
+    "alerts.acknowledge": "acknowledge_alert",
+    "alerts.add_channel": "set_alert_channel",
+    "alerts.channels": "list_alert_channels",
+    "alerts.get": "get_alert",
+    "alerts.list": "list_alerts",
+    "alerts.remove_channel": "remove_alert_channel",
+    "alerts.remove_rule": "remove_alert_rule",
+    "alerts.rules": "list_alert_rules",
+    "alerts.set_rule": "set_alert_rule",
+    "alerts.silence": "silence_alerts",
+    "alerts.silences": "list_alert_silences",
+    "alerts.test_channel": "try_alert_channel",
+    "alerts.unsilence": "unsilence_alerts",
     "attempts.page": "search_attempts",
     "audit.page": "list_audit",
     "backfills.cancel": "cancel_backfill",

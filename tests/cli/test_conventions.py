@@ -33,6 +33,7 @@ LOOKING = {
         "version",
         "vitals",
     ),
+    *("alert list", "alert show", "alert silences", "alert rules", "alert channels"),
     *("audit verify", "audit export"),
     *("backfill list", "backfill plan", "backfill show", "breaker list", "breaker show"),
     *("config show", "db check", "db status", "delayed list", "export", "limit list"),
@@ -47,6 +48,7 @@ MAKING = {
     "schedule create": "as enqueue; the audit trail has all of it",
     "schedule apply": "the file says what is wanted",
     "init": "writes files of one's own",
+    "alert channel test": "sends something that says itself that it is a test",
     "run verify": "has somebody look; it changes nothing but what is known",
 }
 SERVING = {"dev", "dispatcher", "server", "worker"}

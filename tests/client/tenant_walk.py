@@ -16,7 +16,7 @@ from uuid import UUID
 import duly
 from duly import DulyError, every
 from duly.domain.instants import from_microseconds
-from duly.testing.conformance import effects, steps
+from duly.testing.conformance import alerts, effects, steps
 from duly.testing.conformance import work_steps as work
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Things:
     token: UUID
     prefix: str
     selection: UUID
+    alert: UUID
+    silence: UUID
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield each as it may be written in a message, with what to write instead."""
@@ -73,6 +75,8 @@ NOBODYS = Things(
     token=UUID("0196b000-0000-7000-8000-000000000008"),
     prefix="nosuchaa",
     selection=UUID("0196b000-0000-7000-8000-000000000009"),
+    alert=UUID("0196b000-0000-7000-8000-00000000000a"),
+    silence=UUID("0196b000-0000-7000-8000-00000000000b"),
 )
 
 
@@ -120,7 +124,18 @@ def furnish(store: Store, clock: ManualClock) -> Things:
         token=token.id,
         prefix=token.prefix,
         selection=app.selections.freeze().id,
+        alert=_raise(store),
+        silence=app.alerts.silence(tenant=THEIRS, subject=SECRET, duration="9h", reason=SECRET).id,
     )
+
+
+def _raise(store: Store) -> UUID:
+    """Have something be wrong with what a tenant has."""
+    found = alerts.condition(f"schedule {SECRET}", tenant=THEIRS, evidence={"found": SECRET})
+    fence = alerts.watch(store)
+    alerts.look(store, fence, found)
+    store.release_watch(fence)
+    return UUID(bytes=alerts.listed(store)[0].id)
 
 
 def _schedules(order: Callable[[duly.App, Any], object]) -> list[Call]:
@@ -155,6 +170,10 @@ def _tokens(order: Callable[[duly.App, Any], object]) -> list[Call]:
         lambda app, of: order(app, str(of.token)),
         lambda app, of: order(app, of.prefix),
     ]
+
+
+def _alerts(order: Callable[[duly.App, Any], object]) -> list[Call]:
+    return [lambda app, of: order(app, of.alert), lambda app, of: order(app, str(of.alert))]
 
 
 def _selections(order: Callable[[duly.App, Any], object]) -> list[Call]:
@@ -234,6 +253,9 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "inbox.rerun": _runs(lambda app, one: app.inbox.rerun(one, reason="r", confirm=one)),
     "tokens.get": _tokens(lambda app, one: app.tokens.get(one)),
     "tokens.revoke": _tokens(lambda app, one: app.tokens.revoke(one)),
+    "alerts.get": _alerts(lambda app, one: app.alerts.get(one)),
+    "alerts.acknowledge": _alerts(lambda app, one: app.alerts.acknowledge(one, reason="r")),
+    "alerts.unsilence": [lambda app, of: app.alerts.unsilence(of.silence)],
     "backfills.plan": _schedules(lambda app, one: app.backfills.plan(one, **SPAN)),
     "backfills.create": _schedules(lambda app, one: app.backfills.create(one, **SPAN)),
     "backfills.get": _backfills(lambda app, one: app.backfills.get(one)),
@@ -283,6 +305,8 @@ LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
     "breakers.get": [],
     "quotas.list": [lambda app: app.quotas.list()],
     "tokens.list": [lambda app: app.tokens.list()],
+    "alerts.list": [lambda app: app.alerts.list(state="all")],
+    "alerts.silences": [lambda app: app.alerts.silences()],
 }
 """What is shown holds nothing of theirs. (What is known of a destination is nobody's.)"""
 
@@ -311,6 +335,14 @@ OPERATORS: dict[str, Callable[[duly.App], object]] = {
     "inbox.allow_retries": lambda app: app.inbox.allow_retries("report"),
     "inbox.block_reruns": lambda app: app.inbox.block_reruns("report", reason="r"),
     "inbox.allow_reruns": lambda app: app.inbox.allow_reruns("report"),
+    "alerts.rules": lambda app: app.alerts.rules(),
+    "alerts.set_rule": lambda app: app.alerts.set_rule("queue-age", threshold=1),
+    "alerts.remove_rule": lambda app: app.alerts.remove_rule("queue-age"),
+    "alerts.channels": lambda app: app.alerts.channels(),
+    "alerts.add_channel": lambda app: app.alerts.add_channel("ops", "log"),
+    "alerts.remove_channel": lambda app: app.alerts.remove_channel("ops"),
+    "alerts.test_channel": lambda app: app.alerts.test_channel("log"),
+    "alerts.silence": lambda app: app.alerts.silence(tenant=THEIRS, duration="1h", reason="r"),
     "limits.set": lambda app: app.limits.set(f"tenant:{THEIRS}", running=1),
     "limits.remove": lambda app: app.limits.remove(f"tenant:{THEIRS}"),
     "breakers.reset": lambda app: app.breakers.reset("stripe"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.access_defects import ACCESS_DEFECTS
+from tests.conformance.alert_defects import ALERT_DEFECTS
 from tests.conformance.effect_defects import EFFECT_DEFECTS
 from tests.conformance.limit_defects import LIMIT_DEFECTS
 from tests.conformance.moving_defects import MOVING_DEFECTS
@@ -17,6 +18,7 @@ from tests.conformance.vitals_defects import VITALS_DEFECTS
 
 DEFECTS_BY_PORT = [
     *ACCESS_DEFECTS,
+    *ALERT_DEFECTS,
     *EFFECT_DEFECTS,
     *LIMIT_DEFECTS,
     *MOVING_DEFECTS,

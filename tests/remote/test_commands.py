@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 import pytest
 
 from duly.api.asgi import Api
 from duly.cli import main as command
+from duly.testing.conformance import alerts
 from duly.testing.virtual_time import virtual_time
 from tests.api.desk import START, lives, make_app, token_for
 from tests.remote import here
@@ -47,6 +49,11 @@ LOOKS = {
     "token list": "token list",
     "top": "top --once",
     "worker list": "worker list",
+    "alert list": "alert list --state all",
+    "alert show": "alert show ALERT",
+    "alert silences": "alert silences",
+    "alert rules": "alert rules",
+    "alert channels": "alert channels",
     "audit": "audit",
     "events": "events --after 0",
 }
@@ -94,6 +101,14 @@ ORDERS = {
     "worker quarantine": "worker quarantine WORKER --reason r",
     "worker release": "worker release WORKER",
     "worker drain": "worker drain WORKER --reason r",
+    "alert acknowledge": "alert acknowledge ALERT --reason r",
+    "alert silence": "alert silence --duration 1h --kind queue-age --reason r",
+    "alert unsilence": "alert unsilence SILENCE --reason r",
+    "alert rule set": "alert rule set queue-age --threshold 9m --for 1m --off",
+    "alert rule remove": "alert rule remove queue-age",
+    "alert channel add": "alert channel add ops log",
+    "alert channel test": "alert channel test ops",
+    "alert channel remove": "alert channel remove ops",
     "status": "status",
 }
 """What is ordered, one after the other; and what a server tells less of."""
@@ -161,6 +176,8 @@ def living():
             "BACKFILL": str(backfill.id),
             "TOKEN": app.tokens.create("old", role="viewer").token.prefix,
             "WORKER": str(app.workers.list()[0].id),
+            "ALERT": raise_one(app.store),
+            "SILENCE": str(app.alerts.silence(duration="9d", reason="r").id),
         }
         token = token_for(app)["Authorization"].removeprefix("Bearer ")
         here.app = app
@@ -168,6 +185,12 @@ def living():
         app.close = lambda: None  # type: ignore[method-assign]
         with listening(Api(app)) as url:
             yield url, token, names
+
+
+def raise_one(store) -> str:
+    """Have something be wrong; return the alert."""
+    alerts.look(store, alerts.watch(store), alerts.condition())
+    return str(UUID(bytes=alerts.listed(store)[0].id))
 
 
 @pytest.fixture

@@ -21,8 +21,10 @@ from duly.client.settled_effects import Settled
 from duly.client.vitals_view import ActiveAttempt
 from duly.client.workers import QuarantinedHost
 from duly.testing import virtual_time
+from duly.testing.conformance import alerts as watching
 from duly.wire import (
     access,
+    alerts,
     attempts,
     backfills,
     delayed,
@@ -47,11 +49,17 @@ if TYPE_CHECKING:
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SHAPES: dict[str, type[Shown]] = {
     "ActiveAttempt": vitals.ActiveAttempt,
+    "Alert": alerts.Alert,
+    "AlertChannel": alerts.AlertChannel,
+    "AlertDelivery": alerts.AlertDelivery,
+    "AlertRule": alerts.AlertRule,
+    "AlertSilence": alerts.AlertSilence,
     "Attempt": attempts.Attempt,
     "Backfill": backfills.Backfill,
     "BackfillPlan": backfills.BackfillPlan,
     "BadEnding": schedules.BadEnding,
     "Breaker": limits.Breaker,
+    "ChannelTest": alerts.ChannelTest,
     "Check": inbox.Check,
     "CompletionVitals": vitals.CompletionVitals,
     "DelayedRun": delayed.DelayedRun,
@@ -139,6 +147,17 @@ def going_on(run: UUID) -> ActiveAttempt:
     )
 
 
+def raised(app: duly.App) -> list[Any]:
+    """Have something be wrong; return all that is told of it."""
+    watching.look(app.store, watching.watch(app.store), watching.condition())
+    alert = app.alerts.get(app.alerts.list()[0].id)
+    return [
+        *(alert, alert.deliveries[0], app.alerts.test_channel("log"), app.alerts.channels()[0]),
+        app.alerts.set_rule("queue-age", threshold="5m", channels=["log"], reason="careful"),
+        app.alerts.silence(duration="1h", kind="queue-age", subject="queue *", reason="deploy"),
+    ]
+
+
 @pytest.fixture(scope="module")
 def views() -> Iterator[dict[str, Any]]:
     """One view of each kind, out of the life of one application."""
@@ -181,6 +200,7 @@ def views() -> Iterator[dict[str, Any]]:
             *(app.schedules.history("close")[0], app.selections.freeze(state=None)),
             *(app.tokens.create("anna"), app.tokens.list()[0]),
             app.schedules.occurrences("close", NOON, NOON + timedelta(hours=2))[0],
+            *raised(app),
             Ending(run=dead.id, scheduled_for=NOON, at=NOON),
             BadEnding(run=dead.id, scheduled_for=NOON, at=NOON, reason="error", error="boom"),
             QuarantinedHost(host="h", since=NOON, by="ada", reason="smokes"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers import (
+    alerts,
     attempts,
     backfills,
     delayed,
@@ -46,6 +47,7 @@ ROUTES: tuple[Route, ...] = (
     *limits.ROUTES,
     *tasks.ROUTES,
     *members.ROUTES,
+    *alerts.ROUTES,
     *proofs.ROUTES,
     *vitals.ROUTES,
     *looking.ROUTES,

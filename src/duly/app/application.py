@@ -11,30 +11,20 @@ from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Self
 
 from duly.app.declaring import Declaring
+from duly.app.speaking import Speaking
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.app.tracing import client_tracing
 from duly.client import ordering
 from duly.client.access import Doorkeeper
 from duly.client.arguments import Payload
-from duly.client.attempts import Attempts
-from duly.client.audit import Audit
 from duly.client.awaited import Awaited
-from duly.client.backfills import Backfills
-from duly.client.breakers import Breakers
 from duly.client.caller import Caller, Traces
 from duly.client.catalogue import Backing, Catalogue
 from duly.client.checking import Checks
 from duly.client.declarations import APP_DEFAULT, Declarations
-from duly.client.events import Events
 from duly.client.health import Health, judge_health
-from duly.client.inbox import Inbox
 from duly.client.lending import Lending
-from duly.client.limits import Limits
 from duly.client.ordering import Terms, read_when
-from duly.client.promises import Promises
-from duly.client.proving import Proof, Proving
-from duly.client.queues import Queues
-from duly.client.quotas import Quotas
 from duly.client.reading import (
     read_actor,
     read_key,
@@ -42,16 +32,10 @@ from duly.client.reading import (
     read_tenant,
 )
 from duly.client.reconciling import Reconciliation, reconcile
-from duly.client.runs import DelayedRuns, Runs
-from duly.client.schedules import Schedules
 from duly.client.secrets import SecretSources
-from duly.client.selections import Selections
 from duly.client.status_view import Status, look_at_status
 from duly.client.task_options import TASK_NAME_LENGTH_MAX
 from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
-from duly.client.tokens import Tokens
-from duly.client.vitals import Vitals
-from duly.client.workers import Workers
 from duly.clock import SystemClock
 from duly.config import Settings
 from duly.domain.schedules import TENANT_DEFAULT
@@ -69,6 +53,7 @@ if TYPE_CHECKING:
 
     from duly.app.demo_controls import DemoControls
     from duly.app.worker_options import WorkerOptions
+    from duly.client.proving import Proof
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_orders import Reference
@@ -88,7 +73,7 @@ if TYPE_CHECKING:
 ROLE_LENGTH_MAX = 63
 
 
-class App(Declaring):
+class App(Speaking, Declaring):
     """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
 
     def __init__(  # noqa: PLR0913 - each has a default that is right for most
@@ -139,28 +124,6 @@ class App(Declaring):
         self._speak_as(caller)
         self.tasks.checks = Checks(caller, self.runs)
 
-    def _speak_as(self, caller: Caller) -> None:
-        """Speak as somebody; what is shared with other copies of this application stays."""
-        self._caller = caller
-        self.schedules = Schedules(self._caller)
-        self.runs = Runs(self._caller)
-        self.selections = Selections(self._caller, self.runs)
-        self.attempts = Attempts(self._caller)
-        self.audit = Audit(self._caller)
-        self.delayed = DelayedRuns(self._caller)
-        self.queues = Queues(self._caller)
-        self.backfills = Backfills(self._caller)
-        self.inbox = Inbox(self._caller, self.runs)
-        self._proving = Proving(self._caller, self.runs, self.inbox)
-        self.limits = Limits(self._caller)
-        self.breakers = Breakers(self._caller)
-        self.quotas = Quotas(self._caller)
-        self.tokens = Tokens(self._caller)
-        self.events = Events(self._caller)
-        self.promises = Promises(self._caller)
-        self.workers = Workers(self._caller)
-        self.vitals = Vitals(self._caller)
-
     def acting_as(self, actor: str, source: str) -> Self:
         """Return this application, giving its orders under another name and from elsewhere."""
         other = copy(self)
@@ -183,7 +146,7 @@ class App(Declaring):
             source=source,
             is_confined=is_confined or self._caller.is_confined,
         )
-        App._speak_as(other, caller)
+        Speaking._speak_as(other, caller)
         return other
 
     @property

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from duly.app.loading import place_of, search_folder
 from duly.app.permitted import PermittedTasks
 from duly.app.tracing import begin_tracing
+from duly.app.watching import watching
 from duly.app.worker_options import WorkerOptions
 from duly.clock import SystemClock
 from duly.domain.literals import TaskKind
@@ -243,7 +244,7 @@ def run_all(
 
     # Of one thread from beginning to end: its end would be that of the processes it has started.
     thread = threading.Thread(target=kept_going.run, name="duly-supervisor")
-    with _signalled(stop, 2):
+    with watching(app, voice.telemetry), _signalled(stop, 2):
         thread.start()
         try:
             loop.run()

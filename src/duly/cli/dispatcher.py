@@ -16,6 +16,7 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.metrics_port import telling_metrics
+from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
 from duly.cli.target import Target, opened
@@ -83,7 +84,11 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         telling.tell(f"dispatching {app.url}; Ctrl-C ends it", facts=_started(app))
         gc.set_threshold(*_COLLECTED_AFTER)
         numbers = partial(_measure, service, counting)
-        with telling_metrics(metrics_port, numbers), _ended_by_signal(loop, telling):
+        with (
+            telling_metrics(metrics_port, numbers),
+            watching(app, listening),
+            _ended_by_signal(loop, telling),
+        ):
             loop.run()
         wakeups.close()
         counts = service.statistics

@@ -31,6 +31,8 @@ _OPTIONS = {
     "app.delayed.list()": "duly delayed list",
     "app.backfills.list()": "duly backfill list",
     "app.breakers.list()": "duly breaker list",
+    "app.alerts.list(state='all')": "duly alert list --state all",
+    "app.alerts.channels()": "duly alert channels",
 }
 
 app = App(
@@ -55,6 +57,7 @@ for name, place, purpose in (
     ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
     ("limit", "duly.cli.limits:app", "Limit how many runs go on, and how often."),
     ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
+    ("alert", "duly.cli.alerts:app", "See what is wrong; silence alerts, say who is told."),
     ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
     ("token", "duly.cli.tokens:app", "Make, list and revoke tokens: who may come in by the API."),
     ("exec", "duly.cli.exec:run_command", "Run any command as a recorded run."),

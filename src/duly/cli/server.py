@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from duly.app import App
+from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
 from duly.cli.target import Target, opened
@@ -85,7 +86,8 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
             telling.tell(f"serving {app.url} at {listening.url}; Ctrl-C ends it", facts=facts)
             tell_code(app, telling, listening.url, has_console=console)
 
-        with _ended_by_signal(serving.stop, telling):
+        # Also without any dispatcher somebody is told that nothing fires.
+        with watching(app, telling), _ended_by_signal(serving.stop, telling):
             serving.run(ready)
         telling.tell("stopped in good order", facts={"event": "stopped"})
 

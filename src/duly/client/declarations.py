@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duly.client.alert_declarations import read_alert_tables
 from duly.client.definitions import POLICIES, read_definition, read_timetable
 from duly.client.reading import read_name, read_owner
 from duly.client.schedule_orders import NewSchedule
@@ -18,6 +19,7 @@ from duly.errors import Conflict, DulyError, NotFound, UsageError, require_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from duly.client.alert_declarations import DeclaredTerm
     from duly.domain.timetable.timetable import Timetable
 
 FILE_BYTES_MAX = 1_000_000
@@ -69,6 +71,8 @@ class Declarations:
         self.sources = [self.code]
         """What this application may speak for."""
         self._by_name: dict[str, Declaration] = {}
+        self.alerts: list[DeclaredTerm] = []
+        """Rules and channels of alerts."""
 
     @property
     def compared(self) -> list[str]:
@@ -103,10 +107,20 @@ class Declarations:
         source = f"file:{self.app}:{file.as_posix()}"
         if source in self.sources:
             raise Conflict("file", str(file), "is declared already", "declare each file once")
-        declared = read_file(file, source)
+        declared, alerts = read_file(file, source)
+        self._refuse_twice(alerts)
         self.add(*declared)
+        self.alerts += alerts
         self.sources.append(source)
         return [one.name for one in declared]
+
+    def _refuse_twice(self, alerts: list[DeclaredTerm]) -> None:
+        taken = {one.title: one.source for one in self.alerts}
+        for one in alerts:
+            if one.title in taken:
+                problem = f"is declared twice: in {taken[one.title]} and in {one.source}"
+                remedy = "give one of them another name"
+                raise Conflict(f"alert {one.sort}", one.name, problem, remedy)
 
     def resolved(self, tasks: Tasks, known: list[str]) -> list[NewSchedule]:
         """Return every schedule to be made; refuse all when one can't be read."""
@@ -117,18 +131,19 @@ class Declarations:
         return dict(self._by_name)
 
 
-def read_file(file: Path, source: str) -> list[Declaration]:
-    """Read a TOML file of `[schedules.NAME]` tables."""
+def read_file(file: Path, source: str) -> tuple[list[Declaration], list[DeclaredTerm]]:
+    """Read a TOML file of `[schedules.NAME]` tables, and of rules and channels of alerts."""
     parsed = _parsed(file)
     tables = parsed.pop("schedules", {})
+    alerts = read_alert_tables(file.name, source, parsed.pop("alerts", {}))
     if parsed:
         key = min(parsed)
-        remedy = "write [schedules.NAME] tables alone"
+        remedy = "write [schedules.NAME] and [alerts.…] tables alone"
         raise UsageError(f"{file.name}, {key}", parsed[key], "is not known", remedy)
     if not isinstance(tables, dict):
         remedy = "write [schedules.NAME] tables"
         raise UsageError(f"{file.name}, schedules", tables, "is not a table", remedy)
-    return [_read_one(file.name, source, name, table) for name, table in tables.items()]
+    return [_read_one(file.name, source, name, table) for name, table in tables.items()], alerts
 
 
 def _read_path(path: object) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from duly.client.alert_declarations import reconcile_alerts
 from duly.client.caller import DECLARATION
 from duly.client.declarations import Declarations, problem_of
 from duly.client.schedule_orders import (
@@ -113,6 +114,14 @@ class _Report:
     def note(self, what: str, name: str) -> None:
         self.names.setdefault(what, []).append(name)
 
+    def note_alert(self, what: str, name: str, problem: str) -> None:
+        if what == "conflicts":
+            self.conflicts[name] = problem
+        elif what == "changed":
+            self.changed[name] = ("terms",)
+        else:
+            self.note(what, name)
+
     def done(self) -> Reconciliation:
         names = {what: tuple(found) for what, found in self.names.items()}
         return Reconciliation(
@@ -147,6 +156,10 @@ def reconcile(
         for record in _declared_by(caller, source):
             if record.name not in taken:
                 _orphan(caller, record, report, prune=prune)
+    for what, name, problem in reconcile_alerts(
+        caller, declared.alerts, declared.sources, dry_run=dry_run
+    ):
+        report.note_alert(what, name, problem)
     return report.done()
 
 

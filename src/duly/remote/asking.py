@@ -136,7 +136,7 @@ class Asking:
             raise StoreError(url, problem, remedy) from error
 
 
-def said(kind: type[msgspec.Struct], **terms: Any) -> dict[str, Any]:  # noqa: ANN401 - of its fields
+def said(kind: type[msgspec.Struct], /, **terms: Any) -> dict[str, Any]:  # noqa: ANN401 - of its fields
     """Return the terms that are given as they are written; refuse one that nobody knows."""
     names = kind.__struct_fields__
     for name, value in terms.items():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from duly.draws import SystemDraws
 from duly.remote.address import read_address
+from duly.remote.alerts import Alerts
 from duly.remote.asking import Asking, said
 from duly.remote.credentials import find_token
 from duly.remote.events import Events
@@ -83,6 +84,7 @@ class Remote:
         self.breakers = Breakers(asking)
         self.quotas = Quotas(asking)
         self.workers = Workers(asking)
+        self.alerts = Alerts(asking)
         self.tokens = Tokens(asking)
         self.audit = Audit(asking)
         self.events = Events(asking)

@@ -208,6 +208,8 @@ class PruneKind(StrEnum):
     ARRIVALS = "arrivals"
     ACCESS = "access"
     """Sessions, codes, kept answers and frozen sets that have expired."""
+    ALERTS = "alerts"
+    """Alerts that were resolved long ago, and silences that are over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +249,7 @@ class MaintenanceStore(Protocol):
         """Remove closed runs past retention; remember per schedule how far (D6).
 
         Also old skips, deleted schedules past their retention, dead members that own nothing, old
-        arrivals, and what has expired of access. Needs the backfill lease of shard 0 (maintenance):
-        a stale owner removes nothing.
+        arrivals, what has expired of access, and alerts of long ago. Needs the backfill lease of
+        shard 0 (maintenance): a stale owner removes nothing.
         """
         ...

@@ -14,6 +14,7 @@ from duly.store.auditing import SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from duly.store.alerting import AlertFilter
     from duly.store.reading import AuditFilter, ScheduleFilter
 
 Value = str | int | bytes
@@ -130,3 +131,13 @@ def audit_leads(command: AuditFilter) -> tuple[str, tuple[tuple[str, Value], ...
     if command.actor not in (None, SYSTEM.name):
         return f"actor <> '{SYSTEM.name}'", (("actor", command.actor),)
     return "true", () if command.tenant is None else (("tenant", command.tenant),)
+
+
+def alerts_where(where: Where, command: AlertFilter) -> Where:
+    """Take up the conditions of a filter on alerts."""
+    where.equal("tenant", command.tenant)
+    where.one_of("state", command.states)
+    where.equal("kind", None if command.kind is None else str(command.kind))
+    if command.before_id is not None:
+        where.add("id < ?", command.before_id)
+    return where

@@ -65,6 +65,7 @@ SHARED = frozenset(
         "queues",
         "limits",
         "quotas",
+        "alert_terms",
         "paces",
         "breakers",
         *LEDGER,

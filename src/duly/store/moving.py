@@ -89,6 +89,11 @@ _ALL = (
         "scope tenant counted",
         "scope tenant counted most#? version# updated_at# updated_by",
     ),
+    _part(
+        "alert_terms",
+        "sort name",
+        "sort name tenant terms until#? set_at# set_by reason?",
+    ),
     _part("paces", "place", "place promised_at# begun_at# again_at#"),
     _part(
         "breakers",
@@ -236,6 +241,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("queue", "queues"),
     Kind("limit", "limits"),
     Kind("quota", "quotas"),
+    Kind("alert-term", "alert_terms"),
     Kind("pace", "paces"),
     Kind("breaker", "breakers"),
     Kind(

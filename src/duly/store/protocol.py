@@ -6,6 +6,7 @@ from typing import Protocol
 
 from duly.store.access import AccessStore
 from duly.store.admission import LimitingStore
+from duly.store.alerting import AlertingStore
 from duly.store.backfilling import BackfillStore
 from duly.store.dispatch import DispatchStore, MaintenanceStore
 from duly.store.effects import EffectsStore
@@ -40,6 +41,7 @@ class Store(
     SchemaStore,
     StandingStore,
     MovingStore,
+    AlertingStore,
     Protocol,
 ):
     """A durable store. Its methods may be called from several threads."""

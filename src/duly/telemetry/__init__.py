@@ -4,6 +4,14 @@ An event is a hint for people and dashboards. What must be provable afterwards i
 runs, skips and the audit trail.
 """
 
+from duly.telemetry.alert_events import (
+    AlertRaised,
+    AlertResolved,
+    DeliveryFailed,
+    ObserverFailed,
+    WatchLost,
+    WatchTaken,
+)
 from duly.telemetry.events import (
     BatchFired,
     ClockStepped,
@@ -62,6 +70,8 @@ from duly.telemetry.work_events import (
 )
 
 __all__ = [
+    "AlertRaised",
+    "AlertResolved",
     "AttemptEnded",
     "AttemptFailed",
     "AttemptGivenBack",
@@ -71,6 +81,7 @@ __all__ = [
     "CommandsLeftOut",
     "CompletionRefused",
     "DeclaredDead",
+    "DeliveryFailed",
     "Event",
     "FencedOff",
     "HistoryPruned",
@@ -82,6 +93,7 @@ __all__ = [
     "Left",
     "LogTelemetry",
     "NullTelemetry",
+    "ObserverFailed",
     "RunCancelled",
     "RunDead",
     "RunEvent",
@@ -104,6 +116,8 @@ __all__ = [
     "TimerRetimed",
     "TzdataOutdated",
     "TzdataRecomputed",
+    "WatchLost",
+    "WatchTaken",
     "WorkerDraining",
     "WorkerProcessCrashed",
     "WorkerProcessEnded",

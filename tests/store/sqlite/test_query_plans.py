@@ -9,6 +9,7 @@ import pytest
 
 from duly.store.sqlite import (
     access,
+    alerting,
     attempts,
     claiming,
     delayed,
@@ -33,9 +34,18 @@ from duly.store.sqlite import (
     settlements,
     slots,
     telling,
+    trouble,
 )
 
 HOT = {
+    "live alerts": alerting.LIST_LIVE,
+    "due deliveries": alerting.DUE_DELIVERIES,
+    "old alerts": alerting.OLD_ALERTS,
+    "stallable attempts": trouble.STALLABLE,
+    "runs tried often": trouble.TRIED,
+    "newly dead": trouble.NEWLY_DEAD,
+    "early fires": trouble.EARLY,
+    "promises made": trouble.MADE,
     "load schedules": loading.LOAD_SCHEDULES,
     "load delayed": loading.LOAD_DELAYED,
     "arrivals of schedules": loading.READ_SCHEDULE_ARRIVALS,
@@ -162,6 +172,12 @@ WALKED = (
     "SCAN a",
     "SCAN 128 CONSTANT ROWS",
     "SCAN 128-ROW VALUES CLAUSE",
+    # As many claims as workers have slots, and what subqueries have found.
+    "SCAN held",
+    "SCAN died",
+    "SCAN newest",
+    "SCAN CONSTANT ROW",
+    "SCAN duly_alerts USING INDEX duly_alerts_live",
     "SCAN duly_runs USING INDEX duly_runs_early",
 )
 """Lists of shards, what an inner search has found, the rows of a batch (`asked`), and the empty
@@ -173,6 +189,8 @@ SORTED_FEW = frozenset(
         "arrivals of retries",
         "overdue",
         "made in a minute",
+        "live alerts",
+        "newly dead",
     )
 )
 """These gather what is near or due, or new, and see each once."""

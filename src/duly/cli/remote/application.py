@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from duly.cli.remote.seeing import Promised, seen
+from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.arguments import Payload
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfills import Backfill, BackfillPlan
@@ -45,6 +46,21 @@ from duly.remote.connecting import Remote
 
 PAGE_MAX = 1000
 VIEWS: Mapping[str, Mapping[str, type]] = {
+    "alerts": {
+        "list": Alert,
+        "get": Alert,
+        "acknowledge": Alert,
+        "silences": AlertSilence,
+        "silence": AlertSilence,
+        "unsilence": bool,
+        "rules": AlertRule,
+        "set_rule": AlertRule,
+        "remove_rule": bool,
+        "channels": AlertChannel,
+        "add_channel": AlertChannel,
+        "remove_channel": bool,
+        "test_channel": ChannelTest,
+    },
     "backfills": {
         "plan": BackfillPlan,
         "create": Backfill,
@@ -289,6 +305,7 @@ class RemoteApp:
         self.runs = RemoteRuns(self, "runs")
         self.audit = RemoteAudit(self, "audit")
         self.events = RemoteEvents(self)
+        self.alerts = Part(self, "alerts")
         self.backfills = Part(self, "backfills")
         self.breakers = Part(self, "breakers")
         self.delayed = Part(self, "delayed")

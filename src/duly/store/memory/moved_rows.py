@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.schedules import canonical_json
+from duly.store.alert_rulings import term_row
 from duly.store.backfill_rows import backfill_row
 from duly.store.dispatch import MemberKind
 from duly.store.limit_rows import breaker_row, limit_row
@@ -61,6 +62,7 @@ def _workers(tables: Tables) -> Iterator[PartRow]:
 def _settings(tables: Tables) -> dict[str, list[PartRow]]:
     limits = [column.name for column in PARTS["limits"].columns]
     breakers = [column.name for column in PARTS["breakers"].columns]
+    terms = [column.name for column in PARTS["alert_terms"].columns]
     return {
         "tasks": [_task(tables, name) for name in {*tables.tasks, *tables.policies}],
         "retry_slots": [
@@ -86,6 +88,9 @@ def _settings(tables: Tables) -> dict[str, list[PartRow]]:
                 **_plain(one, "most version updated_at updated_by"),
             }
             for one in tables.quotas.values()
+        ],
+        "alert_terms": [
+            dict(zip(terms, term_row(one), strict=True)) for one in tables.alert_terms.values()
         ],
         "paces": [{"place": place, **pace._asdict()} for place, pace in tables.paces.items()],
         "breakers": [

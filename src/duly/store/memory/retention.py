@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import MemberId, MemberKind, Prune, Pruned, PruneKind
 from duly.store.memory.access import forget_access
+from duly.store.memory.alerting import forget_alerts
 from duly.store.memory.attempts import forget_work, lease_of
 from duly.store.memory.effects import forget_line
 from duly.store.memory.limiting import forget_limits
@@ -36,6 +37,7 @@ def prune(journal: Journal, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(journal, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(journal, command)
     counts[PruneKind.ACCESS] = forget_access(journal, command.limit)
+    counts[PruneKind.ALERTS] = forget_alerts(journal, command.limit)
     _forget_slots(journal)
     forget_limits(journal)
     _forget_workers(journal, command)

@@ -28,6 +28,7 @@ from duly.store.memory import (
     standing,
 )
 from duly.store.memory.access import MemoryAccess
+from duly.store.memory.alerting import MemoryAlerting
 from duly.store.memory.gates import open_gates
 from duly.store.memory.ownership import seems_alive
 from duly.store.memory.tables import Journal, Tables
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore(Working, MemoryAccess):
+class MemoryStore(Working, MemoryAccess, MemoryAlerting):
     """A store in this process: every operation alone, one after the other."""
 
     def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:

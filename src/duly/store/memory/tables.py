@@ -23,6 +23,8 @@ from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
     from duly.domain.access import TokenId, TokenRecord
+    from duly.domain.alert_delivery import DeliveryRecord
+    from duly.domain.alerting import AlertId, AlertRecord, DeliveryId
     from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
     from duly.domain.breakers import Breaker
     from duly.domain.effects import EffectRecord
@@ -37,11 +39,13 @@ if TYPE_CHECKING:
     from duly.domain.settling import PlannedRun
     from duly.store.access import AnswerKey, FrozenSet
     from duly.store.access_rulings import AnswerRow
+    from duly.store.alerting import TermRecord, TermSort
     from duly.store.auditing import Subject
     from duly.store.backfilling import BackfillRecord, SlotState
     from duly.store.effects import TaskOrder, VerdictRecord
     from duly.store.execution import Hold
     from duly.store.memory.access import SessionRow
+    from duly.store.memory.alerting import WatchRow
     from duly.store.retry_slots import Taken
     from duly.store.standing import QuarantinedHost
     from duly.store.work_rulings import WorkerLease
@@ -277,6 +281,11 @@ class Tables:
     answers: dict[AnswerKey, AnswerRow] = field(default_factory=dict)
     frozen: dict[bytes, FrozenSet] = field(default_factory=dict)
     quarantined_hosts: dict[str, QuarantinedHost] = field(default_factory=dict)
+    watch: dict[int, WatchRow] = field(default_factory=dict)
+    """One row, under 0."""
+    alerts: dict[AlertId, AlertRecord] = field(default_factory=dict)
+    alert_deliveries: dict[DeliveryId, DeliveryRecord] = field(default_factory=dict)
+    alert_terms: dict[tuple[TermSort, str], TermRecord] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.

@@ -18,6 +18,7 @@ from duly.domain.literals import (
 from duly.domain.quotas import Counted, Quota, QuotaKey
 from duly.domain.rates import Pace
 from duly.domain.schedules import Call, Pending, ScheduleRecord
+from duly.store.alert_rulings import read_term
 from duly.store.backfill_rows import backfill_record
 from duly.store.backfilling import SlotState
 from duly.store.dispatch import Member, MemberId, MemberKind
@@ -178,6 +179,11 @@ def _quota(journal: Journal, row: dict[str, Any]) -> _Put:
     return journal.tables.quotas, (key, counted), quota
 
 
+def _term(journal: Journal, row: dict[str, Any]) -> _Put:
+    term = read_term(_ordered("alert_terms", row))
+    return journal.tables.alert_terms, (term.sort, term.name), term
+
+
 def _limit(journal: Journal, row: dict[str, Any]) -> _Put:
     record = limit_record(_ordered("limits", row))
     return journal.tables.limits, (record.scope, record.source), record
@@ -323,6 +329,7 @@ _WRITERS: dict[str, Callable[[Journal, dict[str, Any]], _Put]] = {
     ),
     "limits": _limit,
     "quotas": _quota,
+    "alert_terms": _term,
     "paces": lambda journal, row: (
         journal.tables.paces,
         row["place"],

@@ -127,6 +127,11 @@ GRANTS: dict[str, Grant] = {
     "worker_tasks": Grant(_READ),
     "leases": Grant(_READ),
     "seals": Grant(_READ),
+    # A server that is held to a tenant sees too little to watch.
+    "watch": Grant(_READ),
+    "alerts": Grant(_CHANGE, _of("tenant", "")),
+    "alert_deliveries": Grant(_READ, _of_row("alerts", "alert_id")),
+    "alert_terms": Grant(_ALL, _of("tenant", "")),
     "migrations": Grant(_READ),
 }
 

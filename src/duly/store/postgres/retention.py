@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
 from duly.store.postgres.access import forget_access
+from duly.store.postgres.alerting import forget_alerts
 from duly.store.postgres.arrays import Int8s, Texts, Uuids
 from duly.store.postgres.leases import held_shards
 from duly.store.postgres.limiting import forget_limits
@@ -153,6 +154,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = prune_arrivals(work, command.limit)
     counts[PruneKind.ACCESS] = forget_access(work, command.limit)
+    counts[PruneKind.ALERTS] = forget_alerts(work, command.limit)
     work.session.run(FORGET_PASSED_SLOTS, (work.now, command.limit))
     forget_limits(work, command.limit)
     _forget_workers(work, command)

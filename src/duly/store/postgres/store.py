@@ -32,6 +32,7 @@ from duly.store.postgres import (
 )
 from duly.store.postgres.access import PostgresAccess
 from duly.store.postgres.access_grants import grant_statements, revoke_statements
+from duly.store.postgres.alerting import PostgresAlerting
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.bell import PostgresWakeups
 from duly.store.postgres.circles import beyond_circles
@@ -89,7 +90,9 @@ INSERT_TASKS = (
 )
 
 
-class PostgresStore(PostgresWorking, PostgresAccess, ReadsBySnapshot, KeepsTenants):
+class PostgresStore(
+    PostgresWorking, PostgresAccess, PostgresAlerting, ReadsBySnapshot, KeepsTenants
+):
     """Promises in one database; for several threads, processes and hosts.
 
     Nothing is opened before the first operation; a database without our schema gets it then.

@@ -13,6 +13,7 @@ from duly.domain.literals import Lane, ScheduleStatus
 from duly.store.dispatch import Prune, Pruned, PruneKind
 from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
 from duly.store.sqlite.access import forget_access
+from duly.store.sqlite.alerting import forget_alerts
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.limiting import forget_limits
 from duly.store.sqlite.rows import one
@@ -89,6 +90,7 @@ def prune(work: Work, command: Prune) -> Pruned:
     counts[PruneKind.MEMBERS] = _prune_members(work, command)
     counts[PruneKind.ARRIVALS] = _prune_arrivals(work, command)
     counts[PruneKind.ACCESS] = forget_access(work, command.limit)
+    counts[PruneKind.ALERTS] = forget_alerts(work, command.limit)
     work.connection.execute(FORGET_SLOTS, (work.now,))
     forget_limits(work)
     _forget_workers(work, command)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import pytest
 
 _PARTS = (
+    "alert_deliveries",
+    "alert_trouble",
+    "alerts",
     "attempts",
     "backfills",
     "breakers",

@@ -6,6 +6,9 @@ import pytest
 
 from duly.testing.conformance.access import FrozenSets, KeptAnswers, Sessions, Tokens
 from duly.testing.conformance.adding_runs import AddingRuns
+from duly.testing.conformance.alert_deliveries import AlertTerms, Deliveries
+from duly.testing.conformance.alert_trouble import FindingTrouble
+from duly.testing.conformance.alerts import AlertsOnRecord, Watching
 from duly.testing.conformance.attempts import CountingWork, ForgettingWork, ReadingAttempts
 from duly.testing.conformance.backfills import Backfilling, BackfillOrders
 from duly.testing.conformance.breakers import Breakers
@@ -145,6 +148,11 @@ class StoreContract(
     Sessions,
     KeptAnswers,
     FrozenSets,
+    Watching,
+    AlertsOnRecord,
+    Deliveries,
+    AlertTerms,
+    FindingTrouble,
 ):
     """What every store must do. A backend passes all of it, or is not a backend."""
 

@@ -17,6 +17,7 @@ from duly.domain.retrying import Retry
 from duly.domain.runs import VerdictKind
 from duly.domain.scope import ScopeReport
 from duly.errors import Conflict
+from duly.store.alerting import SetTerm, TermSort
 from duly.store.effects import OrderTask
 from duly.store.execution import Report, SaveCheckpoint
 from duly.store.memory import MemoryStore
@@ -273,6 +274,9 @@ def _settings(store: Store) -> None:
     limit_steps.limit(store, running=3, rate="10/m")
     key = QuotaKey("tenant:acme")
     store.set_quotas(SetQuotas(key=key, most={Counted.SCHEDULES: 5}, actor=ADA))
+    store.set_alert_term(
+        SetTerm(sort=TermSort.RULE, name="mail", terms={"threshold": 3}, actor=ADA)
+    )
 
 
 def move(source: Store, target: Store, *, has_history: bool = True, **parts: Any) -> Imported:
@@ -320,6 +324,7 @@ def told(store: Store) -> dict[str, Any]:
         "queues": store.list_queues(),
         "limits": store.list_limits().records,
         "quotas": store.list_quotas(),
+        "alert terms": [store.list_alert_terms(sort) for sort in TermSort],
         "backfills": store.list_backfills("default", None, 100),
         "slots": [
             store.list_slots(one.id, None, 100)

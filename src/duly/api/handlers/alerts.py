@@ -1,0 +1,125 @@
+"""Alerts over HTTP: what is wrong, who was told, and what people say about it (V3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.api.handlers.parts import given, look, order, whole
+from duly.wire.alerts import (
+    Alert,
+    AlertChannel,
+    AlertRule,
+    AlertsAsked,
+    AlertSilence,
+    ChannelTest,
+    SetAlertChannel,
+    SetAlertRule,
+    SilenceAlerts,
+)
+from duly.wire.limits import Removal, Removed
+from duly.wire.runs import Justified
+from duly.wire.shapes import Page
+
+if TYPE_CHECKING:
+    from duly.api.route import Received, Route
+
+
+def list_alerts(received: Received) -> Page[Alert]:
+    """Return alerts, newest first: those that are open, unless another state is asked for."""
+    return whole(Alert, received.app.alerts.list(**given(received.query)))
+
+
+def get_alert(received: Received) -> Alert:
+    """Return an alert with its deliveries."""
+    return Alert.from_view(received.app.alerts.get(received.path["alert"]))
+
+
+def acknowledge_alert(received: Received) -> Alert:
+    """Take note of an alert, so that others know that somebody looks after it."""
+    reason = received.body.reason
+    return Alert.from_view(received.app.alerts.acknowledge(received.path["alert"], reason=reason))
+
+
+def list_alert_silences(received: Received) -> Page[AlertSilence]:
+    """Return silences that are not over."""
+    return whole(AlertSilence, received.app.alerts.silences())
+
+
+def silence_alerts(received: Received) -> AlertSilence:
+    """Tell nobody of such alerts for a while; they are on record all the same."""
+    made = received.app.alerts.silence(**given(received.body), id=received.order_id())
+    return AlertSilence.from_view(made)
+
+
+def unsilence_alerts(received: Received) -> Removed:
+    """End a silence before its time."""
+    terms = given(received.query)
+    return Removed(is_removed=received.app.alerts.unsilence(received.path["silence"], **terms))
+
+
+def list_alert_rules(received: Received) -> Page[AlertRule]:
+    """Return every rule by name: those that were set, and what is usual for the others."""
+    return whole(AlertRule, received.app.alerts.rules())
+
+
+def set_alert_rule(received: Received) -> AlertRule:
+    """Set a rule; what is not given stays."""
+    terms = given(received.body)
+    return AlertRule.from_view(received.app.alerts.set_rule(received.path["rule"], **terms))
+
+
+def remove_alert_rule(received: Received) -> Removed:
+    """Take back a rule that was set: what is usual holds again."""
+    terms = given(received.query)
+    return Removed(is_removed=received.app.alerts.remove_rule(received.path["rule"], **terms))
+
+
+def list_alert_channels(received: Received) -> Page[AlertChannel]:
+    """Return where alerts go, by name."""
+    return whole(AlertChannel, received.app.alerts.channels())
+
+
+def set_alert_channel(received: Received) -> AlertChannel:
+    """Have alerts go somewhere, in place of what was said under that name before."""
+    terms = given(received.body)
+    made = received.app.alerts.add_channel(received.path["channel"], **terms)
+    return AlertChannel.from_view(made)
+
+
+def remove_alert_channel(received: Received) -> Removed:
+    """Have alerts go there no more."""
+    terms = given(received.query)
+    done = received.app.alerts.remove_channel(received.path["channel"], **terms)
+    return Removed(is_removed=done)
+
+
+def try_alert_channel(received: Received) -> ChannelTest:
+    """Send a notice that is marked as a test, from the server and at once."""
+    return ChannelTest.from_view(received.app.alerts.test_channel(received.path["channel"]))
+
+
+_RULE, _CHANNEL = "/alerts/rules/{rule}", "/alerts/channels/{channel}"
+_SILENCES = "/alerts/silences"
+_REMOVAL = {"method": "DELETE", "query": Removal}
+ROUTES: tuple[Route, ...] = (
+    look("/alerts", list_alerts, Page[Alert], AlertsAsked),
+    look("/alerts/{alert}", get_alert, Alert),
+    order("/alerts/{alert}/acknowledge", acknowledge_alert, Justified, Alert),
+    look(_SILENCES, list_alert_silences, Page[AlertSilence]),
+    order(_SILENCES, silence_alerts, SilenceAlerts, AlertSilence, status=201),
+    order(f"{_SILENCES}/{{silence}}", unsilence_alerts, None, Removed, **_REMOVAL),
+    look("/alerts/rules", list_alert_rules, Page[AlertRule]),
+    order(_RULE, set_alert_rule, SetAlertRule, AlertRule, method="PUT", scope="admin"),
+    order(_RULE, remove_alert_rule, None, Removed, scope="admin", **_REMOVAL),
+    look("/alerts/channels", list_alert_channels, Page[AlertChannel]),
+    order(_CHANNEL, set_alert_channel, SetAlertChannel, AlertChannel, method="PUT", scope="admin"),
+    order(_CHANNEL, remove_alert_channel, None, Removed, scope="admin", **_REMOVAL),
+    order(
+        f"{_CHANNEL}/test",
+        try_alert_channel,
+        None,
+        ChannelTest,
+        scope="admin",
+        is_once_only=True,
+    ),
+)

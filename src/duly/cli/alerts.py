@@ -1,0 +1,467 @@
+"""`duly alert`: what is wrong, who was told of it, and what people say about that (V3)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from duly.cli.output import print_facts, print_json, print_line, print_table
+from duly.cli.target import Target, opened
+from duly.cli.undoing import print_undo, undo_text
+from duly.client.alert_view import Alert, AlertRule, AlertSilence
+from duly.client.arguments import read_json_text
+from duly.domain.time_texts import distance_text, utc_text
+from duly.errors import UsageError
+
+TARGET = Target()
+FAILED = 1
+_Several = Annotated[tuple[str, ...], Parameter(show_default=False)]
+
+app = App(name="alert", help="See what is wrong; silence alerts, and say who is told of them.")
+rule = App(name="rule", help="Set a rule of alerts, or take it back.")
+channel = App(name="channel", help="Say where alerts go, and try it.")
+app.command(rule)
+app.command(channel)
+
+
+@app.command(name="list")
+def list_alerts(
+    *,
+    state: str = "open",
+    kind: str | None = None,
+    limit: int = 100,
+    target: Target = TARGET,
+) -> None:
+    """List alerts, newest first.
+
+    Parameters
+    ----------
+    state
+        open, pending (not for long enough yet), resolved, or all.
+    kind
+        Only of a kind, such as queue-age.
+    limit
+        At most so many.
+    """
+    with opened(target, makes_store=False) as application:
+        found = application.alerts.list(state=state, kind=kind, limit=limit)
+        if target.json:
+            print_json([one.to_json() for one in found])
+            return
+        if not found:
+            print_line("Nothing is wrong." if state == "open" else "There are no such alerts.")
+            return
+        now = application.status().now
+    headings = ("alert", "kind", "about", "tenant", "state", "since", "what")
+    rows = [
+        (
+            str(one.id),
+            one.kind,
+            one.subject,
+            one.tenant or "-",
+            _state(one),
+            f"{distance_text(one.since, now)} ago",
+            one.summary,
+        )
+        for one in found
+    ]
+    print_table(headings, rows)
+
+
+@app.command
+def show(alert: str, /, *, target: Target = TARGET) -> None:
+    """Show an alert: what is so, what to do, who was told.
+
+    Parameters
+    ----------
+    alert
+        Its id: duly alert list.
+    """
+    with opened(target, makes_store=False) as application:
+        found = application.alerts.get(alert)
+    if target.json:
+        print_json(found.to_json())
+        return
+    print_line((found.summary, "bold"))
+    facts = [
+        ("alert", str(found.id)),
+        ("kind", f"{found.kind} ({found.severity}), by rule {found.rule}"),
+        ("about", found.subject),
+        ("tenant", found.tenant or "all"),
+        ("state", _state(found)),
+        ("since", utc_text(found.since)),
+        ("raised", utc_text(found.raised_at)),
+        ("resolved", utc_text(found.resolved_at)),
+    ]
+    if found.acknowledged_at is not None:
+        by = f"by {found.acknowledged_by} at {utc_text(found.acknowledged_at)}"
+        facts.append(("acknowledged", f"{by}: {found.acknowledged_reason or '-'}"))
+    facts += [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in found.evidence.items()
+    ]
+    print_facts(facts)
+    if found.deliveries:
+        rows = [
+            (one.change, one.channel, one.state, str(one.tries), one.error or "-")
+            for one in found.deliveries
+        ]
+        print_table(("told", "channel", "delivery", "tries", "last error"), rows)
+    print_line(("remedy: ", "dim"), found.remedy)
+
+
+@app.command
+def acknowledge(alert: str, /, *, reason: str, target: Target = TARGET) -> None:
+    """Take note of an alert, so that others know that somebody looks after it.
+
+    Parameters
+    ----------
+    alert
+        Its id: duly alert list.
+    reason
+        What you are doing about it; it is recorded.
+    """
+    with opened(target, makes_store=False) as application:
+        found = application.alerts.acknowledge(alert, reason=reason)
+    if target.json:
+        print_json(found.to_json())
+        return
+    print_line(f"Acknowledged by {found.acknowledged_by}: {found.subject}, {found.kind}.")
+
+
+@app.command
+def silence(  # noqa: PLR0913 - options of a command
+    *,
+    reason: str,
+    duration: str | None = None,
+    until: str | None = None,
+    kind: _Several = (),
+    subject: str | None = None,
+    tenant: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Tell nobody of such alerts for a while; they are on record all the same.
+
+    What is still open when it is over is told then.
+
+    Parameters
+    ----------
+    reason
+        Why; it is recorded.
+    duration
+        For how long: 30m, 2h.
+    until
+        Or until an instant: 2026-04-03T02:00+02:00.
+    kind
+        Only of a kind; may be given several times.
+    subject
+        Only about this, as duly alert list shows it: "queue mail", or "schedule nightly-*".
+    tenant
+        Only of a tenant.
+    """
+    with opened(target, makes_store=False) as application:
+        made = application.alerts.silence(
+            reason=reason,
+            duration=duration,
+            until=until,
+            kind=kind or None,
+            subject=subject,
+            tenant=tenant,
+        )
+    taking_back = undo_text("alert", "unsilence", str(made.id))
+    if target.json:
+        print_json({**made.to_json(), "undo": taking_back})
+        return
+    print_line(f"Silenced {_what(made)} until {utc_text(made.until)}.")
+    print_undo(taking_back)
+
+
+@app.command
+def silences(*, target: Target = TARGET) -> None:
+    """List silences that are not over."""
+    with opened(target, makes_store=False) as application:
+        found = application.alerts.silences()
+    if target.json:
+        print_json([one.to_json() for one in found])
+        return
+    if not found:
+        print_line("Nothing is silenced.")
+        return
+    rows = [
+        (str(one.id), _what(one), utc_text(one.until), one.set_by, one.reason or "-")
+        for one in found
+    ]
+    print_table(("silence", "of", "until", "by", "because"), rows)
+
+
+@app.command
+def unsilence(silence: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+    """End a silence before its time.
+
+    Parameters
+    ----------
+    silence
+        Its id: duly alert silences.
+    reason
+        Why.
+    """
+    with opened(target, makes_store=False) as application:
+        is_done = application.alerts.unsilence(silence, reason=reason)
+    _tell_removed(target, is_done=is_done, what="silence", name=silence)
+
+
+@app.command
+def rules(*, target: Target = TARGET) -> None:
+    """List the rules: from when on what is an alert, how urgent, and who is told."""
+    with opened(target, makes_store=False) as application:
+        found = application.alerts.rules()
+    if target.json:
+        print_json([one.to_json() for one in found])
+        return
+    headings = ("rule", "kind", "from", "for", "clear", "severity", "channels", "set by", "counts")
+    print_table(headings, [_rule_row(one) for one in found])
+
+
+@rule.command(name="set")
+def set_rule(  # noqa: PLR0913 - options of a command
+    name: str,
+    /,
+    *,
+    kind: str | None = None,
+    threshold: str | None = None,
+    hold_for: Annotated[str | None, Parameter(name=["--for", "--hold-for"])] = None,
+    clear_for: str | None = None,
+    severity: str | None = None,
+    channel: _Several = (),
+    on: bool = False,
+    off: bool = False,
+    schedule: str | None = None,
+    task: str | None = None,
+    queue: str | None = None,
+    tenant: str | None = None,
+    reason: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Set a rule; what is not given stays as it is.
+
+    Parameters
+    ----------
+    name
+        A kind, such as queue-age, for the rule of that kind; any other name for one more, which
+        needs --kind and holds for some subjects.
+    kind
+        Of which kind it is.
+    threshold
+        From which number on: 100, or 5m of seconds. duly alert rules says what is counted.
+    hold_for
+        How long it must hold before it is raised.
+    clear_for
+        How long it must be gone before it is resolved.
+    severity
+        page or warn.
+    channel
+        Who is told; may be given several times.
+    on
+        Raise such alerts again.
+    off
+        Raise no such alerts.
+    schedule
+        Only about a schedule, by its name.
+    task
+        Only about a task.
+    queue
+        Only about a queue.
+    tenant
+        Only of a tenant.
+    reason
+        Why.
+    """
+    if on and off:
+        raise UsageError("off", off, "contradicts --on", "give one of them")
+    terms: dict[str, Any] = {
+        "kind": kind,
+        "threshold": threshold,
+        "hold_for": hold_for,
+        "clear_for": clear_for,
+        "severity": severity,
+        "channels": list(channel) or None,
+        "is_on": True if on else False if off else None,
+        "schedule": schedule,
+        "task": task,
+        "queue": queue,
+        "tenant": tenant,
+    }
+    said = {key: value for key, value in terms.items() if value is not None}
+    with opened(target) as application:
+        made = application.alerts.set_rule(name, reason=reason, **said)
+    taking_back = undo_text("alert", "rule", "remove", name)
+    if target.json:
+        print_json({**made.to_json(), "undo": taking_back})
+        return
+    words = "is off" if not made.is_on else f"raises from {_threshold(made)} on: {made.meaning}"
+    print_line(f"Rule {made.name} {words}.")
+    print_undo(taking_back)
+
+
+@rule.command(name="remove")
+def remove_rule(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+    """Take back a rule that was set: what is usual holds again.
+
+    Parameters
+    ----------
+    name
+        Its name: duly alert rules.
+    reason
+        Why.
+    """
+    with opened(target, makes_store=False) as application:
+        is_done = application.alerts.remove_rule(name, reason=reason)
+    _tell_removed(target, is_done=is_done, what="rule", name=name)
+
+
+@app.command
+def channels(*, target: Target = TARGET) -> None:
+    """List where alerts go."""
+    with opened(target, makes_store=False) as application:
+        found = application.alerts.channels()
+    if target.json:
+        print_json([one.to_json() for one in found])
+        return
+    rows = [
+        (
+            one.name,
+            one.kind,
+            json.dumps(one.options, ensure_ascii=False) if one.options else "-",
+            one.set_by or "-",
+        )
+        for one in found
+    ]
+    print_table(("channel", "kind", "options", "set by"), rows)
+
+
+@channel.command
+def add(  # noqa: PLR0913 - options of a command
+    name: str,
+    kind: str,
+    /,
+    *,
+    options: str | None = None,
+    reason: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Have alerts go somewhere, in place of what was said under that name before.
+
+    Parameters
+    ----------
+    name
+        What to call it, such as ops-mail.
+    kind
+        log, webhook, smtp, slack or mattermost.
+    options
+        What the kind needs, as a JSON map; a secret by reference:
+        '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'.
+    reason
+        Why.
+    """
+    told = None if options is None else read_json_text("options", options)
+    with opened(target) as application:
+        made = application.alerts.add_channel(name, kind, told, reason=reason)
+    taking_back = undo_text("alert", "channel", "remove", name)
+    if target.json:
+        print_json({**made.to_json(), "undo": taking_back})
+        return
+    print_line(f"Alerts go to {made.name} ({made.kind}) as well; try it: ", _trying(made.name))
+    print_undo(taking_back)
+
+
+@channel.command(name="remove")
+def remove_channel(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+    """Have alerts go there no more.
+
+    Parameters
+    ----------
+    name
+        Its name: duly alert channels.
+    reason
+        Why.
+    """
+    with opened(target, makes_store=False) as application:
+        is_done = application.alerts.remove_channel(name, reason=reason)
+    _tell_removed(target, is_done=is_done, what="channel", name=name)
+
+
+@channel.command(name="test")
+def try_channel(name: str, /, *, target: Target = TARGET) -> None:
+    """Send a notice that is marked as a test, at once; the exit code is 1 if it was not taken.
+
+    Parameters
+    ----------
+    name
+        Its name: duly alert channels.
+    """
+    with opened(target, makes_store=False) as application:
+        tried = application.alerts.test_channel(name)
+    if target.json:
+        print_json(tried.to_json())
+    elif tried.is_done:
+        print_line(f"{name} has taken it.")
+    else:
+        print_line(f"{name} has not taken it: {tried.detail}")
+    if not tried.is_done:
+        raise SystemExit(FAILED)
+
+
+def _state(alert: Alert) -> str:
+    if alert.is_silenced:
+        return f"{alert.state}, silenced"
+    return f"{alert.state}, acknowledged" if alert.acknowledged_at is not None else alert.state
+
+
+def _what(silence: AlertSilence) -> str:
+    kinds = ", ".join(silence.kinds) or "all alerts"
+    about = "" if silence.subject is None else f" about {silence.subject}"
+    return f"{kinds}{about}" + ("" if silence.tenant is None else f" of {silence.tenant}")
+
+
+def _threshold(rule: AlertRule) -> str:
+    unit = {"seconds": " s", "times": " times"}.get(rule.unit, "")
+    return f"{rule.threshold:,.10g}{unit}"
+
+
+def _rule_row(one: AlertRule) -> tuple[str, ...]:
+    about = [
+        f"{name} {value}"
+        for name, value in (
+            ("schedule", one.schedule),
+            ("task", one.task),
+            ("queue", one.queue),
+            ("tenant", one.tenant),
+        )
+        if value is not None
+    ]
+    return (
+        one.name,
+        ", ".join((one.kind, *about)),
+        _threshold(one) if one.is_on else "off",
+        one.hold_for,
+        one.clear_for,
+        one.severity,
+        ", ".join(one.channels) or "all",
+        one.set_by or "-",
+        one.meaning,
+    )
+
+
+def _tell_removed(target: Target, *, is_done: bool, what: str, name: str) -> None:
+    if target.json:
+        print_json({"is_removed": is_done})
+    elif is_done:
+        print_line(f"Removed the {what} {name}.")
+    else:
+        print_line(f"There is no {what} {name} that somebody has set. Nothing was changed.")
+
+
+def _trying(name: str) -> str:
+    return undo_text("alert", "channel", "test", name)

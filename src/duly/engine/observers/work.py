@@ -1,0 +1,305 @@
+"""Whether work gets done: queues, destinations, and runs that are out of the ordinary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.domain.alert_kinds import AlertKind
+from duly.domain.alerting import Condition, Observation
+from duly.domain.breakers import BreakerState
+from duly.domain.creation_rates import rate_from_json
+from duly.domain.durations import duration_words
+from duly.domain.identity import identity_text
+from duly.domain.instants import HOUR, MINUTE, SECOND_US, from_microseconds
+from duly.domain.time_texts import distance_text, utc_text
+from duly.engine.observers import SUBJECTS_MAX
+from duly.store.alerting import FindTrouble
+from duly.store.dispatch import MemberKind
+
+if TYPE_CHECKING:
+    from duly.domain.runs import RunRecord
+    from duly.engine.observers import Asked
+    from duly.store.admission import BreakerRecord
+    from duly.store.alerting import NewlyDead, Trouble, TroubledRun
+    from duly.store.effects import DoubtRecord
+    from duly.store.operating import QueueRecord
+    from duly.store.reading import StoreStatus
+
+DIED_US = 15 * MINUTE * SECOND_US
+EARLY_US = HOUR * SECOND_US
+"""An early fire is told of for so long after the last one."""
+MADE_US = MINUTE * SECOND_US
+NOTE = "creations"
+
+
+class QueueObserver:
+    """Looks at queues: how much waits, for how long, and whether anything is begun."""
+
+    def observe(self, asked: Asked) -> Observation:
+        """Say what waits; of a queue that somebody has paused nothing is."""
+        waiting = [
+            one
+            for one in asked.store.list_queues()
+            if one.queued and one.paused_at is None and one.oldest_at is not None
+        ]
+        waiting.sort(key=lambda one: one.oldest_at or 0)
+        conditions: list[Condition] = []
+        for queue in waiting[:SUBJECTS_MAX]:
+            conditions += [_aged(queue, asked.now), _deep(queue, asked.now)]
+            if not queue.running:
+                conditions.append(_unbegun(queue, asked.status))
+        is_complete = len(waiting) <= SUBJECTS_MAX
+        kinds = (AlertKind.QUEUE_AGE, AlertKind.QUEUE_DEPTH) if is_complete else ()
+        of_queues = [one for one in asked.alerts if one.subject.startswith("queue ")]
+        keys = {one.key for one in of_queues if one.kind is AlertKind.NO_EXECUTIONS}
+        return Observation(
+            conditions=tuple(conditions),
+            kinds=frozenset(kinds),
+            keys=frozenset({*(keys if is_complete else ()), *(one.key for one in conditions)}),
+        )
+
+
+class DestinationObserver:
+    """Looks at breakers."""
+
+    def observe(self, asked: Asked) -> Observation:
+        """Say which destinations are left alone."""
+        found = asked.store.list_breakers()
+        opened = [one for one in found if one.breaker.state is not BreakerState.CLOSED]
+        conditions = tuple(_left_alone(one, asked.now) for one in opened[:SUBJECTS_MAX])
+        is_complete = len(opened) <= SUBJECTS_MAX
+        kinds = frozenset({AlertKind.BREAKER_OPEN}) if is_complete else frozenset[AlertKind]()
+        return Observation(conditions=conditions, kinds=kinds)
+
+
+class DoubtObserver:
+    """Looks at runs of which nobody knows what they did."""
+
+    def observe(self, asked: Asked) -> Observation:
+        """Say which runs wait for a person."""
+        found = asked.store.list_doubts(None, SUBJECTS_MAX + 1) if asked.status.ambiguous else []
+        conditions = tuple(_doubtful(one, asked.now) for one in found[:SUBJECTS_MAX])
+        is_complete = len(found) <= SUBJECTS_MAX
+        kinds = frozenset({AlertKind.AMBIGUOUS_RUN}) if is_complete else frozenset[AlertKind]()
+        return Observation(conditions=conditions, kinds=kinds)
+
+
+class TroubleObserver:
+    """Looks for stalled attempts, runs tried often, new dead letters, early fires, many orders."""
+
+    def observe(self, asked: Asked) -> Observation:
+        """Say what is out of the ordinary."""
+        found = asked.store.find_trouble(
+            FindTrouble(died_us=DIED_US, early_us=EARLY_US, made_us=MADE_US, limit=SUBJECTS_MAX + 1)
+        )
+        sorts = {
+            AlertKind.STALLED_RUN: [_stalled(one, found.now) for one in found.stalled],
+            AlertKind.SEVERAL_ATTEMPTS: [_tried(one) for one in found.tried],
+            AlertKind.DEAD_LETTERS: [_dead(one, found.now) for one in found.dead],
+            AlertKind.EARLY_FIRE: [_early(found)] if found.early else [],
+            AlertKind.CREATION_RATE: _many(asked, found),
+        }
+        complete = [kind for kind, each in sorts.items() if len(each) <= SUBJECTS_MAX]
+        return Observation(
+            conditions=tuple(one for each in sorts.values() for one in each[:SUBJECTS_MAX]),
+            kinds=frozenset(complete),
+        )
+
+
+def _aged(queue: QueueRecord, now: int) -> Condition:
+    since = now if queue.oldest_at is None else queue.oldest_at
+    return Condition(
+        kind=AlertKind.QUEUE_AGE,
+        subject=f"queue {queue.name}",
+        value=max(now - since, 0) / SECOND_US,
+        since=since,
+        summary=f"{_runs(queue.queued)} in queue {queue.name}, the first for {_ago(since, now)}",
+        remedy="duly queue list; start another duly worker, or find what is slow",
+        evidence={"queued": queue.queued, "running": queue.running, "oldest_at": _at(since)},
+        labels={"queue": queue.name},
+    )
+
+
+def _deep(queue: QueueRecord, now: int) -> Condition:
+    since = now if queue.oldest_at is None else queue.oldest_at
+    return Condition(
+        kind=AlertKind.QUEUE_DEPTH,
+        subject=f"queue {queue.name}",
+        value=float(queue.queued),
+        since=since,
+        summary=f"{_runs(queue.queued)} in queue {queue.name}, {queue.running:,} are running",
+        remedy="duly queue list; start another duly worker",
+        evidence={"queued": queue.queued, "running": queue.running, "oldest_at": _at(since)},
+        labels={"queue": queue.name},
+    )
+
+
+def _unbegun(queue: QueueRecord, status: StoreStatus) -> Condition:
+    """Say that nothing of a queue is begun, and who could."""
+    since, now = queue.oldest_at or status.now, status.now
+    workers = [one for one in status.members if one.kind is MemberKind.WORKER and one.is_alive]
+    serving = [
+        one
+        for one in workers
+        if one.standing is None and (not one.queues or queue.name in one.queues)
+    ]
+    if serving:
+        why, remedy = "although workers serve it", "see what workers say: duly worker list"
+    elif workers:
+        why, remedy = "and no worker serves it", f"start duly worker --queue {queue.name}"
+    else:
+        why, remedy = "and no worker is alive", "start duly worker"
+    return Condition(
+        kind=AlertKind.NO_EXECUTIONS,
+        subject=f"queue {queue.name}",
+        value=max(now - since, 0) / SECOND_US,
+        since=since,
+        summary=(
+            f"nothing of queue {queue.name} is being run, {why}: {_runs(queue.queued)}, "
+            f"the first for {_ago(since, now)}"
+        ),
+        remedy=remedy,
+        evidence={"queued": queue.queued, "workers": len(workers), "serving": len(serving)},
+        labels={"queue": queue.name},
+    )
+
+
+def _left_alone(record: BreakerRecord, now: int) -> Condition:
+    breaker = record.breaker
+    since = record.updated_at if breaker.opened_at is None else breaker.opened_at
+    again = None if breaker.retry_at is None else _at(breaker.retry_at)
+    return Condition(
+        kind=AlertKind.BREAKER_OPEN,
+        subject=f"destination {record.destination}",
+        value=max(now - since, 0) / SECOND_US,
+        since=since,
+        summary=f"{record.destination} is down, and left alone since {_at(since)}",
+        remedy=f"duly breaker show {record.destination}",
+        evidence={"state": str(breaker.state), "retry_at": again, "running": record.running},
+    )
+
+
+def _doubtful(doubt: DoubtRecord, now: int) -> Condition:
+    run = doubt.run
+    identity = identity_text(run.id)
+    return Condition(
+        kind=AlertKind.AMBIGUOUS_RUN,
+        tenant=run.tenant,
+        subject=f"run {identity}",
+        value=1,
+        since=doubt.since,
+        summary=(
+            f"nobody knows what run {identity} of task {run.call.task} has done; it waits for a "
+            f"person since {_ago(doubt.since, now)}"
+        ),
+        remedy=f"duly inbox {identity}",
+        evidence={"reason": doubt.reason, "attempt": run.tries.attempt, **_of_schedule(run)},
+        labels={"task": run.call.task, "queue": run.call.queue, **_of_schedule(run)},
+    )
+
+
+def _stalled(run: TroubledRun, now: int) -> Condition:
+    identity = identity_text(run.id)
+    limit = duration_words(run.stall_us)
+    return Condition(
+        kind=AlertKind.STALLED_RUN,
+        tenant=run.tenant,
+        subject=f"run {identity}",
+        value=(now - run.since - run.stall_us) / SECOND_US,
+        since=run.since,
+        summary=(
+            f"run {identity} of task {run.task} has not advanced for {_ago(run.since, now)}; its "
+            f"limit is {limit}"
+        ),
+        remedy=f"duly run show {identity}",
+        evidence={"attempt": run.attempt, "worker": run.worker, "advanced_at": _at(run.since)},
+        labels=_labels(run),
+    )
+
+
+def _tried(run: TroubledRun) -> Condition:
+    identity = identity_text(run.id)
+    return Condition(
+        kind=AlertKind.SEVERAL_ATTEMPTS,
+        tenant=run.tenant,
+        subject=f"run {identity}",
+        value=float(run.attempt),
+        since=run.since,
+        summary=f"run {identity} of task {run.task} is at its attempt {run.attempt}",
+        remedy=f"duly run attempts {identity}",
+        evidence={"attempts": run.attempt, "worker": run.worker, "begun_at": _at(run.since)},
+        labels=_labels(run),
+    )
+
+
+def _dead(found: NewlyDead, now: int) -> Condition:
+    count = "1 run" if found.died == 1 else f"{found.died:,} runs"
+    return Condition(
+        kind=AlertKind.DEAD_LETTERS,
+        tenant=found.tenant,
+        subject=f"task {found.task}",
+        value=float(found.died),
+        since=found.first_at,
+        summary=f"{count} of task {found.task} died, since {_ago(found.first_at, now)}",
+        remedy=f"duly run list --state dead --task {found.task}",
+        evidence={"died": found.died, "last_run": identity_text(found.last)},
+        labels={"task": found.task},
+    )
+
+
+def _early(found: Trouble) -> Condition:
+    run = None if found.early_run is None else identity_text(found.early_run)
+    count = "1 run was" if found.early == 1 else f"{found.early:,} runs were"
+    return Condition(
+        kind=AlertKind.EARLY_FIRE,
+        subject="store",
+        value=float(found.early),
+        since=found.now,
+        summary=f"{count} fired early within the last hour, which must never be: {run}",
+        remedy="duly db check",
+        evidence={"early": found.early, "run": run},
+    )
+
+
+def _many(asked: Asked, found: Trouble) -> list[Condition]:
+    """Say that unusually many promises were made, and learn what is usual."""
+    rate = rate_from_json(asked.notes.get(NOTE))
+    asked.notes[NOTE] = list(rate.after(found.made))
+    times = rate.times(found.made)
+    if times < 1:
+        return []
+    return [
+        Condition(
+            kind=AlertKind.CREATION_RATE,
+            subject="store",
+            value=times,
+            since=found.now - MADE_US,
+            summary=(
+                f"{found.made:,} schedules and runs were asked for within a minute; "
+                f"{rate.usual:,.1f} are usual"
+            ),
+            remedy="see who asks: duly audit; bound it: duly quota set",
+            evidence={"made": found.made, "usual": rate.usual},
+        )
+    ]
+
+
+def _labels(run: TroubledRun) -> dict[str, str]:
+    named = {} if run.schedule is None else {"schedule": run.schedule}
+    return {"task": run.task, "queue": run.queue, **named}
+
+
+def _of_schedule(run: RunRecord) -> dict[str, str]:
+    return {} if run.schedule_name is None else {"schedule": run.schedule_name}
+
+
+def _runs(count: int) -> str:
+    return "1 run waits" if count == 1 else f"{count:,} runs wait"
+
+
+def _ago(since: int, now: int) -> str:
+    return distance_text(from_microseconds(min(since, now)), from_microseconds(now))
+
+
+def _at(instant: int) -> str:
+    return utc_text(from_microseconds(instant))

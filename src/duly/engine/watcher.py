@@ -1,0 +1,244 @@
+"""The watcher: looks at the store, decides which alerts are raised or resolved, writes it (V3).
+
+It is a service like any other: a tick is one look, and returns when the next one is due. One
+process has the watch at a time; the others only ask for it. It needs no worker, no dispatcher and
+no shard.
+
+What happens when
+- it dies before it has written: nothing was decided; whoever takes the watch sees the same, and
+  decides the same;
+- it dies after that: the alert is on record together with its deliveries, which wait for whoever
+  delivers next;
+- its answer is lost: the next look finds the alert open, and raises none;
+- it was only paused, and another has the watch: its write is refused whole, on record;
+- the store is away: nothing is known, so that nothing is raised and nothing is resolved;
+- some part can't be looked at: of that part all stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.alert_rules import Rulebook, rule_from_json
+from duly.domain.alerting import Observation, Standards, Step, decide, joined
+from duly.domain.instants import SECOND_US
+from duly.engine.observers import Asked
+from duly.engine.observers.fleet import FleetObserver
+from duly.engine.observers.schedules import ScheduleObserver
+from duly.engine.observers.work import (
+    DestinationObserver,
+    DoubtObserver,
+    QueueObserver,
+    TroubleObserver,
+)
+from duly.engine.watch_terms import channels_of, silence_of
+from duly.errors import STORE_AWAY, DulyError, UsageError
+from duly.store.alerting import (
+    NOTES_LENGTH_MAX,
+    WATCH_TTL_US,
+    ApplyAlerts,
+    HoldWatch,
+    TermSort,
+    WatchFence,
+)
+from duly.store.tenancy import sees_everything
+from duly.telemetry import (
+    AlertRaised,
+    AlertResolved,
+    NullTelemetry,
+    ObserverFailed,
+    WatchLost,
+    WatchTaken,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly.clock import Clock
+    from duly.domain.alert_rules import Rule
+    from duly.domain.alerting import Change
+    from duly.engine.observers import Observer
+    from duly.store.alerting import TermRecord, Watched
+    from duly.store.protocol import Store
+    from duly.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatcherSettings:
+    """How often somebody looks."""
+
+    every_us: int = 15 * SECOND_US
+    """Often enough to be told within half a minute, seldom enough to cost nothing."""
+    ttl_us: int = WATCH_TTL_US
+    """After this long without a look another one watches."""
+    retry_us: int = 5 * SECOND_US
+    """After the store was away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watchman:
+    """Who a watcher is."""
+
+    holder: bytes
+    """Sixteen bytes that nobody else has drawn."""
+    name: str = "local"
+    """Its host and process, for people."""
+
+
+def usual_observers() -> tuple[Observer, ...]:
+    """Return all who look."""
+    return (
+        FleetObserver(),
+        QueueObserver(),
+        DestinationObserver(),
+        DoubtObserver(),
+        TroubleObserver(),
+        ScheduleObserver(),
+    )
+
+
+class Watcher:
+    """Looks, decides, writes."""
+
+    def __init__(  # noqa: PLR0913 - what it works with, each replaceable
+        self,
+        store: Store,
+        clock: Clock,
+        watchman: Watchman,
+        settings: WatcherSettings | None = None,
+        *,
+        observers: Sequence[Observer] | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._watchman = watchman
+        self._settings = settings or WatcherSettings()
+        self._observers = usual_observers() if observers is None else tuple(observers)
+        self._telemetry = telemetry or NullTelemetry()
+        self._notes: dict[str, Any] | None = None
+        self.fence: WatchFence | None = None
+        """Under which it writes; None while another watches. Read by who delivers."""
+        self.on_told: Callable[[], None] = _nobody
+
+    def tick(self) -> int:
+        """Look once, if the watch is ours; return when to look again, on the monotonic clock."""
+        try:
+            wait_us = self._watch()
+        except STORE_AWAY:
+            wait_us = self._settings.retry_us
+        return self._clock.monotonic_us() + wait_us
+
+    def wake(self) -> None:
+        """Nothing is so urgent that it could not wait for the next look."""
+
+    def stop(self) -> None:
+        """Give up the watch, so that another has it at once."""
+        fence, self.fence = self.fence, None
+        if fence is not None:
+            with suppress(DulyError):
+                self._store.release_watch(fence)
+
+    def _watch(self) -> int:
+        settings, watchman = self._settings, self._watchman
+        self._store.now()
+        if not sees_everything(self._store):
+            # Whoever is shown one tenant's would find that all is well.
+            return settings.every_us
+        notes = None if self._notes is None else _notes_text(self._notes)
+        held = self._store.hold_watch(
+            HoldWatch(
+                holder=watchman.holder, name=watchman.name, ttl_us=settings.ttl_us, notes=notes
+            )
+        )
+        if not held.is_held:
+            self._lose()
+            return min(settings.every_us, max(held.until - held.now, SECOND_US))
+        fence = WatchFence(watchman.holder, held.epoch)
+        if fence != self.fence:
+            self.fence, self._notes = fence, _read_notes(held.notes)
+            self._telemetry.emit(WatchTaken(member=0, epoch=held.epoch))
+        self._look(fence)
+        return settings.every_us
+
+    def _look(self, fence: WatchFence) -> None:
+        watched = self._store.load_watched()
+        seen = self._observe(watched)
+        changes = decide(watched.alerts, seen, standards_of(watched.terms), watched.now)
+        if not changes:
+            return
+        if not self._store.apply_alerts(ApplyAlerts(fence=fence, changes=tuple(changes))):
+            self._lose()
+            return
+        for change in changes:
+            self._tell(change)
+        if any(change.channels for change in changes):
+            self.on_told()
+
+    def _observe(self, watched: Watched) -> Observation:
+        notes = {} if self._notes is None else self._notes
+        asked = Asked(
+            store=self._store, status=self._store.status(), alerts=watched.alerts, notes=notes
+        )
+        found: list[Observation] = []
+        for observer in self._observers:
+            try:
+                found.append(observer.observe(asked))
+            except STORE_AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - one who fails must not blind the others
+                name = type(observer).__name__
+                event = ObserverFailed(member=0, observer=name, problem=repr(error))
+                self._telemetry.emit(event)
+        return joined(found)
+
+    def _lose(self) -> None:
+        fence, self.fence, self._notes = self.fence, None, None
+        if fence is not None:
+            self._telemetry.emit(WatchLost(member=0, epoch=fence.epoch))
+
+    def _tell(self, change: Change) -> None:
+        alert = change.alert
+        about = {"kind": str(alert.kind), "subject": alert.subject, "tenant": alert.tenant}
+        if change.step is Step.RAISED:
+            severity = str(alert.severity)
+            event = AlertRaised(member=0, **about, severity=severity, summary=alert.summary)
+            self._telemetry.emit(event)
+        elif change.step is Step.RESOLVED:
+            self._telemetry.emit(AlertResolved(member=0, **about))
+
+
+def standards_of(terms: Sequence[TermRecord]) -> Standards:
+    """Return what alerts are judged by, from what people have said; what can't be read is not."""
+    rules: list[Rule] = []
+    for one in terms:
+        if one.sort is TermSort.RULE:
+            # A newer program may have said what this one does not know.
+            with suppress(UsageError, KeyError, TypeError):
+                rules.append(rule_from_json(one.terms))
+    silences = [silence_of(one) for one in terms if one.sort is TermSort.SILENCE]
+    return Standards(
+        rules=Rulebook(rules),
+        silences=tuple(one for one in silences if one is not None),
+        channels=tuple(channels_of(terms)),
+    )
+
+
+def _notes_text(notes: dict[str, Any]) -> str:
+    text = json.dumps(notes, separators=(",", ":"), sort_keys=True)
+    return text if len(text) <= NOTES_LENGTH_MAX else "{}"
+
+
+def _read_notes(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _nobody() -> None:
+    """Tell nobody."""

@@ -1,0 +1,48 @@
+"""A system that is well and busy raises nothing, however long one looks (V3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import Overlap
+from duly.domain.timetable.interval import every
+from duly.store.memory import MemoryStore
+from duly.store.sqlite import SqliteStore
+from tests.alerting.guard_room import GuardRoom
+from tests.engine.rig import MINUTE, SECOND, Rig
+from tests.store.sqlite.made_file import made_file
+
+LOOKS = 240
+"""An hour of them."""
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def rig(request, tmp_path):
+    """A fleet on a store whose time is set by hand."""
+    made = Rig()
+    if request.param == "sqlite":
+        path = made_file(tmp_path / "duly.db", made.store_clock)
+        made.store = SqliteStore(path, made.store_clock)
+    yield made
+    assert isinstance(made.store, MemoryStore | SqliteStore)
+    made.store.close()
+
+
+def test_a_healthy_busy_hour_raises_none(rig):
+    """V3: it fires, runs, retries nothing, and is asked for things; nobody is told anything."""
+    rig.dispatcher()
+    shop = rig.worker()
+    shop.executor.does(Succeeded())
+    for number, period in enumerate(("1m", "1m", "5m", "20s", "20m")):
+        rig.schedule(f"s{number}", timetable=every(period), overlap=Overlap.SKIP)
+    guard = GuardRoom(rig.store, rig.store_clock)
+
+    for look in range(LOOKS):
+        rig.run(MINUTE // 4)
+        guard.watcher.tick()
+        guard.courier.tick()
+        rig.delay(30 * SECOND, f"reminder {look}")
+
+    assert ([], []) == (guard.alerts(is_open=False), guard.channel.told)
+    assert len(shop.works) > 500

@@ -1,0 +1,314 @@
+"""A watcher that dies, is paused, replaced or cut off: no alert twice, none lost (V3)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.domain.alert_kinds import AlertKind
+from duly.engine.notifying import DeliveryResult
+from duly.engine.observers.schedules import ScheduleObserver
+from duly.engine.watcher import usual_observers
+from duly.errors import StoreUnavailable
+from duly.store.alerting import WATCH_TTL_US, AlertFilter, RemoveTerm, SetTerm, TermSort
+from duly.store.memory import MemoryStore
+from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
+from duly.testing.conformance import steps, work_steps
+from duly.testing.factories import ADA, HOUR_US
+from duly.testing.manual_clock import ManualClock
+from tests.alerting.guard_room import GuardRoom
+
+if TYPE_CHECKING:
+    from duly.domain.alerting import Observation
+
+BUSY = DeliveryResult(is_done=False, detail="busy")
+
+
+class PowerCutError(Exception):
+    """The process is gone."""
+
+
+class Cutting:
+    """A store that dies, with whoever asks, at one of its calls: before it, or after it."""
+
+    def __init__(self, store, call: str, *, is_after: bool) -> None:
+        self._store = store
+        self._call = call
+        self._is_after = is_after
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+        if name != self._call:
+            return method
+
+        def cut(*arguments, **named):
+            if self._is_after:
+                method(*arguments, **named)
+            raise PowerCutError
+
+        return cut
+
+
+def in_trouble(stored) -> None:
+    """Queue a run that nobody will run."""
+    work_steps.queue(stored[0], queue="mail")
+
+
+CALLS = ("hold_watch", "load_watched", "status", "find_trouble", "apply_alerts")
+SENT = ("load_deliveries", "list_alert_terms", "settle_delivery")
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("call", [*CALLS, *SENT])
+def test_whoever_takes_over_raises_it_once_and_delivers_it(stored, call, is_after):
+    """V3: at whichever call the one before has died."""
+    in_trouble(stored)
+    first = GuardRoom(*stored)
+    first.look(4)
+    cut = GuardRoom(Cutting(stored[0], call, is_after=is_after), stored[1], first.holder)
+    for _ in range(8):
+        stored[1].advance("15s")
+        with suppress(PowerCutError):
+            cut.watcher.tick()
+            cut.courier.tick()
+    heir = GuardRoom(*stored, holder=b"h" * 16)
+    heir.look(12)
+
+    told = first.channel.told + cut.channel.told + heir.channel.told
+    notices = first.channel.notices + cut.channel.notices + heir.channel.notices
+    assert ["queue mail"] == heir.subjects("no-executions")
+    assert 1 == len(heir.alerts("no-executions", is_open=False))
+    assert {("raised", "no-executions", "queue mail")} == {
+        one for one in told if one[1] == "no-executions"
+    }
+    of_it = {one.id for one in notices if one.kind == "no-executions"}
+    assert 1 == len(of_it)
+    assert ["alert.raised"] == [
+        one.action for one in steps.audit(stored[0]) if one.subject.startswith("no-executions")
+    ]
+
+
+def test_who_was_paused_and_replaced_changes_nothing(stored):
+    """V3: its alert is refused whole, and it asks for the watch again."""
+    store, clock = stored
+    one, other = GuardRoom(*stored), GuardRoom(*stored, holder=b"o" * 16)
+    one.look()
+    stale = one.watcher.fence
+    clock.advance(WATCH_TTL_US)
+    other.look()
+    in_trouble(stored)
+    clock.advance("2m")
+    one.watcher.fence = stale
+    one.watcher._look(stale)  # noqa: SLF001 - it was paused between its two orders
+
+    assert [] == store.list_alerts(AlertFilter())
+    assert one.watcher.fence is None
+    assert [stale.epoch] == [event.epoch for event in one.recorder.of(WatchLost)]
+    assert (1, 1) == (len(one.recorder.of(WatchTaken)), len(other.recorder.of(WatchTaken)))
+    other.look(6)
+    assert ["queue mail"] == other.subjects("no-executions")
+
+
+def test_one_watches_and_the_others_ask(stored):
+    """V3: who stops in good order is followed at once."""
+    one, other = GuardRoom(*stored), GuardRoom(*stored, holder=b"o" * 16)
+    one.look()
+    other.look()
+    before = (one.watcher.fence, other.watcher.fence)
+    one.watcher.stop()
+    other.look()
+
+    assert before[1] is None
+    assert (None, before[0].epoch + 1) == (one.watcher.fence, other.watcher.fence.epoch)
+
+
+def test_a_silence_is_kept_and_ends_by_itself(guard):
+    """V3: on record, told to nobody, and told when it is over."""
+    guard.look()
+    guard.silence("deploy", HOUR_US, subject="queue *")
+    in_trouble((guard.store, guard.clock))
+    guard.look(12)
+    silenced = (guard.subjects("no-executions"), guard.channel.told)
+    guard.look(1, after="1h")
+
+    assert (["queue mail"], []) == silenced
+    assert [("raised", "queue mail")] == guard.told("no-executions")
+    guard.look(4)
+    assert [("raised", "queue mail")] == guard.told("no-executions")
+
+
+def test_a_delivery_that_failed_is_tried_again_under_its_id(guard):
+    """V3: by whoever delivers then, until it is taken."""
+    in_trouble((guard.store, guard.clock))
+    guard.channel.answers = [BUSY, RuntimeError("a defect of the channel")]
+    guard.look(10)
+    heir = GuardRoom(guard.store, guard.clock, b"h" * 16, channel=guard.channel)
+    guard.watcher.stop()
+    heir.look(4)
+
+    first, *others = [one for one in guard.channel.notices if one.kind == "no-executions"]
+    assert 2 == len(others)
+    assert {first.id} == {one.id for one in others}
+    failed = guard.recorder.of(DeliveryFailed)
+    assert [(1, False), (2, False)] == [(one.tries, one.is_given_up) for one in failed]
+    assert "a defect of the channel" in failed[1].problem
+
+
+def test_a_channel_that_asks_for_a_pause_gets_it(guard):
+    """V3."""
+    in_trouble((guard.store, guard.clock))
+    wait = timedelta(minutes=10)
+    guard.channel.answers = [DeliveryResult(is_done=False, detail="slow", retry_after=wait)]
+    guard.look(12)
+    first = len(guard.told("no-executions"))
+    guard.look(1, after="10m")
+
+    assert (1, 2) == (first, len(guard.told("no-executions")))
+
+
+def test_a_delivery_of_no_use_is_given_up_on_record(guard):
+    """V3, A2."""
+    in_trouble((guard.store, guard.clock))
+    guard.channel.answers = [DeliveryResult(is_done=False, is_final=True, detail="no such address")]
+    guard.look(60)
+
+    (entry,) = steps.audit(guard.store, action="alert.undelivered")
+    assert ("log", "no such address") == (entry.after["channel"], entry.after["error"])
+    assert 1 == len(guard.told("no-executions"))
+
+
+def test_a_channel_that_is_gone_ends_its_deliveries(guard):
+    """V3: what was to go there goes nowhere, and that is on record."""
+    said = SetTerm(
+        sort=TermSort.CHANNEL, name="ops", terms={"kind": "log", "options": {}}, actor=ADA
+    )
+    guard.store.set_alert_term(said)
+    in_trouble((guard.store, guard.clock))
+    guard.rule("no-executions", channels=["ops"])
+    guard.channel.answers = [BUSY] * 20
+    guard.look(7)
+    told_to = guard.alerts("no-executions")[0].told_to
+    guard.store.remove_alert_term(RemoveTerm(sort=TermSort.CHANNEL, name="ops", actor=ADA))
+    guard.look(4)
+
+    (entry,) = steps.audit(guard.store, action="alert.undelivered")
+    assert (("ops",), "there is no such channel") == (told_to, entry.after["error"])
+
+
+class Blind:
+    """An observer that always fails."""
+
+    def observe(self, asked):
+        raise ValueError("no index")
+
+
+def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
+    """V3."""
+    in_trouble(stored)
+    guard = GuardRoom(*stored, observers=(Blind(), *usual_observers()))
+    guard.look(8)
+    raised = guard.subjects("no-executions")
+    blind = GuardRoom(*stored, guard.holder, observers=(Blind(),))
+    blind.look(8)
+
+    assert (["queue mail"], ["queue mail"]) == (raised, blind.subjects("no-executions"))
+    assert ("Blind", "ValueError('no index')") == (
+        blind.recorder.of(ObserverFailed)[0].observer,
+        blind.recorder.of(ObserverFailed)[0].problem,
+    )
+
+
+class Away:
+    """A store that can't be reached for a while."""
+
+    def __init__(self, store) -> None:
+        self.store = store
+        self.is_away = False
+
+    def __getattr__(self, name):
+        if self.is_away:
+            raise StoreUnavailable("memory", "is away", "wait")
+        return getattr(self.store, name)
+
+
+def test_a_store_that_is_away_raises_and_resolves_nothing():
+    """V3: nothing is known then; afterwards it goes on."""
+    clock = ManualClock()
+    away = Away(MemoryStore(clock))
+    in_trouble((away, clock))
+    guard = GuardRoom(away, clock)
+    guard.look(8)
+    away.is_away = True
+    wake_at = guard.watcher.tick()
+    guard.look(20)
+    away.is_away = False
+    guard.look(2)
+
+    assert clock.monotonic_us() > wake_at
+    assert [("raised", "queue mail")] == guard.told("no-executions")
+
+
+def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
+    """P3: a look costs the same however many there are."""
+    store, clock = stored
+    for number in range(7):
+        steps.create(store, f"s{number}")
+    observer = ScheduleObserver(page=3)
+    guard = GuardRoom(store, clock, observers=(observer,))
+    seen: list[set[str]] = []
+
+    class Looking:
+        def observe(self, asked):
+            found = observer.observe(asked)
+            seen.append({key.subject for key in found.keys})
+            return found
+
+    guard = GuardRoom(store, clock, observers=(Looking(),))
+    guard.look(4)
+
+    names = [f"schedule s{number}" for number in range(7)]
+    assert [set(names[:3]), set(names[3:6]), {names[6]}, set(names[:3])] == seen
+
+
+def test_an_idle_store_is_not_written_to_but_for_the_watch():
+    """P3: no row is written by a look that finds nothing, and few statements are asked."""
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    asked: list[str] = []
+
+    class Counting:
+        def __getattr__(self, name):
+            asked.append(name)
+            return getattr(store, name)
+
+    guard = GuardRoom(Counting(), clock)
+    guard.look()
+    before = len(store.tables.audit)
+    asked.clear()
+    guard.look()
+
+    writes = {"hold_watch", "apply_alerts", "settle_delivery"} & set(asked)
+    assert ({"hold_watch"}, before) == (writes, len(store.tables.audit))
+    assert len(asked) <= 10
+
+
+def test_every_kind_is_covered_by_an_observer(stored):
+    """V3: in a store where all is well, each kind is looked at or has its own subjects."""
+    guard = GuardRoom(*stored)
+    kinds: set[AlertKind] = set()
+    steps.create(stored[0], "nightly")
+    real = guard.watcher._observe  # noqa: SLF001 - what it has seen is what is asked about
+
+    def noted(watched):
+        found: Observation = real(watched)
+        kinds.update(found.kinds, {key.kind for key in found.keys})
+        return found
+
+    guard.watcher._observe = noted  # noqa: SLF001 - as above
+    in_trouble(stored)
+    guard.look(8)
+
+    assert set(AlertKind) == kinds

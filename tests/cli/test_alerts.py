@@ -1,0 +1,160 @@
+"""`duly alert`: what is wrong, who was told, and what people say; and who watches (V3)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+import duly
+from duly.clock import SystemClock
+from duly.testing.conformance import alerts
+from tests.api.ports import free_port
+from tests.cli.played_worker import PlayedWorker
+from tests.cli.test_run_orders import HERE, undo
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+    from duly.store.sqlite import SqliteStore
+    from tests.cli.duly_command import Workplace
+
+LIMIT_SECONDS = 50
+
+
+def raise_one(place: Workplace) -> str:
+    """Have something be wrong; return the alert's id."""
+    with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
+        fence = alerts.watch(app.store)
+        alerts.look(app.store, fence, alerts.condition())
+        app.store.release_watch(fence)
+        return str(app.alerts.list()[0].id)
+
+
+def test_nothing_is_wrong_at_first(place: Workplace):
+    """V3."""
+    assert "Nothing is wrong.\n" == place.duly("alert", "list").out
+    assert "There are no such alerts.\n" == place.duly("alert", "list", "--state", "all").out
+    assert "Nothing is silenced.\n" == place.duly("alert", "silences").out
+    assert [] == place.duly("alert", "list", "--json").json
+
+
+def test_an_alert_is_listed_shown_and_taken_note_of(place: Workplace):
+    """V3: one way from what is wrong to what to do."""
+    alert = raise_one(place)
+    listed = place.duly("alert", "list").out
+    noted = place.duly("alert", "acknowledge", alert, "--reason", "on it")
+    shown = place.duly("alert", "show", alert).out
+    told = place.duly("alert", "show", alert, "--json").json
+
+    assert all(word in listed for word in (alert, "queue-age", "queue mail", "open", "waits"))
+    assert "Acknowledged by ada: queue mail, queue-age.\n" == noted.out
+    assert "remedy: duly queue list" in shown
+    assert "by ada at" in shown
+    assert {"log", "mail"} == {one["channel"] for one in told["deliveries"]}
+    unknown = place.duly("alert", "show", "0196b000-0000-7000-8000-00000000000a")
+    assert (3, True) == (unknown.status, "duly alert list --state all" in unknown.err)
+
+
+def test_a_silence_is_taken_back_by_what_was_told(place: Workplace):
+    """V3."""
+    words = ("--duration", "2h", "--subject", "queue *", "--reason", "moving")
+    made = place.duly("alert", "silence", *words, *HERE)
+    listed = place.duly("alert", "silences").out
+    back = undo(place, made)
+    wrong = place.duly("alert", "silence", "--reason", "r")
+
+    assert made.out.startswith("Silenced all alerts about queue * until ")
+    assert "moving" in listed
+    assert "Removed the silence " in back.out
+    assert "Nothing is silenced.\n" == place.duly("alert", "silences").out
+    assert (2, True) == (wrong.status, "duration: None is needed" in wrong.err)
+
+
+def test_rules_are_set_and_taken_back_by_what_was_told(place: Workplace):
+    """V3."""
+    made = place.duly("alert", "rule", "set", "queue-age", "--threshold", "15m", *HERE)
+    off = place.duly("alert", "rule", "set", "overlap", "--off").out
+    more = ("--kind", "queue-age", "--queue", "mail", "--for", "10s", "--channel", "ops")
+    other = place.duly("alert", "rule", "set", "mail", *more, "--json").json
+    listed = place.duly("alert", "rules").out
+    back = undo(place, made)
+    again = place.duly("alert", "rule", "remove", "queue-age")
+
+    assert "Rule queue-age raises from 900 s on: how long the first of a queue" in made.out
+    assert "Rule overlap is off.\n" in off
+    assert ("queue-age", "mail", "10s", ["ops"]) == (
+        other["kind"],
+        other["queue"],
+        other["hold_for"],
+        other["channels"],
+    )
+    assert "queue-age, queue mail" in listed
+    assert "Removed the rule queue-age.\n" == back.out
+    assert "Nothing was changed." in again.out
+    wrong = place.duly("alert", "rule", "set", "nonsense")
+    assert (2, True) == (wrong.status, "say of which kind it is" in wrong.err)
+
+
+def test_channels_are_added_tried_and_removed(place: Workplace):
+    """V3: the exit code of a try says whether it was taken."""
+    made = place.duly("alert", "channel", "add", "ops", "log", *HERE)
+    listed = place.duly("alert", "channels").out
+    tried = place.duly("alert", "channel", "test", "ops")
+    back = undo(place, made)
+    gone = place.duly("alert", "channel", "test", "ops")
+    wrong = place.duly("alert", "channel", "add", "ops", "log", "--options", "{")
+
+    assert "Alerts go to ops (log) as well" in made.out
+    assert ("log", "ops") == tuple(line.split()[0] for line in listed.splitlines()[1:])
+    assert (0, "ops has taken it.\n") == (tried.status, tried.out)
+    assert "Removed the channel ops.\n" == back.out
+    assert (3, 2) == (gone.status, wrong.status)
+
+
+@contextmanager
+def running(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that watches; one that a failing test leaves behind is killed."""
+    process = place.start(*arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that another process brings about."""
+    clock, pause = SystemClock(), threading.Event()
+    end = clock.monotonic_us() + LIMIT_SECONDS * 1_000_000
+    while not holds():
+        assert clock.monotonic_us() < end, "it never came"
+        pause.wait(0.05)
+
+
+@pytest.mark.parametrize("who", ["dispatcher", "server"])
+def test_whoever_runs_watches(place: Workplace, store: SqliteStore, who: str):
+    """V3: a server does, too, so that a fleet without any dispatcher is told about."""
+    with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
+        worker = PlayedWorker(store)
+        worker.queue()
+        worker.bury_all()
+        port = (f"--port={free_port()}",) if who == "server" else ()
+        with running(place, who, *port, "--json") as process:
+            until(lambda: bool(app.alerts.list(kind="dead-letters")))
+            (alert,) = app.alerts.list(kind="dead-letters")
+            until(lambda: all(one.state == "done" for one in app.alerts.get(alert.id).deliveries))
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=LIMIT_SECONDS)
+
+    assert 0 == process.returncode
+    told = [json.loads(line) for line in out.splitlines()]
+    assert ["task send_reminder"] == [
+        one["subject"] for one in told if one["event"] == "alert-raised"
+    ]
+    assert "send_reminder" in err

@@ -1,0 +1,134 @@
+"""Stores that keep alerts wrongly, and the test that is meant for each (V3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duly.domain.alert_delivery import DeliveryState
+from duly.domain.alerting import AlertState
+from duly.store.alert_rulings import new_deliveries
+from duly.store.alerting import WatchFence
+from duly.store.memory import MemoryStore
+from duly.store.memory.alerting import watch_row
+
+
+class RaisesWithoutAFence(MemoryStore):
+    """Takes anybody's word for what is wrong."""
+
+    def apply_alerts(self, command):
+        row = self._read(watch_row)
+        fence = WatchFence(row.holder or b"", row.epoch)
+        before = self._clock.now_us()
+        self._clock.set(row.renewed_at)
+        done = super().apply_alerts(replace(command, fence=fence))
+        self._clock.set(before)
+        return done
+
+
+class DeliversBeside(MemoryStore):
+    """Makes deliveries in a transaction of their own, before the alert is written."""
+
+    def apply_alerts(self, command):
+        for change in command.changes:
+            for one in new_deliveries(change, self.now()):
+                self.tables.alert_deliveries[one.id] = one
+                self.tables.alerts.setdefault(change.alert.id, change.alert)
+        return super().apply_alerts(command)
+
+
+class ForgetsToDeliver(MemoryStore):
+    """Writes the alert, and nothing that is to be delivered."""
+
+    def apply_alerts(self, command):
+        changes = tuple(replace(one, channels=()) for one in command.changes)
+        return super().apply_alerts(replace(command, changes=changes))
+
+
+class WatchesWithoutEnd(MemoryStore):
+    """Gives the watch to whoever asks."""
+
+    def hold_watch(self, command):
+        super().release_watch(self._fence())
+        return super().hold_watch(command)
+
+    def _fence(self):
+        row = self._read(watch_row)
+        return WatchFence(row.holder or b"", row.epoch)
+
+
+class SettlesForAnybody(MemoryStore):
+    """Lets whoever has sent something say what became of it."""
+
+    def settle_delivery(self, command):
+        one = self.tables.alert_deliveries[command.id]
+        done = replace(one, state=DeliveryState.DONE, settled_at=self.now())
+        self.tables.alert_deliveries[command.id] = done
+        return True
+
+
+class SettlesTwice(MemoryStore):
+    """Does not look which try it is."""
+
+    def settle_delivery(self, command):
+        one = self.tables.alert_deliveries[command.id]
+        pending = replace(one, state=DeliveryState.PENDING, settled_at=None)
+        self.tables.alert_deliveries[command.id] = pending
+        return super().settle_delivery(replace(command, tries=one.tries))
+
+
+class ForgetsWhoTookNote(MemoryStore):
+    """Lets the watcher write over what people have said."""
+
+    def apply_alerts(self, command):
+        for change in command.changes:
+            known = self.tables.alerts.get(change.alert.id)
+            if known is not None:
+                self.tables.alerts[change.alert.id] = replace(known, acknowledged_by=None)
+        return super().apply_alerts(command)
+
+
+class SilencesForGood(MemoryStore):
+    """Never ends a silence."""
+
+    def set_alert_term(self, command):
+        return super().set_alert_term(replace(command, until=None))
+
+
+class PrunesWhatIsOpen(MemoryStore):
+    """Forgets alerts by their age alone."""
+
+    def prune(self, command):
+        for alert in list(self.tables.alerts.values()):
+            if alert.state is AlertState.OPEN:
+                old = replace(alert, state=AlertState.RESOLVED, resolved_at=alert.seen_at)
+                self.tables.alerts[alert.id] = old
+        return super().prune(command)
+
+
+class SpeaksOfTheOrdinary(MemoryStore):
+    """Takes a run that waits for its first retry for one that was tried often."""
+
+    def find_trouble(self, command):
+        found = super().find_trouble(command)
+        (waiting, *_) = [*self.tables.waiting, None]
+        if waiting is None or found.tried:
+            return found
+        run = self.tables.runs[waiting]
+        odd = (run.id, run.tenant, "", "", None, None, 1, 0)
+        return replace(found, tried=(odd,))
+
+
+ALERT_DEFECTS = [
+    (RaisesWithoutAFence, "test_whoever_has_the_watch_no_more_changes_nothing[taken over]"),
+    (RaisesWithoutAFence, "test_whoever_has_the_watch_no_more_changes_nothing[expired]"),
+    (DeliversBeside, "test_whoever_has_the_watch_no_more_changes_nothing[expired]"),
+    (DeliversBeside, "test_all_changes_are_written_or_none"),
+    (ForgetsToDeliver, "test_what_is_raised_is_on_record_with_its_deliveries_and_its_entry"),
+    (WatchesWithoutEnd, "test_one_has_the_watch_until_its_time_is_over"),
+    (SettlesForAnybody, "test_whoever_has_the_watch_no_more_settles_nothing[taken over]"),
+    (SettlesTwice, "test_a_try_is_settled_once"),
+    (ForgetsWhoTookNote, "test_who_takes_note_of_an_alert_is_on_record"),
+    (SilencesForGood, "test_a_silence_is_over_by_itself"),
+    (PrunesWhatIsOpen, "test_what_was_resolved_long_ago_is_removed"),
+    (SpeaksOfTheOrdinary, "test_a_store_where_all_is_well_has_no_trouble"),
+]
