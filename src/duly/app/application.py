@@ -146,7 +146,7 @@ class App(Speaking, Declaring):
             source=source,
             is_confined=is_confined or self._caller.is_confined,
         )
-        Speaking._speak_as(other, caller)
+        App._speak_as(other, caller)
         return other
 
     @property
