@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.web.conftest import served
 from tests.web.furnished import furnish, sqlite_app
 
-pytestmark = pytest.mark.timeout(180)  # a browser on a machine that does much else is slow
+pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
 PLACES = ("/", "/schedules", "/runs", "/health")
 
 
