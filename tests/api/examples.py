@@ -62,6 +62,7 @@ BODIES: dict[str, Any] = {
 QUERIES: dict[str, dict[str, str]] = {
     "get_schedule_occurrences": {"start": SPAN["since"], "end": SPAN["until"]},
     "get_proof": {"schedule": "{name}", "day": "2026-04-02"},
+    "list_missing": {"since": SPAN["since"]},
     "find_zones": {"search": "berlin"},
     "explain_rule": {"when": "15m"},
 }

@@ -55,6 +55,12 @@ def test_a_server_that_is_held_serves_each_tenant_its_own(held):
     frozen = asked.post("/runs/selections", json={"state": ["queued"]})
     assert (201, 1) == (frozen.status_code, frozen.json().get("count")), frozen.text
     assert {"active": 1} == asked.get("/status").json()["schedules"]
+    signs = asked.get("/schedules/nightly/vitals").json()
+    assert (1, 1) == (signs["window"]["runs"], signs["work"]["queued"])
+    (row,) = asked.get("/vitals/schedules").json()["items"]
+    assert "nightly" == row["name"]
+    missing = asked.get("/missing", params={"since": "2020-01-01T00:00Z"})
+    assert (200, 1) == (missing.status_code, missing.json()["schedules"]), missing.text
     found = operator.get("/schedules", headers={"Duly-Tenant": "acme"}).json()["items"]
     assert ["their-nightly"] == [one["name"] for one in found]
     diagnosis = operator.get("/doctor").json()

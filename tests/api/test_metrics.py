@@ -139,7 +139,9 @@ def test_a_scrape_costs_the_same_however_much_there_is(clock):
     many = dict(counted.asked)
 
     assert few == [name for name, _ in counted.asked]
-    assert 7 == len(few)
+    assert 10 == len(few)
+    (window,) = many["list_run_vitals"]
+    assert (SCHEDULES_TOLD_MAX, RUNS_LOOKED_AT_MAX) == (len(window.schedule_ids), window.limit)
     ids, runs = many["list_last_ends"]
     assert (SCHEDULES_TOLD_MAX, RUNS_LOOKED_AT_MAX) == (len(ids), runs)
     assert 20 == told['duly_metrics_left_out{what="schedules"}']

@@ -30,6 +30,7 @@ LOOKING = {
         "status",
         "top",
         "version",
+        "vitals",
     ),
     *("audit verify", "audit export"),
     *("backfill list", "backfill plan", "backfill show", "breaker list", "breaker show"),

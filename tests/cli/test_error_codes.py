@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import duly.app.doctor
 import duly.client.health
+import duly.client.judging
 from duly import errors
 from duly.cli.main import _exit_code
 from duly.errors import DulyError
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 TABLE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 ROW = re.compile(r"^\| `([a-z-]+)` \| ([^|]+) \|", re.MULTILINE)
 FOUND = re.compile(r"""(?:Finding\(\s*|code=)"([a-z-]+)\"""")
+
+
+FINDING = (duly.app.doctor, duly.client.health, duly.client.judging)
+"""Modules that say what is wrong."""
 
 
 def sections() -> tuple[dict[str, str], dict[str, str]]:
@@ -47,7 +52,7 @@ def test_no_two_errors_share_a_code():
 
 def test_every_finding_is_explained():
     _, explained = sections()
-    sources = [inspect.getsource(one) for one in (duly.app.doctor, duly.client.health)]
+    sources = [inspect.getsource(one) for one in FINDING]
     given = {code for source in sources for code in FOUND.findall(source)}
 
     assert given - {one.code for one in kinds()} == set(explained)

@@ -24,8 +24,11 @@ def test_what_was_expected_and_has_no_run_is_shown(place: Workplace, store: Sqli
     found = place.duly("run", "missing", "--json", "--schedule", "hourly")
 
     assert (1, 1) == (told.status, found.status)
-    assert {("hourly", "pending")} == {(one["schedule"], one["verdict"]) for one in found.json}
-    assert "nobody has fired it: duly doctor" in told.out
+    assert {("hourly", "missing", "no-dispatcher")} == {
+        (one["schedule"], one["verdict"], one["cause"]) for one in found.json
+    }
+    assert 3 == len(found.json)
+    assert "no dispatcher is alive: start duly dispatcher" in told.out
 
 
 def test_where_nothing_is_missing_that_is_said(place: Workplace):

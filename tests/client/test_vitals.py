@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from duly import Retry, Verdict, every
 from duly.client.health import judge_health
 from duly.errors import NotFound, UsageError
 from duly.testing import virtual_time
+
+if TYPE_CHECKING:
+    from duly.client.vitals_view import VitalSigns
 
 START = "2026-04-03T02:00"
 MINUTE = timedelta(minutes=1)
@@ -53,7 +57,7 @@ def test_a_wall_of_green_shows_that_nothing_useful_is_completed():
     assert (True, True) == (healthy.trigger.is_well, healthy.completion.is_well)
     assert (True, False) == (found.trigger.is_well, found.completion.is_well)
     # Every trigger was punctual: 99 of 100 within half a second.
-    assert found.window.window.fired.count == 5
+    assert found.window.window.fired.runs == 5
     assert found.window.window.fired.p99 is not None
     assert found.window.window.fired.p99 < 500_000
     assert (None, True) == (found.trigger.overdue, row.trigger.is_well)
@@ -61,10 +65,13 @@ def test_a_wall_of_green_shows_that_nothing_useful_is_completed():
     assert 11 * MINUTE == found.work.queue_delay
     assert 47 * MINUTE == found.completion.age
     assert ("verified", 15 * MINUTE) == (found.completion.useful_by, found.completion.cadence)
+    assert found.completion.ratio is not None
     assert 3.1 == round(found.completion.ratio, 1)
+    assert found.completion.last_success is not None
+    assert found.completion.last_useful is not None
     assert found.completion.last_success.at > found.completion.last_useful.at
     assert (2, 4) == (found.window.window.useful, found.window.window.attempts)
-    assert 9 * MINUTE <= timedelta(microseconds=found.window.window.useful_after.p99)
+    assert 9 * 60_000_000 <= (found.window.window.useful_after.p99 or 0)
     assert ((), 1) == (health.dispatch, len(health.work))
     assert "stale-completion" == health.work[0].code
     assert "the last verified completion of settle is 47 min old" in str(health.work[0])
@@ -78,7 +85,7 @@ def test_a_wall_of_green_shows_that_nothing_useful_is_completed():
 def test_a_schedule_tells_what_goes_on_and_how_it_went_wrong():
     """V1: active attempts, retries, failures by class, useful completions per attempt."""
     app = duly.App("memory:")
-    seen: list[object] = []
+    seen: list[VitalSigns] = []
 
     @app.task(retry=Retry(attempts=2))
     def close(run: duly.Run) -> None:
@@ -108,7 +115,9 @@ def test_a_schedule_tells_what_goes_on_and_how_it_went_wrong():
     assert [("failed", "error", "ValueError", 1)] == [tuple(one) for one in window.failures]
     assert 0.75 == window.useful_per_attempt
     assert "succeeded" == found.completion.useful_by
-    assert "no such ledger" in found.completion.last_error.error
+    assert found.completion.last_error is not None
+    assert "no such ledger" in (found.completion.last_error.error or "")
+    assert found.completion.last_success is not None
     assert found.completion.last_finished_at == found.completion.last_success.at
     told = found.to_json()
     assert ("schedule", "close") == (told["of"], told["name"])
@@ -147,6 +156,7 @@ def test_a_task_and_a_tenant_are_told_by_all_that_is_theirs():
     )
     assert ["often"] == [one.name for one in task.not_well]
     assert 4 == task.work.queued == tenant.work.queued
+    assert task.work.queue_delay is not None
     assert 31 * MINUTE < task.work.queue_delay < 41 * MINUTE
     assert 3 == tenant.trigger.schedules
     assert tenant.window.window.runs > task.window.window.runs

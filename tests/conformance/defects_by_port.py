@@ -13,6 +13,7 @@ from tests.conformance.sharing_defects import SHARING_DEFECTS
 from tests.conformance.standing_defects import STANDING_DEFECTS
 from tests.conformance.tenancy_defects import TENANCY_DEFECTS
 from tests.conformance.trailing_defects import TRAILING_DEFECTS
+from tests.conformance.vitals_defects import VITALS_DEFECTS
 
 DEFECTS_BY_PORT = [
     *ACCESS_DEFECTS,
@@ -26,4 +27,5 @@ DEFECTS_BY_PORT = [
     *STANDING_DEFECTS,
     *TENANCY_DEFECTS,
     *TRAILING_DEFECTS,
+    *VITALS_DEFECTS,
 ]

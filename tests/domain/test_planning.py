@@ -460,6 +460,16 @@ class TestEditing:
         )
         assert new.timetable.first_from(max(now, one.last_for or now) + 1) == change.held_for
 
+    @given(records(), definitions(), elapsed, st.booleans())
+    def test_an_edit_holds_until_the_old_rule_has_another_occurrence(self, one, new, after, rests):
+        """INV-14, M1: or what falls due before it is written would belong to neither rule."""
+        assume(new.timetable != one.definition.timetable)
+        now = pending_of(one).scheduled_for + after
+        change = decide_edit(paused(one) if rests else one, new, now, None)
+
+        following = one.definition.timetable.first_from(max(now + 1, pending_of(one).scheduled_for))
+        assert following == change.before
+
     def test_an_edit_between_nominal_time_and_due_leaves_the_occurrence_to_the_old(self):
         """INV-14: it is owed, and drained when it is due."""
         one = record(

@@ -30,6 +30,7 @@ LOOKS = {
     "run attempts": "run attempts DOUBT",
     "run missing": "run missing --since 2026-04-03T02:00Z",
     "run ambiguous": "run ambiguous",
+    "vitals": "vitals hourly",
     "run why": "run why DOUBT",
     "run logs": "run logs DOUBT",
     "run wait": "run wait DONE",

@@ -8,7 +8,7 @@ from typing import Any
 from duly.api.routes import ROUTES
 from duly.remote.operation import Operation
 
-MODULES = ("connecting", "events", "inbox", "operating", "runs", "schedules")
+MODULES = ("connecting", "events", "inbox", "operating", "runs", "schedules", "vitals")
 ELSEWHERE = {
     "begin_session": "is a browser's",
     "get_session": "is a browser's",

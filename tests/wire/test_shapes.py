@@ -16,7 +16,9 @@ import duly.client
 import duly.wire
 from duly import Retry, every
 from duly.client.last_ends import BadEnding, Ending
+from duly.client.missing import LookedFrom, MissingRun
 from duly.client.settled_effects import Settled
+from duly.client.vitals_view import ActiveAttempt
 from duly.client.workers import QuarantinedHost
 from duly.testing import virtual_time
 from duly.wire import (
@@ -34,20 +36,24 @@ from duly.wire import (
     selections,
     status,
     tasks,
+    vitals,
 )
 from duly.wire.shapes import Asked, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SHAPES: dict[str, type[Shown]] = {
+    "ActiveAttempt": vitals.ActiveAttempt,
     "Attempt": attempts.Attempt,
     "Backfill": backfills.Backfill,
     "BackfillPlan": backfills.BackfillPlan,
     "BadEnding": schedules.BadEnding,
     "Breaker": limits.Breaker,
     "Check": inbox.Check,
+    "CompletionVitals": vitals.CompletionVitals,
     "DelayedRun": delayed.DelayedRun,
     "Effect": inbox.Effect,
     "Ending": schedules.Ending,
@@ -59,7 +65,9 @@ SHAPES: dict[str, type[Shown]] = {
     "Late": attempts.LateWord,
     "Limit": limits.Limit,
     "Line": attempts.Line,
+    "LookedFrom": vitals.LookedFrom,
     "MemberStatus": members.Member,
+    "MissingRun": vitals.MissingRun,
     "NewToken": access.MadeToken,
     "Occurrence": schedules.Occurrence,
     "OrderedRun": runs.OrderedRun,
@@ -73,12 +81,17 @@ SHAPES: dict[str, type[Shown]] = {
     "Run": runs.Run,
     "RunExplanation": runs.Explanation,
     "Schedule": schedules.Schedule,
+    "ScheduleVitals": vitals.ScheduleVitals,
     "Scope": inbox.Scope,
     "Settled": inbox.SettledEffect,
     "Status": status.Status,
     "Step": attempts.Step,
     "TaskOrders": tasks.Task,
     "Token": access.Token,
+    "TriggerVitals": vitals.TriggerVitals,
+    "VitalSigns": vitals.VitalSigns,
+    "WindowVitals": vitals.WindowVitals,
+    "WorkVitals": vitals.WorkVitals,
 }
 """By the name of the view that each is made of."""
 ELSEWHERE = {
@@ -88,11 +101,42 @@ ELSEWHERE = {
     "Header": "a file of all tenants: duly export",
     "Health": "what a command sees beside the status",
     "Import": "a file of all tenants: duly import",
+    "MissingFound": "its shape says also where to go on",
     "Page": "each list has its own shape of it",
     "Reconciliation": "declared schedules belong to a program, not to its server",
     "Verified": "needs the whole trail: duly audit verify",
     "Selection": "its runs are frozen in the store: FrozenRuns",
 }
+
+
+def missing(schedule: UUID) -> MissingRun:
+    """Return what was expected and has no run."""
+    return MissingRun(
+        schedule="close",
+        schedule_id=schedule,
+        scheduled_for=NOON,
+        due_at=NOON,
+        label="close@2026-05-04T12:00Z",
+        verdict="missing",
+        cause="unrecorded",
+        says="nothing is recorded of it",
+    )
+
+
+def going_on(run: UUID) -> ActiveAttempt:
+    """Return an attempt that goes on."""
+    return ActiveAttempt(
+        run=run,
+        scheduled_for=NOON,
+        task="settle",
+        attempt=1,
+        worker=7,
+        age=timedelta(minutes=3),
+        heartbeat_age=timedelta(seconds=1),
+        progress_done=3,
+        progress_total=None,
+        progress_age=None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +163,11 @@ def views() -> Iterator[dict[str, Any]]:
         plan = app.backfills.plan("close", since=NOON - timedelta(hours=2), until=NOON)
         proof = app.prove("close", "2026-05-04")
         item = app.inbox.list()[0]
+        signs = app.vitals.of_schedule("close")
+        (row,) = app.vitals.schedules().items
         found = [
+            *(signs, row, signs.trigger, signs.completion, signs.work, signs.window),
+            *(missing(row.id), LookedFrom(schedule="close", since=NOON), going_on(dead.id)),
             *(dead, item, plan, proof, enqueued, *plan.slots, *proof.occurrences, *item.effects),
             *app.runs.attempts(dead),
             *app.runs.progress(dead),

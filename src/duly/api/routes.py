@@ -27,6 +27,7 @@ from duly.api.handlers import (
     sessions,
     tasks,
     tokens,
+    vitals,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ ROUTES: tuple[Route, ...] = (
     *tasks.ROUTES,
     *members.ROUTES,
     *proofs.ROUTES,
+    *vitals.ROUTES,
     *looking.ROUTES,
     *events.ROUTES,
     *tokens.ROUTES,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.app.application import App
-    from duly.client.health import Finding
+    from duly.client.judging import Finding
     from duly.client.queues import Queue
     from duly.client.status_view import Status
     from duly.clock import Clock

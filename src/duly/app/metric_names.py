@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duly.app.vital_names import VITAL_METRICS
 from duly.telemetry.exposition import Metric
 
 SCHEDULE_LABELS = ("tenant", "schedule")
@@ -147,5 +148,6 @@ STORE_METRICS = (
     LAST_SUCCESS,
     LAST_VERIFIED,
     LAST_ERROR,
+    *VITAL_METRICS,
     LEFT_OUT,
 )

@@ -7,16 +7,20 @@ for it, and what one scrape costs has a bound, however much the store holds.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.app import metric_names as named
+from duly.app.vital_metrics import note_vitals
 from duly.client.health import judge_health
+from duly.client.judging import completion_findings
 from duly.client.status_view import status_view
 from duly.domain.attempts import TASK_GONE
 from duly.domain.literals import ScheduleStatus
 from duly.errors import Forbidden
 from duly.store.backfilling import LISTED_MAX
 from duly.store.reading import ScheduleFilter
+from duly.store.signs import Reach, read_signs
 from duly.store.tenancy import sees_everything
 from duly.telemetry.exposition import Measured
 
@@ -24,9 +28,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.app.application import App
-    from duly.client.health import Finding, Health
+    from duly.client.health import Health
+    from duly.client.judging import Finding
     from duly.client.queues import Queue
     from duly.client.status_view import Status
+    from duly.domain.signs import Signs
 
 SCHEDULES_TOLD_MAX = 100
 """How many active schedules are told one by one, the first by tenant and name."""
@@ -44,7 +50,9 @@ def measure(app: App) -> Measured:
         # Whoever sees nothing would tell that nothing is due and all is well.
         problem = "the server's role of the database sees one tenant at a time"
         raise Forbidden("metrics", problem, "ask a server that connects as dispatchers do")
-    status = status_view(app.store.name, found, _find_taskless(app))
+    signs = _read_signs(app)
+    stale = tuple(one for seen in signs for one in completion_findings(seen))
+    status = replace(status_view(app.store.name, found, _find_taskless(app)), stale=stale)
     queues, breakers = app.queues.list(), app.breakers.list()
     _note_timers(measured, status)
     _note_members(measured, status)
@@ -55,9 +63,10 @@ def measure(app: App) -> Measured:
     backfills = app.store.load_backfills(LISTED_MAX)
     measured.note(named.BACKFILLS, len(backfills))
     measured.note(named.BACKFILL_LEFT, sum(one.total - one.looked_at for one in backfills))
-    told = _note_schedules(measured, app)
+    _note_schedules(measured, signs)
+    note_vitals(measured, signs, backfills)
     active = status.schedules.get(ScheduleStatus.ACTIVE, 0)
-    measured.note(named.LEFT_OUT, max(active - told, 0), "schedules")
+    measured.note(named.LEFT_OUT, max(active - len(signs), 0), "schedules")
     measured.note(named.LEFT_OUT, max(len(queues) - QUEUES_TOLD_MAX, 0), "queues")
     living = sum(one.is_alive for one in status.members)
     measured.note(named.LEFT_OUT, max(living - MEMBERS_TOLD_MAX, 0), "members")
@@ -128,31 +137,33 @@ def _note_health(measured: Measured, health: Health) -> None:
     note("note", health.notes)
 
 
-def _note_schedules(measured: Measured, app: App) -> int:
-    """Note what is known of the first active schedules; return of how many."""
+def _read_signs(app: App) -> list[Signs]:
+    """Return the first active schedules, with what their triggers do and what comes of them."""
     active = frozenset({ScheduleStatus.ACTIVE})
     found = app.store.list_schedules(
         ScheduleFilter(tenant=None, statuses=active, limit=SCHEDULES_TOLD_MAX)
     )
-    ends = app.store.list_last_ends([one.id for one in found], RUNS_LOOKED_AT_MAX)
-    for one in found:
-        who, last = (one.tenant, one.name), ends.get(one.id)
+    reach = Reach(window=RUNS_LOOKED_AT_MAX, ends=RUNS_LOOKED_AT_MAX)
+    return read_signs(app.store, found, reach)
+
+
+def _note_schedules(measured: Measured, found: list[Signs]) -> None:
+    """Note what is known of the first active schedules, whatever their runs tell."""
+    for signs in found:
+        one, last = signs.record, signs.completion.ends
+        who = (one.tenant, one.name)
         measured.note(named.SCHEDULE_FIRES, one.fires, *who)
         measured.note(named.SCHEDULE_OVERLAPS, one.overlaps, *who)
         instants = {
-            named.SCHEDULE_NEXT: None if one.pending is None else one.pending.due_at,
+            named.SCHEDULE_NEXT: signs.trigger.next_due_at,
             named.LAST_FIRE: one.last_fired_at,
+            named.LAST_SUCCESS: None if last.success is None else last.success.at,
+            named.LAST_VERIFIED: None if last.verified is None else last.verified.at,
+            named.LAST_ERROR: None if last.error is None else last.error.at,
         }
-        if last is not None:
-            instants |= {
-                named.LAST_SUCCESS: None if last.success is None else last.success.at,
-                named.LAST_VERIFIED: None if last.verified is None else last.verified.at,
-                named.LAST_ERROR: None if last.error is None else last.error.at,
-            }
         for metric, at in instants.items():
             if at is not None:
                 measured.note(metric, at / _MICROSECONDS, *who)
-    return len(found)
 
 
 def _age(since: datetime | None, now: datetime) -> float:

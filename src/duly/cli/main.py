@@ -64,6 +64,7 @@ for name, place, purpose in (
     ("server", "duly.cli.server:server", "Serve the HTTP API, until it is stopped."),
     ("dev", "duly.cli.dev:dev", "Run everything in one place, for development."),
     ("status", "duly.cli.status:status", "Show the health of everything on one screen."),
+    ("vitals", "duly.cli.vitals:vitals", "See triggers and completions, side by side."),
     ("doctor", "duly.cli.doctor:doctor", "Look for what is wrong, and say what to do about it."),
     ("audit", "duly.cli.audit:app", "Show who did what; verify that nobody changed it."),
     ("events", "duly.cli.events:events", "Show what happens, as it happens."),

@@ -123,7 +123,13 @@ def _print(
     print_facts(facts)
 
 
+def _light(findings: Sequence[object]) -> tuple[str, str]:
+    return ("not well", "bold red") if findings else ("well", "bold green")
+
+
 def _print_health(health: Health) -> None:
+    # Two lights, side by side: punctual triggers say nothing about the work (V4).
+    print_line("triggers: ", _light(health.dispatch), "   work: ", _light(health.work))
     for note in health.notes:
         print_line(("note: ", "bold yellow"), str(note))
     for problem in health.findings:

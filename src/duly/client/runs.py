@@ -17,6 +17,7 @@ from duly.client.attempt_view import (
 )
 from duly.client.explaining import RunExplanation, explain_run
 from duly.client.labels import read_label
+from duly.client.missing import look_for_missing
 from duly.client.ordering import read_reference
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
 from duly.client.reading import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.caller import Caller
+    from duly.client.missing import MissingFound
     from duly.client.reading import Delay, Instant
     from duly.client.run_orders import RunReference, RunsMeant
     from duly.client.schedule_orders import Reference
@@ -150,6 +152,26 @@ class Runs:
     def get(self, run: RunReference) -> Run:
         """Return a run by its id or its label, as it is now."""
         return self._views([self._record(run)])[0]
+
+    def missing(
+        self,
+        since: Instant,
+        until: Instant | None = None,
+        *,
+        schedule: Reference | None = None,
+        after: tuple[str, UUID] | None = None,
+    ) -> MissingFound:
+        """Return what was expected since then and has no run: lost, owed, or held by a pause.
+
+        It goes by what timetables ask for, not by what is recorded, in a hundred schedules at a
+        time: go on with `after` until it is None. Up to `until`, or to now.
+        """
+        begin = read_instant("since", since)
+        end = None if until is None else read_instant("until", until)
+        if end is not None and end < begin:
+            raise UsageError("until", until, "is before since", "give a later one")
+        of = None if schedule is None else find_schedule(self._caller, schedule).record.id
+        return look_for_missing(self._caller, (begin, end), of, after)
 
     def attempts(self, run: RunReference) -> Attempts:
         """Return every claim of a run and what became of it, in order."""

@@ -289,7 +289,7 @@ def _shown(ending: Ending | None) -> dict[str, Any] | None:
 
 def _lateness(seen: Lateness) -> dict[str, Any]:
     parts = {"p50": seen.p50, "p95": seen.p95, "p99": seen.p99}
-    return {"runs": seen.count} | {name: _seconds(span(part)) for name, part in parts.items()}
+    return {"runs": seen.runs} | {name: _seconds(span(part)) for name, part in parts.items()}
 
 
 def _failure(kind: FailureKind) -> dict[str, Any]:

@@ -194,19 +194,21 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
             status=ScheduleStatus.PAUSED,
             pending=None,
             held_for=following.scheduled_for,
+            before=_next_at(old, record.held_for, now),
             definition=definition,
             settlement=Settlement((), _skipped(old, record.held_for, now, SkipReason.PAUSED)),
             reason=record.reason,
             resume_at=record.resume_at,
             resume_missed=record.resume_missed,
         )
+    # Should another fall due before this is applied, it belongs to the old definition: decide anew.
     settlement, before = NOTHING, None
     if record.pending is not None and record.pending.scheduled_for <= now:
         last = old.definition.timetable.last_until(now)
         first = record.pending.scheduled_for
         settlement = owe(old, first, first if last is None else max(first, last), now)
+        before = _next_at(old, first, now)
     elif record.pending is not None:
-        # Should it fall due before this is applied, it belongs to the old definition: decide anew.
         before = record.pending.scheduled_for
     return Change(
         action="schedule.edited",
@@ -300,6 +302,17 @@ def _held_for(template: Template, record: ScheduleRecord) -> int | None:
         return None
     nearest = _nearest(template, record.held_for, record.last_for or FIRST_INSTANT)
     return None if nearest is None else nearest.scheduled_for
+
+
+def _next_at(template: Template, held_for: int | None, now: int) -> int | None:
+    """Return the first occurrence after now that belongs to what was pending or held."""
+    if held_for is None:
+        return None
+    try:
+        found = template.next_after(max(now, held_for - 1))
+    except UsageError:
+        return None
+    return None if found is None else found.scheduled_for
 
 
 def _going_on_from(template: Template, held_for: int | None, now: int) -> Pending | None:

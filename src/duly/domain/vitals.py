@@ -44,7 +44,7 @@ _OPEN_UNBEGUN = frozenset((RunState.QUEUED, RunState.BLOCKED))
 class Lateness(NamedTuple):
     """How late runs were, in microseconds: half of them, 95 and 99 of 100 no later than this."""
 
-    count: int = 0
+    runs: int = 0
     p50: int | None = None
     p95: int | None = None
     p99: int | None = None
@@ -61,7 +61,7 @@ class FailureKind(NamedTuple):
     reason: str | None
     error: str | None
     """The class of the error, as its last line begins."""
-    count: int
+    runs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

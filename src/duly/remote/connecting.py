@@ -24,6 +24,7 @@ from duly.remote.operating import (
 from duly.remote.operation import look
 from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs, Selections
 from duly.remote.schedules import Schedules
+from duly.remote.vitals import Vitals
 from duly.wire.audit import AuditAsked
 from duly.wire.proofs import Proof, ProofQuery
 from duly.wire.runs import EnqueuedRun, NewRun, NewRuns, Run
@@ -85,6 +86,7 @@ class Remote:
         self.tokens = Tokens(asking)
         self.audit = Audit(asking)
         self.events = Events(asking)
+        self.vitals = Vitals(asking)
 
     def enqueue(  # noqa: PLR0913 - each term of a promise is an argument
         self,

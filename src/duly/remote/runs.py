@@ -7,6 +7,7 @@ from uuid import UUID
 
 from duly.remote.asking import said
 from duly.remote.operation import DELETE, PATCH, look, order
+from duly.remote.vitals import MISSING
 from duly.wire.attempts import Attempt, AttemptQuery, Line, LineQuery, Step, StepQuery
 from duly.wire.delayed import DelayedRun, Move
 from duly.wire.runs import (
@@ -22,6 +23,7 @@ from duly.wire.runs import (
 )
 from duly.wire.selections import NewSelection, OrderSelection, Selection
 from duly.wire.shapes import Page
+from duly.wire.vitals import MissingAsked, MissingFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +83,25 @@ class Runs:
     def get(self, run: Reference) -> Run:
         """Return a run by its id or its label."""
         return self._asking.ask(GET_ONE, run)
+
+    def missing(
+        self, since: Instant, until: Instant | None = None, *, schedule: Reference | None = None
+    ) -> MissingFound:
+        """Return what timetables ask for and has no run, of all schedules or of one."""
+        of = None if schedule is None else str(schedule)
+        cursor: str | None = None
+        pages: list[MissingFound] = []
+        while True:
+            query = said(MissingAsked, since=since, until=until, schedule=of, cursor=cursor)
+            pages.append(self._asking.ask(MISSING, query=query))
+            cursor = pages[-1].next_cursor
+            if cursor is None:
+                return MissingFound(
+                    items=[one for page in pages for one in page.items],
+                    cut=[one for page in pages for one in page.cut],
+                    slots=sum(page.slots for page in pages),
+                    schedules=sum(page.schedules for page in pages),
+                )
 
     def attempts(self, run: Reference) -> Attempts:
         """Return every claim of a run and what became of it."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
+
+import msgspec
 
 from duly.cli.remote.seeing import Promised, seen
 from duly.client.arguments import Payload
@@ -21,6 +23,7 @@ from duly.client.explaining import RunExplanation
 from duly.client.history import HistoryEntry, Occurrence
 from duly.client.inbox import Check, Effect, InboxItem, TaskOrders
 from duly.client.limits import Limit, Place
+from duly.client.missing import MissingFound
 from duly.client.paging import Page
 from duly.client.proving import Proof
 from duly.client.queues import Queue
@@ -95,6 +98,7 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
         "lines": Line,
         "cancel": Run,
         "edit": Run,
+        "missing": MissingFound,
     },
     "schedules": {
         "get": Schedule,
@@ -189,6 +193,48 @@ class RemoteAudit(Part):
         return Page([seen(HistoryEntry, one) for one in found.items], found.next_cursor)
 
 
+class Told:
+    """What a server tells, for whoever prints it as JSON has it."""
+
+    def __init__(self, shape: msgspec.Struct) -> None:
+        self._shape = shape
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._shape))
+        return told
+
+
+class ToldPage(NamedTuple):
+    """A list that a server tells as a whole."""
+
+    items: list[Told]
+    after: None = None
+
+
+class RemoteVitals:
+    """How what a server has promised is doing."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._asked = remote.vitals
+
+    def of_schedule(self, schedule: UUID | str) -> Told:
+        """Return how one schedule is doing."""
+        return Told(self._asked.of_schedule(schedule))
+
+    def of_task(self, name: str) -> Told:
+        """Return how a task is doing."""
+        return Told(self._asked.of_task(name))
+
+    def of_tenant(self) -> Told:
+        """Return how the token's tenant is doing."""
+        return Told(self._asked.of_tenant())
+
+    def schedules(self, **_: object) -> ToldPage:
+        """Return schedules by name, all of them."""
+        return ToldPage([Told(one) for one in self._asked.schedules()])
+
+
 class RemoteEvents:
     """What happens on a server."""
 
@@ -252,6 +298,7 @@ class RemoteApp:
         self.quotas = Part(self, "quotas")
         self.tokens = Part(self, "tokens")
         self.workers = Part(self, "workers")
+        self.vitals = RemoteVitals(remote)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
         if name.startswith("__"):
@@ -297,6 +344,6 @@ def _viewed(view: type, answer: Any) -> Any:  # noqa: ANN401 - whatever was answ
         return answer
     if isinstance(answer, list):
         return [seen(view, one) for one in answer]
-    if hasattr(answer, "next_cursor"):
+    if hasattr(answer, "next_cursor") and view is not MissingFound:
         return Page([seen(view, one) for one in answer.items], answer.next_cursor)
     return seen(view, answer)

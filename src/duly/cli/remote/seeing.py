@@ -20,7 +20,9 @@ import msgspec
 from duly.client.explaining import RunExplanation
 from duly.client.history import Occurrence
 from duly.client.inbox import Check
+from duly.client.judging import Finding
 from duly.client.last_ends import Endings
+from duly.client.missing import MissingFound
 from duly.client.proving import Proof, ProvenOccurrence
 from duly.client.run_view import Run
 from duly.client.settled_effects import Settled
@@ -40,10 +42,12 @@ Json = dict[str, Any]
 # Views name some of their types for type checkers only; these are the ones that are read back.
 _NAMES: dict[str, Any] = {
     "Endings": Endings,
+    "Finding": Finding,
     "Lending": object,
     "Live": object,
     "Mapping": Mapping,
     "Misfire": Misfire,
+    "Place": tuple,
     "Progress": Progress,
     "Run": Run,
     "RunTimes": RunTimes,
@@ -162,6 +166,8 @@ def _explanation(told: Json) -> Json:
 
 _BY_TYPE: dict[Any, Callable[[Any], Any]] = {
     Advice: _advice,
+    # Of a status only sentences are sent.
+    Finding: lambda told: Finding("stale-completion", told, ""),
     Misfire: read_misfire,
     NewToken: lambda told: NewToken(token=_read_view(Token, told), text=told["text"]),
     ProvenOccurrence: _proven,
@@ -174,6 +180,7 @@ _BY_TYPE: dict[Any, Callable[[Any], Any]] = {
     timedelta: _duration,
 }
 _ADJUSTED: dict[type, Callable[[Json], Json]] = {
+    MissingFound: lambda told: {**told, "after": None},
     Proof: lambda told: {**told, "tz": told["zone"]},
     Run: lambda told: {**told, "last_progress": told["progress"]},
     RunExplanation: _explanation,

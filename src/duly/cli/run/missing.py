@@ -11,11 +11,8 @@ from duly.app import App
 from duly.cli.moments import read_moment
 from duly.cli.output import print_aside, print_json, print_line, print_table
 from duly.cli.references import find_schedule
-from duly.cli.schedule.telling import zone
 from duly.cli.target import Target, opened
-from duly.cli.times import zoned_text
-from duly.client.history import Occurrence
-from duly.client.schedule_view import Schedule
+from duly.client.missing import LookedFrom, MissingRun
 from duly.clock import SystemClock
 from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
@@ -23,12 +20,6 @@ from duly.errors import UsageError
 TARGET = Target()
 MISSING = 1
 """The exit code when something is missing."""
-_MEANINGS = {
-    "missing": "nothing is recorded of it, which must never be: duly db check",
-    "owed": "it was missed, and waits to be caught up with",
-    "pending": "its time has come, and nobody has fired it: duly doctor",
-}
-_PAUSED = "its schedule rests: it is decided when it goes on"
 
 
 def missing(
@@ -37,10 +28,11 @@ def missing(
     schedule: str | None = None,
     target: Target = TARGET,
 ) -> int:
-    """Show occurrences that were expected and have no run: lost, owed, or not fired yet.
+    """Show occurrences that timetables ask for and that have no run: lost, owed, or held.
 
     What was skipped by a policy, or on purpose, has its reason and is not missing: duly schedule
-    occurrences shows it. The exit code is 1 when something is missing.
+    occurrences shows it. What retention has removed is unknown, and not missing either. The exit
+    code is 1 when something is missing.
 
     Parameters
     ----------
@@ -54,53 +46,35 @@ def missing(
         start = read_moment(since, "UTC", SystemClock(), "since")
         if start >= now:
             raise UsageError("since", since, "lies in the future", "give a moment that has been")
-        named = None if schedule is None else find_schedule(app, schedule, by_beginning=True)
-        schedules = app.schedules.list() if named is None else [named]
-        found = [
-            (one, occurrence)
-            for one in schedules
-            for occurrence in _expected(app, one, (start, now), as_json=target.json)
-            if occurrence.verdict in _MEANINGS
-        ]
-        if target.json:
-            print_json([{"schedule": one.name, **each.to_json()} for one, each in found])
-        else:
-            _print(found, start)
-        return MISSING if found else 0
+        named = None if schedule is None else find_schedule(app, schedule, by_beginning=True).id
+        found, cut = _look(app, start, named)
+    for one in cut:
+        text = f"{one.schedule} fires often: it was looked at since {utc_text(one.since)} only"
+        print_aside("note", text, as_json=target.json)
+    if target.json:
+        print_json([one.to_json() for one in found])
+    else:
+        _print(found, start)
+    return MISSING if any(one.is_missing for one in found) else 0
 
 
-def _expected(
-    app: App, schedule: Schedule, span: tuple[datetime, datetime], *, as_json: bool
-) -> list[Occurrence]:
-    """Return what was expected of a schedule; of one that fires too often, say so and go on."""
-    try:
-        return app.schedules.occurrences(schedule.id, *span)
-    except UsageError as error:
-        remedy = f"give a later --since, with --schedule {schedule.name}"
-        print_aside(
-            "note", f"{schedule.name} was left out: {error.remedy}; {remedy}", as_json=as_json
-        )
-        return []
+def _look(app: App, start: datetime, schedule: object) -> tuple[list[MissingRun], list[LookedFrom]]:
+    """Look at all schedules, or at one, a few at a time."""
+    page = app.runs.missing(start, schedule=schedule)  # type: ignore[arg-type] # an id or None
+    found, cut = [*page.items], [*page.cut]
+    while page.after is not None:
+        page = app.runs.missing(start, after=page.after)
+        found += page.items
+        cut += page.cut
+    return found, cut
 
 
-def _print(found: list[tuple[Schedule, Occurrence]], start: datetime) -> None:
+def _print(found: list[MissingRun], start: datetime) -> None:
     if not found:
         print_line(f"Nothing is missing since {utc_text(start)}.")
         return
     rows = [
-        (
-            one.name,
-            zoned_text(each.scheduled_for, zone(one.timetable)),
-            utc_text(each.scheduled_for),
-            each.verdict,
-            _meaning(one, each),
-        )
-        for one, each in found
+        (one.label, utc_text(one.scheduled_for), one.verdict, one.cause or "-", one.says)
+        for one in found
     ]
-    print_table(("schedule", "expected", "UTC", "verdict", "what is known"), rows)
-
-
-def _meaning(schedule: Schedule, occurrence: Occurrence) -> str:
-    if occurrence.verdict == "pending" and schedule.status == "paused":
-        return _PAUSED
-    return _MEANINGS[occurrence.verdict]
+    print_table(("expected", "UTC", "verdict", "cause", "what is known"), rows)

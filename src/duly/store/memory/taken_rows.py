@@ -70,7 +70,7 @@ def write_row(journal: Journal, part: str, row: PartRow) -> bool:
         name = (str(row["tenant"]), str(row["key"]))
         journal.put(journal.tables.keys, name, cast("RunId", row["id"]))
     if part == "schedule_definitions":
-        journal.put(journal.tables.definition_times, key, row["made_at"])
+        journal.put(journal.tables.definition_times, key, cast("int", row["made_at"]))
     if part == "blocked":
         journal.tables.gate_number = max(journal.tables.gate_number, value.number)
     return True

@@ -23,6 +23,7 @@ _PARTS = (
     "last_ends",
     "limit_steps",
     "loading",
+    "missing",
     "moving",
     "operating",
     "overlapping",

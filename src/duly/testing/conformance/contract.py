@@ -30,6 +30,7 @@ from duly.testing.conformance.lines_of_runs import (
 )
 from duly.testing.conformance.loading import ArrivalsFeed, Loading, Waking
 from duly.testing.conformance.many import AddingMany
+from duly.testing.conformance.missing import FindingMissing
 from duly.testing.conformance.moving import Moving
 from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queues
 from duly.testing.conformance.overlap_orders import OverlapByHand, OverlapInCatchUp
@@ -101,6 +102,7 @@ class StoreContract(
     ReadingRunTimes,
     ReadingLastEnds,
     ReadingRunVitals,
+    FindingMissing,
     SearchingRuns,
     SearchingAttempts,
     SearchingAudit,

@@ -11,6 +11,7 @@ from duly.domain.literals import Finding, Lane, Origin, RunState
 from duly.domain.run_vitals import ERROR_END_MAX, Fault, VitalsFilter
 from duly.domain.timetable.interval import every
 from duly.store.execution import Report
+from duly.store.signs import read_signs
 from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
@@ -117,6 +118,28 @@ class ReadingRunVitals:
         assert [second.id] == [one.run_id for one in newest_of(store, record, 1)]
         assert [] == newest_of(store, other)
         assert [] == store.list_run_vitals(VitalsFilter())
+
+    def test_punctual_triggers_do_not_hide_that_nothing_useful_is_completed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """V1, V4: two judgements of one schedule; and a check that is silent is no completion."""
+        record = steps.create(store, timetable=every("15m"))
+        record, run = ended(store, clock, record, Succeeded())
+        (well,) = read_signs(store, [steps.look(store, record)])
+        for _ in range(3):
+            record = steps.fire_due(store, clock, record)
+        clock.advance("1m")
+        (found,) = read_signs(store, [record])
+
+        assert (True, False) == (well.trigger.is_well, well.completion.is_stale)
+        assert (True, True) == (found.trigger.is_well, found.completion.is_stale)
+        assert (0, None) == (found.trigger.late_us, found.trigger.overdue_us)
+        assert found.completion.useful is not None
+        assert (run.id, 3) == (found.completion.useful.run_id, found.completion.behind)
+        assert 15 * 60 * SECOND_US == found.completion.cadence_us
+        assert run.finished_at is not None
+        assert clock.now_us() - run.finished_at == found.completion.age_us
+        assert [RunState.QUEUED] * 3 + [RunState.SUCCEEDED] == [one.state for one in found.runs]
 
     def test_each_version_of_a_template_tells_when_it_was_written(
         self, store: Store, clock: ManualClock

@@ -1,0 +1,236 @@
+"""Looks for occurrences that should exist and do not: some schedules at a time, at a bounded price.
+
+It only reads, and each question by an index. What seems to be missing is looked at once more before
+it is told, since time has passed between two questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from duly.domain.instants import DAY, SECOND_US
+from duly.domain.literals import ScheduleStatus
+from duly.domain.missing import (
+    Cause,
+    Keeper,
+    SlotKind,
+    cause_of,
+    expect,
+    judge_slot,
+    neighbourhood,
+    was_kept,
+)
+from duly.store.dispatch import MemberKind
+from duly.store.reading import RunFilter, ScheduleFilter
+from duly.store.rulings import OCCURRENCE_ORIGINS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.identity import ScheduleId
+    from duly.domain.missing import Expected, Slot
+    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.schedules import ScheduleRecord
+    from duly.store.protocol import Store
+
+    Place = tuple[str, str, ScheduleId]
+
+SCHEDULES_MAX = 100
+"""So many schedules are looked at in one go."""
+SLOTS_MAX = 5_000
+"""And so many occurrences of all of them together."""
+SLOTS_EACH_MAX = 1_000
+"""Of one schedule the newest so many."""
+DEFINITIONS_MAX = 100
+"""So many versions of a template are looked at: older ones are no longer in force."""
+LOOK_BACK_US = DAY * SECOND_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFilter:
+    """Where to look: schedules in order of tenant, name and id, and from when on."""
+
+    since: int
+    until: int | None = None
+    """Up to then; None for now."""
+    tenant: str | None = None
+    """None for all tenants, for the system's own rounds."""
+    schedule_id: ScheduleId | None = None
+    """Only this one."""
+    after: Place | None = None
+    """Go on from here: the last schedule that was looked at."""
+    schedules_max: int = SCHEDULES_MAX
+    slots_max: int = SLOTS_MAX
+    kinds: frozenset[SlotKind] = frozenset({SlotKind.MISSING})
+    """What is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingOccurrence:
+    """An occurrence that should exist, with its schedule."""
+
+    record: ScheduleRecord
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """A schedule of which not all was looked at, and from when on it was."""
+
+    record: ScheduleRecord
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPage:
+    """What was found, how much was looked at, and where to go on."""
+
+    found: list[MissingOccurrence]
+    cut: list[CutShort]
+    slots: int
+    """How many occurrences were expected."""
+    schedules: int
+    after: Place | None
+    """None after the last schedule."""
+
+
+def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
+    """Look for occurrences that should exist and do not, in a few schedules (M1, D6)."""
+    records = _records(reading, command)
+    status = reading.status()
+    keepers = [
+        Keeper(one.started_at, one.is_holding)
+        for one in status.members
+        if one.is_alive and one.kind is MemberKind.DISPATCHER
+    ]
+    until = status.now if command.until is None else min(command.until, status.now)
+    found: list[MissingOccurrence] = []
+    cut: list[CutShort] = []
+    slots = looked_at = 0
+    last: ScheduleRecord | None = None
+    for record in records[: command.schedules_max]:
+        if slots >= command.slots_max and looked_at:
+            break
+        room = min(SLOTS_EACH_MAX, command.slots_max - slots)
+        definitions = reading.list_definitions(record.id, DEFINITIONS_MAX)
+        expected = expect(record, definitions, (command.since, until), room)
+        if expected.since > command.since:
+            cut.append(CutShort(record, expected.since))
+        found += [
+            MissingOccurrence(record, slot)
+            for slot in _judged(reading, record, expected.slots, keepers)
+            if slot.kind in command.kinds
+        ]
+        slots, looked_at, last = slots + len(expected.slots), looked_at + 1, record
+    has_more = len(records) > looked_at
+    after = None if last is None or not has_more else (last.tenant, last.name, last.id)
+    return MissingPage(found=found, cut=cut, slots=slots, schedules=looked_at, after=after)
+
+
+class MissingRounds:
+    """Goes round over all schedules, a few at a time: for whoever looks again and again.
+
+    Each look costs no more than its bounds, and none reaches further back than its own.
+    """
+
+    def __init__(
+        self,
+        reading: Store,
+        *,
+        look_back_us: int = LOOK_BACK_US,
+        schedules_max: int = SCHEDULES_MAX,
+        slots_max: int = SLOTS_MAX,
+    ) -> None:
+        self._reading = reading
+        self._look_back_us = look_back_us
+        self._schedules_max = schedules_max
+        self._slots_max = slots_max
+        self._after: Place | None = None
+
+    def look(self) -> MissingPage:
+        """Look at the next few schedules; after the last one the first ones come again."""
+        command = MissingFilter(
+            since=self._reading.now() - self._look_back_us,
+            after=self._after,
+            schedules_max=self._schedules_max,
+            slots_max=self._slots_max,
+        )
+        page = find_missing(self._reading, command)
+        self._after = page.after
+        return page
+
+
+def _records(reading: Store, command: MissingFilter) -> list[ScheduleRecord]:
+    if command.schedule_id is not None:
+        seen = reading.get_schedule(command.schedule_id)
+        return [] if seen is None else [seen.record]
+    return reading.list_schedules(
+        ScheduleFilter(
+            tenant=command.tenant,
+            statuses=frozenset(ScheduleStatus),
+            after=command.after,
+            limit=command.schedules_max + 1,
+        )
+    )
+
+
+def _judged(
+    reading: Store,
+    record: ScheduleRecord,
+    expected: Sequence[Expected],
+    keepers: Sequence[Keeper],
+) -> list[Slot]:
+    """Return what became of each occurrence; what seems missing is looked at twice."""
+    judged = _judge(reading, record, expected)
+    doubted = [one for one, slot, _ in judged if slot.kind is SlotKind.MISSING]
+    if not doubted:
+        return [slot for _, slot, _ in judged]
+    seen = reading.get_schedule(record.id)
+    if seen is None:
+        return []  # removed meanwhile: nothing is expected of it any more
+    again = {
+        one.scheduled_for: _told(
+            reading, seen.record, one, (slot, cause_of(slot, verdict, keepers))
+        )
+        if slot.kind is SlotKind.MISSING
+        else slot
+        for one, slot, verdict in _judge(reading, seen.record, doubted)
+    }
+    return [
+        replace(found, was_kept=was_kept(found, keepers))
+        if (found := again.get(one.scheduled_for, slot)).kind is SlotKind.MISSING
+        else found
+        for one, slot, _ in judged
+    ]
+
+
+def _judge(
+    reading: Store, record: ScheduleRecord, expected: Sequence[Expected]
+) -> list[tuple[Expected, Slot, OccurrenceVerdict]]:
+    verdicts = reading.judge(record.id, [one.scheduled_for for one in expected])
+    now = reading.now()
+    return [
+        (one, judge_slot(one, verdict, record, now), verdict)
+        for one, verdict in zip(expected, verdicts, strict=True)
+    ]
+
+
+def _told(reading: Store, record: ScheduleRecord, one: Expected, found: tuple[Slot, Cause]) -> Slot:
+    """Return a missing occurrence with its cause, unless it was run under other time-zone rules."""
+    slot, cause = found
+    around = neighbourhood(one)
+    if around is not None and cause is Cause.UNRECORDED:
+        page = reading.search_runs(
+            RunFilter(
+                tenant=record.tenant,
+                schedule_id=record.id,
+                origins=OCCURRENCE_ORIGINS,
+                since=around[0] + 1,
+                until=around[1],
+                limit=1,
+            )
+        )
+        if page.records:
+            return replace(slot, kind=SlotKind.PRESENT, run_id=page.records[0].id)
+    return replace(slot, cause=cause)
