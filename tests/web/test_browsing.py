@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.web.conftest import served
 from tests.web.furnished import furnish, sqlite_app
 from tests.web.lived_in import HOSTILE, lived_in
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Dialog
 
 pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
 PLACES = ("/", "/schedules", "/runs", "/health")
@@ -46,9 +51,14 @@ def test_no_page_shuts_anybody_out_and_none_needs_what_the_policy_forbids(
     options = {"runOnly": rules if scheme == "light" else ["color-contrast"]}
     found: dict[str, object] = {}
     said: list[str] = []
+
+    def answered(dialog: Dialog) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
+    page.on("dialog", answered)
     for path in places(school):
         page.goto(school.url + path)
         for one in page.locator("details.data").all():

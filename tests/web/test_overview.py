@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -114,6 +115,28 @@ def test_stuck_is_what_breathes_and_does_not_advance():
     assert "fresh" in heartbeat
     assert "stalled" in progress
     assert "3 of 40" in progress
+
+
+def test_what_nobody_fires_is_missing_and_its_trigger_overdue():
+    """V1, V4: an hour without a dispatcher; the work that was done is not blamed for it."""
+    clock = ManualClock(to_microseconds(NOW))
+    with (
+        duly.App(store=MemoryStore(clock), clock=clock) as app,
+        Visitor(app, clock=clock) as visitor,
+    ):
+
+        @app.task
+        def report() -> None: ...
+
+        app.schedules.create("hourly", report, every("1h"))
+        before = tiles(visitor.enter())
+        clock.advance(65 * MINUTE_US)
+        after = tiles(visitor)
+        text = visitor.get("/?show=late").text
+
+    assert (0, 0) == (before["Missing"][0], before["Overdue"][0])
+    assert (1, 1) == (after["Missing"][0], after["Overdue"][0])
+    assert "due for 5 min" in text
 
 
 def test_overlapping_are_runs_of_one_schedule_side_by_side(visitor):
@@ -255,9 +278,12 @@ def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch)
     from duly_web.pages import overview
 
     asked: list[object] = []
-    monkeypatch.setattr(
-        overview, "plan_load", lambda *a, **b: asked.append(a) or plan_load(*a, **b)
-    )
+
+    def counted(*args: Any, **terms: Any) -> object:
+        asked.append(args)
+        return plan_load(*args, **terms)
+
+    monkeypatch.setattr(overview, "plan_load", counted)
     school.get("/?tenant=elsewhere")
     school.get("/?tenant=elsewhere")
     school.get("/?tenant=default")

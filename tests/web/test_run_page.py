@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def page(visitor: Visitor, run: object) -> str:
     return answer.text
 
 
-def newest(visitor: Visitor, **terms: object):
+def newest(visitor: Visitor, **terms: Any) -> duly.Run:
     return visitor.app.runs.list(limit=1, **terms)[0]
 
 

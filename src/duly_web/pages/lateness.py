@@ -70,7 +70,7 @@ def look_at_lateness(app: App, names: Sequence[str], of: str | None) -> Lateness
     return LatenessPart(
         of=of,
         rows=(_row(None, whole), *(_row(name, found) for name, found in signs)),
-        buckets=_buckets(window.started, window.useful_after),
+        buckets=_buckets(window.started_counts, window.useful_counts),
         runs=window.runs,
         sentence=_sentence(window.started),
     )
@@ -90,20 +90,18 @@ def _row(name: str | None, signs: VitalSigns) -> LateRow:
 
 def _parts(late: Lateness) -> Parts:
     found = [None if one is None else one * MICROSECOND for one in (late.p50, late.p95, late.p99)]
-    return Parts(late.count, *found)
+    return Parts(late.runs, *found)
 
 
-def _buckets(started: Lateness, useful: Lateness) -> tuple[Bucket, ...]:
-    if not started.count and not useful.count:
+def _buckets(started: Sequence[int], useful: Sequence[int]) -> tuple[Bucket, ...]:
+    most = max(*started, *useful)
+    if not most:
         return ()
-    count = len(LATE_BOUNDS_US) + 1
-    first, second = started.buckets or (0,) * count, useful.buckets or (0,) * count
-    most = max(*first, *second)
     words = [f"≤ {units_text(bound)}" for bound in LATE_BOUNDS_US]
     words.append(f"> {units_text(LATE_BOUNDS_US[-1])}")
     return tuple(
         Bucket(word, a, b, round(a / most * 100, 1), round(b / most * 100, 1))
-        for word, a, b in zip(words, first, second, strict=True)
+        for word, a, b in zip(words, started, useful, strict=True)
     )
 
 
@@ -112,5 +110,5 @@ def _sentence(started: Lateness) -> str:
         return "No run has begun yet."
     half = units_text(started.p50) or "less than 1 s"
     nearly = units_text(started.p99) or "less than 1 s"
-    begun = f"Half of {started.count:,} runs began within {half} of their due"
+    begun = f"Half of {started.runs:,} runs began within {half} of their due"
     return f"{begun}, 99 of 100 within {nearly}."
