@@ -13,9 +13,11 @@ from duly.domain.run_vitals import Fault, RunVital
 from duly.domain.vitals import (
     BEHIND_MAX,
     FAILURES_SHOWN_MAX,
+    LATE_BOUNDS_US,
     Lateness,
     cadence_of,
     count_behind,
+    count_lates,
     error_class,
     lateness,
     look_at,
@@ -99,6 +101,14 @@ def test_a_window_tells_starts_apart_from_fires_and_useful_ends():
     assert Lateness(2, 100, 100, 100) == found.useful_after
     assert 0.6 == found.useful_per_attempt
     assert look_at([], lambda _: False, 0).useful_per_attempt is None
+
+
+def test_lates_are_counted_by_how_late_they_are():
+    """V1: each once, what is beyond all bounds at the end; nobody is earlier than the first."""
+    found = count_lates([0, 1_000_000, 1_000_001, 59_000_000, 10**12])
+
+    assert (2, 1, 0, 1, 0, 0, 0, 0, 1) == found
+    assert len(LATE_BOUNDS_US) + 1 == len(found)
 
 
 def test_ways_to_go_wrong_are_counted_and_bounded():

@@ -6,9 +6,9 @@ import os
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from duly.api.listening import Listening
@@ -26,14 +26,11 @@ if TYPE_CHECKING:
 
     import duly
     from duly.testing.virtual_time import VirtualClock
+    from tests.web.browsing import Rig
 
-CHROMIUM = Path(os.environ.get("DULY_CHROMIUM", "/usr/bin/chromium"))
 WAIT_MS = 50_000
 """A machine that does much else is slow, and nothing is wrong with the page."""
-QUIET = (
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run", "--disable-default-apps", "--disable-domain-reliability",
-)  # fmt: skip
+START_SECONDS = 60
 
 
 @pytest.fixture
@@ -66,6 +63,8 @@ class Site:
     app: duly.App
     url: str
     token: str
+    session: str
+    """A cookie's value: of somebody who has signed in."""
 
 
 @contextmanager
@@ -76,27 +75,39 @@ def served(app: duly.App) -> Iterator[Site]:
     ready = threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,))
     thread.start()
-    assert ready.wait(20), "the server did not come up"
+    assert ready.wait(START_SECONDS), "the server did not come up"
     try:
         token = app.tokens.create("anna", role="admin", tenant="*").text
-        yield Site(app, listening.url, token)
+        with httpx.Client(base_url=listening.url) as client:
+            client.post("/enter", data={"secret": token})
+            session = client.cookies["duly_session"]
+        yield Site(app, listening.url, token, session)
     finally:
         serving.stop()
         thread.join()
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One browser for all tests of a process; says clearly why there is none."""
+def rig() -> Iterator[Rig]:
+    """Start no browser unless a test needs one; say clearly why there is none."""
+    from tests.web.browsing import CHROMIUM, Rig
+
     if not CHROMIUM.exists():
         pytest.skip(f"there is no {CHROMIUM}: install chromium, or name one in $DULY_CHROMIUM")
-    from playwright.sync_api import sync_playwright
+    rig = Rig()
+    yield rig
+    rig.close()
 
-    flags = [*QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
-        yield found
-        found.close()
+
+@pytest.fixture
+def browser(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Lend the browser of this process, when it is its turn."""
+    from tests.web.browsing import turn
+
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with turn(shared), rig.lent() as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -108,10 +119,9 @@ def open_page(browser: Browser) -> Iterator[Any]:
         context = browser.new_context(**{"timezone_id": "Europe/Paris"} | options)
         contexts.append(context)
         context.set_default_timeout(WAIT_MS)
+        context.add_cookies([{"name": "duly_session", "value": site.session, "url": site.url}])
         page = context.new_page()
-        page.goto(f"{site.url}/enter?next={path}")
-        page.get_by_label("Token or one-time code").fill(site.token)
-        page.get_by_role("button", name="Sign in").click()
+        page.goto(site.url + path)
         return page
 
     yield opened

@@ -48,9 +48,6 @@ class Lateness(NamedTuple):
     p50: int | None = None
     p95: int | None = None
     p99: int | None = None
-    buckets: tuple[int, ...] = ()
-    """How many were no later than each of `LATE_BOUNDS_US` and later than the one before; at the
-    end, how many were later than all of them."""
 
 
 class FailureKind(NamedTuple):
@@ -84,6 +81,9 @@ class Window:
     failures: tuple[FailureKind, ...]
     failures_more: int
     """How many runs went wrong in other ways than those listed."""
+    started_counts: tuple[int, ...] = ()
+    """How `started` is spread, by `LATE_BOUNDS_US`; and `useful_after`, for drawings."""
+    useful_counts: tuple[int, ...] = ()
 
     @property
     def useful_per_attempt(self) -> float | None:
@@ -99,21 +99,21 @@ def look_at(runs: Sequence[RunVital], is_checked: Callable[[str], bool], now: in
     kinds = Counter(kind for run in own if (kind := failure_kind(run)) is not None)
     shown = sorted(kinds.items(), key=lambda item: (-item[1], *(part or "" for part in item[0])))
     told = shown[:FAILURES_SHOWN_MAX]
+    started = [at - run.due_at for run in live if (at := _started_at(run, now)) is not None]
+    ended = [at - run.due_at for run, at in useful if at is not None and run.lane is Lane.LIVE]
     return Window(
         runs=len(own),
         since=min((run.due_at for run in own), default=None),
         fired=lateness(run.fired_at - run.due_at for run in live if run.fired_at is not None),
-        started=lateness(
-            at - run.due_at for run in live if (at := _started_at(run, now)) is not None
-        ),
-        useful_after=lateness(
-            at - run.due_at for run, at in useful if at is not None and run.lane is Lane.LIVE
-        ),
+        started=lateness(started),
+        useful_after=lateness(ended),
         useful=sum(at is not None for _, at in useful),
         attempts=sum(run.attempt for run in own),
         retries=sum(max(run.attempt - 1, 0) for run in own),
         failures=tuple(FailureKind(*kind, count) for kind, count in told),
         failures_more=sum(count for _, count in shown[FAILURES_SHOWN_MAX:]),
+        started_counts=count_lates(started),
+        useful_counts=count_lates(ended),
     )
 
 
@@ -122,10 +122,14 @@ def lateness(lates: Iterable[int]) -> Lateness:
     ordered = sorted(max(one, 0) for one in lates)
     if not ordered:
         return Lateness()
+    return Lateness(len(ordered), *(_rank(ordered, of) for of in (50, 95, 99)))
+
+
+def count_lates(lates: Iterable[int]) -> tuple[int, ...]:
+    """Count how many were no later than each of `LATE_BOUNDS_US`, and at the end those beyond."""
+    ordered = sorted(lates)
     ends = [0, *(bisect_right(ordered, bound) for bound in LATE_BOUNDS_US), len(ordered)]
-    buckets = tuple(after - before for before, after in pairwise(ends))
-    p50, p95, p99 = (_rank(ordered, of) for of in (50, 95, 99))
-    return Lateness(len(ordered), p50, p95, p99, buckets)
+    return tuple(after - before for before, after in pairwise(ends))
 
 
 def useful_at(run: RunVital, *, is_checked: bool) -> int | None:

@@ -151,7 +151,7 @@ def show_chosen(asked: Asked) -> Shown:
     """Show what an order would touch."""
     verb = _verb(asked.query.verb)
     found = asked.app.selections.get(asked.path["selection"])
-    rows = run_rows(found.sample)
+    rows = run_rows(found.sample, asked.now)
     model = ChosenModel(
         id=str(found.id),
         verb=asked.query.verb,

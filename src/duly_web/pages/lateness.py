@@ -70,7 +70,7 @@ def look_at_lateness(app: App, names: Sequence[str], of: str | None) -> Lateness
     return LatenessPart(
         of=of,
         rows=(_row(None, whole), *(_row(name, found) for name, found in signs)),
-        buckets=_buckets(window.started, window.useful_after),
+        buckets=_buckets(window.started_counts, window.useful_counts),
         runs=window.runs,
         sentence=_sentence(window.started),
     )
@@ -93,17 +93,15 @@ def _parts(late: Lateness) -> Parts:
     return Parts(late.runs, *found)
 
 
-def _buckets(started: Lateness, useful: Lateness) -> tuple[Bucket, ...]:
-    if not started.runs and not useful.runs:
+def _buckets(started: Sequence[int], useful: Sequence[int]) -> tuple[Bucket, ...]:
+    most = max(*started, *useful)
+    if not most:
         return ()
-    count = len(LATE_BOUNDS_US) + 1
-    first, second = started.buckets or (0,) * count, useful.buckets or (0,) * count
-    most = max(*first, *second)
     words = [f"≤ {units_text(bound)}" for bound in LATE_BOUNDS_US]
     words.append(f"> {units_text(LATE_BOUNDS_US[-1])}")
     return tuple(
         Bucket(word, a, b, round(a / most * 100, 1), round(b / most * 100, 1))
-        for word, a, b in zip(words, first, second, strict=True)
+        for word, a, b in zip(words, started, useful, strict=True)
     )
 
 

@@ -86,7 +86,7 @@ def show_run(asked: Asked) -> Shown:
     checks = app.inbox.checks(run.id)
     scope = app.inbox.scope(run.id)
     lines = _lines(app, run)
-    row = run_row(run)
+    row = run_row(run, asked.now)
     model = RunModel(
         run=row,
         zone=_zone(app, run) or row.zone,
@@ -99,7 +99,7 @@ def show_run(asked: Asked) -> Shown:
         chain=make_chain(run, attempts, checks, asked.now),
         holding=_holding(run, attempts[-1] if attempts else None),
         attempts=tuple(reversed(attempts)),
-        line=run_rows(app.inbox.line(run.id)),
+        line=run_rows(app.inbox.line(run.id), asked.now),
         effects=app.inbox.effects(run.id),
         scope=scope._replace(missing=scope.missing[:MISSING_SHOWN_MAX]),
         missing_more=max(0, len(scope.missing) - MISSING_SHOWN_MAX),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +16,7 @@ from duly_web.states import ORIGINS, RUN_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from duly import Run
 
@@ -109,7 +110,8 @@ def show_runs(asked: Asked) -> Shown:
 
 def _listed(asked: Asked, query: RunsQuery) -> RunsModel:
     page = asked.app.runs.page(limit=PAGE_SIZE, cursor=query.cursor, **query.filters())
-    return RunsModel(query=query, rows=run_rows(page.items), next_cursor=page.next_cursor)
+    rows = run_rows(page.items, asked.now)
+    return RunsModel(query=query, rows=rows, next_cursor=page.next_cursor)
 
 
 def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
@@ -121,23 +123,22 @@ def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
         remedy = "take the other filters away, or this one"
         raise UsageError("only", query.only, "stands alone", remedy)
     found = find_noticed(asked.app, what, asked.now)
-    return RunsModel(query=query, rows=run_rows(found.runs), next_cursor=None, is_cut=found.is_cut)
+    return RunsModel(
+        query=query, rows=run_rows(found.runs, asked.now), next_cursor=None, is_cut=found.is_cut
+    )
 
 
-def run_rows(runs: Sequence[Run]) -> tuple[RunRow, ...]:
+def run_rows(runs: Sequence[Run], now: datetime) -> tuple[RunRow, ...]:
     """Show runs."""
-    return tuple(run_row(one) for one in runs)
+    return tuple(run_row(one, now) for one in runs)
 
 
-def run_row(run: Run) -> RunRow:
+def run_row(run: Run, now: datetime) -> RunRow:
     """Show one run."""
     offset = _LABEL_OFFSET.search(run.label)
     took = None
     if run.started_at is not None and run.finished_at is not None:
         took = run.finished_at - run.started_at
-    late = None
-    if run.started_at is not None and run.attempt == 1:
-        late = run.started_at - run.due_at
     return RunRow(
         id=str(run.id),
         label=run.label,
@@ -154,12 +155,21 @@ def run_row(run: Run) -> RunRow:
         due_at=run.due_at,
         started_at=run.started_at,
         finished_at=run.finished_at,
-        lateness=run.lateness if late is None else late,
+        lateness=_lateness(run, now),
         took=took,
         attempt=run.attempt,
         next_at=run.next_at,
         error=run.error,
     )
+
+
+def _lateness(run: Run, now: datetime) -> timedelta | None:
+    """Return how long after its due a run began, or how long it waits by now; None if unknown."""
+    if run.started_at is not None and run.attempt == 1:
+        return run.started_at - run.due_at
+    if run.state in {"queued", "blocked"} and run.attempt == 0:
+        return max(now - run.due_at, timedelta())
+    return None
 
 
 PAGES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly_web.pages.noticed import find_noticed
@@ -28,6 +29,10 @@ class Tile:
     """Whether there may be more."""
 
 
+MISSING_SECONDS = 10
+MISSING_SINCE = timedelta(days=1)
+
+
 def make_tiles(asked: Asked, sides: Sequence[Side]) -> tuple[Tile, ...]:
     """Count what needs a look."""
     status = asked.app.status()
@@ -40,8 +45,10 @@ def make_tiles(asked: Asked, sides: Sequence[Side]) -> tuple[Tile, ...]:
     )
     inbox = place_of("/inbox") or "/runs?state=ambiguous"
     backfills = place_of("/backfills") or "/runs?lane=backfill"
+    missing = asked.kept.get("missing", MISSING_SECONDS, lambda: _count_missing(asked))
     return (
-        Tile("Overdue", overdue, "missing", "/?show=late#sides"),
+        Tile("Missing", *missing),
+        Tile("Overdue", overdue, "late", "/?show=late#sides"),
         Tile("Stale work", stale, "stale", "/?show=stale#sides"),
         Tile("Ambiguous", status.ambiguous, "ambiguous", inbox),
         Tile("Dead", status.dead, "dead", "/runs?state=dead"),
@@ -59,3 +66,10 @@ def make_tiles(asked: Asked, sides: Sequence[Side]) -> tuple[Tile, ...]:
         Tile("Queued", status.queued, "queued", "/runs?state=queued"),
         Tile("Backfill left", backlog, "backlog", backfills),
     )
+
+
+def _count_missing(asked: Asked) -> tuple[int, str, str, bool]:
+    """Count what should have become a run within a day, and has not."""
+    found = asked.app.runs.missing(asked.now - MISSING_SINCE)
+    number = sum(one.is_missing for one in found.items)
+    return number, "missing", place_of("/missing") or "/?show=late#sides", found.after is not None

@@ -1,0 +1,291 @@
+"""The overview: tiles that count what they lead to, triggers beside useful work, drawings."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import duly
+from duly import cron, every
+from duly.domain.attempts import Progress, TaskPolicy
+from duly.domain.instants import to_microseconds
+from duly.store.execution import Report
+from duly.store.memory import MemoryStore
+from duly.testing.conformance import work_steps as work
+from duly.testing.manual_clock import ManualClock
+from duly.testing.virtual_time import virtual_time
+from duly_web.moments import Clocks
+from duly_web.pages.planned_load import PER_HOUR_MAX, STEPS_MAX, plan_load
+from duly_web.pages.timeline import EACH_MAX
+from tests.domain.moments import moment
+from tests.web.lived_in import HOSTILE, lived_in
+from tests.web.visiting import Visitor
+
+NOW = moment("2026-04-03T11:00Z")
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def school():
+    with lived_in() as app, Visitor(app) as visitor:
+        yield visitor.enter()
+
+
+def tiles(visitor: Visitor) -> dict[str, tuple[int, str]]:
+    """Return the number of each tile, and where it leads."""
+    text = visitor.get("/").text
+    found = re.findall(
+        r'<a class="tile[^"]*" href="([^"]+)">.*?<b>([\d,]+)\+?</b>\s*<span>([^<]+)</span>',
+        text,
+        re.DOTALL,
+    )
+    return {label: (int(number.replace(",", "")), path) for path, number, label in found}
+
+
+def rows(visitor: Visitor, path: str) -> int:
+    """Return how many rows a list has, over all its pages."""
+    count = 0
+    while path:
+        text = visitor.get(path.replace("&amp;", "&")).text
+        count += len(re.findall(r'<tr id="(?:r-|side-)', text))
+        found = re.search(r'rel="next" href="([^"]+)"', text)
+        path = found[1] if found else ""
+    return count
+
+
+def test_each_tile_leads_to_just_what_it_counts(school):
+    """V1, UX 9: the number is the length of the list behind it."""
+    found = tiles(school)
+    counted = {label: rows(school, path) for label, (_, path) in found.items() if "#" not in path}
+
+    assert {"Ambiguous", "Dead", "Retrying", "Begin late", "Stuck", "Overlapping"} <= set(found)
+    del counted["Backfill left"]
+    assert {label: number for label, (number, _) in found.items() if label in counted} == counted
+    assert all(counted[label] for label in ("Ambiguous", "Dead", "Retrying", "Begin late"))
+
+
+def test_stale_work_is_told_beside_triggers_that_are_well(school):
+    """V4: a schedule that fires on time and brings nothing about is named by the one tile only."""
+    found = tiles(school)
+    stale = school.get("/?show=stale").text
+
+    assert 0 == found["Overdue"][0]
+    assert found["Stale work"][0] == rows(school, "/?show=stale")
+    assert "broken-import" in stale.partition('id="sides"')[2]
+    assert "attendance-sync" not in stale.partition('id="sides"')[2].partition("</table>")[0]
+    assert "all is well in this respect" in school.get("/?show=late").text
+
+
+def test_the_three_last_times_stand_side_by_side_with_age_and_cadence(school):
+    """V1, UX 8: triggered, finished, useful; of a task with a check useful is verified."""
+    row = school.get("/").text.partition('id="sides"')[2]
+    row = row.partition(">nightly-report</a>")[2].partition("</tr>")[0]
+
+    assert "Fri 3 Apr 02:00:00" in row.partition("Last triggered")[2].partition("</td>")[0]
+    assert "verified" in row
+    assert "0.0 \N{MULTIPLICATION SIGN} 1 d" in " ".join(row.split())
+
+
+def test_stuck_is_what_breathes_and_does_not_advance():
+    """V1, R2: a heart that beats says nothing about the work."""
+    clock = ManualClock(to_microseconds(NOW))
+    store = MemoryStore(clock)
+    store.register_policies({"remind": TaskPolicy(stall_us=MINUTE_US)})
+    with duly.App(store=store, clock=clock) as app, Visitor(app, clock=clock) as visitor:
+        work.queue(store)
+        worker = work.join(store, ttl_us=60 * MINUTE_US)
+        claimed = work.take_one(store, worker)
+        store.report(worker, [Report(hold=claimed.hold, started_at=clock.now_us())])
+        store.report(worker, [Report(hold=claimed.hold, progress=Progress(3, 40))])
+        visitor.enter()
+        before = tiles(visitor)["Stuck"][0]
+        clock.advance(MINUTE_US + 1)
+        number, path = tiles(visitor)["Stuck"]
+        listed = visitor.get(path).text
+        text = visitor.get(f"/runs/{UUID(bytes=claimed.record.id)}").text
+
+    assert (0, 1) == (before, number)
+    assert ">remind</a>" in listed
+    part = text.partition('id="holding"')[2].partition("</section>")[0]
+    heartbeat, progress = part.split("<h3>Progress</h3>")
+    assert "fresh" in heartbeat
+    assert "stalled" in progress
+    assert "3 of 40" in progress
+
+
+def test_what_nobody_fires_is_missing_and_its_trigger_overdue():
+    """V1, V4: an hour without a dispatcher; the work that was done is not blamed for it."""
+    clock = ManualClock(to_microseconds(NOW))
+    with (
+        duly.App(store=MemoryStore(clock), clock=clock) as app,
+        Visitor(app, clock=clock) as visitor,
+    ):
+
+        @app.task
+        def report() -> None: ...
+
+        app.schedules.create("hourly", report, every("1h"))
+        before = tiles(visitor.enter())
+        clock.advance(65 * MINUTE_US)
+        after = tiles(visitor)
+        text = visitor.get("/?show=late").text
+
+    assert (0, 0) == (before["Missing"][0], before["Overdue"][0])
+    assert (1, 1) == (after["Missing"][0], after["Overdue"][0])
+    assert "due for 5 min" in text
+
+
+def test_overlapping_are_runs_of_one_schedule_side_by_side(visitor):
+    """V1: one that runs alone does not overlap."""
+    app = visitor.app
+    app.queues.pause("default")
+    made = [app.schedules.trigger("hourly", overlap="allow") for _ in range(2)]
+    app.enqueue(app.call("report"))
+    app.queues.resume("default")
+    worker = work.join(app.store, tasks=("report",), ttl_us=10**12)
+
+    assert 3 == len(work.take(app.store, worker))
+    text = visitor.get("/runs?only=overlapping").text
+    assert {str(one.id) for one in made} == set(re.findall(r'<tr id="r-([\w-]+)"', text))
+
+
+def test_the_timeline_has_a_lane_for_each_schedule_and_a_table(school):
+    """UX 10, 43: past and future, and the same for who can't see it."""
+    text = school.get("/?span=2d").text
+    lanes = text.partition('id="timeline"')[2]
+    table = text.partition('id="timeline-table"')[2].partition("</table>")[0]
+
+    for name in ("attendance-sync", "fees", "nightly-report"):
+        assert f'aria-label="{name}"' in lanes
+        assert name in table
+    assert "17 dead" in table
+    assert 'class="now"' in lanes
+    assert 'class="coming"' in lanes
+
+
+def test_a_lane_of_many_runs_is_drawn_in_columns(school):
+    """UX 10: what stands too close is put together, and stays small."""
+    text = school.get("/?span=2d").text
+    lane = text.partition('aria-label="attendance-sync"')[2].partition("</svg>\n</div>")[0]
+
+    assert lane.count("<rect") <= EACH_MAX
+    assert "runs</title>" in lane
+
+
+def test_the_part_of_the_timeline_that_a_paused_schedule_skips_is_marked():
+    """UX 10, M1: what was expected and not run is seen as skipped."""
+    app = duly.App("memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    with virtual_time(app, "2026-04-03T02:00") as clock, Visitor(app) as visitor:
+        app.schedules.create("hourly", report, every("1h"))
+        clock.advance("2h")
+        app.schedules.pause("hourly", reason="so")
+        clock.advance("3h")
+        app.schedules.resume("hourly", missed="skip")
+        clock.advance("1h")
+        text = visitor.enter().get("/").text
+
+    assert "3 skipped" in text.partition('id="timeline-table"')[2]
+    assert 3 == text.partition('id="timeline"')[2].count("<title>skipped</title>")
+
+
+def test_lateness_is_told_in_three_numbers_and_a_drawing(school):
+    """V1, UX 11: begun and useful after due, of all and by schedule."""
+    text = school.get("/").text
+    of_one = school.get("/?of=canteen-order").text
+
+    assert "99 of 100 within" in text
+    assert "Lateness of canteen-order" in of_one
+    table = text.partition("By schedule, and as a table")[2]
+    assert "all of default" in table
+    assert ">canteen-order</a>" in table
+    assert 404 == school.get("/?of=nobody").status_code
+
+
+def test_queues_say_how_long_the_oldest_has_waited(school):
+    """UX 12: not only how many wait."""
+    part = school.get("/").text.partition('id="queues-title"')[2]
+    row = part.partition(">mail</a>")[2].partition("</tr>")[0]
+
+    assert "3 min ago" in row
+    assert "mail server moves" in row
+
+
+def schedules_of(*timetables: duly.Timetable) -> list[duly.Schedule]:
+    app = duly.App("memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    return [
+        app.schedules.create(f"s{number:02d}", report, one) for number, one in enumerate(timetables)
+    ]
+
+
+def test_planned_load_finds_the_herd_and_says_where_there_is_room():
+    """UX 13: five at nine o'clock, and minutes of that hour that are free."""
+    nine = [cron("0 9 * * *", tz="Europe/Paris")] * 5
+    found = plan_load(
+        schedules_of(*nine, cron("7 9 * * *", tz="Europe/Paris")),
+        NOW,
+        Clocks("mine", "Europe/Paris"),
+        is_cut=False,
+    )
+
+    assert found.most is not None
+    assert found.herd is not None
+    assert (9, 6, 10) == (found.most.hour, found.most.count, found.most.strength)
+    assert (5, moment("2026-04-04T07:00Z")) == (found.herd.count, found.herd.at)
+    assert 7 not in found.herd.quiet_minutes
+    assert 23 in found.herd.quiet_minutes
+    assert 7 * 6 == found.total
+
+
+def test_planned_load_stays_bounded_however_often_a_schedule_fires():
+    """UX 13: an hour of a schedule counts so many at the most, and all of them so many work."""
+    found = plan_load(schedules_of(*[every("1s")] * 10), NOW, Clocks("mine", "UTC"), is_cut=False)
+
+    assert found.is_cut
+    assert found.total <= STEPS_MAX
+    assert found.most is not None
+    assert found.most.count <= 10 * PER_HOUR_MAX
+    assert timedelta(hours=11) == found.rows[0][1][11].at - found.rows[0][0]
+
+
+def test_nothing_hostile_is_more_than_a_text(school):
+    """L1: in names, errors, payloads and evidence, on every page that shows them."""
+    runs = school.app.runs.list(schedule=HOSTILE, limit=1)
+    checked = school.app.runs.list(schedule="nightly-report")[-1]
+    paths = ["/", "/runs", "/schedules", "/health", "/?show=stale"]
+    for path in [*paths, f"/runs/{runs[0].id}", f"/runs/{checked.id}"]:
+        text = school.get(path).text
+
+        assert "alert(1)" in text or path == "/health", path
+        assert "<img src=x" not in text, path
+        assert "<script>alert" not in text, path
+        assert "{{7*7}}" in text or path == "/health", path
+
+
+def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch):
+    """U3: the drawing of load is kept for a minute, of each tenant its own."""
+    from duly_web.pages import overview
+
+    asked: list[object] = []
+
+    def counted(*args: Any, **terms: Any) -> object:
+        asked.append(args)
+        return plan_load(*args, **terms)
+
+    monkeypatch.setattr(overview, "plan_load", counted)
+    school.get("/?tenant=elsewhere")
+    school.get("/?tenant=elsewhere")
+    school.get("/?tenant=default")
+
+    assert len(asked) <= 2

@@ -1,0 +1,279 @@
+"""The page of a run: its chain, its leases, its ledger, its lineage, and what may be ordered."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+import duly
+from duly.testing.virtual_time import virtual_time
+from tests.web.lived_in import lived_in
+from tests.web.visiting import Visitor
+
+FACTS = (
+    "due", "created", "dispatched", "claimed", "started",
+    "heartbeat", "progress", "effects begun", "completed", "verified",
+)  # fmt: skip
+NOT_YET = "\N{EN DASH}"
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """A school that is only looked at."""
+    with lived_in() as app, Visitor(app) as visitor:
+        yield visitor.enter()
+
+
+@pytest.fixture
+def school():
+    """A school in which something is ordered."""
+    with lived_in() as app, Visitor(app) as visitor:
+        yield visitor.enter()
+
+
+def part(text: str, id_: str) -> str:
+    """Return a section of the page, without its markup."""
+    found = re.search(rf'<(\w+)[^>]*\bid="{id_}".*?</\1>', text, re.DOTALL)
+    assert found is not None, id_
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", found[0])).split())
+
+
+def page(visitor: Visitor, run: object) -> str:
+    answer = visitor.get(f"/runs/{run}")
+    assert 200 == answer.status_code, answer.text
+    return answer.text
+
+
+def newest(visitor: Visitor, **terms: Any) -> duly.Run:
+    return visitor.app.runs.list(limit=1, **terms)[0]
+
+
+def offered(text: str) -> set[str]:
+    return set(re.findall(r'action="/runs/[\w-]+/(\w+)"', text))
+
+
+def test_the_chain_tells_each_fact_apart_and_where_it_took_longest(seen):
+    """R2, UX 22: no time stands in for another."""
+    run = newest(seen, schedule="timetable-export")
+    found = part(page(seen, run.id), "chain")
+    names = re.findall(
+        rf"\b({'|'.join(FACTS)})\b (?:Wed|Fri|{NOT_YET})",
+        found,
+    )
+
+    assert list(FACTS) == names
+    assert "the longest gap" in found
+    assert "(longest)" in found
+    assert "CEST" in found
+
+
+def test_what_has_not_happened_has_no_time(seen):
+    """R2: a run that waits is neither claimed nor started."""
+    found = part(page(seen, newest(seen, state="queued").id), "chain")
+
+    assert f"claimed {NOT_YET}" in found
+    assert f"completed {NOT_YET}" in found
+    assert "and nothing happens since" in found
+
+
+def test_a_run_in_doubt_shows_its_ledger_scope_and_checkpoint(seen):
+    """E5, R2: intended, done and unknown, with results; what is missing; where it can go on."""
+    run = newest(seen, state="ambiguous")
+    text = page(seen, run.id)
+    effects = part(text, "effects")
+
+    assert re.search(r"pay:anna fence 1 done .*receipt", effects)
+    assert "pay:ben fence 1 unknown" in effects
+    assert "1 of 3 items are done" in part(text, "scope")
+    assert "Missing: ben , carla" in part(text, "scope")
+    assert '"page": 3' in part(text, "progress")
+    assert "Nobody knows what it did" in part(text, "why")
+    assert {"skip"} == offered(text)
+
+
+def test_who_settled_an_effect_is_told_beside_the_ledger(school):
+    """E5: the ledger stays as it is."""
+    run = newest(school, state="ambiguous")
+    school.app.inbox.reconcile(run.id, is_done=True, reason="the bank says so", evidence={"id": 9})
+
+    assert "unknown settled as done by" in part(page(school, run.id), "effects")
+
+
+def test_leases_are_told_with_their_fences_and_a_retry_is_an_attempt(seen):
+    """R2, A3: each claim is a line; the failure of the first is not overwritten."""
+    run = next(one for one in seen.app.runs.list(schedule="attendance-sync") if one.attempt == 2)
+    text = page(seen, run.id)
+    found = part(text, "attempts")
+
+    assert re.search(r"retry 1 succeeded fence 2 .*first attempt failed error fence 1", found)
+    assert "ConnectionError: the registry did not answer" in found
+
+
+def test_lineage_leads_from_a_repair_to_the_first_and_back(seen):
+    """A3, UX 21: a rerun is a run of its own, and names what it repeats."""
+    repair = newest(seen, origin="repair")
+    first = seen.app.runs.get(repair.root)
+    for run, other in ((repair, first), (first, repair)):
+        text = page(seen, run.id)
+        found = text.partition('id="lineage-title"')[2].partition("</section>")[0]
+
+        assert f'href="/runs/{other.id}"' in found
+        assert "repair rerun" in found
+        assert "this run" in found
+
+
+def test_a_verdict_is_shown_with_its_evidence(seen):
+    """E6, UX: what was found, by which check."""
+    found = part(page(seen, newest(seen, schedule="parents-newsletter").id), "scope")
+
+    assert "verified found present" in found
+    assert '"rows": 100' in found
+
+
+def test_a_run_is_copied_whole_and_as_the_command_that_shows_it(seen):
+    """UX 27."""
+    run = newest(seen, schedule="nightly-report")
+    copies = [unescape(one) for one in re.findall(r'data-copy="([^"]*)"', page(seen, run.id))]
+    whole = json.loads(copies[0])
+
+    assert str(run.id) == whole["id"]
+    assert 1 == len(whole["attempts"])
+    assert f"duly run show {run.id}" == copies[1]
+
+
+def test_of_a_long_log_the_end_is_shown():
+    """UX 27: the tail, and how to read the rest."""
+    app = duly.App("memory:")
+
+    @app.task
+    def chat(run: duly.Run) -> None:
+        for number in range(250):
+            run.log(f"line number {number}.")
+
+    with virtual_time(app, "2026-04-03T02:00") as clock, Visitor(app) as visitor:
+        made = app.enqueue(app.call("chat"))
+        clock.advance("1m")
+        text = page(visitor.enter(), made.id)
+
+    assert "line number 249." in text
+    assert "line number 50." in text
+    assert "line number 49." not in text
+    assert "50 before" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [
+        ("dead", {"retry", "edit", "rerun", "repair", "discard"}),
+        ("retrying", {"retry", "cancel"}),
+        ("queued", {"cancel"}),
+    ],
+)
+def test_orders_are_offered_by_state(seen, state, wanted):
+    """A3, UX 38: and each that can't be taken back has a dialog that says what it does."""
+    text = page(seen, newest(seen, state=state).id)
+
+    assert wanted == offered(text)
+    for verb in wanted:
+        dialog = text.partition(f'<dialog id="{verb}"')[2].partition("</dialog>")[0]
+        assert "Reason" in dialog
+
+
+def test_a_run_that_is_over_can_be_verified_and_run_once_more(seen):
+    """A3: a check of its task is offered where there is one."""
+    report = newest(seen, schedule="nightly-report", state="succeeded")
+    plain = newest(seen, schedule="attendance-sync", state="succeeded")
+
+    assert {"rerun", "repair", "verify"} == offered(page(seen, report.id))
+    assert {"rerun", "repair"} == offered(page(seen, plain.id))
+
+
+def order(visitor: Visitor, run: object, verb: str, **fields: str) -> str:
+    """Give an order; return what the next page says."""
+    answer = visitor.post(f"/runs/{run}/{verb}", {"reason": "because"} | fields)
+    assert 303 == answer.status_code, answer.text
+    return unescape(visitor.get(answer.headers["location"]).text)
+
+
+def test_orders_do_what_they_say(school):
+    """A1, A3: retry keeps the run, rerun and repair make another; each is in the trail."""
+    runs = school.app.runs
+    dead = runs.list(state="dead", limit=3)
+    retried = order(school, dead[0].id, "retry")
+    discarded = order(school, dead[1].id, "discard")
+    cancelled = order(school, newest(school, state="queued").id, "cancel")
+    report = newest(school, schedule="nightly-report", state="succeeded")
+    synced = newest(school, schedule="attendance-sync", state="succeeded")
+    rerun = order(school, synced.id, "rerun")
+    made = newest(school, origin="rerun")
+    repair = order(school, report.id, "repair")
+    verified = order(school, report.id, "verify")
+    skipped = order(school, newest(school, state="ambiguous").id, "skip")
+
+    assert "is queued again, the same run" in retried
+    assert "queued" == runs.get(dead[0].id).state
+    assert "is discarded" in discarded
+    assert "discarded" == runs.get(dead[1].id).state
+    assert "is cancelled" in cancelled
+    assert "a rerun, another run than the first" in rerun
+    assert synced.id == made.root
+    assert "a repair rerun" in repair
+    assert "is queued" in verified
+    assert "is left as it is" in skipped
+    entry = school.app.audit.page(limit=1).items[0]
+    assert ("anna", "console", "because") == (entry.actor, entry.source, entry.reason)
+
+
+def test_arguments_of_a_dead_run_are_edited_and_that_is_undone(school):
+    """A1, UX 38: what can be taken back is done, with an undo."""
+    run = newest(school, state="dead", schedule="broken-import")
+    said = order(school, run.id, "edit", arguments='{"how": "well"}')
+    edited = school.app.runs.get(run.id).arguments
+    undo = said.partition('id="said"')[2].partition("</form>")[0]
+    fields = dict(re.findall(r'name="(arguments|reason)" value=\'?"?([^>]*?)"?\'?>', undo))
+    before = json.dumps(run.arguments)
+    order(school, run.id, "edit", arguments=before, reason="undone")
+
+    assert {"how": "well"} == edited
+    assert "Put the old arguments back" in undo
+    assert "undone" in fields.values()
+    assert run.arguments == school.app.runs.get(run.id).arguments
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "fields", "status", "said"),
+    [
+        ("dead", "edit", {"arguments": "{"}, 422, "is not JSON"),
+        ("dead", "edit", {"arguments": "[]"}, 422, "is not an object"),
+        ("dead", "rerun", {"reason": ""}, 422, "say why"),
+        ("succeeded", "retry", {}, 409, "was not retried"),
+        ("queued", "discard", {}, 409, "was not discarded"),
+        ("dead", "cancel", {}, 409, "discard"),
+        ("dead", "skip", {}, 409, "ambiguous"),
+    ],
+)  # fmt: skip
+def test_an_order_that_does_not_fit_is_refused_with_its_remedy(
+    school, state, verb, fields, status, said
+):
+    """L6, R3."""
+    run = newest(school, state=state)
+    answer = school.post(f"/runs/{run.id}/{verb}", {"reason": "x"} | fields)
+
+    assert status == answer.status_code
+    assert said in answer.text
+    assert state == school.app.runs.get(run.id).state
+
+
+def test_a_rerun_of_what_may_not_be_repeated_is_confirmed_by_its_id(school):
+    """E7: nobody pays twice with one click."""
+    run = newest(school, state="ambiguous")
+    school.app.inbox.skip(run.id, reason="so")
+    plain = school.post(f"/runs/{run.id}/rerun", {"reason": "x"})
+    typed = school.post(f"/runs/{run.id}/rerun", {"reason": "x", "confirm": str(run.id)})
+
+    assert 303 != plain.status_code
+    assert 303 == typed.status_code

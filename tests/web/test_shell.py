@@ -1,0 +1,189 @@
+"""The shell in a real browser: keys, palette, theme, zones, drafts, and what is live."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.web.conftest import served
+from tests.web.furnished import sqlite_app
+
+pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    with sqlite_app(tmp_path_factory.mktemp("console")) as app, served(app) as site:
+        yield site
+
+
+def focused(page) -> str:
+    """Return the id of what has the focus."""
+    return str(page.evaluate("document.activeElement.id"))
+
+
+def test_everything_is_reached_by_keys(site, open_page):
+    """U3, UX 5: find, help, places, and nothing happens while somebody types."""
+    page = open_page(site)
+    page.keyboard.press("/")
+    found = [focused(page)]
+    page.keyboard.type("gs?")
+    found += [page.locator("#find").input_value(), page.url.removeprefix(site.url)]
+    page.locator("#find").blur()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.get_by_role("heading", name="Runs").wait_for()
+    page.keyboard.press("Tab")
+    skip = page.evaluate("document.activeElement.textContent")
+
+    assert ["find", "gs?", "/"] == found
+    assert "Skip to content" == skip
+
+
+def test_the_palette_leads_everywhere_and_gives_the_focus_back(site, open_page):
+    """U3, UX 5: by words, arrows and enter; escape leaves everything as it was."""
+    page = open_page(site, "/schedules")
+    page.get_by_label("Task").focus()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("no such thing")
+    none = page.locator("#palette-list li:visible").count()
+    page.keyboard.press("Escape")
+    back = focused(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("runs")
+    page.keyboard.press("ArrowDown")
+    chosen = page.locator("#palette-list [aria-selected=true]").get_attribute("id")
+    described = page.locator("#palette-input").get_attribute("aria-activedescendant")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs?state=**")
+
+    assert (0, "f-task") == (none, back)
+    assert chosen == described
+
+
+def test_the_theme_is_switched_and_kept(site, open_page):
+    """U3, UX 6: from the system's to the other, and the next page has it."""
+    page = open_page(site, color_scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(ground)
+    page.get_by_role("button", name="Switch between light and dark").click()
+    after = page.evaluate(ground)
+    page.goto(f"{site.url}/runs")
+
+    assert before != after == page.evaluate(ground)
+
+
+def test_times_are_shown_on_the_clock_that_was_chosen_and_that_is_kept(site, open_page):
+    """UX 2, 3: the schedule's zone, mine, or UTC; the clock of the strip goes on in both."""
+    page = open_page(site, "/schedules", timezone_id="America/New_York")
+    page.reload()  # the browser has told its zone by now
+    row = page.locator("tr", has_text="nightly-report")
+    own = row.locator("abbr").first.inner_text()
+    clock = page.locator(".clock").inner_text()
+    page.get_by_role("link", name="Mine").click()
+    mine = row.locator("abbr").first.inner_text()
+    page.get_by_role("link", name="UTC").click()
+    page.goto(f"{site.url}/schedules")
+    utc = row.locator("abbr").first.inner_text()
+
+    assert own in {"CET", "CEST"}
+    assert mine in {"EST", "EDT"}
+    assert "UTC" == utc
+    assert re.search(r"E[SD]T", clock)
+    assert "UTC" in clock
+
+
+def test_relative_times_go_by_the_stores_clock(site, open_page):
+    """UX 3: a browser whose clock is an hour wrong shows what the server would."""
+    page = open_page(site, "/health")
+    page.context.add_init_script("const wrong = Date.now; Date.now = () => wrong() + 3600_000;")
+    page.goto(f"{site.url}/runs")
+    first = page.locator("tbody .rel").first
+    before = first.inner_text()
+    clock = page.locator("[data-clock=UTC]")
+    shown = clock.inner_text()
+    page.wait_for_function(
+        "shown => document.querySelector('[data-clock=UTC]').textContent !== shown", arg=shown
+    )
+    now = page.evaluate("new Date().toISOString().slice(11, 13)")
+
+    assert now == clock.inner_text()[:2]
+    assert "h" not in first.inner_text().split()
+    assert before.endswith("ago")
+
+
+def test_what_was_typed_outlives_a_session_that_ends(site, open_page):
+    """U3, UX: whoever signs in again finds their words where they left them."""
+    run = site.app.runs.list(limit=1)[0]
+    frozen = site.app.selections.freeze(ids=[run.id])
+    path = f"/runs/chosen/{frozen.id}?verb=cancel"
+    page = open_page(site, path)
+    page.get_by_label("Reason").fill("a long story")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Cancel 1 run").click()
+    page.get_by_label("Token or one-time code").fill(site.token)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"**{path}")
+
+    assert "a long story" == page.get_by_label("Reason").input_value()
+    assert "queued" == site.app.runs.get(run.id).state
+
+
+def test_a_session_that_ends_before_an_order_leads_to_the_door_and_back(site, open_page):
+    """L1, U3: the dialog's order is not carried out, and the way back is the page it was on."""
+    page = open_page(site, "/schedules?search=every")
+    page.get_by_role("button", name="Pause every-minute").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("so")
+    page.context.clear_cookies()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    page.get_by_label("Token or one-time code").fill(site.token)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/schedules?search=every")
+
+    assert "active" == site.app.schedules.get("every-minute").status
+
+
+def test_nothing_moves_while_somebody_holds_it_and_live_can_be_paused(site, open_page):
+    """U3, UX 4: an open menu stays, the focus stays, what is new waits; and p stops it all."""
+    page = open_page(site, "/runs?queue=mail")
+    rows = page.locator("#list tbody tr")
+    before = rows.count()
+    page.locator(".menu summary").click()
+    page.locator("#tenant").focus()
+    box = rows.first.bounding_box()
+    with page.expect_response(lambda answer: "duly-live" in answer.request.headers):
+        site.app.enqueue(site.app.call("remind", {"class_id": 98}))
+    page.locator("#pill-show", has_text="1 new").wait_for()
+    held = (
+        focused(page),
+        page.locator(".menu[open]").count(),
+        rows.count(),
+        rows.first.bounding_box(),
+    )
+    said = page.locator("#status").inner_text()
+    page.locator(".menu summary").click()
+    page.locator("#main").focus()
+    page.keyboard.press("n")
+    shown = rows.count()
+    page.keyboard.press("p")
+    paused = page.locator("#live-switch").get_attribute("aria-pressed")
+
+    assert ("tenant", 1, before, box) == held
+    assert "1 new" == said
+    assert before + 1 == shown
+    assert "false" == paused
+
+
+def test_what_changes_between_two_looks_is_not_missed(site, open_page):
+    """U3, UX 4: a page says which state it shows, and the first pulse tells of a newer one."""
+    page = open_page(site, "/runs?queue=mail")
+    page.keyboard.press("p")
+    site.app.enqueue(site.app.call("remind", {"class_id": 97}))
+    page.keyboard.press("p")
+    page.locator("#pill-show", has_text="new").wait_for()
+
+    assert page.locator("body").get_attribute("data-pulse")
