@@ -8,7 +8,14 @@ from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.explaining import RunExplanation
 from duly.client.health import Finding, Health
 from duly.client.history import HistoryEntry, Occurrence
-from duly.client.reading import read_name
+from duly.client.reading import (
+    read_jitter,
+    read_name,
+    read_overlap,
+    read_owner,
+    read_priority,
+    read_queue,
+)
 from duly.client.status_view import MemberStatus, Status
 from duly.clock import Clock
 from duly.domain.access import Principal
@@ -38,7 +45,12 @@ __all__ = [
     "RunExplanation",
     "Status",
     "Step",
+    "read_jitter",
     "read_name",
+    "read_overlap",
+    "read_owner",
+    "read_priority",
+    "read_queue",
     "units_text",
     "zone_of",
 ]
