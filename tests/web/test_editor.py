@@ -24,7 +24,9 @@ def text_of(answer):
 
 def form_of(answer):
     """Return the fields of the form on a page, as a browser would send them."""
-    form = re.search(r'<form[^>]*id="(?:editor|review)".*?</form>', answer.text, re.DOTALL)[0]
+    whole = re.search(r'<form[^>]*id="(?:editor|review)".*?</form>', answer.text, re.DOTALL)
+    assert whole, answer.text
+    form = whole[0]
     found = {}
     for tag in re.findall(r"<input[^>]*>", form):
         named = dict(re.findall(r'(\w+)="([^"]*)"', tag))

@@ -409,7 +409,7 @@ def test_schedules_are_made_and_edited_the_same_on_postgresql(database, open_pag
             page.get_by_role("button", name="Save schedule").click()
             page.get_by_text("Scheduled: every weekday at 09:00 (Europe/Paris)").wait_for()
             page.get_by_role("link", name="on-postgresql").click()
-            page.get_by_role("heading", name="Every expected slot").wait_for()
+            page.get_by_role("heading", name="Every expected occurrence").wait_for()
             page.get_by_role("link", name="Edit", exact=True).click()
             page.get_by_label("at", exact=True).fill("noon")
             review(page)
