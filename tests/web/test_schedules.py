@@ -205,6 +205,17 @@ def test_a_pause_lets_what_is_open_end_unless_told(visitor):
     assert "queued" == visitor.app.runs.get(run.id).state
 
 
+@pytest.mark.parametrize("verb", ["pause", "delete"])
+def test_without_a_script_a_page_asks_for_the_reason_first(visitor, verb):
+    """S3, UX 38: nothing is done before, and what it does is said."""
+    made = make(visitor)
+    asked = visitor.post(f"/schedules/{made.id}/{verb}", {"version": str(made.version)})
+
+    assert 200 == asked.status_code
+    assert f"{verb.capitalize()} nightly?" in text_of(asked)
+    assert "active" == visitor.app.schedules.get(made.id).status
+
+
 @pytest.mark.parametrize("missed", ["skip", "misfire"])
 def test_resuming_is_a_choice_about_what_was_missed(visitor, missed):
     """M1: from now on, or by the misfire policy."""

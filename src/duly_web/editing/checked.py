@@ -118,7 +118,7 @@ def check_form(
     misfire = collect.attempt(lambda: _misfire(form))
     collect.attempt(lambda: read_overlap(form.overlap, _serialize_by(form)))
     collect.attempt(lambda: read_jitter(form.jitter or "0s"))
-    collect.attempt(lambda: read_owner(form.owner or None))
+    collect.attempt(lambda: _owner(form.owner, before))
     collect.attempt(lambda: read_queue(form.queue) if form.queue else None)
     policies: dict[str, Any] = {
         "preset": form.preset or (None if before is None or not before.preset else "none"),
@@ -199,6 +199,13 @@ def _misfire(form: ScheduleForm) -> Misfire:
 
 def _serialize_by(form: ScheduleForm) -> str | None:
     return (form.serialize_by or None) if form.overlap == "serialize" else None
+
+
+def _owner(name: str, before: Schedule | None) -> str | None:
+    if not name and before is not None and before.owner:
+        remedy = f"name another, or leave it to {before.owner}"
+        raise UsageError("owner", "", "can't be taken away", remedy)
+    return read_owner(name or None)
 
 
 def _preset(name: str) -> None:
