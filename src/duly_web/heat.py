@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from duly import Run
 
 WEEKS = 18
-CELL = 14
+CELL = 16
+LEFT, TOP = 32, 16
+"""Room for the names of days and months."""
 RUNS_LOOKED_AT = 500
 TONE_ORDER = ("bad", "doubt", "warn", "busy", "wait", "good", "quiet")
 """The first of these that a day has is what it looks like."""
@@ -45,8 +47,13 @@ class Calendar:
     looked_at: int
     is_cut: bool
     """Whether there are older runs than those that were looked at."""
-    width: int = WEEKS * CELL
-    height: int = 7 * CELL
+    months: tuple[tuple[int, str], ...]
+    """Where each month begins, and its name."""
+    width: int = LEFT + WEEKS * CELL
+    height: int = TOP + 7 * CELL
+    weekdays: tuple[tuple[int, str], ...] = tuple(
+        (TOP + place * CELL + 12, name) for place, name in ((0, "Mon"), (2, "Wed"), (4, "Fri"))
+    )
     listed: tuple[Day, ...] = field(default=())
     """The days with runs, newest first, for the table beside it."""
 
@@ -61,10 +68,11 @@ def run_calendar(runs: Sequence[Run], zone: str, now: datetime) -> Calendar:
     days = []
     for place in range((today - first).days + 1):
         day = first + timedelta(days=place)
-        x, y = place // 7 * CELL, place % 7 * CELL
+        x, y = LEFT + place // 7 * CELL, TOP + place % 7 * CELL
         days.append(_shown(day, x, y, by_day.get(day, [])))
     return Calendar(
         days=tuple(days),
+        months=tuple((one.x, f"{one.day:%b}") for one in days if one.day.day <= 7 and one.y == TOP),
         zone=zone,
         looked_at=len(runs),
         is_cut=len(runs) >= RUNS_LOOKED_AT,

@@ -1,6 +1,6 @@
-"""The occurrence ledger: every slot that was or is expected, one row, and what became of it (16).
+"""The ledger: every occurrence that was or is expected, and what became of it (UX 16).
 
-Which slots there are, and that none is missing without a word, the library says; the runs say how
+Which ones there are, and that none is missing without a word, the library says; the runs say how
 far each has come.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly import App, Run, Schedule
     from duly.api.views import Occurrence
 
-SLOTS_BACK, SLOTS_AHEAD = 30, 5
+ROWS_BACK, ROWS_AHEAD = 30, 5
 HALVINGS_MAX = 24
 RUNS_MAX = 200
 SECOND = timedelta(seconds=1)
@@ -28,7 +28,7 @@ A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class LedgerRow:
     """One expected occurrence."""
 
     at: datetime
@@ -38,7 +38,7 @@ class Slot:
     why: str | None
     run: str | None
     into: bool
-    """Whether the run is another one, which stands for this slot."""
+    """Whether the run is another one, which stands for this one."""
     origin: str | None
     lateness: timedelta | None
     took: timedelta | None
@@ -46,24 +46,24 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """A part of the slots, newest first."""
+    """A part of the occurrences, newest first."""
 
-    slots: tuple[Slot, ...]
+    rows: tuple[LedgerRow, ...]
     start: datetime
     end: datetime
     has_earlier: bool
 
 
 def read_ledger(app: App, schedule: Schedule, now: datetime, until: datetime | None) -> Ledger:
-    """Return a window of slots that ends at `until`, or a few after now."""
-    end = until or _steps(schedule, now, SLOTS_AHEAD)
-    start = _steps(schedule, min(end, now), -SLOTS_BACK)
+    """Return a window of occurrences that ends at `until`, or a few after now."""
+    end = until or _steps(schedule, now, ROWS_AHEAD)
+    start = _steps(schedule, min(end, now), -ROWS_BACK)
     found, start = _occurrences(app, schedule, start, end)
     states = _runs(app, schedule, start, end)
     verified = _verified(app, schedule, states)
-    slots = tuple(_slot(one, states, verified, now) for one in reversed(found))
+    rows = tuple(_row(one, states, verified, now) for one in reversed(found))
     has_earlier = bool(found) and start > schedule.created_at - A_DAY
-    return Ledger(slots=slots, start=start, end=end, has_earlier=has_earlier)
+    return Ledger(rows=rows, start=start, end=end, has_earlier=has_earlier)
 
 
 def _steps(schedule: Schedule, at: datetime, steps: int) -> datetime:
@@ -83,7 +83,7 @@ def _steps(schedule: Schedule, at: datetime, steps: int) -> datetime:
 def _occurrences(
     app: App, schedule: Schedule, start: datetime, end: datetime
 ) -> tuple[list[Occurrence], datetime]:
-    """Return the slots of a span; a rule that was denser before an edit shortens it."""
+    """Return the occurrences of a span; a rule that was denser before an edit shortens it."""
     start = min(start, end - SECOND)
     for _ in range(HALVINGS_MAX):
         try:
@@ -91,7 +91,7 @@ def _occurrences(
         except UsageError:
             start += (end - start) / 2
             continue
-        kept = found[-(SLOTS_BACK + SLOTS_AHEAD + 5) :]
+        kept = found[-(ROWS_BACK + ROWS_AHEAD + 5) :]
         return kept, kept[0].scheduled_for if len(kept) < len(found) else start
     return [], start
 
@@ -109,7 +109,7 @@ def _verified(app: App, schedule: Schedule, runs: dict[UUID, Run]) -> dict[UUID,
     if task is None or not task.policy.is_checked:
         return {}
     found = {}
-    for run in list(runs.values())[: SLOTS_BACK + SLOTS_AHEAD]:
+    for run in list(runs.values())[: ROWS_BACK + ROWS_AHEAD]:
         if run.state == "succeeded":
             checks = app.inbox.checks(run.id)
             if checks:
@@ -117,13 +117,15 @@ def _verified(app: App, schedule: Schedule, runs: dict[UUID, Run]) -> dict[UUID,
     return found
 
 
-def _slot(one: Occurrence, runs: dict[UUID, Run], verified: dict[UUID, str], now: datetime) -> Slot:
+def _row(
+    one: Occurrence, runs: dict[UUID, Run], verified: dict[UUID, str], now: datetime
+) -> LedgerRow:
     run = None if one.run is None else runs.get(one.run)
     is_own = one.verdict == "run"
     took = None
     if is_own and run is not None and run.started_at and run.finished_at:
         took = run.finished_at - run.started_at
-    return Slot(
+    return LedgerRow(
         at=one.scheduled_for,
         label=one.label,
         state=_state(one, run, verified, now),
@@ -137,7 +139,7 @@ def _slot(one: Occurrence, runs: dict[UUID, Run], verified: dict[UUID, str], now
 
 
 def _state(one: Occurrence, run: Run | None, verified: dict[UUID, str], now: datetime) -> str:
-    """Name where a slot stands; what is not over is never told as failed (42)."""
+    """Name where an occurrence stands; what is not over is never told as failed (42)."""
     match one.verdict:
         case "pending":
             return "expected" if one.scheduled_for > now else "due"

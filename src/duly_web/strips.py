@@ -25,6 +25,8 @@ STEP = BAR + GAP
 TALLEST = 15
 """Below the bars stand the marks that tell ends apart without colours."""
 BASE = 16
+DRAWN_FROM = 0.001
+"""Seconds: below, a line of lateness would draw the noise of a clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,11 @@ def lateness_spark(runs: Sequence[Run]) -> Spark | None:
     if len(late) < 2:
         return None
     seconds = [max(0.0, one.total_seconds()) for one in late]
-    highest = max(seconds) or 1.0
+    highest = max(seconds)
     points = " ".join(
         f"{place * STEP + BAR // 2},{HEIGHT - 2 - round(value / highest * (HEIGHT - 4))}"
         for place, value in enumerate(seconds)
+        if highest >= DRAWN_FROM
     )
     worst = span(max(late))
     words = (
@@ -91,18 +94,15 @@ def lateness_spark(runs: Sequence[Run]) -> Spark | None:
 
 
 def _bar(tone: str, x: int, tall: int) -> str:
-    top = BASE - tall
     bar = f"M{x} {BASE}v{-tall}h{BAR}v{tall}z"
     middle = x + BAR / 2
     match tone:
-        case "good":
-            return bar
         case "bad":  # a cross below
             return f"{bar}M{x} {BASE + 1}l5 5l-.8.8l-5-5zM{x + 5} {BASE + 1}l-5 5l.8.8l5-5z"
         case "doubt":  # a diamond below
             return f"{bar}M{middle} {BASE + 1}l2.5 2.500l-2.500 2.500l-2.500-2.500z"
-        case "busy" | "wait" | "warn":  # open on top: not over yet
-            return f"M{x} {BASE}v{-tall}h1v{tall - 1}h3v{1 - tall}h1v{tall}zM{x} {top}h5v0z"
+        case "good" | "busy" | "wait" | "warn":  # what is not over yet is drawn hollow
+            return bar
         case _:  # a flat line: nothing was run
             return f"M{x} {BASE}v-2h{BAR}v2z"
 

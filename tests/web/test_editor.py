@@ -24,7 +24,9 @@ def text_of(answer):
 
 def form_of(answer):
     """Return the fields of the form on a page, as a browser would send them."""
-    form = re.search(r'<form[^>]*id="(?:editor|review)".*?</form>', answer.text, re.DOTALL)[0]
+    whole = re.search(r'<form[^>]*id="(?:editor|review)".*?</form>', answer.text, re.DOTALL)
+    assert whole, answer.text
+    form = whole[0]
     found = {}
     for tag in re.findall(r"<input[^>]*>", form):
         named = dict(re.findall(r'(\w+)="([^"]*)"', tag))
@@ -272,6 +274,18 @@ def test_an_edit_that_changes_nothing_changes_nothing(visitor):
 
     assert made.version == now.version
     assert "every weekday at 9" == now.timetable.to_json()["words"]
+
+
+def test_an_owner_can_be_changed_and_not_taken_away(visitor):
+    """S7: what could not be kept is told, and not shown as done."""
+    call = visitor.app.call("report")
+    made = visitor.app.schedules.create("owned", call, every("1d"), owner="zoe")
+    form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
+    refused = visitor.post(f"/schedules/{made.id}/edit", form | {"owner": ""})
+    visitor.post(f"/schedules/{made.id}/edit", form | {"owner": "max", "step": "save"})
+
+    assert re.search(r'data-error="owner" >', refused.text)
+    assert "max" == visitor.app.schedules.get("owned").owner
 
 
 def test_a_stale_edit_is_shown_beside_theirs_and_overwrites_nothing(visitor):

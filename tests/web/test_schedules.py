@@ -35,7 +35,7 @@ def test_a_row_says_what_it_promises_and_how_it_goes(visitor):
     assert "run time ÷ interval" in told
 
 
-def test_a_skipped_slot_is_the_last_result_with_its_reason(visitor, clock):
+def test_a_skipped_occurrence_is_the_last_result_with_its_reason(visitor, clock):
     """UX editor 13: what was skipped, and why, stands in the row."""
     schedule = visitor.app.schedules.get("hourly")
     visitor.app.schedules.skip_next("hourly", reason="by hand")
@@ -86,7 +86,7 @@ def test_one_that_was_just_made_stands_first(visitor):
     assert 1 == page.count(f'id="s-{made.id}"')
 
 
-def test_the_ledger_has_a_row_for_every_expected_slot(visitor):
+def test_the_ledger_has_a_row_for_every_expected_occurrence(visitor):
     """UX 16: what ran, what was skipped and why, and what is expected; none twice, none missing."""
     schedule = visitor.app.schedules.get("hourly")
     visitor.app.schedules.pause("hourly", reason="so")
@@ -103,7 +103,7 @@ def test_the_ledger_has_a_row_for_every_expected_slot(visitor):
     )
 
 
-def test_a_slot_whose_history_was_removed_is_unknown_and_not_missing(visitor):
+def test_an_occurrence_whose_history_was_removed_is_unknown_and_not_missing(visitor):
     """UX 42, D6: its own word and shape."""
     from duly_web.states import MARKS
 
@@ -205,6 +205,17 @@ def test_a_pause_lets_what_is_open_end_unless_told(visitor):
     assert "queued" == visitor.app.runs.get(run.id).state
 
 
+@pytest.mark.parametrize("verb", ["pause", "delete"])
+def test_without_a_script_a_page_asks_for_the_reason_first(visitor, verb):
+    """S3, UX 38: nothing is done before, and what it does is said."""
+    made = make(visitor)
+    asked = visitor.post(f"/schedules/{made.id}/{verb}", {"version": str(made.version)})
+
+    assert 200 == asked.status_code
+    assert f"{verb.capitalize()} nightly?" in text_of(asked)
+    assert "active" == visitor.app.schedules.get(made.id).status
+
+
 @pytest.mark.parametrize("missed", ["skip", "misfire"])
 def test_resuming_is_a_choice_about_what_was_missed(visitor, missed):
     """M1: from now on, or by the misfire policy."""
@@ -244,7 +255,7 @@ def test_the_next_occurrence_is_skipped_on_record(visitor):
 
 def frozen(answer):
     """Return the set that a page has frozen."""
-    return unescape(re.search(r'name="chosen" value="([^"]*)"', answer.text)[1])
+    return unescape(re.findall(r'name="chosen" value="([^"]*)"', answer.text)[0])
 
 
 def test_an_order_about_many_touches_the_set_that_was_seen(visitor):
@@ -274,7 +285,7 @@ def test_an_order_about_many_is_taken_back_for_the_same_set(visitor):
     made = [make(visitor, f"many-{number}") for number in range(2)]
     visitor.post("/schedules/chosen/pause", {"chosen": write_chosen(made), "reason": "so"})
     visitor.app.schedules.pause("hourly", reason="its own")
-    chosen = re.search(r'"chosen":"([^"]*)"', visitor.said())[1]
+    chosen = re.findall(r'"chosen":"([^"]*)"', visitor.said())[0]
     visitor.post("/schedules/chosen/resume", {"chosen": chosen, "reason": "undone"})
 
     assert {"active"} == {one.status for one in visitor.app.schedules.list(name_prefix="many")}

@@ -15,7 +15,14 @@ from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.queues import Queue
-from duly.client.reading import read_name
+from duly.client.reading import (
+    read_jitter,
+    read_name,
+    read_overlap,
+    read_owner,
+    read_priority,
+    read_queue,
+)
 from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
 from duly.client.status_view import MemberStatus, Status
 from duly.client.vitals_view import ScheduleVitals, VitalSigns
@@ -70,7 +77,12 @@ __all__ = [
     "Status",
     "Step",
     "VitalSigns",
+    "read_jitter",
     "read_name",
+    "read_overlap",
+    "read_owner",
+    "read_priority",
+    "read_queue",
     "units_text",
     "zone_of",
 ]

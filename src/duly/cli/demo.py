@@ -34,6 +34,7 @@ from duly.demo.janitor import passing_folder
 from duly.demo.member import demo_crew
 from duly.domain.durations import duration_microseconds
 from duly.domain.instants import SECOND_US
+from duly.engine.notifying.log import LOGGER_NAME
 from duly.engine.supervisor import Supervisor
 from duly.errors import Conflict
 
@@ -128,6 +129,9 @@ def run_demo(app: App, stand: Stand) -> None:
     from duly.demo.controls import Controls
 
     app.demo = Controls(app, stand.processes)
+    # Its alerts are to be seen on their page; in between the lines of a terminal nobody asked.
+    logging.getLogger(LOGGER_NAME).propagate = False
+    logging.getLogger(LOGGER_NAME).addHandler(logging.NullHandler())
     telling = LineTelemetry(SystemClock(), level=logging.WARNING, style=Style.SENTENCES)
 
     def ready(url: str) -> None:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly import DulyError, Misfire, NotFound, UsageError, search_zones
-from duly.api.views import read_name
+from duly.api.views import (
+    PRESETS,
+    read_jitter,
+    read_name,
+    read_overlap,
+    read_owner,
+    read_priority,
+    read_queue,
+)
 from duly_web.editing.form import LABELS, RULE_FIELDS, ScheduleForm, compared
 from duly_web.editing.rules import read_form_rule, rule_fields
 
@@ -108,16 +116,21 @@ def check_form(
     call = collect.attempt(lambda: _call(app, form))
     timetable = collect.attempt(lambda: _computable(form, before, now))
     misfire = collect.attempt(lambda: _misfire(form))
+    collect.attempt(lambda: read_overlap(form.overlap, _serialize_by(form)))
+    collect.attempt(lambda: read_jitter(form.jitter or "0s"))
+    collect.attempt(lambda: _owner(form.owner, before))
+    collect.attempt(lambda: read_queue(form.queue) if form.queue else None)
     policies: dict[str, Any] = {
         "preset": form.preset or (None if before is None or not before.preset else "none"),
         "misfire": misfire,
         "jitter": form.jitter or "0s",
         "overlap": form.overlap,
-        "serialize_by": collect.attempt(lambda: _serialize_by(form)),
+        "serialize_by": _serialize_by(form),
         "queue": form.queue or None,
-        "priority": collect.attempt(lambda: _number("priority", form.priority)),
+        "priority": collect.attempt(lambda: _priority(form.priority)),
     }
-    collect.attempt(lambda: require_duration("jitter", form.jitter))
+    if form.preset and form.preset not in PRESETS:
+        collect.attempt(lambda: _preset(form.preset))
     return Checked(
         timetable=timetable, call=call, policies=policies, problems=tuple(collect.problems)
     )
@@ -185,12 +198,24 @@ def _misfire(form: ScheduleForm) -> Misfire:
 
 
 def _serialize_by(form: ScheduleForm) -> str | None:
-    if form.overlap != "serialize":
-        return None
-    if not form.serialize_by:
-        remedy = "say by what, such as account:42"
-        raise UsageError("serialize_by", "", "is missing", remedy)
-    return form.serialize_by
+    return (form.serialize_by or None) if form.overlap == "serialize" else None
+
+
+def _owner(name: str, before: Schedule | None) -> str | None:
+    if not name and before is not None and before.owner:
+        remedy = f"name another, or leave it to {before.owner}"
+        raise UsageError("owner", "", "can't be taken away", remedy)
+    return read_owner(name or None)
+
+
+def _preset(name: str) -> None:
+    remedy = f"use one of {', '.join(PRESETS)}"
+    raise UsageError("preset", name, "is not a kind of work", remedy)
+
+
+def _priority(text: str) -> int | None:
+    number = _number("priority", text)
+    return None if number is None else read_priority(number)
 
 
 def _number(name: str, text: str) -> int | None:
@@ -199,11 +224,3 @@ def _number(name: str, text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise UsageError(name, text, "is not a whole number", "give digits alone")
     return int(text)
-
-
-def require_duration(name: str, text: str) -> None:
-    """Refuse what is not a duration."""
-    try:
-        Misfire("skip", grace=text or "0s")
-    except UsageError as error:
-        raise UsageError(name, text, error.problem, error.remedy) from error

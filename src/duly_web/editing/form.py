@@ -74,6 +74,8 @@ class ScheduleForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which version was seen when the editor was opened (S4)."""
     seen: str = ""
     """The form as it was then, so that it can be told who changed what."""
+    draft: str = "new"
+    """Under which name the browser keeps what was typed."""
     count: int = 3
     """How many occurrences the preview shows."""
 

@@ -50,6 +50,7 @@ def schedule_form(schedule: Schedule) -> ScheduleForm:
         priority=str(schedule.priority),
         owner=schedule.owner or "",
         version=schedule.version,
+        draft=str(schedule.id),
     )
     form = msgspec.structs.replace(form, **rule_fields(schedule.timetable))
     return msgspec.structs.replace(form, seen=json.dumps(compared(form)))

@@ -123,7 +123,8 @@ def show_duplicate(asked: Asked) -> Shown:
     """Show a new schedule that says what another does, under another name."""
     source = asked.app.schedules.get(asked.path["schedule"])
     form = saving.schedule_form(source)
-    form = msgspec.structs.replace(form, name=f"{source.name}-copy", version=None, seen="")
+    draft, name = f"copy-{source.id}", f"{source.name}-copy"
+    form = msgspec.structs.replace(form, name=name, draft=draft, version=None, seen="")
     return _editor(asked, form, None)
 
 

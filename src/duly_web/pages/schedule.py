@@ -1,4 +1,4 @@
-"""One schedule: its slots, its days, its policies, its history, and why it runs when (UX 16-20)."""
+"""One schedule: occurrences, days, policies, history, and why it runs when it does (UX 16-20)."""
 
 from __future__ import annotations
 

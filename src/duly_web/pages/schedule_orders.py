@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
 from duly import Conflict, NotFound, UsageError, timetable_from_json
+from duly.api.views import RESTORABLE
+from duly_web.addresses import local_path
 from duly_web.instants import read_local
-from duly_web.page import Asked, Moved, Page, Said, Undo
+from duly_web.page import Asked, Moved, Page, Said, Shown, Undo
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Any
 
     from duly import Schedule
@@ -36,9 +40,42 @@ class ScheduleOrder(msgspec.Struct, forbid_unknown_fields=True):
     back: str = "/schedules"
 
 
-def pause_schedule(asked: Asked) -> Moved:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskModel:
+    """What is asked before an order, where no dialog has asked it."""
+
+    verb: str
+    id: str
+    name: str
+    path: str
+    version: int
+    open_runs: int
+    restorable_until: datetime
+    back: str
+
+
+def _ask(asked: Asked, verb: str) -> Shown:
+    """Ask for the reason first: without a script there is no dialog."""
+    schedule = asked.app.schedules.get(asked.path["schedule"])
+    open_ = asked.app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
+    model = AskModel(
+        verb=verb,
+        id=str(schedule.id),
+        name=schedule.name,
+        path=f"/schedules/{schedule.id}/{verb.lower()}",
+        version=schedule.version if asked.form.version is None else asked.form.version,
+        open_runs=len(open_),
+        restorable_until=asked.now + RESTORABLE,
+        back=local_path(asked.form.back) or "/schedules",
+    )
+    return Shown(template="schedule_ask.html", model=model, title=f"{verb} {schedule.name}")
+
+
+def pause_schedule(asked: Asked) -> Shown | Moved:
     """Pause: new runs stop, and what runs keeps running unless told."""
     form: ScheduleOrder = asked.form
+    if form.reason is None:
+        return _ask(asked, "Pause")
     until = None if form.until is None else read_local("until", form.until, asked.clocks.mine)
     paused = asked.app.schedules.pause(
         asked.path["schedule"],
@@ -94,9 +131,11 @@ def skip_schedule(asked: Asked) -> Moved:
     return Moved(to=form.back, said=Said(text=text))
 
 
-def delete_schedule(asked: Asked) -> Moved:
+def delete_schedule(asked: Asked) -> Shown | Moved:
     """Stop it at once; it can be restored for a while."""
     form: ScheduleOrder = asked.form
+    if form.reason is None:
+        return _ask(asked, "Delete")
     deleted = asked.app.schedules.delete(
         asked.path["schedule"], reason=form.reason, version=form.version
     )

@@ -53,7 +53,7 @@ class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastResult:
-    """How its newest run stands, or why its last slot has none."""
+    """How its newest run stands, or why its last occurrence has none."""
 
     run: str | None
     state: str
@@ -174,15 +174,15 @@ def last_result(runs: list[Run]) -> LastResult | None:
 
 
 def _skipped(asked: Asked, schedule: Schedule) -> LastResult | None:
-    """Return that its last slot was skipped, and why; looked for only where it was not run."""
+    """Return that its last occurrence was skipped, and why; looked for where it was not run."""
     try:
-        slot = schedule.timetable.previous(asked.now)
+        due = schedule.timetable.previous(asked.now)
     except UsageError:  # a rule that can't be computed is told elsewhere
         return None
     last = schedule.last_for
-    if slot is None or slot < schedule.created_at or (last is not None and last >= slot):
+    if due is None or due < schedule.created_at or (last is not None and last >= due):
         return None
-    found = asked.app.schedules.occurrences(schedule.id, slot, slot + SECOND)
+    found = asked.app.schedules.occurrences(schedule.id, due, due + SECOND)
     if not found or found[-1].verdict != "skipped":
         return None
     one = found[-1]

@@ -8,6 +8,7 @@
   const KEPT = "duly-editor:";
   const SAVING = "duly-editor-saving";
   const RECENT = "duly-zones-recent";
+  const HOME = "duly-zone-home";
   const PREVIEW_WAIT_MS = 250;
 
   // The review: once it is saved, the draft has done its work.
@@ -27,7 +28,7 @@
   function fields() {
     return [...new FormData(form)].filter(([name]) => name !== "csrf" && name !== "step" && name !== "count");
   }
-  const first = JSON.stringify(fields());
+  let first = JSON.stringify(fields());
   const isDirty = () => JSON.stringify(fields()) !== first || form.hasAttribute("data-is-answer");
   function keep() {
     if (isDirty()) localStorage.setItem(key, JSON.stringify(fields()));
@@ -100,6 +101,7 @@
     complain(new Map(all("[data-problem]", part).map((one) => [one.dataset.problem, one])));
     inLocale(find("#preview-body"));
     banner();
+    offerHome();
   }
   function complain(problems) {
     for (const place of all("[data-error]", form)) {
@@ -244,6 +246,7 @@
     if (text && found) mark(0); else zone.removeAttribute("aria-activedescendant");
   }
   function shut() {
+    clearTimeout(typing);
     searches += 1;
     list.hidden = true;
     zone.setAttribute("aria-expanded", "false");
@@ -282,6 +285,20 @@
   });
   zone.addEventListener("blur", shut);
 
+  // The zone that somebody always begins with comes before the browser's.
+  const home = find("#zone-home");
+  function offerHome() {
+    const chosen = zone.value;
+    home.hidden = !chosen.includes("/") || chosen === (localStorage.getItem(HOME) ?? browserZone) || zone.hasAttribute("aria-invalid");
+    home.textContent = `Always begin with ${city(chosen)}`;
+  }
+  home.addEventListener("click", () => {
+    localStorage.setItem(HOME, zone.value);
+    say(`New schedules begin in ${zone.value}`);
+    zone.focus();
+    offerHome();
+  });
+
   // Another zone than the browser's is never silent.
   const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   let kept = null;
@@ -294,6 +311,11 @@
     find("span", place).textContent = `Your browser is in ${browserZone}, this schedule in ${chosen}.`;
     find("[data-keep]", place).textContent = `Keep ${city(chosen)}`;
     find("[data-use]", place).textContent = `Use ${city(browserZone)}`;
+  }
+  const shownFirst = zone.value;
+  if (key === `${KEPT}new` && !form.hasAttribute("data-is-answer")) {
+    zone.value = before = localStorage.getItem(HOME) ?? zone.value;
+    first = JSON.stringify(fields());
   }
 
   // The week begins, and the clock counts, as the browser's language has it.
@@ -319,6 +341,7 @@
   // Esc leaves; it asks only whoever has something to lose.
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented || find("dialog[open]")) return;
+    event.preventDefault();  // else the same key would close the dialog again
     if (isDirty()) find("#leave").showModal(); else location.assign(form.dataset.leave);
   });
 
@@ -327,5 +350,6 @@
   parameters();
   inLocale(document);
   banner();
-  if (!find("#draft").hidden) preview();
+  offerHome();
+  if (JSON.stringify(fields()) !== first || zone.value !== shownFirst) preview();
 })();
