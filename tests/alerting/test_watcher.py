@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.alert_kinds import AlertKind
+from duly.domain.timetable.interval import every
 from duly.engine.notifying import DeliveryResult
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import usual_observers
@@ -20,10 +22,12 @@ from duly.testing.conformance import steps, work_steps
 from duly.testing.factories import ADA, HOUR_US
 from duly.testing.manual_clock import ManualClock
 from tests.alerting.guard_room import GuardRoom
+from tests.engine.rig import SECOND, Rig
 
 if TYPE_CHECKING:
     from duly.domain.alerting import Observation
 
+LIMIT_SECONDS = 30
 BUSY = DeliveryResult(is_done=False, detail="busy")
 
 
@@ -312,3 +316,43 @@ def test_every_kind_is_covered_by_an_observer(stored):
     guard.look(8)
 
     assert set(AlertKind) == kinds
+
+
+class Stuck:
+    """A channel that takes a notice and does not come back until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_asked = threading.Event()
+        self.go_on = threading.Event()
+
+    def deliver(self, _notice):
+        self.is_asked.set()
+        self.go_on.wait(LIMIT_SECONDS)
+        return DeliveryResult(is_done=True)
+
+
+def test_a_channel_that_hangs_keeps_nobody_from_firing_or_watching():
+    """F2, V3: whoever delivers has a thread of its own, and holds nothing meanwhile."""
+    rig = Rig()
+    rig.dispatcher()
+    record = rig.schedule("minutely", timetable=every("1m"))
+    in_trouble((rig.store, rig.store_clock))
+    guard = GuardRoom(rig.store, rig.store_clock)
+    stuck = guard.channel = Stuck()
+    for _ in range(8):
+        rig.run(15 * SECOND)
+        guard.watcher.tick()
+    sending = threading.Thread(target=guard.courier.tick)
+    sending.start()
+    assert stuck.is_asked.wait(LIMIT_SECONDS)
+    before = len(rig.runs(record))
+    for _ in range(8):
+        rig.run(15 * SECOND)
+        guard.watcher.tick()
+    fired = len(rig.runs(record)) - before
+    stuck.go_on.set()
+    sending.join(LIMIT_SECONDS)
+
+    assert (2, []) == (fired, guard.alerts("late-run"))
+    (alert,) = [one for one in guard.alerts("no-executions") if one.subject == "queue mail"]
+    assert ["done"] == [str(one.state) for one in rig.store.list_deliveries(alert.id)]
