@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import apsw
 import psycopg
 import pytest
 
+from duly.cli import main as command
 from duly.domain.advice import Choice
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.attempts import TaskPolicy
@@ -26,6 +28,7 @@ from duly.testing import factories
 from duly.testing.conformance import limit_steps, steps, work_steps
 from duly.testing.conformance.effects import in_doubt
 from duly.testing.factories import ADA, HOUR_US, MINUTE_US, SECOND_US
+from tests.remote.test_commands import names_of
 
 LONG_US = 100 * HOUR_US
 
@@ -38,8 +41,16 @@ def raised(guard, kind: AlertKind, *subjects: str) -> None:
     assert [("raised", one) for one in sorted(subjects)] == sorted(guard.told(str(kind)))
     for alert in guard.alerts(str(kind)):
         assert alert.summary
-        assert alert.remedy.startswith(("duly", "start", "set", "see"))
+        assert set() == unknown_commands(alert.remedy)
         assert alert.since <= alert.raised_at
+
+
+def unknown_commands(remedy: str) -> set[str]:
+    """Return what a remedy tells people to type, and is no command."""
+    known = set(names_of(command.app))
+    said = {words.strip() for words in re.findall(r"\bduly ((?:[a-z]+ ?){1,2})", remedy)}
+    assert said, f"{remedy} names no command"
+    return {words for words in said if words not in known and words.split()[0] not in known}
 
 
 def resolved(guard, kind: AlertKind, *subjects: str) -> None:

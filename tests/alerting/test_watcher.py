@@ -15,8 +15,16 @@ from duly.engine.notifying import DeliveryResult
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import usual_observers
 from duly.errors import StoreUnavailable
-from duly.store.alerting import WATCH_TTL_US, AlertFilter, RemoveTerm, SetTerm, TermSort
+from duly.store.alerting import (
+    WATCH_TTL_US,
+    AlertFilter,
+    HoldWatch,
+    RemoveTerm,
+    SetTerm,
+    TermSort,
+)
 from duly.store.memory import MemoryStore
+from duly.store.tenancy import KeepsTenants
 from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
 from duly.testing.conformance import steps, work_steps
 from duly.testing.factories import ADA, HOUR_US
@@ -362,3 +370,21 @@ def test_a_channel_that_hangs_keeps_nobody_from_firing_or_watching():
     assert (2, []) == (fired, guard.alerts("late-run"))
     (alert,) = [one for one in guard.alerts("no-executions") if one.subject == "queue mail"]
     assert ["done"] == [str(one.state) for one in rig.store.list_deliveries(alert.id)]
+
+
+class Held(MemoryStore, KeepsTenants):
+    """A store that shows whoever asks one tenant's rows."""
+
+    is_held = True
+
+
+def test_who_is_shown_one_tenants_does_not_watch():
+    """L2, V3: it would find that all is well, and resolve what is not."""
+    clock = ManualClock()
+    store: Any = Held(clock)
+    in_trouble((store, clock))
+    guard = GuardRoom(store, clock)
+    guard.look(12)
+
+    assert (None, []) == (guard.watcher.fence, guard.alerts())
+    assert store.hold_watch(HoldWatch(holder=b"x" * 16, name="x")).is_held
