@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from duly.domain.concluding import Succeeded
@@ -20,7 +22,7 @@ LOOKS = 240
 @pytest.fixture(params=["memory", "sqlite"])
 def rig(request, tmp_path):
     """A fleet on a store whose time is set by hand."""
-    made = Rig()
+    made: Any = Rig()
     if request.param == "sqlite":
         path = made_file(tmp_path / "duly.db", made.store_clock)
         made.store = SqliteStore(path, made.store_clock)

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from duly.domain.alert_kinds import AlertKind
+from duly.domain.timetable.interval import every
 from duly.engine.notifying import DeliveryResult
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import usual_observers
 from duly.errors import StoreUnavailable
-from duly.store.alerting import WATCH_TTL_US, AlertFilter, RemoveTerm, SetTerm, TermSort
+from duly.store.alerting import (
+    WATCH_TTL_US,
+    AlertFilter,
+    HoldWatch,
+    RemoveTerm,
+    SetTerm,
+    TermSort,
+)
 from duly.store.memory import MemoryStore
+from duly.store.tenancy import KeepsTenants
 from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
 from duly.testing.conformance import steps, work_steps
 from duly.testing.factories import ADA, HOUR_US
 from duly.testing.manual_clock import ManualClock
 from tests.alerting.guard_room import GuardRoom
+from tests.engine.rig import SECOND, Rig
 
 if TYPE_CHECKING:
     from duly.domain.alerting import Observation
 
+LIMIT_SECONDS = 30
 BUSY = DeliveryResult(is_done=False, detail="busy")
 
 
@@ -74,7 +86,7 @@ def test_whoever_takes_over_raises_it_once_and_delivers_it(stored, call, is_afte
         with suppress(PowerCutError):
             cut.watcher.tick()
             cut.courier.tick()
-    heir = GuardRoom(*stored, holder=b"h" * 16)
+    heir = GuardRoom(stored[0], stored[1], b"h" * 16)
     heir.look(12)
 
     told = first.channel.told + cut.channel.told + heir.channel.told
@@ -94,9 +106,10 @@ def test_whoever_takes_over_raises_it_once_and_delivers_it(stored, call, is_afte
 def test_who_was_paused_and_replaced_changes_nothing(stored):
     """V3: its alert is refused whole, and it asks for the watch again."""
     store, clock = stored
-    one, other = GuardRoom(*stored), GuardRoom(*stored, holder=b"o" * 16)
+    one, other = GuardRoom(*stored), GuardRoom(stored[0], stored[1], b"o" * 16)
     one.look()
     stale = one.watcher.fence
+    assert stale is not None
     clock.advance(WATCH_TTL_US)
     other.look()
     in_trouble(stored)
@@ -114,7 +127,7 @@ def test_who_was_paused_and_replaced_changes_nothing(stored):
 
 def test_one_watches_and_the_others_ask(stored):
     """V3: who stops in good order is followed at once."""
-    one, other = GuardRoom(*stored), GuardRoom(*stored, holder=b"o" * 16)
+    one, other = GuardRoom(*stored), GuardRoom(stored[0], stored[1], b"o" * 16)
     one.look()
     other.look()
     before = (one.watcher.fence, other.watcher.fence)
@@ -122,7 +135,10 @@ def test_one_watches_and_the_others_ask(stored):
     other.look()
 
     assert before[1] is None
-    assert (None, before[0].epoch + 1) == (one.watcher.fence, other.watcher.fence.epoch)
+    assert one.watcher.fence is None
+    assert [1, 2] == [
+        fence.epoch for fence in (before[0], other.watcher.fence) if fence is not None
+    ]
 
 
 def test_a_silence_is_kept_and_ends_by_itself(guard):
@@ -176,6 +192,7 @@ def test_a_delivery_of_no_use_is_given_up_on_record(guard):
     guard.look(60)
 
     (entry,) = steps.audit(guard.store, action="alert.undelivered")
+    assert entry.after is not None
     assert ("log", "no such address") == (entry.after["channel"], entry.after["error"])
     assert 1 == len(guard.told("no-executions"))
 
@@ -195,6 +212,7 @@ def test_a_channel_that_is_gone_ends_its_deliveries(guard):
     guard.look(4)
 
     (entry,) = steps.audit(guard.store, action="alert.undelivered")
+    assert entry.after is not None
     assert (("ops",), "there is no such channel") == (told_to, entry.after["error"])
 
 
@@ -208,10 +226,10 @@ class Blind:
 def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
     """V3."""
     in_trouble(stored)
-    guard = GuardRoom(*stored, observers=(Blind(), *usual_observers()))
+    guard = GuardRoom(stored[0], stored[1], observers=(Blind(), *usual_observers()))
     guard.look(8)
     raised = guard.subjects("no-executions")
-    blind = GuardRoom(*stored, guard.holder, observers=(Blind(),))
+    blind = GuardRoom(stored[0], stored[1], guard.holder, observers=(Blind(),))
     blind.look(8)
 
     assert (["queue mail"], ["queue mail"]) == (raised, blind.subjects("no-executions"))
@@ -307,8 +325,66 @@ def test_every_kind_is_covered_by_an_observer(stored):
         kinds.update(found.kinds, {key.kind for key in found.keys})
         return found
 
-    guard.watcher._observe = noted  # noqa: SLF001 - as above
+    guard.watcher._observe = noted  # type: ignore[method-assign] # noqa: SLF001 - as above
     in_trouble(stored)
     guard.look(8)
 
     assert set(AlertKind) == kinds
+
+
+class Stuck:
+    """A channel that takes a notice and does not come back until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_asked = threading.Event()
+        self.go_on = threading.Event()
+
+    def deliver(self, _notice):
+        self.is_asked.set()
+        self.go_on.wait(LIMIT_SECONDS)
+        return DeliveryResult(is_done=True)
+
+
+def test_a_channel_that_hangs_keeps_nobody_from_firing_or_watching():
+    """F2, V3: whoever delivers has a thread of its own, and holds nothing meanwhile."""
+    rig = Rig()
+    rig.dispatcher()
+    record = rig.schedule("minutely", timetable=every("1m"))
+    in_trouble((rig.store, rig.store_clock))
+    stuck: Any = Stuck()
+    guard = GuardRoom(rig.store, rig.store_clock, channel=stuck)
+    for _ in range(8):
+        rig.run(15 * SECOND)
+        guard.watcher.tick()
+    sending = threading.Thread(target=guard.courier.tick)
+    sending.start()
+    assert stuck.is_asked.wait(LIMIT_SECONDS)
+    before = len(rig.runs(record))
+    for _ in range(8):
+        rig.run(15 * SECOND)
+        guard.watcher.tick()
+    fired = len(rig.runs(record)) - before
+    stuck.go_on.set()
+    sending.join(LIMIT_SECONDS)
+
+    assert (2, []) == (fired, guard.alerts("late-run"))
+    (alert,) = [one for one in guard.alerts("no-executions") if one.subject == "queue mail"]
+    assert ["done"] == [str(one.state) for one in rig.store.list_deliveries(alert.id)]
+
+
+class Held(MemoryStore, KeepsTenants):
+    """A store that shows whoever asks one tenant's rows."""
+
+    is_held = True
+
+
+def test_who_is_shown_one_tenants_does_not_watch():
+    """L2, V3: it would find that all is well, and resolve what is not."""
+    clock = ManualClock()
+    store: Any = Held(clock)
+    in_trouble((store, clock))
+    guard = GuardRoom(store, clock)
+    guard.look(12)
+
+    assert (None, []) == (guard.watcher.fence, guard.alerts())
+    assert store.hold_watch(HoldWatch(holder=b"x" * 16, name="x")).is_held

@@ -11,7 +11,7 @@ def raised(desk, **parts) -> str:
     fence = alerts.watch(desk.app.store)
     alerts.look(desk.app.store, fence, alerts.condition(**parts))
     desk.app.store.release_watch(fence)
-    return desk.asked.get("/alerts").json()["items"][0]["id"]
+    return str(desk.asked.get("/alerts").json()["items"][0]["id"])
 
 
 def test_an_alert_is_listed_shown_and_taken_note_of(desk):

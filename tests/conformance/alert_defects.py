@@ -7,7 +7,7 @@ from dataclasses import replace
 from duly.domain.alert_delivery import DeliveryState
 from duly.domain.alerting import AlertState
 from duly.store.alert_rulings import new_deliveries
-from duly.store.alerting import WatchFence
+from duly.store.alerting import TroubledRun, WatchFence
 from duly.store.memory import MemoryStore
 from duly.store.memory.alerting import watch_row
 
@@ -18,11 +18,8 @@ class RaisesWithoutAFence(MemoryStore):
     def apply_alerts(self, command):
         row = self._read(watch_row)
         fence = WatchFence(row.holder or b"", row.epoch)
-        before = self._clock.now_us()
-        self._clock.set(row.renewed_at)
-        done = super().apply_alerts(replace(command, fence=fence))
-        self._clock.set(before)
-        return done
+        self.tables.watch[0] = replace(row, renewed_at=self.now(), expires_at=self.now() + 1)
+        return super().apply_alerts(replace(command, fence=fence))
 
 
 class DeliversBeside(MemoryStore):
@@ -114,7 +111,7 @@ class SpeaksOfTheOrdinary(MemoryStore):
         if waiting is None or found.tried:
             return found
         run = self.tables.runs[waiting]
-        odd = (run.id, run.tenant, "", "", None, None, 1, 0)
+        odd = TroubledRun(run.id, run.tenant, "", "", None, None, 1, 0)
         return replace(found, tried=(odd,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,8 @@ USUALLY = Standards(rules=Rulebook(), channels=CHANNELS)
 
 
 def condition(subject="queue mail", kind=AlertKind.QUEUE_AGE, value=1e6, **parts):
-    told = {"since": 0, "summary": "waits", "remedy": "look", "labels": {"queue": "mail"}}
+    told: dict[str, Any] = {"since": 0, "summary": "waits", "remedy": "look"}
+    told["labels"] = {"queue": "mail"}
     return Condition(kind=kind, subject=subject, value=value, **told | parts)
 
 
@@ -225,8 +227,8 @@ def test_the_most_particular_rule_holds():
             read_rule("other", {"kind": "queue-age", "queue": "other"}),
         ]
     )
-    found = [
-        rules.rule_for(one).name
+    chosen = [
+        rules.rule_for(one)
         for one in (
             condition(labels={}),
             condition(),
@@ -235,7 +237,9 @@ def test_the_most_particular_rule_holds():
         )
     ]
 
-    assert ["queue-age", "mail", "acme mail", "queue-depth"] == found
+    assert ["queue-age", "mail", "acme mail", "queue-depth"] == [
+        None if one is None else one.name for one in chosen
+    ]
     assert len(AlertKind) + 3 == len(rules.rules())
 
 

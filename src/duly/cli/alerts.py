@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -19,6 +20,58 @@ TARGET = Target()
 FAILED = 1
 _Several = Annotated[tuple[str, ...], Parameter(show_default=False)]
 
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOptions:
+    """What a rule says."""
+
+    kind: str | None = None
+    """Of which kind it is."""
+    threshold: str | None = None
+    """From which number on: 100, or 5m of seconds. duly alert rules says what is counted."""
+    hold_for: Annotated[str | None, Parameter(name=["--for", "--hold-for"])] = None
+    """How long it must hold before it is raised."""
+    clear_for: str | None = None
+    """How long it must be gone before it is resolved."""
+    severity: str | None = None
+    """page or warn."""
+    channel: _Several = ()
+    """Who is told; may be given several times."""
+    on: bool = False
+    """Raise such alerts again."""
+    off: bool = False
+    """Raise no such alerts."""
+    schedule: str | None = None
+    """Only about a schedule, by its name."""
+    task: str | None = None
+    """Only about a task."""
+    queue: str | None = None
+    """Only about a queue."""
+    tenant: str | None = None
+    """Only of a tenant."""
+
+    def terms(self) -> dict[str, Any]:
+        """Return what was said of it."""
+        if self.on and self.off:
+            raise UsageError("off", self.off, "contradicts --on", "give one of them")
+        said: dict[str, Any] = {
+            "kind": self.kind,
+            "threshold": self.threshold,
+            "hold_for": self.hold_for,
+            "clear_for": self.clear_for,
+            "severity": self.severity,
+            "channels": list(self.channel) or None,
+            "is_on": True if self.on else False if self.off else None,
+            "schedule": self.schedule,
+            "task": self.task,
+            "queue": self.queue,
+            "tenant": self.tenant,
+        }
+        return {key: value for key, value in said.items() if value is not None}
+
+
+RULE = RuleOptions()
 app = App(name="alert", help="See what is wrong; silence alerts, and say who is told of them.")
 rule = App(name="rule", help="Set a rule of alerts, or take it back.")
 channel = App(name="channel", help="Say where alerts go, and try it.")
@@ -225,22 +278,11 @@ def rules(*, target: Target = TARGET) -> None:
 
 
 @rule.command(name="set")
-def set_rule(  # noqa: PLR0913 - options of a command
+def set_rule(
     name: str,
     /,
     *,
-    kind: str | None = None,
-    threshold: str | None = None,
-    hold_for: Annotated[str | None, Parameter(name=["--for", "--hold-for"])] = None,
-    clear_for: str | None = None,
-    severity: str | None = None,
-    channel: _Several = (),
-    on: bool = False,
-    off: bool = False,
-    schedule: str | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-    tenant: str | None = None,
+    options: RuleOptions = RULE,
     reason: str | None = None,
     target: Target = TARGET,
 ) -> None:
@@ -251,51 +293,11 @@ def set_rule(  # noqa: PLR0913 - options of a command
     name
         A kind, such as queue-age, for the rule of that kind; any other name for one more, which
         needs --kind and holds for some subjects.
-    kind
-        Of which kind it is.
-    threshold
-        From which number on: 100, or 5m of seconds. duly alert rules says what is counted.
-    hold_for
-        How long it must hold before it is raised.
-    clear_for
-        How long it must be gone before it is resolved.
-    severity
-        page or warn.
-    channel
-        Who is told; may be given several times.
-    on
-        Raise such alerts again.
-    off
-        Raise no such alerts.
-    schedule
-        Only about a schedule, by its name.
-    task
-        Only about a task.
-    queue
-        Only about a queue.
-    tenant
-        Only of a tenant.
     reason
         Why.
     """
-    if on and off:
-        raise UsageError("off", off, "contradicts --on", "give one of them")
-    terms: dict[str, Any] = {
-        "kind": kind,
-        "threshold": threshold,
-        "hold_for": hold_for,
-        "clear_for": clear_for,
-        "severity": severity,
-        "channels": list(channel) or None,
-        "is_on": True if on else False if off else None,
-        "schedule": schedule,
-        "task": task,
-        "queue": queue,
-        "tenant": tenant,
-    }
-    said = {key: value for key, value in terms.items() if value is not None}
     with opened(target) as application:
-        made = application.alerts.set_rule(name, reason=reason, **said)
+        made = application.alerts.set_rule(name, reason=reason, **options.terms())
     taking_back = undo_text("alert", "rule", "remove", name)
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})

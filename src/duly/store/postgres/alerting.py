@@ -295,7 +295,7 @@ def _watch(command: HoldWatch, row: Row) -> Watch:
     """Return whose the watch is, or is to be."""
     epoch, holder, renewed_at, expires_at, name, notes, now = row
     is_free = holder is None or not is_current(renewed_at, expires_at, now)
-    is_ours = not is_free and bytes(holder) == command.holder
+    is_ours = holder is not None and not is_free and bytes(holder) == command.holder
     if not is_free and not is_ours:
         return Watch(
             is_held=False, epoch=epoch, now=now, until=expires_at, holder=name, notes=notes
