@@ -79,7 +79,7 @@ def show_backfill(asked: Asked) -> Shown:
     )
     model = BackfillModel(
         row=backfill_row(found),
-        runs=tuple(run_row(one) for one in made.items),
+        runs=tuple(run_row(one, asked.now) for one in made.items),
         live_p50=_quantile(lateness, 0.5),
         live_p99=_quantile(lateness, 0.99),
         live_runs=len(lateness),

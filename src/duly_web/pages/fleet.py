@@ -61,7 +61,7 @@ def show_fleet(asked: Asked) -> Shown:
     """Show who is there."""
     app, visitor = asked.app, asked.visitor
     members = [one for one in app.status().members if one.is_alive]
-    held, is_cut = held_runs(app)
+    held, is_cut = held_runs(app, asked.now)
     workers = [one for one in members if one.kind == "worker"]
     model = FleetModel(
         workers=tuple(_worker(one, held) for one in workers),
@@ -76,7 +76,7 @@ def show_fleet(asked: Asked) -> Shown:
     return Shown(template="fleet.html", model=model, title="Fleet")
 
 
-def held_runs(app: App) -> tuple[list[HeldRun], bool]:
+def held_runs(app: App, now: datetime) -> tuple[list[HeldRun], bool]:
     """Return what is being done, when each breathed and advanced, and whether there is more."""
     page = app.runs.page(state="running", limit=RUNNING_MAX)
     held: list[HeldRun] = []
@@ -87,7 +87,7 @@ def held_runs(app: App) -> tuple[list[HeldRun], bool]:
         last = attempts[-1]
         held.append(
             HeldRun(
-                run=run_row(run),
+                run=run_row(run, now),
                 worker=last.worker,
                 started_at=last.started_at,
                 heartbeat_at=last.heartbeat_at,

@@ -83,10 +83,12 @@ def show_inbox(asked: Asked) -> Shown:
     query: InboxQuery = asked.query
     kind = query.kind if query.kind in KINDS else KINDS[0]
     if kind == "doubt":
-        model = InboxModel(kind=kind, groups=group_doubts(asked.app.inbox.list(limit=PAGE_SIZE)))
+        model = InboxModel(
+            kind=kind, groups=group_doubts(asked.app.inbox.list(limit=PAGE_SIZE), asked.now)
+        )
     elif kind == "dead":
         page = asked.app.runs.page(state="dead", limit=PAGE_SIZE, cursor=query.cursor)
-        rows = tuple(run_row(one) for one in page.items)
+        rows = tuple(run_row(one, asked.now) for one in page.items)
         model = InboxModel(
             kind=kind, rows=rows, next_cursor=page.next_cursor, has_cursor=bool(query.cursor)
         )
@@ -94,17 +96,17 @@ def show_inbox(asked: Asked) -> Shown:
         # What is late is measured anew each time, so there is no going on from an earlier look.
         until = asked.now - LATE
         page = asked.app.runs.page(state=LATE_STATES, until=until, limit=PAGE_SIZE)
-        model = InboxModel(kind=kind, rows=tuple(run_row(one) for one in page.items))
+        model = InboxModel(kind=kind, rows=tuple(run_row(one, asked.now) for one in page.items))
     status = asked.app.status()
     model = replace(model, doubts=status.ambiguous, dead=status.dead)
     return Shown(template="inbox.html", model=model, title="Inbox")
 
 
-def group_doubts(items: Iterable[InboxItem]) -> tuple[DoubtGroup, ...]:
+def group_doubts(items: Iterable[InboxItem], now: datetime) -> tuple[DoubtGroup, ...]:
     """Put together what has the same cause and the same advice, the largest group first."""
     groups: dict[tuple[str, str, str, str], list[DoubtRow]] = {}
     for item in items:
-        row = doubt_row(item)
+        row = doubt_row(item, now)
         groups.setdefault((item.run.task, row.cause, row.safest, row.why), []).append(row)
     made = [
         DoubtGroup(
@@ -120,11 +122,11 @@ def group_doubts(items: Iterable[InboxItem]) -> tuple[DoubtGroup, ...]:
     return tuple(sorted(made, key=lambda one: -len(one.rows)))
 
 
-def doubt_row(item: InboxItem) -> DoubtRow:
+def doubt_row(item: InboxItem, now: datetime) -> DoubtRow:
     """Show one run that is in doubt."""
     done = sum(one.state == "done" for one in item.effects)
     return DoubtRow(
-        run=run_row(item.run),
+        run=run_row(item.run, now),
         since=item.since,
         cause=cause_of(item),
         safest=str(item.advice.choice),

@@ -72,7 +72,7 @@ def preview_doubts(asked: Asked) -> Shown:
         if chosen.choice in risky:
             left_out.append(f"{item.run.label}: this may do something twice; decide it by itself")
         else:
-            rows.append(run_row(item.run))
+            rows.append(run_row(item.run, asked.now))
     model = BatchModel(
         choice=chosen.choice,
         action=ACTIONS[chosen.choice],
@@ -95,7 +95,7 @@ def preview_dead(asked: Asked) -> Shown:
     model = BatchModel(
         choice=chosen.choice,
         action=action,
-        rows=tuple(run_row(one) for one in dead),
+        rows=tuple(run_row(one, asked.now) for one in dead),
         left_out=tuple(gone),
         path="/inbox/dead/decide",
         meaning=MEANINGS[chosen.choice],

@@ -88,7 +88,7 @@ def show_item(asked: Asked) -> Shown:
     """Show one run that is in doubt."""
     item = asked.app.inbox.get(asked.path["run"])
     model = InboxItemModel(
-        run=run_row(item.run),
+        run=run_row(item.run, asked.now),
         since=item.since,
         cause=cause_of(item),
         why=item.advice.why,
