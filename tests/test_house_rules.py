@@ -33,6 +33,7 @@ WRONG_IMPORTS = [
     ("store/leans", "import duly.testing", "duly.store.leans -> duly.testing"),
     ("wire/asks", "import duly.store.reading", "duly.wire.asks -> duly.store.reading"),
     ("remote/opens", "import duly.store.reading", "duly.remote.opens -> duly.store.reading"),
+    ("../duly_web/digs", "import duly.store", "duly_web.digs -> duly.store"),
     ("unplaced", "NUMBER = 1", "- duly.unplaced"),
 ]
 SECOND_CLOCKS = [
@@ -143,6 +144,7 @@ def test_an_import_in_the_wrong_direction_is_refused(house):
         "Whoever asks a server needs no store BROKEN",
         "Shipped code does without the testing kit BROKEN",
         "Nobody inside comes in by the front door BROKEN",
+        "The console comes in by the front door BROKEN",
     ]
 
 

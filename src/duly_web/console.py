@@ -27,7 +27,7 @@ from duly_web.entering import Entrance
 from duly_web.forms import read_form
 from duly_web.kept import Kept
 from duly_web.live import Pulses
-from duly_web.moments import CHOICES, Clocks, read_zone
+from duly_web.moments import Clocks, read_choice, read_zone
 from duly_web.page import Asked, Moved, Shown, Visitor
 from duly_web.pages import PAGES
 from duly_web.rendering import Here, Printed, render
@@ -147,13 +147,12 @@ class Console:
             is_everywhere=principal.is_everywhere,
             csrf=csrf_token(secret),
         )
-        choice = next((one for one in CHOICES if one == asked), CHOICES[0])
         return Visit(
             request=request,
             principal=principal,
             visitor=visitor,
             app=app,
-            clocks=Clocks(choice, read_zone(request.cookies.get(ZONE_COOKIE))),
+            clocks=Clocks(read_choice(asked), read_zone(request.cookies.get(ZONE_COOKIE))),
             # A form by GET sends fields that nobody filled in, too.
             pairs={name: kept for name, all_ in pairs.items() if (kept := [v for v in all_ if v])},
         )

@@ -71,6 +71,14 @@ class Clocks:
         return at.astimezone(UTC) + offset
 
 
+def read_choice(text: str) -> Choice:
+    """Return whose clock is meant; the schedule's, unless another is named."""
+    for one in CHOICES:
+        if one == text:
+            return one
+    return CHOICES[0]
+
+
 def read_zone(text: str | None) -> str | None:
     """Return a zone's name if it is one; a browser may say anything."""
     return text if text is not None and text in default_zones().keys else None

@@ -214,6 +214,7 @@ BY_REFERENCE: dict[str, list[Call]] = {
         *_runs(lambda app, one: app.runs.why(one)),
         lambda app, of: app.runs.why(of.key),
     ],
+    "runs.checkpoints": _runs(lambda app, one: app.runs.checkpoints(one)),
     "runs.progress": _runs(lambda app, one: app.runs.progress(one)),
     "runs.lines": _runs(lambda app, one: app.runs.lines(one)),
     "runs.checkpoints": _runs(lambda app, one: app.runs.checkpoints(one)),

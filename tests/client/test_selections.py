@@ -64,6 +64,22 @@ def test_what_has_changed_meanwhile_is_told(desk):
     assert 2 == sum(one.is_done for one in done.values())
 
 
+def test_runs_are_chosen_by_their_ids_whatever_their_state(desk):
+    """A1: the boxes that somebody ticked; each once, and one that is not there is told."""
+    app, _ = desk
+    first, second, _ = app.runs.list(state="dead")
+    app.runs.discard(second, reason="first")
+    frozen = app.selections.freeze(ids=[first.id, str(second.id), first.id])
+
+    assert ({first.id, second.id}, {"ids": 2}) == (set(frozen.ids), frozen.chosen_by)
+    assert list(frozen.ids) == sorted(frozen.ids, reverse=True)
+    with pytest.raises(NotFound, match="run"):
+        app.selections.freeze(ids=["01960000-0000-7000-8000-000000000000"])
+    small = replace_parts(app._caller, settings=duly.Settings(runs_per_order_max=1))  # noqa: SLF001
+    with pytest.raises(UsageError, match="ids: '2 runs' are more than one order takes"):
+        selections.Selections(small, app.runs).freeze(ids=[first.id, second.id])
+
+
 def test_runs_are_cancelled_together(desk):
     app, _ = desk
     app.enqueue_many([app.call("fail")] * 2)

@@ -11,7 +11,7 @@ import msgspec
 
 from duly import UsageError
 from duly_web.page import Asked, Page, Shown
-from duly_web.pages.noticed import NOTICED, find_noticed
+from duly_web.pages.noticed import NOTICED, Noticed, find_noticed
 from duly_web.states import ORIGINS, RUN_STATES
 
 if TYPE_CHECKING:
@@ -115,10 +115,7 @@ def _listed(asked: Asked, query: RunsQuery) -> RunsModel:
 
 
 def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
-    what = next((one for one in NOTICED if one == query.only), None)
-    if what is None:
-        remedy = f"use one of {', '.join(NOTICED)}"
-        raise UsageError("only", query.only, "is not what runs are noticed by", remedy)
+    what = _read_noticed(query.only)
     if query.said:
         remedy = "take the other filters away, or this one"
         raise UsageError("only", query.only, "stands alone", remedy)
@@ -126,6 +123,14 @@ def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
     return RunsModel(
         query=query, rows=run_rows(found.runs, asked.now), next_cursor=None, is_cut=found.is_cut
     )
+
+
+def _read_noticed(text: str | None) -> Noticed:
+    for one in NOTICED:
+        if one == text:
+            return one
+    remedy = f"use one of {', '.join(NOTICED)}"
+    raise UsageError("only", text, "is not what runs are noticed by", remedy)
 
 
 def run_rows(runs: Sequence[Run], now: datetime) -> tuple[RunRow, ...]:
