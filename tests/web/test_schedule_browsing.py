@@ -314,8 +314,8 @@ def test_the_week_and_the_clock_are_those_of_the_language(site, open_page):
 
     assert "Sunday" == american.locator("#f-days .day").first.inner_text()
     assert "Monday" == german.locator("#f-days .day").first.inner_text()
-    assert "9:00 AM" == american.locator("[data-clock]").first.inner_text()
-    assert "09:00" == german.locator("[data-clock]").first.inner_text()
+    assert "9:00 AM" == american.locator("[data-hour]").first.inner_text()
+    assert "09:00" == german.locator("[data-hour]").first.inner_text()
 
 
 def test_the_night_before_the_clocks_change_is_flagged(browser, open_page):

@@ -323,7 +323,7 @@
   const is12 = new Intl.DateTimeFormat(language, { hour: "numeric" }).resolvedOptions().hour12;
   function inLocale(within) {
     if (!is12) return;
-    for (const one of all("[data-clock]", within)) {
+    for (const one of all("[data-hour]", within)) {
       const [hour, minute] = one.textContent.split(":").map(Number);
       if (Number.isNaN(minute)) continue;
       one.textContent = `${hour % 12 || 12}:${String(minute).padStart(2, "0")} ${hour < 12 ? "AM" : "PM"}`;
