@@ -51,7 +51,7 @@ def rows(visitor: Visitor, path: str) -> int:
     count = 0
     while path:
         text = visitor.get(path.replace("&amp;", "&")).text
-        count += len(re.findall(r'<tr id="(?:r-|side-)', text))
+        count += len(re.findall(r'<tr id="(?:r-|side-|d-)', text))
         found = re.search(r'rel="next" href="([^"]+)"', text)
         path = found[1] if found else ""
     return count
