@@ -62,11 +62,11 @@ def test_an_order_given_again_under_its_key_makes_nothing_twice(desk: Desk, name
     assert known < made(desk)
 
 
-MAKE_IDS = {"enqueue_run", "enqueue_runs", "create_backfill", "rerun_run", "verify_run",
-            "trigger_schedule"}  # fmt: skip
+MAKE_IDS = {"enqueue_run", "enqueue_runs", "create_backfill", "rerun_run", "silence_alerts",
+            "trigger_schedule", "verify_run"}  # fmt: skip
 """Orders whose ids come from their key: given again they find what they made."""
 SET_A_STATE = {
-    "allow_reruns", "allow_retries", "block_reruns", "cancel_backfill", "cancel_delayed",
+    "acknowledge_alert", "allow_reruns", "allow_retries", "block_reruns", "cancel_backfill", "cancel_delayed",
     "cancel_run", "cancel_selection", "create_schedule", "create_selection", "delete_schedule",
     "discard_run", "discard_selection", "drain_worker", "edit_schedule", "pause_backfill",
     "pause_queue", "pause_schedule", "quarantine_worker", "release_worker", "reset_breaker",

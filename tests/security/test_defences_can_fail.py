@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.api import asgi, door, reading, repeating, table
+from duly.api import asgi, door, front, reading, repeating, table
 from duly.api.asgi import Api
 from duly.api.settings import ApiSettings
 from duly.domain.access import Principal
@@ -57,11 +57,11 @@ def nothing(*_: Any, **__: Any) -> None:
 
 DEFENCES: dict[str, tuple[Any, str, Any, int, Callable[[Attack], Reply]]] = {
     "another name": (
-        asgi, "check_host", nothing, 421,
+        front, "check_host", nothing, 421,
         lambda it: it.look("/status", (b"host", b"evil.example")),
     ),
     "another origin": (
-        asgi, "check_origin", nothing, 403,
+        front, "check_origin", nothing, 403,
         lambda it: it.order((b"origin", b"https://evil.example")),
     ),
     "a forged order by cookie": (

@@ -47,6 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "store/postgres/access_grants.py:revoke_statements",
         "store/postgres/access_grants.py:_hold",
     ),
+    "tables of ours, looked into by run": ("store/postgres/run_vitals.py:_place",),
     "parts and columns of ours: a file that is imported is read against them first": (
         "store/postgres/moving.py:page",
         "store/postgres/moving.py:belonging",

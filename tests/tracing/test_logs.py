@@ -122,3 +122,16 @@ def test_ids_that_a_record_brings_are_kept():
     duly.RunLogFilter().filter(record)
 
     assert "mine" == json.loads(duly.JsonLogFormatter().format(record))["run_id"]
+
+
+def test_after_a_run_in_virtual_time_nobodys_code_is_running():
+    """V2: what a program logs next is its own, and no run's."""
+    app = duly.App("memory:")
+    app.task(name="quiet")(lambda: None)
+    with duly.testing.virtual_time(app, "2026-04-03T02:00") as clock:
+        app.enqueue(app.call("quiet"))
+        clock.advance("1m")
+    record = logging.makeLogRecord({"msg": "after", "levelno": 20, "levelname": "INFO"})
+    duly.RunLogFilter().filter(record)
+
+    assert "" == vars(record)["run_id"]

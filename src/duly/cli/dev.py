@@ -66,8 +66,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         A private address that webhooks may call, such as localhost:8080; may be given several
         times.
     port
-        Serve the console and the HTTP API at this port, on this machine alone; 8420 unless given,
-        if it is free.
+        Serve console and HTTP API at this port, on this machine alone; 8420 if that is free.
     verbose
         Tell everything that happens.
     """
@@ -93,8 +92,8 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         for path in declare:
             app.declare(path)
         _greet(app, app.reconcile(), telling)
-        words = ["--tell-runs", "--verbose" if verbose else "--quiet"]
-        words += [*observed.arguments(), *(["--json"] if target.json else [])]
+        words = ["--tell-runs", "--verbose" if verbose else "--quiet", *observed.arguments()]
+        words += ["--json"] if target.json else []
         voice = Voice(telemetry=events, tell=telling.tell_between)
         with served(app, port, telling):
             status = run_all(app, crew_of(place, options, *words), voice)

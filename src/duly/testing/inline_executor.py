@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from duly.engine.executors.calling import called, carried_out
@@ -20,7 +21,9 @@ class InlineExecutor:
 
     def start(self, work: Work) -> None:
         """Prepare, begin, run, and say how it ended."""
-        work.ended(carried_out(lambda: called(work, _finished)))
+        # Whose code is running is noted in a context: here it must not be the caller's own.
+        context = copy_context()
+        work.ended(carried_out(lambda: context.run(called, work, _finished)))
 
     def ask(self, work: Work) -> None:
         """Do nothing: what was started has ended."""
