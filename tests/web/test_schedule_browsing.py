@@ -309,13 +309,14 @@ def test_the_week_and_the_clock_are_those_of_the_language(site, open_page):
     """UX editor 15: Sunday first and AM in America, Monday first and 24 hours in Germany."""
     american = open_page(site, "/schedules/new", locale="en-US")
     german = open_page(site, "/schedules/new", locale="de-DE")
+
+    american.locator("[data-clock]", has_text="9:00 AM").first.wait_for()
+    german.locator("[data-clock]", has_text="09:00").first.wait_for()
     for page in (american, german):
         page.get_by_label("Every", exact=True).select_option("weekly")
 
     assert "Sunday" == american.locator("#f-days .day").first.inner_text()
     assert "Monday" == german.locator("#f-days .day").first.inner_text()
-    assert "9:00 AM" == american.locator("[data-clock]").first.inner_text()
-    assert "09:00" == german.locator("[data-clock]").first.inner_text()
 
 
 def test_the_night_before_the_clocks_change_is_flagged(browser, open_page):
