@@ -226,7 +226,8 @@ def test_a_stale_edit_shows_both_and_overwrites_nothing(site, open_page):
     assert "allow" in stale.locator("tr", has_text="still runs").inner_text()
     assert "0 9 * * *" == _rule(site, "contested")
 
-    page.get_by_label("They run side by side").check()
+    assert page.get_by_label("They run side by side").is_checked()
+
     review(page)
     page.get_by_role("button", name="Save changes").click()
     page.get_by_text("Saved: every day at 08:00").wait_for()
