@@ -266,6 +266,28 @@ def test_many_are_paused_as_they_were_seen(site, open_page):
     assert not site.app.schedules.list(name_prefix="bulk-", status="paused")
 
 
+def test_who_was_chosen_stays_chosen_when_a_row_changes(site, open_page):
+    """U3: live updates touch no selection; nor does another filter that still shows the row."""
+    call = site.app.call("report")
+    made = site.app.schedules.create("lively", call, every("1h"))
+    page = open_page(site, "/schedules?search=lively")
+    with page.expect_response("**/live"):
+        page.reload()
+    page.get_by_label("Choose lively").check()
+    page.get_by_label("Task").focus()
+    site.app.schedules.edit(made.id, overlap="allow")
+    page.locator(f"#s-{made.id}").get_by_text("allow").wait_for()
+
+    assert page.get_by_label("Choose lively").is_checked()
+    assert "1 chosen" == page.locator("#chosen-count").inner_text()
+
+    with page.expect_response("**/schedules?*status=active*"):
+        page.get_by_label("Status").select_option("active")
+    page.locator(f"#s-{made.id}").wait_for()
+
+    assert page.get_by_label("Choose lively").is_checked()
+
+
 def test_the_rule_is_switched_between_its_ways_without_loss(site, open_page):
     """UX editor 1: sentence to text and back; what is no sentence says so and stays."""
     page = open_page(site, "/schedules/new")
