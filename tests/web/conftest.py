@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     import duly
-    from duly.testing.virtual_time import VirtualClock
 
 CHROMIUM = Path(os.environ.get("DULY_CHROMIUM", "/usr/bin/chromium"))
 WAIT_MS = 50_000
@@ -37,25 +36,14 @@ QUIET = (
 
 
 @pytest.fixture
-def living() -> Iterator[tuple[duly.App, VirtualClock]]:
-    """An application two hours after it began, and its clock."""
+def visitor() -> Iterator[Visitor]:
+    """Somebody signed in, two hours after an application began."""
     app = make_app()
     with virtual_time(app, START) as clock:
         lives(app, clock)
-        yield app, clock
-
-
-@pytest.fixture
-def clock(living: tuple[duly.App, VirtualClock]) -> VirtualClock:
-    """The clock of the visited application."""
-    return living[1]
-
-
-@pytest.fixture
-def visitor(living: tuple[duly.App, VirtualClock]) -> Iterator[Visitor]:
-    """Somebody signed in, two hours after an application began."""
-    with Visitor(living[0]) as visitor:
-        yield visitor.enter()
+        with Visitor(app) as visitor:
+            visitor.clock = clock
+            yield visitor.enter()
 
 
 @dataclass

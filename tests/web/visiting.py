@@ -14,6 +14,7 @@ from duly_web import Console
 if TYPE_CHECKING:
     import duly
     from duly.api.settings import ApiSettings
+    from duly.testing.virtual_time import VirtualClock
 
 BASE = "http://localhost"
 
@@ -27,6 +28,8 @@ class Visitor:
         transport = httpx.ASGITransport(app=Console(app, settings, **options))
         self._client = httpx.AsyncClient(transport=transport, base_url=BASE)
         self.secret = ""
+        self.clock: VirtualClock | None = None
+        """Of an application in virtual time."""
 
     def enter(self, role: str = "admin", tenant: str = "*", name: str = "anna") -> Self:
         """Sign in with a new token."""
