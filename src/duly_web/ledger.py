@@ -24,7 +24,6 @@ HALVINGS_MAX = 24
 RUNS_MAX = 200
 SECOND = timedelta(seconds=1)
 MICROSECOND = timedelta(microseconds=1)
-A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +60,8 @@ def read_ledger(app: App, schedule: Schedule, now: datetime, until: datetime | N
     found, start = _occurrences(app, schedule, start, end)
     states = _runs(app, schedule, start, end)
     verified = _verified(app, schedule, states)
-    rows = tuple(_row(one, states, verified, now) for one in reversed(found))
-    has_earlier = bool(found) and start > schedule.created_at - A_DAY
+    rows = tuple(ledger_row(one, states, verified, now) for one in reversed(found))
+    has_earlier = start > schedule.created_at
     return Ledger(rows=rows, start=start, end=end, has_earlier=has_earlier)
 
 
@@ -117,9 +116,10 @@ def _verified(app: App, schedule: Schedule, runs: dict[UUID, Run]) -> dict[UUID,
     return found
 
 
-def _row(
+def ledger_row(
     one: Occurrence, runs: dict[UUID, Run], verified: dict[UUID, str], now: datetime
 ) -> LedgerRow:
+    """Show one occurrence with the run that it became, or that stands for it."""
     run = None if one.run is None else runs.get(one.run)
     is_own = one.verdict == "run"
     took = None

@@ -217,7 +217,6 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "runs.checkpoints": _runs(lambda app, one: app.runs.checkpoints(one)),
     "runs.progress": _runs(lambda app, one: app.runs.progress(one)),
     "runs.lines": _runs(lambda app, one: app.runs.lines(one)),
-    "runs.checkpoints": _runs(lambda app, one: app.runs.checkpoints(one)),
     "runs.wait": _runs(lambda app, one: app.runs.wait(one, timeout="1us")),
     "runs.cancel": _runs(lambda app, one: app.runs.cancel(one)),
     "runs.retry": [

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     import duly
-    from duly.testing.virtual_time import VirtualClock
     from tests.web.browsing import Rig
 
 WAIT_MS = 50_000
@@ -34,26 +33,14 @@ START_SECONDS = 60
 
 
 @pytest.fixture
-def living() -> Iterator[tuple[duly.App, VirtualClock]]:
-    """An application two hours after it began, and its clock."""
+def visitor() -> Iterator[Visitor]:
+    """Somebody signed in, two hours after an application began."""
     app = make_app()
     with virtual_time(app, START) as clock:
         lives(app, clock)
-        yield app, clock
-
-
-@pytest.fixture
-def clock(living: tuple[duly.App, VirtualClock]) -> VirtualClock:
-    """The clock of the visited application."""
-    return living[1]
-
-
-@pytest.fixture
-def visitor(living: tuple[duly.App, VirtualClock]) -> Iterator[Visitor]:
-    """Somebody signed in, two hours after an application began."""
-    with Visitor(living[0]) as visitor:
-        visitor.clock = living[1]
-        yield visitor.enter()
+        with Visitor(app) as visitor:
+            visitor.clock = clock
+            yield visitor.enter()
 
 
 @dataclass

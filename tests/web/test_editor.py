@@ -301,8 +301,8 @@ def test_a_stale_edit_is_shown_beside_theirs_and_overwrites_nothing(visitor):
 
     assert 409 == answer.status_code
     assert "bea changed this schedule while you were editing" in text_of(answer)
-    assert "At both changed it 09:00 07:30 08:00" in text_of(answer)
-    assert "If the previous one still runs skip allow skip" in text_of(answer)
+    assert "At both changed it: yours is below 09:00 07:30 08:00" in text_of(answer)
+    assert "still runs they changed it: taken over below skip allow skip" in text_of(answer)
     assert "30 7 * * 1-5" == visitor.app.schedules.get("digest").timetable.to_json()["expression"]
 
     # Whoever has seen it may go on, against what they have seen.
@@ -310,7 +310,34 @@ def test_a_stale_edit_is_shown_beside_theirs_and_overwrites_nothing(visitor):
     visitor.post(f"/schedules/{made.id}/edit", seen | {"step": "save"})
     now = visitor.app.schedules.get("digest")
 
-    assert "0 8 * * 1-5" == now.timetable.to_json()["expression"]
+    assert ("0 8 * * 1-5", "allow") == (now.timetable.to_json()["expression"], now.overlap)
+
+
+def test_line_ends_of_a_browser_change_nothing(visitor):
+    """S4: arguments that come back with other line ends are the same arguments."""
+    call = visitor.app.call("fail", {"how": "x"})
+    made = visitor.app.schedules.create("lines", call, every("1d"))
+    form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
+    visitor.app.schedules.edit(made.id, call=visitor.app.call("fail", {"how": "y"}))
+    typed = {"arguments": form["arguments"].replace("\n", "\r\n"), "step": "save"}
+    seen = form_of(visitor.post(f"/schedules/{made.id}/edit", form | typed))
+
+    assert '{"how": "y"}' == " ".join(seen["arguments"].split()).replace("{ ", "{").replace(
+        " }", "}"
+    )
+
+
+def test_a_rule_said_in_another_way_is_not_mixed_with_theirs(visitor):
+    """S4: a sentence of mine and a text of theirs do not make a third rule."""
+    visitor.post("/schedules/new", GOOD | {"step": "save"})
+    made = visitor.app.schedules.get("digest")
+    form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
+    visitor.app.schedules.edit(made.id, timetable=every("15m"), queue="slow")
+    mine = {"time": "8:00", "step": "save"}
+    seen = form_of(visitor.post(f"/schedules/{made.id}/edit", form | mine))
+
+    assert ("simple", "8:00", "Europe/Berlin") == (seen["mode"], seen["time"], seen["tz"])
+    assert "slow" == seen["queue"]
 
 
 def test_an_edit_can_be_taken_back(visitor):

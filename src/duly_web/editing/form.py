@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -85,6 +86,8 @@ def compared(form: ScheduleForm) -> dict[str, Any]:
     found = {name: getattr(form, name) for name in COMPARED}
     with suppress(UsageError):  # what is no time is compared as it was typed
         found["time"] = read_clock(form.time)
+    for name in ("arguments", "stored"):
+        found[name] = canonical(found[name])
     used = {
         "simple": {"repeat", "time"}
         | ({"days"} if form.repeat == "weekly" else set())
@@ -98,6 +101,14 @@ def compared(form: ScheduleForm) -> dict[str, Any]:
     if form.mode == "stored":
         found |= dict.fromkeys(("tz", "gap", "fold", "start", "end", "away", "calendar"), "")
     return found
+
+
+def canonical(text: str) -> str:
+    """Write JSON so that equal values are equal texts: browsers end lines in their own way."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text.replace("\r\n", "\n")
 
 
 def shown_value(value: object) -> str:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from duly import UsageError
-from duly_web.editing.form import LABELS, ScheduleForm, compared, shown_value
+from duly_web.editing.form import (
+    COMPARED,
+    LABELS,
+    RULE_FIELDS,
+    ScheduleForm,
+    compared,
+    shown_value,
+)
 from duly_web.editing.rules import rule_fields
 
 if TYPE_CHECKING:
@@ -27,8 +34,8 @@ class Difference:
     theirs: str
     """As it is now."""
     mine: str
-    is_both: bool = False
-    """Whether both have changed it, and not to the same."""
+    by: str = ""
+    """Who has changed it since: `they`, `you` or `both`."""
 
 
 def schedule_form(schedule: Schedule) -> ScheduleForm:
@@ -103,14 +110,34 @@ def stale_differences(form: ScheduleForm, now: ScheduleForm) -> tuple[Difference
     return _differences(_seen(form.seen, theirs), theirs, mine)
 
 
+def merged(form: ScheduleForm, now: ScheduleForm) -> ScheduleForm:
+    """Return a form with what somebody else has changed taken over, where it was left alone here.
+
+    A rule that is written in another way than it was is one thing, and stays as it was typed.
+    """
+    mine, theirs = compared(form), compared(now)
+    seen = _seen(form.seen, theirs)
+    is_one_way = seen.get("mode") == mine["mode"] == theirs["mode"]
+    if not is_one_way and any(seen.get(name) != mine[name] for name in RULE_FIELDS):
+        kept = {*RULE_FIELDS}
+    else:
+        kept = set[str]()
+    left_alone = (name for name in COMPARED if name not in kept and seen.get(name) == mine[name])
+    return msgspec.structs.replace(form, **{name: getattr(now, name) for name in left_alone})
+
+
+def _by(seen: object, theirs: object, mine: object) -> str:
+    if seen == mine:
+        return "they"
+    return "you" if seen == theirs else "both"
+
+
 def _differences(
     before: dict[str, Any], theirs: dict[str, Any], mine: dict[str, Any]
 ) -> tuple[Difference, ...]:
     found = []
     for name, label in LABELS.items():
         seen, there, here = before.get(name), theirs[name], mine[name]
-        if name == "arguments":
-            seen, there, here = _canonical(seen), _canonical(there), _canonical(here)
         if there == here:
             continue
         found.append(
@@ -119,17 +146,10 @@ def _differences(
                 before=shown_value(seen),
                 theirs=shown_value(there),
                 mine=shown_value(here),
-                is_both=seen not in (there, here),
+                by=_by(seen, there, here),
             )
         )
     return tuple(found)
-
-
-def _canonical(text: object) -> str:
-    try:
-        return json.dumps(json.loads(str(text)), sort_keys=True, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return str(text)
 
 
 def _seen(text: str, otherwise: dict[str, Any]) -> dict[str, Any]:

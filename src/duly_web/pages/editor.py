@@ -291,7 +291,9 @@ def _stale(asked: Asked, form: ScheduleForm, now: Schedule) -> Shown:
     """Show what somebody else has changed beside what is wanted; whoever goes on has seen it."""
     current = saving.schedule_form(now)
     found = saving.stale_differences(form, current)
-    mine = msgspec.structs.replace(form, version=now.version, seen=current.seen)
+    # What they changed and I did not is theirs; what both did is mine, and shown.
+    mine = saving.merged(form, current)
+    mine = msgspec.structs.replace(mine, version=now.version, seen=current.seen)
     checked = check_form(asked.app, mine, asked.now, now)
     model = _model(asked, mine, now, checked, stale=found, is_stale=True)
     return Shown(template="editor.html", model=model, title=model.heading, status=409)

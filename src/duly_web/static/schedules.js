@@ -30,6 +30,6 @@
   new MutationObserver(() => {
     for (const one of boxes()) one.checked = chosenRows.has(rowOf(one));
     count();
-  }).observe(find("#list"), { childList: true, subtree: true });
+  }).observe(find("#main"), { childList: true, subtree: true });
   count();
 })();
