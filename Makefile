@@ -59,6 +59,7 @@ bench-full: .venv/ready-test   ## measure everything and everybody; hours (QUICK
 	@$(BIN)/python -m bench.parts.effect_cost
 	@$(BIN)/python -m bench.parts.search
 	@$(BIN)/python -m bench.parts.scrape
+	@$(BIN)/python -m bench.parts.pages
 
 chaos: .venv/ready-failover   ## real processes under load, killed and stopped for SECONDS (60)
 	@$(BIN)/python -m tests.system.campaign $(SECONDS) $(SEED)

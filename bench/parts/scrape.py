@@ -40,22 +40,28 @@ SCHEDULES = 10_000
 TIMES = 50
 WARM_UP = 2
 GOAL_MS = 200
+STOP_SECONDS = 20
 NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
 @contextmanager
-def serving(url: str) -> Iterator[int]:
-    """Serve a store; lend the port."""
+def serving(url: str) -> Iterator[tuple[int, int]]:
+    """Serve a store; lend the port, and the process that answers there."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     words = ("server", f"--port={port}", f"--url={url}")
     process = subprocess.Popen((sys.executable, "-m", "duly", *words), stderr=subprocess.DEVNULL)  # noqa: S603
     try:
         wait(lambda: _is_up(port))
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            print("the server did not stop when it was told to", file=sys.stderr, flush=True)
+            process.kill()
+            process.wait()
 
 
 def _is_up(port: int) -> bool:
@@ -72,7 +78,7 @@ def scrapes(place: Place, times: int) -> tuple[list[float], int]:
         secret = app.tokens.create("prometheus", role="viewer", tenant="*").text
     taken: list[float] = []
     size = 0
-    with serving(place.url) as port:
+    with serving(place.url) as (port, _):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         for _ in range(WARM_UP + times):
             began_at = CLOCK.monotonic_us()

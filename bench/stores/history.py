@@ -90,6 +90,7 @@ class Past:
     count: int
     start_at: int
     schedules: Sequence[bytes]
+    tenants: int = TENANTS
 
     @cached_property
     def _draws(self) -> list[float]:
@@ -104,7 +105,7 @@ class Past:
     @property
     def tenant(self) -> str:
         """Whose: the first have most."""
-        return tenant_of(self.schedule, len(self.schedules))
+        return tenant_of(self.schedule, len(self.schedules), self.tenants)
 
     @property
     def at(self) -> int:
@@ -218,13 +219,13 @@ class Past:
         return (self.at, person, "cli", "because", action, self.tenant, f"s{self.schedule}")
 
 
-def tenant_of(schedule: int, of: int = SCHEDULES) -> str:
+def tenant_of(schedule: int, of: int = SCHEDULES, tenants: int = TENANTS) -> str:
     """Return whose a schedule is, of so many."""
-    tenant = int(TENANTS * (schedule / of))
+    tenant = int(tenants * (schedule / of))
     return "default" if tenant == 0 else f"tenant-{tenant}"
 
 
-def fill_database(place: Database, count: int, of: int = SCHEDULES) -> None:
+def fill_database(place: Database, count: int, of: int = SCHEDULES, tenants: int = TENANTS) -> None:
     """Fill a database with runs of so many schedules, and let it know what is in it."""
     place.fill(far_away(of))
     schedules = _schedules(place)
@@ -235,8 +236,8 @@ def fill_database(place: Database, count: int, of: int = SCHEDULES) -> None:
         execute(connection, "SET LOCAL synchronous_commit = off")
         for number, schedule in enumerate(schedules):
             sql = "UPDATE duly.schedules SET tenant = %s WHERE id = %s"
-            connection.execute(sql, (tenant_of(number, of), schedule.hex()))
-        for table, columns, rows in _tables(count, schedules):
+            connection.execute(sql, (tenant_of(number, of, tenants), schedule.hex()))
+        for table, columns, rows in _tables(count, schedules, tenants):
             named = (*columns, "era") if table == "ready" else columns
             copy = f"COPY duly.{table} ({', '.join(named)}) FROM STDIN"
             with connection.cursor().copy(copy) as written:
@@ -246,7 +247,7 @@ def fill_database(place: Database, count: int, of: int = SCHEDULES) -> None:
     place.execute("VACUUM (ANALYZE)")
 
 
-def fill_file(place: SqliteFile, count: int, of: int = SCHEDULES) -> None:
+def fill_file(place: SqliteFile, count: int, of: int = SCHEDULES, tenants: int = TENANTS) -> None:
     """Fill a file with runs of so many schedules."""
     place.fill(far_away(of))
     schedules = _schedules(place)
@@ -255,8 +256,8 @@ def fill_file(place: SqliteFile, count: int, of: int = SCHEDULES) -> None:
     with connection:
         for number, schedule in enumerate(schedules):
             sql = "UPDATE duly_schedules SET tenant = ? WHERE id = ?"
-            connection.execute(sql, (tenant_of(number, of), schedule))
-        for table, columns, rows in _tables(count, schedules):
+            connection.execute(sql, (tenant_of(number, of, tenants), schedule))
+        for table, columns, rows in _tables(count, schedules, tenants):
             places = ", ".join("?" * len(columns))
             sql = f"INSERT INTO duly_{table} ({', '.join(columns)}) VALUES ({places})"  # noqa: S608
             connection.executemany(sql, rows)
@@ -270,20 +271,20 @@ def _schedules(place: Database | SqliteFile) -> list[bytes]:
 
 
 def _tables(
-    count: int, schedules: Sequence[bytes]
+    count: int, schedules: Sequence[bytes], tenants: int
 ) -> Iterator[tuple[str, Sequence[str], Iterator[tuple[Any, ...]]]]:
     """Return what goes where: first the runs, then what refers to them."""
     start_at = CLOCK.now_us() - SPAN_US
     numbers: dict[str, list[int]] = {}
     tried: list[int] = []
     for number in range(count):
-        one = Past(number, count, start_at, schedules)
+        one = Past(number, count, start_at, schedules, tenants)
         numbers.setdefault(one.state, []).append(number)
         if one.is_tried_again:
             tried.append(number)
 
     def past(chosen: Iterable[int]) -> Iterator[Past]:
-        return (Past(number, count, start_at, schedules) for number in chosen)
+        return (Past(number, count, start_at, schedules, tenants) for number in chosen)
 
     closed = sorted(chain.from_iterable(numbers.get(state, ()) for state in CLOSED))
     yield "runs", RUN, (one.run() for one in past(range(count)))

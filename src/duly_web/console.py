@@ -33,7 +33,7 @@ from duly_web.pages import PAGES
 from duly_web.rendering import Here, Printed, render
 from duly_web.said import NAME as SAID
 from duly_web.said import SECONDS, read_said, write_said
-from duly_web.shell import make_shell
+from duly_web.shell import look_at_all, make_shell
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -188,12 +188,14 @@ class Console:
         return response
 
     def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
-        request = visit.request
+        request, shell = visit.request, None
+        if not found.is_part:
+            shell = make_shell(visit.app, visit.clocks, found.looked or look_at_all(visit.app))
         printed = Printed(
             here=here_of(request, visit.clocks, asked.now),
             title=found.title,
             model=found.model,
-            shell=None if found.is_part else make_shell(visit.app, visit.clocks),
+            shell=shell,
             visitor=visit.visitor,
             said=None if found.is_part else read_said(request.cookies),
             pulse=pulse,

@@ -83,7 +83,7 @@ class Pulses:
 
 def _look(app: App) -> str:
     """Return a mark that changes with what people look at, and not with every breath."""
-    status = app.status()
+    status = app.status(with_stale=False)
     newest = [(str(one.id), one.state) for one in app.runs.page(limit=5).items]
     told = app.events.after(None).through
     parts = (

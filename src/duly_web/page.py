@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duly import App
     from duly_web.kept import Kept
     from duly_web.moments import Clocks
+    from duly_web.shell import Looked
 
 Scope = Literal["read", "trigger", "edit", "admin"]
 
@@ -69,6 +70,8 @@ class Shown:
     status: int = 200
     is_part: bool = False
     """A piece of a page, which a script puts where it belongs: no shell, and nothing said."""
+    looked: Looked | None = None
+    """The state of everything, where the page has looked at it itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly import App
-    from duly.api.views import DemoState, Finding, Status
+    from duly.api.views import DemoState, Finding, Health, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,14 @@ class Light:
     """How many findings there are besides the one that is told."""
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The state of everything, and what it means: looked at once for each page that is shown."""
+
+    status: Status
+    health: Health
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
     """What stands on every page."""
@@ -77,9 +85,15 @@ class Shell:
     """Where the demo stands; None where there is none."""
 
 
-def make_shell(app: App, clocks: Clocks) -> Shell:
-    """Look at the state of everything, for the strip that every page has."""
-    status, health = app.status(), app.health()
+def look_at_all(app: App) -> Looked:
+    """Look at the state of everything; both lights are of the same moment."""
+    status = app.status()
+    return Looked(status, app.health(status))
+
+
+def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
+    """Make the strip that every page has."""
+    status, health = looked.status, looked.health
     mine = clocks.mine or "UTC"
     dispatch = _light("Control plane", "dispatch", health.dispatch)
     work = _light("Useful work", "work", health.work)

@@ -333,8 +333,8 @@ def test_the_week_and_the_clock_are_those_of_the_language(site, open_page):
     american = open_page(site, "/schedules/new", locale="en-US")
     german = open_page(site, "/schedules/new", locale="de-DE")
 
-    american.locator("[data-clock]", has_text="9:00 AM").first.wait_for()
-    german.locator("[data-clock]", has_text="09:00").first.wait_for()
+    american.locator("[data-hour]", has_text="9:00 AM").first.wait_for()
+    german.locator("[data-hour]", has_text="09:00").first.wait_for()
     for page in (american, german):
         page.get_by_label("Every", exact=True).select_option("weekly")
 

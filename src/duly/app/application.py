@@ -302,13 +302,21 @@ class App(Speaking, Declaring):
         self._caller.require_operator("use the store's own tables")
         return self._lending.lend(self.store, limit)
 
-    def status(self) -> Status:
-        """Return the state of the store on one screen."""
-        return look_at_status(self._caller, self.store.name)
+    def status(self, *, with_stale: bool = True) -> Status:
+        """Return the state of the store on one screen.
 
-    def health(self) -> Health:
-        """Say in two lights, never merged, whether time is kept and whether work gets done (V4)."""
-        return judge_health(self.status(), self.queues.list(), self.breakers.list())
+        Which schedules have no recent completion is most of what it costs; who needs the counts
+        alone does without.
+        """
+        return look_at_status(self._caller, self.store.name, with_stale=with_stale)
+
+    def health(self, found: Status | None = None) -> Health:
+        """Say in two lights, never merged, whether time is kept and whether work gets done (V4).
+
+        By a whole status that was just read, or by a new one.
+        """
+        status = self.status() if found is None else found
+        return judge_health(status, self.queues.list(), self.breakers.list())
 
     def dispatcher(
         self,

@@ -154,12 +154,12 @@ class Status:
         }
 
 
-def look_at_status(caller: Caller, store: str) -> Status:
+def look_at_status(caller: Caller, store: str, *, with_stale: bool = True) -> Status:
     """Return the state of a store on one screen, as the caller may see it."""
     status = read_status(caller)
     seen = status_view(store, status, find_taskless(caller))
     one = caller.tenant if tells_of_one(caller) else None
-    return replace(seen, tenant=one, stale=find_stale(caller))
+    return replace(seen, tenant=one, stale=find_stale(caller) if with_stale else ())
 
 
 def find_stale(caller: Caller) -> tuple[Finding, ...]:

@@ -43,6 +43,8 @@ PAGES_MAX = 3
 """So many pages of a search are read for a window: each at a bounded price."""
 _IN_WORK = frozenset({RunState.RUNNING, RunState.RETRYING, RunState.DEAD, RunState.AMBIGUOUS})
 _ALL_OF_ONE = Reach(window=WINDOW_RUNS, ends=RUNS_LOOKED_AT)
+_ON_A_LINE = Reach(window=5)
+"""A line tells of when work last ended, and nothing else that a longer look would find."""
 _ACTIVE = frozenset({ScheduleStatus.ACTIVE})
 
 
@@ -121,7 +123,7 @@ class Vitals:
             limit=most + 1,
         )
         records = store.list_schedules(command)
-        signs = read_signs(store, records[:most])
+        signs = read_signs(store, records[:most], _ON_A_LINE)
         items = [schedule_vitals(one) for one in signs]
         last = items[-1] if len(records) > most else None
         return VitalsPage(items, None if last is None else (last.name, last.id))
@@ -138,7 +140,7 @@ class Vitals:
         return vital_signs(
             subject,
             Found(
-                signs=read_signs(store, told),
+                signs=read_signs(store, told, _ON_A_LINE),
                 runs=runs,
                 is_whole=is_whole,
                 checked=self._checked(),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RUNNING_MAX = 200
 """So many runs are looked at for the oldest of each worker and for those that stand still."""
 
+OPEN_STATES = ("claimed", "running", "heartbeat-stale", "stalled")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
@@ -60,7 +62,7 @@ class FleetModel:
 def show_fleet(asked: Asked) -> Shown:
     """Show who is there."""
     app, visitor = asked.app, asked.visitor
-    members = [one for one in app.status().members if one.is_alive]
+    members = [one for one in app.status(with_stale=False).members if one.is_alive]
     held, is_cut = held_runs(app, asked.now)
     workers = [one for one in members if one.kind == "worker"]
     model = FleetModel(
@@ -79,12 +81,13 @@ def show_fleet(asked: Asked) -> Shown:
 def held_runs(app: App, now: datetime) -> tuple[list[HeldRun], bool]:
     """Return what is being done, when each breathed and advanced, and whether there is more."""
     page = app.runs.page(state="running", limit=RUNNING_MAX)
+    open_ = app.attempts.page(state=OPEN_STATES, limit=RUNNING_MAX)
+    attempts = {one.run: one for one in open_.items}
     held: list[HeldRun] = []
     for run in page.items:
-        attempts = app.runs.attempts(run.id)
-        if not attempts or attempts[-1].ended_at is not None:
+        last = attempts.get(run.id)
+        if last is None:
             continue  # it ended while we looked
-        last = attempts[-1]
         held.append(
             HeldRun(
                 run=run_row(run, now),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly_web.page import Asked, Page, Shown
+from duly_web.shell import look_at_all
 
 if TYPE_CHECKING:
     from duly.api.views import Finding
@@ -41,11 +42,12 @@ class HealthModel:
 
 def show_health(asked: Asked) -> Shown:
     """Show what is wrong."""
-    health = asked.app.health()
+    looked = look_at_all(asked.app)
+    health = looked.health
     model = HealthModel(
         dispatch=_told(health.dispatch), work=_told(health.work), notes=_told(health.notes)
     )
-    return Shown(template="health.html", model=model, title="Health")
+    return Shown(template="health.html", model=model, title="Health", looked=looked)
 
 
 def _told(findings: tuple[Finding, ...]) -> tuple[Told, ...]:

@@ -97,7 +97,7 @@ def show_inbox(asked: Asked) -> Shown:
         until = asked.now - LATE
         page = asked.app.runs.page(state=LATE_STATES, until=until, limit=PAGE_SIZE)
         model = InboxModel(kind=kind, rows=tuple(run_row(one, asked.now) for one in page.items))
-    status = asked.app.status()
+    status = asked.app.status(with_stale=False)
     model = replace(model, doubts=status.ambiguous, dead=status.dead)
     return Shown(template="inbox.html", model=model, title="Inbox")
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from duly import App
     from duly.api.views import VitalSigns
 
-SCHEDULES_MAX = 10
+SCHEDULES_MAX = 5
+"""So many schedules are looked at one by one: each costs some hundred runs."""
 MICROSECOND = timedelta(microseconds=1)
 
 

@@ -28,7 +28,7 @@ LOADED_MAX = 500
 SIDES_MAX = 25
 RATIO_SHOWN_MAX = 3.0
 SHOWN = ("late", "stale", "all")
-TIMELINE_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 15, 60
+TIMELINE_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 60, 60
 
 
 class OverviewQuery(msgspec.Struct, forbid_unknown_fields=True):

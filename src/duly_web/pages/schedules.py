@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from duly import Run, Schedule
 
-PAGE_SIZE = 36
-"""So many boxes, with what else the form says, fit into one form, and so many rows into 150 kB."""
+PAGE_SIZE = 30
+"""So many rows make a page of less than 150 kB; no form has more boxes than one form may have."""
 UPCOMING = 3
 SECOND = timedelta(seconds=1)
 STATUSES = ("active", "paused", "ended", "deleted")

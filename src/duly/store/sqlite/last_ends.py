@@ -1,12 +1,11 @@
-"""How the newest runs of schedules ended, read from the newest on until all is known (V1)."""
+"""How the newest runs of schedules ended, each read from the newest on until it is known (V1)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duly.domain.identity import RunId
 from duly.domain.last_ends import LastEnd, LastEnds, LastError, unknown_through
-from duly.domain.literals import Finding, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,19 +15,34 @@ if TYPE_CHECKING:
 
 PRUNED_THROUGH = "SELECT pruned_through FROM duly_schedule_state WHERE schedule_id = ?"
 BEYOND = """
-SELECT not_before FROM duly_runs WHERE schedule_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?"""
+SELECT id, not_before FROM duly_runs
+WHERE schedule_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?"""
+# Each is read from the newest run on and no further than the first that is found, and of the runs
+# on the way no more than it takes to pass them: CROSS JOIN keeps to this order.
+SUCCESS = """
+SELECT r.id, r.scheduled_for, o.finished_at FROM duly_runs r
+CROSS JOIN duly_outcomes o ON o.run_id = r.id
+WHERE r.schedule_id = ? AND r.id > ? AND o.state = 'succeeded'
+ORDER BY r.id DESC LIMIT 1"""
+VERIFIED = """
+SELECT r.id, r.scheduled_for, v.at FROM duly_runs r
+CROSS JOIN duly_verdicts v ON v.run_id = r.id AND v.number =
+    (SELECT max(w.number) FROM duly_verdicts w WHERE w.run_id = r.id)
+CROSS JOIN duly_outcomes o ON o.run_id = r.id
+WHERE r.schedule_id = ? AND r.id > ? AND v.finding = 'present' AND o.state = 'succeeded'
+ORDER BY r.id DESC LIMIT 1"""
 # The states are those of `last_ends.ERRORS`.
-ENDS = """
-SELECT r.id, r.scheduled_for, o.state, o.finished_at, o.reason, o.error,
-    a.ended_at, a.reason, a.error, v.finding, v.at
+ERROR = """
+SELECT r.id, r.scheduled_for, o.finished_at, o.reason, o.error, a.ended_at, a.reason, a.error
 FROM duly_runs r
-LEFT JOIN duly_outcomes o ON o.run_id = r.id
+LEFT JOIN duly_outcomes o ON o.run_id = r.id AND o.state = 'failed'
 LEFT JOIN duly_attempts a ON a.run_id = r.id AND a.fence =
     (SELECT max(b.fence) FROM duly_attempts b
     WHERE b.run_id = r.id AND b.state IN ('failed', 'timed-out', 'lost'))
-LEFT JOIN duly_verdicts v ON v.run_id = r.id AND v.number =
-    (SELECT max(w.number) FROM duly_verdicts w WHERE w.run_id = r.id)
-WHERE r.schedule_id = ? ORDER BY r.id DESC LIMIT ?"""
+WHERE r.schedule_id = ? AND r.id > ? AND (o.run_id IS NOT NULL OR a.ended_at IS NOT NULL)
+ORDER BY r.id DESC LIMIT 1"""
+ALL = b""
+"""Comes before every id."""
 
 
 def list_last_ends(
@@ -40,27 +54,32 @@ def list_last_ends(
         known = look.connection.execute(PRUNED_THROUGH, (one,)).fetchone()
         if known is not None:
             beyond = look.connection.execute(BEYOND, (one, limit)).fetchone()
-            through = unknown_through(known[0], None if beyond is None else beyond[0])
-            found[one] = _last_ends(look, one, limit, through)
+            after, since = (ALL, None) if beyond is None else beyond
+            found[one] = _last_ends(look, one, after, unknown_through(known[0], since))
     return found
 
 
-def _last_ends(look: Look, schedule_id: ScheduleId, limit: int, through: int | None) -> LastEnds:
-    success: LastEnd | None = None
-    verified: LastEnd | None = None
-    error: LastError | None = None
-    for row in look.connection.execute(ENDS, (schedule_id, limit)):
-        run_id, scheduled_for, state, finished_at, reason, text = row[:6]
-        failed_at, why, said, finding, found_at = row[6:]
-        of = RunId(run_id), scheduled_for
-        if state == RunState.SUCCEEDED:
-            success = success or LastEnd(*of, finished_at)
-            if finding == Finding.PRESENT:
-                verified = verified or LastEnd(*of, found_at)
-        if state == RunState.FAILED:
-            error = error or LastError(*of, finished_at, reason, said if text is None else text)
-        elif failed_at is not None:
-            error = error or LastError(*of, failed_at, why, said)
-        if success and verified and error:
-            break
-    return LastEnds(success=success, verified=verified, error=error, unknown_through=through)
+def _last_ends(look: Look, schedule_id: ScheduleId, after: bytes, through: int | None) -> LastEnds:
+    among = (schedule_id, after)
+    success = look.connection.execute(SUCCESS, among).fetchone()
+    verified = look.connection.execute(VERIFIED, among).fetchone()
+    error = look.connection.execute(ERROR, among).fetchone()
+    return LastEnds(
+        success=None if success is None else _end(success),
+        verified=None if verified is None else _end(verified),
+        error=None if error is None else _error(error),
+        unknown_through=through,
+    )
+
+
+def _end(row: tuple[Any, ...]) -> LastEnd:
+    return LastEnd(RunId(row[0]), *row[1:])
+
+
+def _error(row: tuple[Any, ...]) -> LastError:
+    """Return how a run failed, or else how its last attempt that went wrong did."""
+    run_id, scheduled_for, finished_at, reason, text, failed_at, why, said = row
+    of = RunId(run_id), scheduled_for
+    if finished_at is None:
+        return LastError(*of, failed_at, why, said)
+    return LastError(*of, finished_at, reason, said if text is None else text)
