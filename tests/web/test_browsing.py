@@ -9,7 +9,17 @@ from tests.web.conftest import served
 from tests.web.furnished import furnish, sqlite_app
 
 pytestmark = pytest.mark.timeout(180)  # a browser on a machine that does much else is slow
-PLACES = ("/", "/schedules", "/runs", "/health")
+PLACES = (
+    "/",
+    "/schedules",
+    "/runs",
+    "/health",
+    "/alerts",
+    "/alerts/silences",
+    "/alerts/rules",
+    "/alerts/channels",
+    "/alerts/rules/queue-age",
+)
 
 
 @pytest.fixture(scope="module")
