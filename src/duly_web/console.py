@@ -159,7 +159,9 @@ class Console:
 
     def _carry_out(self, visit: Visit, page: Page, named: dict[str, str], form: Any) -> Response:  # noqa: ANN401 - of the type that the page has
         # Before the page is made: what changes while it is made is news.
-        pulse = self._pulses.mark(visit.app) if page.method == "GET" else ""
+        everywhere = visit.visitor.is_everywhere
+        mark = self._pulses.mark
+        pulse = mark(visit.app, is_everywhere=everywhere) if page.method == "GET" else ""
         asked = Asked(
             app=visit.app,
             visitor=visit.visitor,

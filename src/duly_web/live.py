@@ -43,20 +43,23 @@ class Pulses:
 
     def __init__(self, front: Front) -> None:
         self._front = front
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[tuple[str, bool], Mark] = {}
 
     async def answer(self, app: App, principal: Principal, request: Request) -> Response:
         """Tell of changes for as long as somebody has the page open and may see it."""
         recheck = partial(self._front.door.visitor, request.headers)
         self._front.streams.enter(principal.id)
         leave = partial(self._front.streams.leave, principal.id)
-        return EventResponse(self._told(app, recheck), leave)
+        look = partial(self.mark, app, is_everywhere=principal.is_everywhere)
+        return EventResponse(self._told(look, recheck), leave)
 
-    async def _told(self, app: App, recheck: Callable[[], object]) -> AsyncIterator[bytes]:
+    async def _told(
+        self, look: Callable[[], str], recheck: Callable[[], object]
+    ) -> AsyncIterator[bytes]:
         front, last, silence = self._front, "", 0.0
         try:
             while True:
-                mark = await front.in_thread(self.mark, app)
+                mark = await front.in_thread(look)
                 if mark != last:
                     yield f"data: {mark}\n\n".encode()
                     last, silence = mark, 0.0
@@ -70,14 +73,18 @@ class Pulses:
         except (Unauthenticated, StoreError):
             return  # it comes again, and is told why there
 
-    def mark(self, app: App) -> str:
-        """Return the mark of what a tenant has; a second old at the most."""
+    def mark(self, app: App, *, is_everywhere: bool = False) -> str:
+        """Return the mark of what a tenant has; a second old at the most.
+
+        Whoever may act everywhere sees alerts of what tenants share, too.
+        """
         now = self._front.clock.monotonic_us()
-        kept = self._marks.get(app.tenant)
+        place = (app.tenant, is_everywhere)
+        kept = self._marks.get(place)
         if kept is None or now - kept.looked_at > LOOKED_US:
             if len(self._marks) >= TENANTS_MAX:
                 self._marks.clear()
-            kept = self._marks[app.tenant] = Mark(_look(app), now)
+            kept = self._marks[place] = Mark(_look(app), now)
         return kept.text
 
 
@@ -86,10 +93,11 @@ def _look(app: App) -> str:
     status = app.status(with_stale=False)
     newest = [(str(one.id), one.state) for one in app.runs.page(limit=5).items]
     told = app.events.after(None).through
+    alerts = [(str(one.id), one.told_at, one.acknowledged_at) for one in app.alerts.list(limit=20)]
     parts = (
         status.schedules, status.delayed, status.queued, status.owed, status.overdue,
         status.running, status.retrying, status.dead, status.ambiguous, status.paused_queues,
         [(one.id, one.is_alive, one.is_holding, one.standing) for one in status.members],
-        newest, told,
+        newest, told, alerts,
     )  # fmt: skip
     return blake2b(repr(parts).encode(), digest_size=8).hexdigest()

@@ -26,6 +26,7 @@ class Destination:
     """After `g`."""
 
 
+ALERTS_COUNTED_MAX = 99
 NAVIGATION = (
     Destination("Overview", "/", "home", "o"),
     Destination("Schedules", "/schedules", "calendar", "s"),
@@ -34,6 +35,7 @@ NAVIGATION = (
     Destination("Missing", "/missing", "gap", "m"),
     Destination("Backfills", "/backfills", "loop", "b"),
     Destination("Fleet", "/fleet", "fleet", "f"),
+    Destination("Alerts", "/alerts", "bell", "l"),
     Destination("Audit", "/audit", "seal", "a"),
     Destination("Health", "/health", "pulse", "h"),
 )
@@ -81,6 +83,10 @@ class Shell:
     choices: tuple[tuple[Choice, str], ...]
     worst: str
     """The state that the tab's icon and title show."""
+    alerts: int = 0
+    """How many are open; beside the lights, and none of them."""
+    has_more_alerts: bool = False
+    """Whether there are more than were counted."""
     demo: DemoState | None = None
     """Where the demo stands; None where there is none."""
 
@@ -95,6 +101,7 @@ def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
     """Make the strip that every page has."""
     status, health = looked.status, looked.health
     mine = clocks.mine or "UTC"
+    alerts = len(app.alerts.list(limit=ALERTS_COUNTED_MAX + 1))
     dispatch = _light("Control plane", "dispatch", health.dispatch)
     work = _light("Useful work", "work", health.work)
     return Shell(
@@ -108,6 +115,8 @@ def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
         early_fires=status.early_fires,
         choices=tuple((one, CHOICE_WORDS[one]) for one in CHOICES),
         worst="unwell" if "unwell" in {dispatch.state, work.state} else "well",
+        alerts=min(alerts, ALERTS_COUNTED_MAX),
+        has_more_alerts=alerts > ALERTS_COUNTED_MAX,
         demo=None if app.demo is None else app.demo.state(),
     )
 

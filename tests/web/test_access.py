@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,7 @@ from duly.api.settings import ApiSettings
 from duly.domain.access import SCOPES_BY_ROLE
 from duly.domain.instants import to_microseconds
 from duly.store.memory import MemoryStore
+from duly.testing.conformance import alerts
 from duly.testing.manual_clock import ManualClock
 from duly_web.pages import PAGES
 from tests.domain.moments import moment
@@ -26,9 +28,19 @@ if TYPE_CHECKING:
 OURS, THEIRS = "ours", "theirs"
 HOUR = timedelta(hours=1)
 GENEROUS = ApiSettings(requests_burst_max=1_000_000)
-FORMS = {"decide_doubt": {"choice": "skip", "reason": "mine"}}
+FORMS = {
+    "decide_doubt": {"choice": "skip", "reason": "mine"},
+    "acknowledge_alert": {"reason": "mine"},
+    "silence_alert": {"reason": "mine", "duration": "1h"},
+}
 """What an order says that would be refused for what it lacks, before anybody looks whose it is."""
-SHARED = {"worker": "1", "queue": "default", "destination": "bank"}
+SHARED = {
+    "worker": "1",
+    "queue": "default",
+    "destination": "bank",
+    "rule": "queue-age",
+    "channel": "log",
+}
 """Parts of a path that are nobody's own: orders about them are for who may act everywhere."""
 
 
@@ -52,6 +64,8 @@ class World:
         runs = [one.to_json() for one in app.runs.list()]
         runs += [one.to_json() for one in app.backfills.list()]
         runs += [one.to_json() for one in self.app.queues.list()]
+        said = self.app.alerts
+        runs += [one.to_json() for one in (*said.list(), *said.silences(), *said.rules())]
         return [*runs, *(one.to_json() for one in app.schedules.list())]
 
 
@@ -71,9 +85,18 @@ def world():
     chosen = their.selections.freeze(ids=[run.id])
     named = {"schedule": schedule.id, "run": run.id, "backfill": backfill.id}
     named["selection"] = chosen.id
+    named["alert"] = raised(app.store, "schedule secret-close")
+    named["silence"] = their.alerts.silence(reason="ours", duration="9d").id
     theirs = SHARED | {name: str(one) for name, one in named.items()}
     with Visitor(app, GENEROUS, clock=clock) as visitor:
         yield World(visitor, app, theirs)
+
+
+def raised(store: MemoryStore, subject: str) -> UUID:
+    """Have an alert raised about something of the other tenant's."""
+    alerts.look(store, alerts.watch(store), alerts.condition(subject, tenant=THEIRS))
+    (found,) = alerts.listed(store)
+    return UUID(bytes=found.id)
 
 
 def name_of(page: Page) -> str:

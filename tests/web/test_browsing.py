@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Dialog
 
 pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
-PLACES = ("/", "/schedules", "/runs", "/health")
+PLACES = (
+    *("/", "/schedules", "/runs", "/health", "/missing", "/fleet", "/audit"),
+    *("/inbox", "/inbox?kind=dead", "/inbox?kind=late", "/backfills", "/backfills/plan"),
+    *("/alerts", "/alerts/silences", "/alerts/rules", "/alerts/channels"),
+    "/alerts/rules/queue-age",
+)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from duly.app.demo_controls import DemoState
+from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
@@ -29,7 +30,9 @@ from duly.client.vitals_view import ScheduleVitals, VitalSigns
 from duly.client.workers import QuarantinedHost
 from duly.clock import Clock
 from duly.domain.access import Principal
+from duly.domain.alert_kinds import AlertKind, Severity
 from duly.domain.presets import PRESETS, Preset
+from duly.domain.runbooks import runbook_of
 from duly.domain.scope import Scope
 from duly.domain.time_texts import units_text
 from duly.domain.timetable.combined import zone_of
@@ -44,10 +47,16 @@ __all__ = [
     "LATE_BOUNDS_US",
     "PRESETS",
     "RESTORABLE",
+    "Alert",
+    "AlertChannel",
+    "AlertKind",
+    "AlertRule",
+    "AlertSilence",
     "Attempt",
     "Backfill",
     "BackfillPlan",
     "Breaker",
+    "ChannelTest",
     "Check",
     "Clock",
     "DemoState",
@@ -74,6 +83,7 @@ __all__ = [
     "RunExplanation",
     "ScheduleVitals",
     "Scope",
+    "Severity",
     "Status",
     "Step",
     "VitalSigns",
@@ -83,6 +93,7 @@ __all__ = [
     "read_owner",
     "read_priority",
     "read_queue",
+    "runbook_of",
     "units_text",
     "zone_of",
 ]

@@ -77,17 +77,20 @@ class Alerts:
         *,
         state: str | Sequence[str] = "open",
         kind: str | None = None,
+        before: UUID | str | None = None,
         limit: int = 100,
     ) -> ListedAlerts:
         """Return alerts, newest first: those that are open, of a `state`, or with "all" every one.
 
-        To an operator those of every tenant, and of what tenants share.
+        To an operator those of every tenant, and of what tenants share. A list that was cut short
+        goes on `before` the last alert of it.
         """
         states = None if state == ALL else read_choices("state", state, AlertState)
         command = AlertFilter(
             tenant=self._own(),
             states=states,
             kind=None if kind is None else read_choice("kind", kind, AlertKind),
+            before_id=None if before is None else AlertId(read_identity(before, "alert")),
             limit=read_limit(limit, LISTED_MAX),
         )
         return [alert_view(one) for one in self._caller.store.list_alerts(command)]

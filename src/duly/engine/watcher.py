@@ -27,6 +27,7 @@ from duly.domain.alerting import Observation, Standards, Step, decide, joined
 from duly.domain.instants import SECOND_US
 from duly.engine.observers import Asked
 from duly.engine.observers.fleet import FleetObserver
+from duly.engine.observers.missing import MissingObserver
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.observers.work import (
     DestinationObserver,
@@ -97,6 +98,7 @@ def usual_observers() -> tuple[Observer, ...]:
         DoubtObserver(),
         TroubleObserver(),
         ScheduleObserver(),
+        MissingObserver(),
     )
 
 

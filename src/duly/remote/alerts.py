@@ -55,10 +55,16 @@ class Alerts:
         self._asking = asking
 
     def list(
-        self, *, state: str | None = None, kind: str | None = None, limit: int | None = None
+        self,
+        *,
+        state: str | None = None,
+        kind: str | None = None,
+        before: UUID | str | None = None,
+        limit: int | None = None,
     ) -> list[Alert]:
         """Return alerts, newest first: those that are open, of a `state`, or "all"."""
-        query = said(AlertsAsked, state=state, kind=kind, limit=limit)
+        last = None if before is None else str(before)
+        query = said(AlertsAsked, state=state, kind=kind, before=last, limit=limit)
         return self._asking.items(LIST, query=query)
 
     def get(self, alert: UUID | str) -> Alert:

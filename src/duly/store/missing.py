@@ -90,14 +90,22 @@ class MissingPage:
     cut: list[CutShort]
     slots: int
     """How many occurrences were expected."""
-    schedules: int
+    looked_at: tuple[ScheduleRecord, ...]
+    """The schedules of which that was asked."""
     after: Place | None
     """None after the last schedule."""
+
+    @property
+    def schedules(self) -> int:
+        """How many schedules were looked at."""
+        return len(self.looked_at)
 
 
 def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
     """Look for occurrences that should exist and do not, in a few schedules (M1, D6)."""
     records = _records(reading, command)
+    if not records:
+        return MissingPage(found=[], cut=[], slots=0, looked_at=(), after=None)
     status = reading.status()
     keepers = [
         Keeper(one.started_at, one.is_holding)
@@ -107,8 +115,8 @@ def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
     until = status.now if command.until is None else min(command.until, status.now)
     found: list[MissingOccurrence] = []
     cut: list[CutShort] = []
-    slots = looked_at = 0
-    last: ScheduleRecord | None = None
+    looked_at: list[ScheduleRecord] = []
+    slots = 0
     for record in records[: command.schedules_max]:
         if slots >= command.slots_max and looked_at:
             break
@@ -116,16 +124,20 @@ def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
         definitions = reading.list_definitions(record.id, DEFINITIONS_MAX)
         expected = expect(record, definitions, (command.since, until), room)
         if expected.since > command.since:
+            if room < SLOTS_EACH_MAX and looked_at:
+                break  # the next page has room for it
             cut.append(CutShort(record, expected.since))
         found += [
             MissingOccurrence(record, slot)
             for slot in _judged(reading, record, expected.slots, keepers)
             if slot.kind in command.kinds
         ]
-        slots, looked_at, last = slots + len(expected.slots), looked_at + 1, record
-    has_more = len(records) > looked_at
-    after = None if last is None or not has_more else (last.tenant, last.name, last.id)
-    return MissingPage(found=found, cut=cut, slots=slots, schedules=looked_at, after=after)
+        slots += len(expected.slots)
+        looked_at.append(record)
+    has_more = len(records) > len(looked_at)
+    last = looked_at[-1] if looked_at and has_more else None
+    after = None if last is None else (last.tenant, last.name, last.id)
+    return MissingPage(found=found, cut=cut, slots=slots, looked_at=tuple(looked_at), after=after)
 
 
 class MissingRounds:

@@ -111,6 +111,8 @@ class AlertsAsked(Asked, frozen=True, kw_only=True):
     state: str | None = None
     """open unless given; pending, resolved, or all."""
     kind: str | None = None
+    before: str | None = None
+    """The last alert of a list that was cut short: the next ones are told."""
     limit: int | None = None
 
 

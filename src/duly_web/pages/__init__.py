@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly_web.pages import (
+    alert,
+    alert_orders,
+    alert_rules,
+    alerts,
     audit,
     backfill_plan,
     backfills,
@@ -51,6 +55,10 @@ PAGES: tuple[Page, ...] = (
     *backfill_plan.PAGES,
     *fleet.PAGES,
     *fleet_orders.PAGES,
+    *alerts.PAGES,
+    *alert.PAGES,
+    *alert_rules.PAGES,
+    *alert_orders.PAGES,
     *audit.PAGES,
     *demo.PAGES,
 )

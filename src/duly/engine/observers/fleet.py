@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
@@ -135,7 +136,7 @@ def _late_one(asked: Asked, timer: Timer) -> Condition | None:
         tenant, subject = seen.record.tenant, f"schedule {seen.record.name}"
         call = seen.record.definition.call
         labels["schedule"] = seen.record.name
-        remedy = f"duly schedule show {seen.record.name}; duly status"
+        remedy = f"duly schedule show {quote(seen.record.name)}; duly status"
     else:
         run_id = RunId(timer.ref)
         found = store.get_delayed(run_id) or store.get_run(run_id)

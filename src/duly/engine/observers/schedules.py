@@ -1,4 +1,4 @@
-"""Whether schedules get what they are owed: a run for each occurrence, a completion in its time.
+"""Whether schedules get done what they are there for, in time, and not in each other's way.
 
 However many there are, a look is at one page of them and at those that alerts are about; the next
 look goes on behind it.
@@ -6,41 +6,41 @@ look goes on behind it.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import AlertKey, Condition, Observation
-from duly.domain.instants import HOUR, MINUTE, SECOND_US, from_microseconds
+from duly.domain.instants import MINUTE, SECOND_US, from_microseconds
 from duly.domain.literals import Overlap, ScheduleStatus
 from duly.domain.run_times import RUNS_LOOKED_AT, run_times
-from duly.domain.runs import VerdictKind
-from duly.domain.time_texts import utc_text
-from duly.engine.observers import SUBJECTS_MAX
-from duly.errors import UsageError
+from duly.domain.schedules import jitter_offset_us
+from duly.domain.vitals import BEHIND_MAX, count_behind
+from duly.engine.observers.about_schedules import (
+    SUBJECT,
+    find_suspects,
+    instant_text,
+    schedule_condition,
+)
 from duly.store.reading import ScheduleFilter
+from duly.store.signs import Reach, read_signs
 
 if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId
-    from duly.domain.last_ends import LastEnds
     from duly.domain.run_times import RunSpan
     from duly.domain.schedules import ScheduleRecord
+    from duly.domain.signs import Signs
     from duly.engine.observers import Asked
     from duly.store.protocol import Store
 
 PAGE = 100
 """How many schedules are looked at in one go."""
-RUNS_MAX = 20
-"""How many of the newest runs of each."""
-OCCURRENCES_MAX = 20
-LOOKED_BACK_US = HOUR * SECOND_US
-"""How far back a missing occurrence is looked for."""
-UNDER_WAY_US = 2 * MINUTE * SECOND_US
-"""What was due for no longer may be about to be recorded."""
+REACH = Reach(window=1, ends=20)
+"""How many of the newest runs of each are looked at."""
 STALE_FROM_US = 5 * MINUTE * SECOND_US
 """No completion is stale before, however short the interval."""
 RUNS_KNOWN_MIN = 3
-KINDS = (AlertKind.MISSING_RUN, AlertKind.STALE_COMPLETION, AlertKind.OVERLAP)
-_PREFIX = "schedule "
+KINDS = (AlertKind.STALE_COMPLETION, AlertKind.OVERLAP)
 
 
 class ScheduleObserver:
@@ -52,25 +52,24 @@ class ScheduleObserver:
 
     def observe(self, asked: Asked) -> Observation:
         """Say what schedules lack, of one page and of those that alerts are about."""
-        suspects = _suspects(asked)
+        suspects = find_suspects(asked, KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
         records |= {one.id: one for one in self._next_page(asked.store)}
         active = [one for one in records.values() if one.status is ScheduleStatus.ACTIVE]
         ids = [one.id for one in active]
-        ends = asked.store.list_last_ends(ids, RUNS_MAX) if ids else {}
+        signs = read_signs(asked.store, active, REACH) if active else []
         spans = asked.store.list_run_times(ids, RUNS_LOOKED_AT) if ids else {}
         conditions: list[Condition | None] = []
-        for record in active:
+        for one in signs:
             conditions += [
-                _missing(asked.store, record, asked.now),
-                _stale(record, ends.get(record.id), asked.now),
-                _overlapping(record, spans.get(record.id, []), asked.now),
+                _stale(one),
+                _overlapping(one.record, spans.get(one.record.id, []), asked.now),
             ]
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
         return Observation(
             conditions=tuple(one for one in conditions if one is not None),
             keys=frozenset(
-                AlertKey(kind, tenant, f"{_PREFIX}{name}")
+                AlertKey(kind, tenant, f"{SUBJECT}{name}")
                 for kind in KINDS
                 for tenant, name in names
             ),
@@ -91,76 +90,44 @@ class ScheduleObserver:
         return found
 
 
-def _suspects(asked: Asked) -> dict[tuple[str, str], ScheduleRecord | None]:
-    """Return the schedules that alerts are about, by tenant and name; None for one that is gone."""
-    about = [
-        (one.tenant, one.subject.removeprefix(_PREFIX))
-        for one in asked.alerts
-        if one.kind in KINDS and one.subject.startswith(_PREFIX)
-    ]
-    found: dict[tuple[str, str], ScheduleRecord | None] = {}
-    for tenant, name in list(dict.fromkeys(about))[:SUBJECTS_MAX]:
-        seen = asked.store.find_schedule(tenant, name)
-        found[tenant, name] = None if seen is None else seen.record
-    return found
+def _stale(signs: Signs) -> Condition | None:
+    """Count the occurrences since the last useful completion: verified, where its task has a check.
 
-
-def _missing(store: Store, record: ScheduleRecord, now: int) -> Condition | None:
-    """Look for occurrences of the last hour of which nothing is recorded."""
-    definition = record.definition
-    until = now - max(UNDER_WAY_US, definition.misfire.grace_us) - definition.jitter_us
-    since = max(record.updated_at + 1, record.created_at + 1, now - LOOKED_BACK_US)
-    expected = _between(record, since, until)
-    verdicts = store.judge(record.id, expected) if expected else []
-    gone = [one.scheduled_for for one in verdicts if one.kind is VerdictKind.MISSING]
-    if not gone:
+    As vitals have it; but what retention has removed is unknown, and nobody is told of it.
+    """
+    record, seen, now = signs.record, signs.completion, signs.now
+    if record.last_for is None:
         return None
-    count = "1 occurrence" if len(gone) == 1 else f"{len(gone)} occurrences"
-    return _condition(
-        record,
-        AlertKind.MISSING_RUN,
-        float(len(gone)),
-        gone[0],
-        (
-            f"{count} of schedule {record.name} without any record, the first of {_at(gone[0])}",
-            f"duly run missing --schedule {record.name}; duly db check",
-        ),
-        {"missing": [_at(one) for one in gone]},
-    )
-
-
-def _stale(record: ScheduleRecord, ends: LastEnds | None, now: int) -> Condition | None:
-    """Count the occurrences since the last useful completion: verified, where any ever was."""
-    if ends is None or record.last_for is None:
+    useful, ends = seen.useful, seen.ends
+    floor = max(record.created_at, record.updated_at, ends.unknown_through or 0)
+    done_at = floor if useful is None else max(floor, useful.at)
+    count = seen.behind
+    if ends.unknown_through is not None and (
+        useful is None or useful.scheduled_for < ends.unknown_through
+    ):
+        offset_us = jitter_offset_us(record.id, record.definition.jitter_us)
+        count = count_behind(record.definition.timetable, floor, now - offset_us)
+    if now - done_at < STALE_FROM_US or not count:
         return None
-    last = ends.verified or ends.success
-    known = [record.created_at, record.updated_at]
-    known += [last.scheduled_for] if last is not None else []
-    known += [ends.unknown_through] if ends.unknown_through is not None else []
-    since = max(known)
-    done_at = since if last is None else max(since, last.at)
-    if now - done_at < STALE_FROM_US:
-        return None
-    fallen_due = _between(record, since + 1, now - record.definition.jitter_us, is_oldest=True)
-    if not fallen_due:
-        return None
-    said = "never" if last is None else f"last at {_at(last.at)}"
-    count = len(fallen_due)
-    least = f"{count} or more" if count >= OCCURRENCES_MAX else str(count)
-    summary = f"schedule {record.name} has completed {said}; {least} occurrences fell due since"
-    return _condition(
+    never = "never" if ends.unknown_through is None else "not as far as is on record"
+    said = never if useful is None else f"last at {instant_text(useful.at)}"
+    least = f"{count:,} or more" if count >= BEHIND_MAX else f"{count:,}"
+    name = quote(record.name)
+    return schedule_condition(
         record,
         AlertKind.STALE_COMPLETION,
         float(count),
         done_at,
         (
-            summary,
-            f"duly schedule show {record.name}; duly run list --schedule {record.name}",
+            f"schedule {record.name} has completed {said}; {least} occurrences fell due since",
+            f"duly schedule show {name}; duly run list --schedule {name}",
         ),
         {
-            "last_success": None if ends.success is None else _at(ends.success.at),
-            "last_verified": None if ends.verified is None else _at(ends.verified.at),
+            "useful_by": "verified" if seen.is_checked else "succeeded",
+            "last_success": None if ends.success is None else instant_text(ends.success.at),
+            "last_verified": None if ends.verified is None else instant_text(ends.verified.at),
             "last_error": None if ends.error is None else ends.error.reason,
+            "cadence_seconds": None if seen.cadence_us is None else seen.cadence_us / SECOND_US,
         },
     )
 
@@ -174,57 +141,14 @@ def _overlapping(record: ScheduleRecord, spans: list[RunSpan], now: int) -> Cond
         return None
     usual = times.ratio if times.ratio is not None and times.count >= RUNS_KNOWN_MIN else 0.0
     held = 0.0 if times.open_for is None else times.open_for / times.interval
-    return _condition(
+    return schedule_condition(
         record,
         AlertKind.OVERLAP,
         round(max(usual, held), 3),
         now,
         (
             f"schedule {record.name}: {times.warning}",
-            f"duly schedule show {record.name}; give it more time, or make its task faster",
+            f"duly schedule show {quote(record.name)}; give it more time, or make its task faster",
         ),
         {**times.to_json(), "overlaps": record.overlaps},
     )
-
-
-def _between(
-    record: ScheduleRecord, since: int, until: int, *, is_oldest: bool = False
-) -> list[int]:
-    """Return the occurrences of a span, both ends included; of many, the newest or the oldest."""
-    timetable, found, cursor = record.definition.timetable, list[int](), since
-    try:
-        for _ in range(1000):
-            at = timetable.first_from(cursor)
-            if at is None or at > until or (is_oldest and len(found) >= OCCURRENCES_MAX):
-                break
-            found.append(at)
-            cursor = at + 1
-    except UsageError:
-        return []  # a rule that can't be worked out is somebody else's finding
-    return found[-OCCURRENCES_MAX:]
-
-
-def _condition(  # noqa: PLR0913, PLR0917 - the parts of a condition
-    record: ScheduleRecord,
-    kind: AlertKind,
-    value: float,
-    since: int,
-    words: tuple[str, str],
-    evidence: dict[str, object],
-) -> Condition:
-    call = record.definition.call
-    return Condition(
-        kind=kind,
-        tenant=record.tenant,
-        subject=f"{_PREFIX}{record.name}",
-        value=value,
-        since=since,
-        summary=words[0],
-        remedy=words[1],
-        evidence=evidence,
-        labels={"schedule": record.name, "task": call.task, "queue": call.queue},
-    )
-
-
-def _at(instant: int) -> str:
-    return utc_text(from_microseconds(instant))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
@@ -146,7 +147,7 @@ def _unbegun(queue: QueueRecord, status: StoreStatus) -> Condition:
     if serving:
         why, remedy = "although workers serve it", "see what workers say: duly worker list"
     elif workers:
-        why, remedy = "and no worker serves it", f"start duly worker --queue {queue.name}"
+        why, remedy = "and no worker serves it", f"start duly worker --queue {quote(queue.name)}"
     else:
         why, remedy = "and no worker is alive", "start duly worker"
     return Condition(
@@ -174,7 +175,7 @@ def _left_alone(record: BreakerRecord, now: int) -> Condition:
         value=max(now - since, 0) / SECOND_US,
         since=since,
         summary=f"{record.destination} is down, and left alone since {_at(since)}",
-        remedy=f"duly breaker show {record.destination}",
+        remedy=f"duly breaker show {quote(record.destination)}",
         evidence={"state": str(breaker.state), "retry_at": again, "running": record.running},
     )
 
@@ -241,7 +242,7 @@ def _dead(found: NewlyDead, now: int) -> Condition:
         value=float(found.died),
         since=found.first_at,
         summary=f"{count} of task {found.task} died, since {_ago(found.first_at, now)}",
-        remedy=f"duly run list --state dead --task {found.task}",
+        remedy=f"duly run list --state dead --task {quote(found.task)}",
         evidence={"died": found.died, "last_run": identity_text(found.last)},
         labels={"task": found.task},
     )

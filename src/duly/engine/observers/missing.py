@@ -1,0 +1,96 @@
+"""Whether every occurrence has a record: by what was intended, and not by what was recorded (M1).
+
+Each look goes on where the last one ended, and after the last schedule with the first. What nobody
+has fired yet is late and not missing: that is told once, by who looks at dispatchers. What
+retention has removed is unknown, and no alert (D6).
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from duly.domain.alert_kinds import AlertKind
+from duly.domain.alerting import AlertKey, Observation
+from duly.domain.instants import HOUR, SECOND_US
+from duly.domain.missing import Cause
+from duly.engine.observers.about_schedules import (
+    SUBJECT,
+    find_suspects,
+    instant_text,
+    schedule_condition,
+)
+from duly.store.missing import MissingFilter, find_missing
+
+if TYPE_CHECKING:
+    from duly.domain.alerting import Condition
+    from duly.domain.identity import ScheduleId
+    from duly.domain.schedules import ScheduleRecord
+    from duly.engine.observers import Asked
+    from duly.store.missing import MissingPage, Place
+
+PAGE = 100
+"""How many schedules are looked at in one go."""
+SLOTS_MAX = 2_000
+"""And how many occurrences of all of them: at least one schedule is looked at whole."""
+LOOKED_BACK_US = HOUR * SECOND_US
+TOLD_MAX = 20
+"""Of so many occurrences the instants are told."""
+KINDS = (AlertKind.MISSING_RUN,)
+
+
+class MissingObserver:
+    """Looks for occurrences without a record, page by page."""
+
+    def __init__(self, page: int = PAGE) -> None:
+        self._page = page
+        self._after: Place | None = None
+
+    def observe(self, asked: Asked) -> Observation:
+        """Say what is missing, of one page and of those that alerts are about."""
+        suspects = find_suspects(asked, KINDS)
+        since = asked.now - LOOKED_BACK_US
+        command = MissingFilter(
+            since=since, after=self._after, schedules_max=self._page, slots_max=SLOTS_MAX
+        )
+        pages = [find_missing(asked.store, command)]
+        self._after = pages[0].after
+        seen = {one.id for one in pages[0].looked_at}
+        for record in suspects.values():
+            if record is not None and record.id not in seen:
+                alone = MissingFilter(since=since, schedule_id=record.id, slots_max=SLOTS_MAX)
+                pages.append(find_missing(asked.store, alone))
+        names = {(one.tenant, one.name) for page in pages for one in page.looked_at}
+        return Observation(
+            conditions=tuple(one for page in pages for one in _conditions(page)),
+            keys=frozenset(
+                AlertKey(AlertKind.MISSING_RUN, tenant, f"{SUBJECT}{name}")
+                for tenant, name in names | suspects.keys()
+            ),
+        )
+
+
+def _conditions(page: MissingPage) -> list[Condition]:
+    gone: dict[ScheduleId, tuple[ScheduleRecord, list[int]]] = {}
+    for one in page.found:
+        if one.slot.cause is Cause.UNRECORDED:
+            of_one = gone.setdefault(one.record.id, (one.record, []))
+            of_one[1].append(one.slot.scheduled_for)
+    return [_missing(record, instants) for record, instants in gone.values()]
+
+
+def _missing(record: ScheduleRecord, instants: list[int]) -> Condition:
+    first = instants[0]
+    count = "1 occurrence" if len(instants) == 1 else f"{len(instants):,} occurrences"
+    what = f"{count} of schedule {record.name} without any record"
+    return schedule_condition(
+        record,
+        AlertKind.MISSING_RUN,
+        float(len(instants)),
+        first,
+        (
+            f"{what}, the first of {instant_text(first)}",
+            f"duly run missing --schedule {quote(record.name)}; duly db check",
+        ),
+        {"missing": [instant_text(one) for one in instants[:TOLD_MAX]]},
+    )

@@ -1,0 +1,104 @@
+"""A wall of green with nothing done behind it, and schedules of which a record is gone (V3, V4, M1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duly.domain.concluding import Succeeded
+from duly.domain.literals import Overlap, RunState
+from duly.domain.timetable.interval import every
+from duly.engine.observers.missing import MissingObserver
+from duly.testing.conformance import steps, work_steps
+from duly.testing.conformance.retention import KEEP, prune
+from duly.testing.factories import MINUTE_US
+from tests.alerting.guard_room import GuardRoom
+from tests.alerting.test_kinds import dispatcher, forget_run, worker
+
+TRIGGERS = {"late-run", "missing-run", "early-fire", "clock-skew", "no-executions"}
+"""Kinds that say that time is not kept, or that nothing is begun."""
+
+
+def wait(guard, minutes: int) -> None:
+    """Let minutes pass, with a look every quarter of one."""
+    guard.look(4 * minutes)
+
+
+def test_alerts_tell_what_a_wall_of_green_hides(guard):
+    """V3, V4: triggers punctual, a queue eleven minutes old, a useful completion 47 minutes old."""
+    dispatcher(guard)
+    busy = worker(guard)
+    quarter = every("15m")
+    record = steps.create(guard.store, "settle", timetable=quarter, overlap=Overlap.ALLOW)
+    record = steps.fire_due(guard.store, guard.clock, record)
+    done = work_steps.take_one(guard.store, busy)
+    wait(guard, 9)
+    work_steps.end(guard.store, busy, done, Succeeded())
+    wait(guard, 5)
+    for _ in range(2):
+        record = steps.fire_due(guard.store, guard.clock, record)
+        work_steps.take_one(guard.store, busy)  # and it goes on, and on
+        wait(guard, 14)
+    record = steps.fire_due(guard.store, guard.clock, record)
+    before = {str(one.kind) for one in guard.alerts()}
+    wait(guard, 11)
+
+    (age,) = guard.alerts("queue-age")
+    (stale,) = guard.alerts("stale-completion")
+    now = guard.store.now()
+    assert set() == before
+    assert {"queue-age", "stale-completion"} == {str(one.kind) for one in guard.alerts()}
+    assert (11, 47) == ((now - age.since) // MINUTE_US, (now - stale.since) // MINUTE_US)
+    assert "schedule settle" == stale.subject
+    assert "3 occurrences fell due since" in stale.summary
+    assert not TRIGGERS & {str(one.kind) for one in guard.alerts(is_open=False)}
+    assert ("raised", "schedule settle") in guard.told("stale-completion")
+
+
+def test_an_occurrence_is_missed_by_intent_although_its_schedule_was_edited_since(guard):
+    """M1, S4: what the version before had promised is still looked for."""
+    dispatcher(guard)
+    record = steps.create(guard.store, "nightly", timetable=every("10m"))
+    record = steps.fire_due(guard.store, guard.clock, record)
+    lost = record.last_run
+    record = steps.fire_due(guard.store, guard.clock, record)
+    forget_run(guard.store, lost)
+    other = replace(record.definition, timetable=every("1h"))
+    steps.edit(guard.store, record, other)
+    guard.look(8)
+
+    (alert,) = guard.alerts("missing-run")
+    assert 1 == len(alert.evidence["missing"])
+
+
+def test_what_retention_has_removed_is_unknown_and_no_alert(guard):
+    """M1, D6: history that is no longer kept says nothing, in either direction."""
+    dispatcher(guard)
+    record = steps.create(guard.store, "nightly", timetable=every("10m"))
+    for _ in range(3):
+        record = steps.fire_due(guard.store, guard.clock, record)
+        busy = worker(guard)
+        for claimed in work_steps.take(guard.store, busy):
+            work_steps.end(guard.store, busy, claimed, Succeeded())
+    guard.clock.advance("1s")
+    prune(guard.store, replace(KEEP, outcomes_us={RunState.SUCCEEDED: 0}))
+    guard.look(8)
+
+    assert [] == guard.alerts("missing-run")
+    assert guard.store.find_schedule("default", "nightly").record.pruned_through is not None
+
+
+def test_the_look_for_what_is_missing_goes_round(stored):
+    """M1, P3: a few schedules at a time, and each comes again."""
+    store, clock = stored
+    guard = GuardRoom(store, clock, observers=[MissingObserver(page=2)])
+    dispatcher(guard)
+    records = [steps.create(store, f"s{n}", timetable=every("10m")) for n in range(5)]
+    for record in records:
+        forget_run(store, steps.fire_due(store, clock, record).last_run)
+    clock.advance("1s")
+    found = []
+    for _ in range(4):
+        guard.look(1, after="1s")
+        found.append(len(guard.subjects("missing-run")))
+
+    assert [2, 4, 5, 5] == found

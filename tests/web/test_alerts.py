@@ -1,0 +1,302 @@
+"""Alerts in the console: what is wrong, who was told, and what a person says about it (V3, U3)."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+import pytest
+
+from duly.domain.alert_kinds import USUAL, AlertKind
+from duly.domain.alert_rules import Rulebook
+from duly.engine.watcher import Watcher, Watchman
+from duly.testing.conformance import alerts
+from duly_web.states import MARKS
+from tests.web.test_editor import text_of
+
+MAIN = re.compile("<main.*</main>", re.DOTALL)
+
+
+def raised(visitor, subject="queue mail", **parts):
+    """Have an alert raised, as a watcher would; return its id."""
+    store = visitor.app.store
+    seen = [alerts.condition(one.subject, tenant=one.tenant, kind=one.kind) for one in open_(store)]
+    new = alerts.condition(subject, **parts)
+    alerts.look(store, alerts.watch(store), *seen, new)
+    visitor.clock.advance("1s")
+    (found,) = [one for one in open_(store) if one.subject == subject and one.kind is new.kind]
+    return UUID(bytes=found.id)
+
+
+def open_(store):
+    return [one for one in alerts.listed(store) if one.state == "open"]
+
+
+def test_nothing_wrong_is_said_so(visitor):
+    """U3: an empty list says what is looked for; the strip has no word of alerts."""
+    page = visitor.get("/alerts").text
+
+    assert "Nothing is wrong" in page
+    assert "open-alerts" not in page
+
+
+def test_what_a_watcher_found_is_listed_and_shown(visitor):
+    """V3, U3: by the real observers: a run in doubt, with evidence, remedy, runbook and channel."""
+    app, clock = visitor.app, visitor.clock
+    Watcher(app.store, clock._clock, Watchman(holder=b"w" * 16)).tick()  # noqa: SLF001 - its time
+    (alert,) = app.alerts.list(kind="ambiguous-run")
+    listed = text_of(visitor.get("/alerts"))
+    one = text_of(visitor.get(f"/alerts/{alert.id}"))
+
+    assert "ambiguous-run" in listed
+    assert alert.summary in listed
+    for part in (alert.subject, "docs/runbooks/ambiguous-run.md", "log", "raised", "on its way"):
+        assert part in one
+    assert alert.remedy.split(";")[0] in one
+    assert (
+        f'href="/runs/{alert.subject.removeprefix("run ")}'
+        in visitor.get(f"/alerts/{alert.id}").text
+    )
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 open alert"), (3, "3 open alerts")])
+def test_the_strip_counts_what_is_open_and_the_lights_stay_two(visitor, count, said):
+    """V4, UX 1: a count that leads to the list, and no third light."""
+    before = visitor.get("/runs").text
+    for number in range(count):
+        raised(visitor, f"queue q{number}")
+    after = visitor.get("/runs").text
+
+    assert 'class="open-alerts" href="/alerts"' in after
+    assert said in after
+    assert said + "s" not in after
+    assert 2 == before.count('class="light"') == after.count('class="light"')
+
+
+def test_filters_stand_in_the_address(visitor):
+    """UX 5: of a state, of a kind; what is over has when it was."""
+    store = visitor.app.store
+    raised(visitor, "queue gone")
+    alerts.look(store, alerts.watch(store))
+    raised(visitor, "queue slow")
+    raised(visitor, "queue slow", kind=AlertKind.QUEUE_DEPTH)
+
+    def subjects(query):
+        return sorted(re.findall(r"of (queue \w+)</span>", visitor.get(f"/alerts?{query}").text))
+
+    assert ["queue slow"] * 2 == subjects("")
+    assert ["queue gone"] == subjects("state=resolved")
+    assert ["queue slow"] == subjects("kind=queue-depth")
+    assert ["queue gone", "queue slow"] == subjects("state=all&kind=queue-age")
+    assert 422 == visitor.get("/alerts?state=nonsense").status_code
+    assert 422 == visitor.get("/alerts?kind=nonsense").status_code
+
+
+def test_a_long_list_goes_on_where_it_ended(visitor, monkeypatch):
+    """UX 5: by a cursor; each alert on one page, and none twice."""
+    monkeypatch.setattr("duly_web.pages.alerts.PAGE_SIZE", 2)
+    names = [f"queue q{number}" for number in range(5)]
+    for name in names:
+        raised(visitor, name)
+    found, path = [], "/alerts"
+    while path:
+        page = visitor.get(path).text
+        found.append(re.findall(r"of (queue \w+)</span>", page))
+        after = re.search(r'rel="next" href="([^"]+)"', page)
+        path = after and after[1]
+
+    assert [2, 2, 1] == [len(one) for one in found]
+    assert names[::-1] == [name for one in found for name in one]
+
+
+def test_a_cursor_that_is_none_is_refused(visitor):
+    """L6: with what it is."""
+    assert visitor.get("/alerts?cursor=nonsense").status_code in {404, 422}
+
+
+def test_an_alert_is_acknowledged_with_a_reason(visitor):
+    """V3, A2: who looks after it stands on its page and in the trail; without a reason it is not."""
+    place = f"/alerts/{raised(visitor)}"
+    refused = visitor.post(f"{place}/acknowledge", {})
+    visitor.post(f"{place}/acknowledge", {"reason": "restarting the workers"})
+    page = text_of(visitor.get(place))
+    last = visitor.app.audit.page(limit=1, all_tenants=True).items[0]
+
+    assert 422 == refused.status_code
+    assert "by anna: restarting the workers" in page
+    assert f'action="{place}/acknowledge"' not in visitor.get(place).text
+    assert ("alert.acknowledged", "anna") == (last.action, last.actor)
+
+
+def test_an_alert_is_silenced_for_a_while_and_that_is_undone(visitor):
+    """V3, UX 38: of this kind about this subject alone; the next page offers to speak again."""
+    alert = raised(visitor)
+    visitor.post(f"/alerts/{alert}/silence", {"duration": "2h", "reason": "known"})
+    (silence,) = visitor.app.alerts.silences()
+    page = visitor.get(f"/alerts/{alert}").text
+    end = f"/alerts/silences/{silence.id}/end"
+
+    assert (("queue-age",), "queue mail", "known") == (
+        silence.kinds,
+        silence.subject,
+        silence.reason,
+    )
+    assert f'action="{end}"' in page
+    assert "queue mail" in text_of(visitor.get("/alerts/silences"))
+
+    visitor.post(end, {"reason": "undone"})
+
+    assert [] == visitor.app.alerts.silences()
+    assert 404 == visitor.post(end, {"reason": "again"}).status_code
+
+
+def test_some_alerts_are_silenced_before_they_are_raised(visitor):
+    """V3: by subject and kind; a reason and a time are needed, and what is wrong is said."""
+    said = {"subject": "schedule nightly-*", "kind": "late-run", "reason": "the database moves"}
+    without = visitor.post("/alerts/silences", said)
+    visitor.post("/alerts/silences", {**said, "duration": "8h"})
+    (silence,) = visitor.app.alerts.silences()
+
+    assert 422 == without.status_code
+    assert "duration" in without.text
+    assert (("late-run",), "schedule nightly-*") == (silence.kinds, silence.subject)
+
+
+def test_every_rule_is_shown_with_its_threshold_and_whether_somebody_set_it(visitor):
+    """V3, UX 18: what is usual is said to be the default."""
+    visitor.app.alerts.set_rule("queue-age", threshold="15m", reason="slow by nature")
+    told = text_of(visitor.get("/alerts/rules"))
+
+    for rule in Rulebook().rules():
+        assert rule.name in told
+        assert USUAL[rule.kind].meaning in told
+    assert "15 min set by" in told
+    assert "100 ms default" in told
+    rows = visitor.get("/alerts/rules").text.count('<span class="note">default</span>')
+    assert len(AlertKind) - 1 == rows
+
+
+def test_a_rule_is_changed_and_that_is_undone(visitor):
+    """V3, UX 38: all its terms; undoing what was the first word takes it back to the default."""
+    terms = {"threshold": "20m", "hold_for": "1m", "clear_for": "5m", "severity": "page"}
+    visitor.post(
+        "/alerts/rules/queue-age", {**terms, "channels": "log", "reason": "x", "seen": "-"}
+    )
+    rule = rule_of(visitor, "queue-age")
+    undo = visitor.said()
+
+    assert (1200, "1m", "5m", "page", ("log",), True) == (
+        rule.threshold, rule.hold_for, rule.clear_for, rule.severity, rule.channels, rule.is_on
+    )  # fmt: skip
+    assert "/alerts/rules/queue-age/reset" in undo
+
+    visitor.post("/alerts/rules/queue-age/reset", {"reason": "undone"})
+
+    assert rule_of(visitor, "queue-age").is_default
+    assert 404 == visitor.post("/alerts/rules/queue-age/reset", {"reason": "x"}).status_code
+
+
+def test_a_rule_that_somebody_else_changed_meanwhile_is_not_overwritten(visitor):
+    """UX 41: who saw an older one is told by whom it was changed."""
+    page = visitor.get("/alerts/rules/queue-age").text
+    seen = re.search(r'name="seen" value="([^"]*)"', page)[1]
+    visitor.app.alerts.set_rule("queue-age", threshold="7m")
+    answer = visitor.post("/alerts/rules/queue-age", {"threshold": "9m", "seen": seen})
+
+    assert answer.status_code in {409, 412}
+    assert 420 == rule_of(visitor, "queue-age").threshold
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("threshold", "often"), ("hold_for", "9000d"), ("severity", "loud")]
+)
+def test_what_is_no_rule_is_refused(visitor, field, value):
+    """L6: the field, the value and the remedy."""
+    answer = visitor.post("/alerts/rules/queue-age", {field: value, "seen": "-"})
+
+    assert 422 == answer.status_code
+    assert value in answer.text
+    assert rule_of(visitor, "queue-age").is_default
+
+
+def test_channels_are_shown_without_what_opens_them(visitor):
+    """V3, L5: name and kind; neither an address nor where a secret lies."""
+    options = {
+        "url": "https://hooks.example.com/T0/canary",
+        "secret": {"secret": "env:DULY_SECRET_X"},
+    }
+    visitor.app.alerts.add_channel("ops", "webhook", options, reason="on call")
+    page = visitor.get("/alerts/channels").text
+
+    assert "webhook" in page
+    assert "on call" in page
+    assert "canary" not in page
+    assert "DULY_SECRET_X" not in page
+
+
+def test_a_channel_is_tried(visitor, caplog):
+    """V3: the log takes it; a mail server that is not there does not, and that is said."""
+    terms = {
+        "host": "127.0.0.1",
+        "port": 2525,
+        "sender": "a@example.com",
+        "recipients": ["b@example.com"],
+    }
+    visitor.app.alerts.add_channel("mail", "smtp", terms)
+    well = text_of(visitor.post("/alerts/channels/log/test"))
+    ill = text_of(visitor.post("/alerts/channels/mail/test"))
+
+    assert "delivered" in well
+    assert any("this is a test of the channel log" in one.getMessage() for one in caplog.records)
+    assert "failed" in ill
+    assert "127.0.0.1" in ill
+    assert 404 == visitor.post("/alerts/channels/nobody/test").status_code
+
+
+def test_a_tenant_sees_its_own_and_no_rule_or_channel(visitor):
+    """L2: what is shared is an operator's."""
+    raised(visitor, "queue shared")
+    own = raised(visitor, "schedule mine", tenant="school")
+    raised(visitor, "schedule theirs", tenant="other")
+    visitor.enter("operator", "school")
+    page = visitor.get("/alerts").text
+
+    assert ["schedule mine"] == re.findall(r"of ((?:queue|schedule) \w+)</span>", page)
+    assert "1 open alert" in page
+    assert "/alerts/rules" not in page
+    assert {403} == {visitor.get(f"/alerts/{one}").status_code for one in ("rules", "channels")}
+    assert "/alerts/rules" not in visitor.get(f"/alerts/{own}").text
+
+
+def test_who_may_only_look_is_offered_no_order(visitor):
+    """L1: buttons that would be refused are not there."""
+    alert = raised(visitor, "schedule mine", tenant="school")
+    visitor.app.alerts.silence(reason="x", duration="1h", subject="queue a")
+    visitor.enter("viewer", "*")
+    paths = ("silences", "rules", "rules/queue-age", "channels", str(alert))
+    mains = [MAIN.findall(visitor.get(f"/alerts/{path}").text)[0] for path in paths]
+
+    assert [[]] * len(paths) == [re.findall("<form[^>]*post", one) for one in mains]
+
+
+def test_what_an_alert_says_is_text_and_nothing_else(visitor):
+    """L1: names of schedules reach the page."""
+    hostile = "<script>alert(1)</script>"
+    alert = raised(visitor, f"schedule {hostile}", evidence={hostile: hostile})
+
+    for path in ("/alerts", f"/alerts/{alert}"):
+        assert hostile not in visitor.get(path).text
+
+
+def test_states_and_severities_have_marks():
+    """UX 43: a word, a shape and a colour for each."""
+    wanted = {f"alert-{one}" for one in ("pending", "open", "resolved", "silenced")}
+    wanted |= {"severity-page", "severity-warn"}
+    wanted |= {f"delivery-{one}" for one in ("pending", "done", "given-up")}
+
+    assert wanted <= MARKS.keys()
+    assert MARKS["severity-page"].icon != MARKS["severity-warn"].icon
+
+
+def rule_of(visitor, name):
+    return next(one for one in visitor.app.alerts.rules() if one.name == name)
