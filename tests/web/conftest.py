@@ -106,7 +106,12 @@ def open_page(browser: Browser) -> Iterator[Any]:
         context = browser.new_context(**{"timezone_id": "Europe/Paris"} | options)
         contexts.append(context)
         context.set_default_timeout(WAIT_MS)
-        context.add_cookies([{"name": "duly_session", "value": site.session, "url": site.url}])
+        # What the door would have left behind: the session, and the zone that the browser is in.
+        zone = options.get("timezone_id", "Europe/Paris")
+        known = {"duly_session": site.session, "duly_zone": zone}
+        context.add_cookies(
+            [{"name": name, "value": value, "url": site.url} for name, value in known.items()]
+        )
         page = context.new_page()
         page.goto(site.url + path)
         return page

@@ -133,13 +133,13 @@ def _read_noticed(text: str | None) -> Noticed:
     raise UsageError("only", text, "is not what runs are noticed by", remedy)
 
 
-def run_rows(runs: Sequence[Run], now: datetime) -> tuple[RunRow, ...]:
-    """Show runs."""
+def run_rows(runs: Sequence[Run], now: datetime | None = None) -> tuple[RunRow, ...]:
+    """Show runs, as `run_row` does."""
     return tuple(run_row(one, now) for one in runs)
 
 
-def run_row(run: Run, now: datetime) -> RunRow:
-    """Show one run."""
+def run_row(run: Run, now: datetime | None = None) -> RunRow:
+    """Show one run; with `now`, how long one that waits is late by then."""
     offset = _LABEL_OFFSET.search(run.label)
     took = None
     if run.started_at is not None and run.finished_at is not None:
@@ -168,11 +168,11 @@ def run_row(run: Run, now: datetime) -> RunRow:
     )
 
 
-def _lateness(run: Run, now: datetime) -> timedelta | None:
+def _lateness(run: Run, now: datetime | None) -> timedelta | None:
     """Return how long after its due a run began, or how long it waits by now; None if unknown."""
     if run.started_at is not None and run.attempt == 1:
         return run.started_at - run.due_at
-    if run.state in {"queued", "blocked"} and run.attempt == 0:
+    if now is not None and run.state in {"queued", "blocked"} and run.attempt == 0:
         return max(now - run.due_at, timedelta())
     return None
 

@@ -35,7 +35,7 @@
     if (document.hidden) return;
     setClock();
     const now = Date.now() - behind;
-    for (const one of all("[data-clock]")) {
+    for (const one of all(".clock [data-clock]")) {
       const shown = new Date(now).toLocaleTimeString("en-GB", { timeZone: one.dataset.clock });
       if (one.textContent !== shown) one.textContent = shown;
     }
