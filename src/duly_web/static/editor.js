@@ -314,7 +314,9 @@
   }
   const shownFirst = zone.value;
   if (key === `${KEPT}new` && !form.hasAttribute("data-is-answer")) {
-    zone.value = before = localStorage.getItem(HOME) ?? zone.value;
+    // On the very first page the server has not been told yet where the browser is.
+    const own = form.dataset.mine ? zone.value : browserZone || zone.value;
+    zone.value = before = localStorage.getItem(HOME) ?? own;
     first = JSON.stringify(fields());
   }
 
