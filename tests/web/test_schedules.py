@@ -14,6 +14,7 @@ from duly.api.views import Occurrence
 from duly_web.heat import run_calendar
 from duly_web.ledger import ledger_row
 from duly_web.pages.schedule import effective_policies, explain_next
+from duly_web.pages.schedules import PAGE_SIZE
 from duly_web.selecting import write_chosen, write_one
 from duly_web.states import MARKS
 from tests.web.test_editor import text_of
@@ -77,7 +78,7 @@ def test_a_full_page_stays_light(visitor):
         visitor.app.schedules.trigger(f"a-schedule-with-a-long-name-{number:02}")
     answer = visitor.get("/schedules")
 
-    assert 36 == answer.text.count('name="chosen"')
+    assert PAGE_SIZE == answer.text.count('name="chosen"')
     assert len(answer.content) < 150_000
 
 
