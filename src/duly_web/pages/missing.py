@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from duly.api.views import LookedFrom, MissingRun
 
 SPANS = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
-ROWS_MAX = 300
+ROWS_MAX = 120
+"""So many rows make a page of less than 150 kB."""
 
 
 class MissingQuery(msgspec.Struct, forbid_unknown_fields=True):

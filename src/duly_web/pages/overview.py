@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCHEDULES_MAX = 100
 LOADED_MAX = 500
 """So many schedules are counted for the planned load."""
-SIDES_MAX = 25
+SIDES_MAX = 15
 RATIO_SHOWN_MAX = 3.0
 SHOWN = ("late", "stale", "all")
 TIMELINE_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 60, 60

@@ -24,7 +24,7 @@ SPANS: dict[SpanName, timedelta] = {
     "2d": timedelta(days=2),
 }
 PAST_SHARE = 0.7
-LANES_MAX = 15
+LANES_MAX = 10
 RUNS_MAX = 100
 EACH_MAX = 40
 """Up to so many runs of a lane are drawn each; more are drawn as columns."""
