@@ -10,6 +10,7 @@ import pytest
 from cyclopts import CycloptsError
 
 from duly.cli.main import app
+from duly.domain.alert_kinds import USUAL, AlertKind
 from duly.domain.runbooks import FOLDER, RUNBOOK_KINDS, runbook_of
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +24,12 @@ SITUATIONS = (
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(duly [^`\n]+)`")
 LINE = re.compile(r"^(?:.*&& )?(duly .+)$", re.MULTILINE)
+AFTER = {
+    "half a minute after": 30_000_000,
+    "a minute after": 60_000_000,
+    "two minutes after": 120_000_000,
+    "five minutes after": 300_000_000,
+}
 ANSWERS = ("What it means", "How to look", "safe", "not", "How it resolves")
 """What a page about an alert says, in this order."""
 
@@ -49,6 +56,21 @@ def test_every_alert_has_a_page_that_answers_the_same_questions(kind):
     found = [told.find(answer) for answer in ANSWERS]
     assert -1 not in found, headings
     assert sorted(found) == found, headings
+
+
+def test_every_kind_of_alert_has_a_runbook_and_none_is_of_another():
+    """A5, V3: one list is compared with the other, so that neither grows alone."""
+    assert {str(kind) for kind in AlertKind} == set(RUNBOOK_KINDS)
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_a_runbook_says_how_long_a_condition_must_be_gone(kind):
+    """V3: as the rule that is usual has it; where that is at once, no time is promised."""
+    text = (ROOT / runbook_of(str(kind))).read_text(encoding="utf-8")
+    end = text.partition("## How it resolves")[2].strip().splitlines()[0].partition(". ")[0]
+    said = [us for words, us in AFTER.items() if re.search(rf"(?<!half ){words}", end)]
+
+    assert [USUAL[kind].clear_us] * bool(USUAL[kind].clear_us) == said
 
 
 def test_there_is_no_page_that_the_index_does_not_name():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from duly.domain.concluding import Succeeded
 from duly.domain.literals import Overlap, RunState
@@ -13,6 +14,9 @@ from duly.testing.conformance.retention import KEEP, prune
 from duly.testing.factories import MINUTE_US
 from tests.alerting.guard_room import GuardRoom
 from tests.alerting.test_kinds import dispatcher, forget_run, worker
+
+if TYPE_CHECKING:
+    from duly.domain.schedules import ScheduleRecord
 
 TRIGGERS = {"late-run", "missing-run", "early-fire", "clock-skew", "no-executions"}
 """Kinds that say that time is not kept, or that nothing is begun."""
@@ -59,7 +63,7 @@ def test_an_occurrence_is_missed_by_intent_although_its_schedule_was_edited_sinc
     dispatcher(guard)
     record = steps.create(guard.store, "nightly", timetable=every("10m"))
     record = steps.fire_due(guard.store, guard.clock, record)
-    lost = record.last_run
+    lost = last_run(record)
     record = steps.fire_due(guard.store, guard.clock, record)
     forget_run(guard.store, lost)
     other = replace(record.definition, timetable=every("1h"))
@@ -94,7 +98,7 @@ def test_the_look_for_what_is_missing_goes_round(stored):
     dispatcher(guard)
     records = [steps.create(store, f"s{n}", timetable=every("10m")) for n in range(5)]
     for record in records:
-        forget_run(store, steps.fire_due(store, clock, record).last_run)
+        forget_run(store, last_run(steps.fire_due(store, clock, record)))
     clock.advance("1s")
     found = []
     for _ in range(4):
@@ -102,3 +106,23 @@ def test_the_look_for_what_is_missing_goes_round(stored):
         found.append(len(guard.subjects("missing-run")))
 
     assert [2, 4, 5, 5] == found
+
+
+def test_nothing_slips_through_a_round_that_takes_longer_than_a_look_reaches(stored):
+    """M1: what fell due since a schedule was last looked at is looked for, however long ago."""
+    store, clock = stored
+    guard = GuardRoom(store, clock, observers=[MissingObserver(page=1)])
+    dispatcher(guard)
+    records = [steps.create(store, f"s{n}", timetable=every("10m")) for n in range(3)]
+    guard.look(1, after="1s")
+    for record in records:
+        forget_run(store, last_run(steps.fire_due(store, clock, record)))
+    guard.look(3, after="40m")
+
+    assert [f"schedule s{n}" for n in range(3)] == guard.subjects("missing-run")
+
+
+def last_run(record: ScheduleRecord) -> bytes:
+    """Return the run that a schedule has made last."""
+    assert record.last_run is not None
+    return record.last_run

@@ -23,6 +23,7 @@ from tests.domain.moments import moment
 from tests.web.visiting import Visitor
 
 if TYPE_CHECKING:
+    from duly.store.protocol import Store
     from duly_web.page import Page
 
 OURS, THEIRS = "ours", "theirs"
@@ -65,7 +66,9 @@ class World:
         runs += [one.to_json() for one in app.backfills.list()]
         runs += [one.to_json() for one in self.app.queues.list()]
         said = self.app.alerts
-        runs += [one.to_json() for one in (*said.list(), *said.silences(), *said.rules())]
+        runs += [one.to_json() for one in said.list()]
+        runs += [one.to_json() for one in said.silences()]
+        runs += [one.to_json() for one in said.rules()]
         return [*runs, *(one.to_json() for one in app.schedules.list())]
 
 
@@ -92,7 +95,7 @@ def world():
         yield World(visitor, app, theirs)
 
 
-def raised(store: MemoryStore, subject: str) -> UUID:
+def raised(store: Store, subject: str) -> UUID:
     """Have an alert raised about something of the other tenant's."""
     alerts.look(store, alerts.watch(store), alerts.condition(subject, tenant=THEIRS))
     (found,) = alerts.listed(store)

@@ -98,12 +98,13 @@ def test_a_long_list_goes_on_where_it_ended(visitor, monkeypatch):
     names = [f"queue q{number}" for number in range(5)]
     for name in names:
         raised(visitor, name)
-    found, path = [], "/alerts"
+    found = []
+    path: str | None = "/alerts"
     while path:
         page = visitor.get(path).text
         found.append(re.findall(r"of (queue \w+)</span>", page))
         after = re.search(r'rel="next" href="([^"]+)"', page)
-        path = after and after[1]
+        path = None if after is None else after[1]
 
     assert [2, 2, 1] == [len(one) for one in found]
     assert names[::-1] == [name for one in found for name in one]
@@ -199,7 +200,7 @@ def test_a_rule_is_changed_and_that_is_undone(visitor):
 def test_a_rule_that_somebody_else_changed_meanwhile_is_not_overwritten(visitor):
     """UX 41: who saw an older one is told by whom it was changed."""
     page = visitor.get("/alerts/rules/queue-age").text
-    seen = re.search(r'name="seen" value="([^"]*)"', page)[1]
+    (seen,) = re.findall(r'name="seen" value="([^"]*)"', page)
     visitor.app.alerts.set_rule("queue-age", threshold="7m")
     answer = visitor.post("/alerts/rules/queue-age", {"threshold": "9m", "seen": seen})
 

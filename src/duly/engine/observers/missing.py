@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import AlertKey, Observation
-from duly.domain.instants import HOUR, SECOND_US
+from duly.domain.instants import DAY, HOUR, SECOND_US
 from duly.domain.missing import Cause
 from duly.engine.observers.about_schedules import (
     SUBJECT,
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """How many schedules are looked at in one go."""
-SLOTS_MAX = 2_000
+SLOTS_MAX = 10_000
 """And how many occurrences of all of them: at least one schedule is looked at whole."""
 LOOKED_BACK_US = HOUR * SECOND_US
+LOOKED_BACK_MAX_US = DAY * SECOND_US
+"""How far a look reaches where it takes longer to go round."""
 TOLD_MAX = 20
 """Of so many occurrences the instants are told."""
 KINDS = (AlertKind.MISSING_RUN,)
@@ -45,11 +47,13 @@ class MissingObserver:
     def __init__(self, page: int = PAGE) -> None:
         self._page = page
         self._after: Place | None = None
+        self._rounds_from: tuple[int, int] | None = None
+        """When the round before this one began, and this one."""
 
     def observe(self, asked: Asked) -> Observation:
         """Say what is missing, of one page and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
-        since = asked.now - LOOKED_BACK_US
+        since = self._since(asked.now)
         command = MissingFilter(
             since=since, after=self._after, schedules_max=self._page, slots_max=SLOTS_MAX
         )
@@ -68,6 +72,14 @@ class MissingObserver:
                 for tenant, name in names | suspects.keys()
             ),
         )
+
+    def _since(self, now: int) -> int:
+        """Return from when on: what fell due since a schedule was last looked at is always in."""
+        if self._after is None:
+            self._rounds_from = (self._rounds_from[1] if self._rounds_from else now, now)
+        assert self._rounds_from is not None, "a round has begun"
+        wanted = min(now - LOOKED_BACK_US, self._rounds_from[0])
+        return max(wanted, now - LOOKED_BACK_MAX_US)
 
 
 def _conditions(page: MissingPage) -> list[Condition]:
