@@ -278,8 +278,6 @@ def set_rule(  # noqa: PLR0913 - options of a command
     reason
         Why.
     """
-    if on and off:
-        raise UsageError("off", off, "contradicts --on", "give one of them")
     terms: dict[str, Any] = {
         "kind": kind,
         "threshold": threshold,
@@ -287,7 +285,7 @@ def set_rule(  # noqa: PLR0913 - options of a command
         "clear_for": clear_for,
         "severity": severity,
         "channels": list(channel) or None,
-        "is_on": True if on else False if off else None,
+        "is_on": _switched(on=on, off=off),
         "schedule": schedule,
         "task": task,
         "queue": queue,
@@ -296,7 +294,18 @@ def set_rule(  # noqa: PLR0913 - options of a command
     said = {key: value for key, value in terms.items() if value is not None}
     with opened(target) as application:
         made = application.alerts.set_rule(name, reason=reason, **said)
-    taking_back = undo_text("alert", "rule", "remove", name)
+    _tell_rule(target, made)
+
+
+def _switched(*, on: bool, off: bool) -> bool | None:
+    """Return what two switches say together; None when neither was given."""
+    if on and off:
+        raise UsageError("off", off, "contradicts --on", "give one of them")
+    return True if on else False if off else None
+
+
+def _tell_rule(target: Target, made: AlertRule) -> None:
+    taking_back = undo_text("alert", "rule", "remove", made.name)
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
         return
