@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """How many schedules are looked at in one go."""
-SLOTS_MAX = 10_000
+SLOTS_MAX = 2_500
 """And how many occurrences of all of them: at least one schedule is looked at whole."""
 LOOKED_BACK_US = HOUR * SECOND_US
 LOOKED_BACK_MAX_US = DAY * SECOND_US

@@ -101,25 +101,21 @@ def _stale(signs: Signs) -> Condition | None:
     useful, ends = seen.useful, seen.ends
     floor = max(record.created_at, record.updated_at, ends.unknown_through or 0)
     done_at = floor if useful is None else max(floor, useful.at)
-    count = seen.behind
-    if ends.unknown_through is not None and (
-        useful is None or useful.scheduled_for < ends.unknown_through
-    ):
+    count, is_all = seen.behind, seen.behind < BEHIND_MAX
+    if useful is None and ends.unknown_through is not None:
         offset_us = jitter_offset_us(record.id, record.definition.jitter_us)
-        count = count_behind(record.definition.timetable, floor, now - offset_us)
+        count, is_all = count_behind(record.definition.timetable, floor, now - offset_us), False
     if now - done_at < STALE_FROM_US or not count:
         return None
-    never = "never" if ends.unknown_through is None else "not as far as is on record"
-    said = never if useful is None else f"last at {instant_text(useful.at)}"
-    least = f"{count:,} or more" if count >= BEHIND_MAX else f"{count:,}"
     name = quote(record.name)
+    least = f"{count:,}" if is_all else f"{count:,} or more"
     return schedule_condition(
         record,
         AlertKind.STALE_COMPLETION,
         float(count),
         done_at,
         (
-            f"schedule {record.name} has completed {said}; {least} occurrences fell due since",
+            f"{_last_words(signs)}; {least} occurrences fell due since",
             f"duly schedule show {name}; duly run list --schedule {name}",
         ),
         {
@@ -130,6 +126,15 @@ def _stale(signs: Signs) -> Condition | None:
             "cadence_seconds": None if seen.cadence_us is None else seen.cadence_us / SECOND_US,
         },
     )
+
+
+def _last_words(signs: Signs) -> str:
+    name, useful = signs.record.name, signs.completion.useful
+    if useful is not None:
+        return f"schedule {name} has last completed at {instant_text(useful.at)}"
+    if signs.completion.ends.unknown_through is not None:
+        return f"no completion of schedule {name} is on record"
+    return f"schedule {name} has never completed"
 
 
 def _overlapping(record: ScheduleRecord, spans: list[RunSpan], now: int) -> Condition | None:
