@@ -27,7 +27,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench bench-full chaos fuzz fuzz-api simulate format clean
+.PHONY: help demo test check corpora bench bench-full chaos fuzz fuzz-api simulate format clean screenshots
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -79,6 +79,9 @@ fuzz-api: .venv/ready-test   ## ask the HTTP API what its description allows and
 
 simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres), of WORLDS (plain, effects, limits)
 	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE) --worlds $(WORLDS)
+
+screenshots: .venv/ready-test   ## take the pictures of docs/screenshots anew, of the demo
+	@$(BIN)/python -m tests.web.screenshots
 
 format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --quiet --fix-only
