@@ -292,11 +292,11 @@ def test_everything_runs_in_one_place_for_development(place: Place):
     run = place.enqueue("quick")
     place.wait_for(run, "succeeded")
     wait_until("it is told", lambda: development.count("run-succeeded"))
-    wait_until("it serves", lambda: development.count("code"))
+    wait_until("it serves", lambda: development.count("serving"))
     told = {one["event"]: one for one in development.events()}
     with httpx.Client(base_url=f"{told['serving']['url']}/api/v1", timeout=LIMIT_SECONDS) as client:
         refused = client.get(f"/runs/{run}")
-        client.post("/session", json={"code": told["code"]["code"]}).raise_for_status()
+        client.post("/session", json={"code": told["serving"]["code"]}).raise_for_status()
         seen = client.get(f"/runs/{run}")
 
     assert (401, "succeeded") == (refused.status_code, seen.json()["state"])
