@@ -11,7 +11,7 @@ import pytest
 import duly
 from duly import every
 from duly.app.metric_names import STORE_METRICS
-from duly.app.metrics import RUNS_LOOKED_AT_MAX, SCHEDULES_TOLD_MAX, measure
+from duly.app.metrics import RUNS_LOOKED_AT_MAX, SCHEDULES_TOLD_MAX, WINDOW_RUNS_MAX, measure
 from duly.engine.metrics import DISPATCHER_METRICS
 from duly.store.memory import MemoryStore
 from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS
@@ -141,7 +141,7 @@ def test_a_scrape_costs_the_same_however_much_there_is(clock):
     assert few == [name for name, _ in counted.asked]
     assert 10 == len(few)
     (window,) = many["list_run_vitals"]
-    assert (SCHEDULES_TOLD_MAX, RUNS_LOOKED_AT_MAX) == (len(window.schedule_ids), window.limit)
+    assert (SCHEDULES_TOLD_MAX, WINDOW_RUNS_MAX) == (len(window.schedule_ids), window.limit)
     ids, runs = many["list_last_ends"]
     assert (SCHEDULES_TOLD_MAX, RUNS_LOOKED_AT_MAX) == (len(ids), runs)
     assert 20 == told['duly_metrics_left_out{what="schedules"}']

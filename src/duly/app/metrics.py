@@ -38,6 +38,8 @@ SCHEDULES_TOLD_MAX = 100
 """How many active schedules are told one by one, the first by tenant and name."""
 RUNS_LOOKED_AT_MAX = 20
 """How many of the newest runs of each are looked at for its last success and error."""
+WINDOW_RUNS_MAX = 10
+"""How many of them its vitals are drawn from: the dearest part of a scrape."""
 QUEUES_TOLD_MAX = MEMBERS_TOLD_MAX = 200
 _MICROSECONDS = 1e6
 
@@ -143,7 +145,7 @@ def _read_signs(app: App) -> list[Signs]:
     found = app.store.list_schedules(
         ScheduleFilter(tenant=None, statuses=active, limit=SCHEDULES_TOLD_MAX)
     )
-    reach = Reach(window=RUNS_LOOKED_AT_MAX, ends=RUNS_LOOKED_AT_MAX)
+    reach = Reach(window=WINDOW_RUNS_MAX, ends=RUNS_LOOKED_AT_MAX)
     return read_signs(app.store, found, reach)
 
 
