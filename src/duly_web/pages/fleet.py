@@ -98,7 +98,7 @@ def held_runs(app: App, now: datetime) -> tuple[list[HeldRun], bool]:
                 is_stalled=last.state == "stalled",
             )
         )
-    return held, page.next_cursor is not None
+    return held, page.next_cursor is not None or open_.next_cursor is not None
 
 
 def _worker(member: MemberStatus, held: Sequence[HeldRun]) -> WorkerRow:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import pq
 
 from duly.domain.literals import Lane
 from duly.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
@@ -14,6 +16,7 @@ from duly.store.dispatch import Join, LeaseKey, MemberId, MemberKind
 from duly.store.execution import Beat, ClaimRuns, SaveCheckpoint
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.connection import PLANS_KEPT_US
+from duly.store.postgres.prepared import PreparedSession
 from duly.store.postgres.urls import read_url, safe_name
 from duly.store.wakeups import SECOND_US
 from duly.testing.conformance import work_steps as work
@@ -342,3 +345,23 @@ def test_checkpoints_of_tasks_hold_up_no_heartbeat(url, open_store):
 def is_waited_for(line):
     """Say whether somebody waits for what a connection has locked."""
     return line.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)").fetchone()[0]
+
+
+class Ended:
+    """A connection whose server was told to end just behind its answer, as libpq tells it."""
+
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        self.pgconn = pgconn
+
+    def wait(self, asking: object) -> list[pq.abc.PGresult]:
+        kinds = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.FATAL_ERROR)
+        return [self.pgconn.make_empty_result(one) for one in kinds]
+
+
+def test_an_answer_behind_which_the_server_ends_is_not_believed(url):
+    """D1: whether it was carried out is looked up, and never assumed."""
+    with psycopg.connect(url) as connection:
+        ended: Any = Ended(connection.pgconn)
+
+        with pytest.raises(psycopg.DatabaseError):
+            PreparedSession(ended)._answer()  # noqa: SLF001 - what libpq tells in this case only

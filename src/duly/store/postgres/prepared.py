@@ -95,7 +95,9 @@ class PreparedSession(ConnectionSession):
 
     def _answer(self) -> PGresult:
         results: list[PGresult] = self.connection.wait(generators.execute(self.connection.pgconn))
-        (result,) = results
+        # A server that is told to end says so behind its answer: then whether it was carried out is
+        # not known to us, and what came first is not the last word.
+        *_, result = results
         if result.status not in {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}:
             raise errors.error_from_result(result)
         return result
