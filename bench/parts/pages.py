@@ -97,14 +97,15 @@ def furnish(url: str) -> dict[str, str]:
             "doubt": str(doubt.id),
             "backfill": str(backfill.id),
             "selection": str(chosen.id),
+            "rule": "queue-age",
         }
 
 
 def addresses(named: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Return every page of the table that is only looked at: what it is called, and where it is."""
     for page in PAGES:
-        if page.method != "GET":
-            continue
+        if page.method != "GET" or "{alert}" in page.path:
+            continue  # nobody watches here: there is no alert to be looked at
         parts = named | ({"run": named["doubt"]} if page.name == "inbox_item" else {})
         path = re.sub(r"{(\w+)}", lambda found: parts[found[1]], page.path)  # noqa: B023 - at once
         if page.name == "backfill_plan":
