@@ -8,18 +8,22 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from duly import default_zones
+from duly.config import Settings
 from tests.cli.duly_command import Workplace, duly
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SESSION = re.compile(r"^\$ duly (.+)\n((?:(?!```|\$ ).*\n)+)", re.MULTILINE)
 COMMAND = re.compile(r"^duly (next|zones search) (.+)$", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#:]+)\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def test_the_readmes_python_examples_hold():
@@ -51,12 +55,34 @@ def test_the_readmes_commands_run(command):
 )
 def test_links_lead_somewhere(page):
     missing = [
-        link
-        for link in LINK.findall(page.read_text(encoding="utf-8"))
+        (link, anchor)
+        for link, anchor in LINK.findall(page.read_text(encoding="utf-8"))
         if not (page.parent / link).exists()
+        or (anchor and anchor not in anchors_of(page.parent / link if link else page))
     ]
 
     assert [] == missing
+
+
+def test_every_setting_is_told_with_its_default():
+    """L6: a limit that nobody can read about is found out by running into it."""
+    told = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", told, re.MULTILINE))
+    words = {
+        (): "none",
+        False: "no",
+        timedelta(seconds=1): "1 s",
+        ("DULY_SECRET_*",): "`DULY_SECRET_*`",
+    }
+    defaults = {one.name: words.get(one.default) or f"{one.default:,}" for one in fields(Settings)}
+
+    assert defaults == {name: value.strip() for name, value in rows.items() if name in defaults}
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the names of a page's headings, as sites that show Markdown make them."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
 def test_the_readmes_first_minute_can_be_lived_through(tmp_path):

@@ -42,6 +42,14 @@ def commands_of(page: Path) -> list[str]:
 
 
 COMMANDS = sorted({command for page in PAGES for command in commands_of(page)})
+TEMPLATES = sorted((ROOT / "src/duly_web/templates").glob("*.html"))
+SHOWN = sorted(
+    {
+        re.sub(r"\{\{.*?\}\}", "x", command)
+        for page in TEMPLATES
+        for command in re.findall(r"<code>(duly [^<]+)</code>", page.read_text(encoding="utf-8"))
+    }
+)
 
 
 @pytest.mark.parametrize("kind", RUNBOOK_KINDS)
@@ -93,6 +101,16 @@ def test_a_command_of_the_runbooks_exists_with_its_options(command):
     words = shlex.split(command, comments=True)[1:]
 
     app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_the_console_shows_commands():
+    assert 'duly schedule create NAME --task TASK --when "every weekday at 9:00"' in SHOWN
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_that_the_console_shows_exists_with_its_options(command):
+    """U1: what a page says to type can be typed."""
+    app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,23 @@ def is_running(process: int) -> bool:
     return False
 
 
+MARGIN = ("The store: sqlite", "own, $DULY_URL", "https://host:8420")
+"""How lines of one option begin."""
+
+
+def test_what_an_option_means_is_one_paragraph():
+    """U4: wherever its source breaks lines; and what is nothing unless given is not told."""
+    told = duly("run", "list", "--help").out
+    words = " ".join(told.replace("│", " ").split())
+
+    assert "Else the application's own, $DULY_URL, sqlite:///duly.db. Or a server:" in words
+    columns = {line.index(words) for line in told.splitlines() for words in MARGIN if words in line}
+    assert 1 == len(columns)
+    assert "[default: 20]" in words
+    assert set() == {one for one in ("None", "False", "()") if f"[default: {one}]" in words}
+    assert told.startswith("Usage: duly run list [OPTIONS]")
+
+
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("next", "--help"), ("zones", "--help")])
 def test_help_is_printed(arguments):
     answer = duly(*arguments)

@@ -65,7 +65,7 @@ def test_a_chain_that_was_made_anew_contradicts_the_head_that_was_kept(app, stor
 
 @pytest.mark.parametrize("known", ["", "x", "1", "1:ab", "0:" + "00" * 32, "1:" + "zz" * 32])
 def test_a_head_that_is_none_is_refused(app, known):
-    """S6: with what to give instead."""
+    """L6: with what to give instead."""
     with pytest.raises(UsageError, match="is not the number and the hash of a seal"):
         app.audit.verify(known=known)
 
@@ -116,7 +116,7 @@ def test_a_file_that_was_tampered_with_shows(lines, tmp_path):
     ids=["cut", "headless", "entry", "seal", "list", "text"],
 )
 def test_a_file_that_is_none_of_ours_is_refused(lines, tmp_path, spoil, problem):
-    """S6: which is another thing than being tampered with."""
+    """L6: which is another thing than being tampered with."""
     with pytest.raises(UsageError, match=problem):
         verdict(tmp_path, spoil(lines))
 

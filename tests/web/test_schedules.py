@@ -228,13 +228,16 @@ def test_the_history_shows_before_and_after_and_offers_to_take_it_back(visitor):
 def test_a_viewer_is_offered_no_orders(visitor):
     """L1: what one may not do is not shown."""
     made = make(visitor)
+    orders = {f"/schedules/{made.id}/pause", f"/schedules/{made.id}/trigger", 'name="chosen"'}
+    paths = ("/schedules", f"/schedules/{made.id}")
+    offered = "".join(visitor.get(path).text for path in paths)
     visitor.enter("viewer")
-    for path in ("/schedules", f"/schedules/{made.id}"):
-        page = visitor.get(path).text
+    pages = [visitor.get(path) for path in paths]
 
-        assert "/pause" not in page
-        assert "/trigger" not in page
-        assert 'name="chosen"' not in page
+    assert orders == {one for one in orders if one in offered}
+    assert [200, 200] == [page.status_code for page in pages]
+    assert [True, True] == [made.name in page.text for page in pages]
+    assert set() == {one for one in orders for page in pages if one in page.text}
 
 
 def test_a_pause_ends_by_itself_at_a_time_on_the_viewers_own_clock(visitor):

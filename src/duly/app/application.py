@@ -366,7 +366,7 @@ class App(Speaking, Declaring):
         allow_commands: bool | Sequence[str] | None = None,
         allow_addresses: Sequence[str] = (),
     ) -> int:
-        """Run a dispatcher and supervised workers until Ctrl-C; return the exit status.
+        """Run a dispatcher, supervised workers and the console until Ctrl-C; return its status.
 
         What is declared is reconciled first. `queues` are names, or such as "reports=2"; commands
         are run only if allowed: all of them, or those of the tasks named.

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
+from duly.cli.help_page import HelpPage, tell_default
 from duly.cli.output import print_error
 from duly.errors import (
     Conflict,
@@ -39,7 +40,8 @@ app = App(
     name="duly",
     help="Keep promises about the future.",
     help_format="plaintext",
-    default_parameter=Parameter(negative=()),
+    help_formatter=HelpPage(),
+    default_parameter=Parameter(negative=(), show_default=tell_default),
     result_action="return_value",
 )
 # Named by text, so that a command's file is only loaded when it is asked for.
@@ -64,7 +66,11 @@ for name, place, purpose in (
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
     ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
     ("worker", "duly.cli.workers:app", "Execute queued runs; list, drain, quarantine workers."),
-    ("server", "duly.cli.server:server", "Serve the HTTP API, until it is stopped."),
+    (
+        "server",
+        "duly.cli.server:server",
+        "Serve the HTTP API and the console, until it is stopped.",
+    ),
     ("dev", "duly.cli.dev:dev", "Run everything in one place, for development."),
     ("status", "duly.cli.status:status", "Show the health of everything on one screen."),
     ("vitals", "duly.cli.vitals:vitals", "See triggers and completions, side by side."),

@@ -35,8 +35,7 @@ def create(  # noqa: PLR0913 - each term of a token is an option
     name
         Who or what it is for, such as ci or anna: whatever is done with it, is done in this name.
     role
-        What it may do: viewer (look), operator (look, run, change), admin (and tokens, quotas), or
-        worker (take runs).
+        What it may do: viewer (look), operator (look, run, change), or admin (and tokens, quotas).
     tenant
         Whose things it opens; the application's own tenant unless given, '*' for every tenant.
     expires

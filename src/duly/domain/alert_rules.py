@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from duly.domain.alerting import Condition
 
-RULES_MAX = 500
 CHANNELS_MAX = 50
-"""How many can be set; and how many a rule can name."""
+"""How many a rule can name."""
 NAME_LENGTH_MAX = 200
 WAIT_MAX_US = 7 * DAY * SECOND_US
 THRESHOLD_MAX = 1e12

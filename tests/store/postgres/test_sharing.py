@@ -59,7 +59,7 @@ def claim_again(store, worker, served):
 
 
 def test_a_crowd_of_one_tenant_is_looked_through_seldom(store, clock, asked):
-    """P5: who is alone does not pay for shares with every claim."""
+    """P1: who is alone does not pay for shares with every claim."""
     crowd(store, ["default"])
     worker = work.join(store)
     served = claim_again(store, worker, {})

@@ -63,7 +63,9 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
             print_json([one.to_json() for one in found])
             return
         if not found:
-            print_line("No run found. What is not yet due is in duly schedule list.")
+            print_line(
+                "No run found. What is not yet due is in duly schedule list and duly delayed list."
+            )
             return
         print_runs(found, app.status().now)
 

@@ -229,7 +229,7 @@ class CountingWork:
     """What `status` and `list_runs` promise about runs that are worked on."""
 
     def test_the_status_counts_runs_by_place(self, store: Store, clock: ManualClock) -> None:
-        """O3: and retries are timers: due, or the next to fall due."""
+        """V1: and retries are timers: due, or the next to fall due."""
         work.make_dead(store, "dead")
         work.make_waiting(store, "due", after_us=SECOND_US)
         due_at = clock.now_us() + SECOND_US

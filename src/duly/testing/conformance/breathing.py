@@ -148,7 +148,7 @@ class Breathing:
         assert (False, ()) == (beaten.is_alive, beaten.strays)
 
     def test_a_worker_is_a_member_with_slots_queues_and_what_it_runs(self, store: Store) -> None:
-        """O3: on one screen."""
+        """V1: on one screen."""
         worker = work.join(store, slots=7, queues=("mail", "default"))
         work.queue(store)
         work.take_one(store, worker)
@@ -234,7 +234,7 @@ class Reporting:
         assert 1 == len(store.list_progress(claimed.record.id, 10))
 
     def test_lines_can_be_followed(self, store: Store, clock: ManualClock) -> None:
-        """O3: numbers grow, over all attempts of the run."""
+        """R2: numbers grow, over all attempts of the run."""
         worker, claimed = work.queue_and_take(store)
         said = [line(text) for text in ("one", "two", "three")]
         store.report(worker, [Report(hold=claimed.hold, lines=tuple(said[:2]))])
