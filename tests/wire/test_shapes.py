@@ -68,6 +68,7 @@ SHAPES: dict[str, type[Shown]] = {
     "Endings": schedules.Endings,
     "EnqueuedRun": runs.EnqueuedRun,
     "FrozenRuns": selections.Selection,
+    "FrozenSchedules": selections.ScheduleSelection,
     "HistoryEntry": schedules.Entry,
     "InboxItem": inbox.InboxItem,
     "Late": attempts.LateWord,
@@ -78,9 +79,12 @@ SHAPES: dict[str, type[Shown]] = {
     "MissingRun": vitals.MissingRun,
     "NewToken": access.MadeToken,
     "Occurrence": schedules.Occurrence,
+    "OrderPreview": selections.OrderPreview,
     "OrderedRun": runs.OrderedRun,
+    "OrderedSchedule": selections.OrderedSchedule,
     "Place": limits.Place,
     "PlannedSlot": backfills.PlannedSlot,
+    "PreviewedItem": selections.PreviewedItem,
     "Proof": proofs.Proof,
     "ProvenOccurrence": proofs.ProvenOccurrence,
     "QuarantinedHost": members.QuarantinedHost,
@@ -158,6 +162,14 @@ def raised(app: duly.App) -> list[Any]:
     ]
 
 
+def chosen(app: duly.App) -> list[Any]:
+    """Order something about all schedules; return all that is told of it."""
+    frozen = app.schedule_selections.freeze()
+    preview = app.schedule_selections.preview(frozen.id, "pause")
+    (done,) = app.schedule_selections.pause(frozen.id, reason="lunch")
+    return [frozen, preview, *preview.first, done]
+
+
 @pytest.fixture(scope="module")
 def views() -> Iterator[dict[str, Any]]:
     """One view of each kind, out of the life of one application."""
@@ -198,6 +210,7 @@ def views() -> Iterator[dict[str, Any]]:
             *(app.status(), app.status().members[0], app.delayed.list()[0]),
             *(app.schedules.get("close"), app.schedules.get("close").last_ends),
             *(app.schedules.history("close")[0], app.selections.freeze(state=None)),
+            *chosen(app),
             *(app.tokens.create("anna"), app.tokens.list()[0]),
             app.schedules.occurrences("close", NOON, NOON + timedelta(hours=2))[0],
             *raised(app),

@@ -23,8 +23,9 @@ from duly.remote.operating import (
     Workers,
 )
 from duly.remote.operation import look
-from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs, Selections
+from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
+from duly.remote.selections import ScheduleSelections, Selections
 from duly.remote.vitals import Vitals
 from duly.wire.audit import AuditAsked
 from duly.wire.proofs import Proof, ProofQuery
@@ -77,6 +78,7 @@ class Remote:
         self.runs = Runs(asking)
         self.delayed = Delayed(asking)
         self.selections = Selections(asking)
+        self.schedule_selections = ScheduleSelections(asking)
         self.inbox = Inbox(asking)
         self.backfills = Backfills(asking)
         self.queues = Queues(asking)
