@@ -9,8 +9,9 @@ import pytest
 
 import duly
 from duly import Conflict, NotFound, UsageError, every
-from duly.client import frozen_sets
+from duly.client import chosen_runs, frozen_sets
 from duly.domain.concluding import Failed
+from duly.domain.identity import RunId
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
 from duly.store.access import Freeze
 from duly.store.memory import MemoryStore
@@ -161,6 +162,27 @@ class TestRerunningMany:
         assert {first, again.id} == set(frozen.ids)
         assert 1 == preview.touched == sum(one.is_done for one in done)
         assert [one.id for one in preview.first] == [one.id for one in done if one.is_done]
+
+    def test_a_schedule_that_lets_one_go_at_a_time_gets_one(self, app, store, clock):
+        """O1: the preview says so, and which one."""
+        app.schedules.create("hourly", app.call("remind"), every("1h"), overlap="skip")
+        for _ in range(2):
+            app.schedules.trigger("hourly")
+            worker = work.join(store)
+            work.end(store, worker, work.take_one(store, worker), work.FATAL)
+        clock.advance(10_000_000)
+        frozen = app.selections.freeze()
+
+        preview = app.selections.preview(frozen.id, "rerun")
+        done = app.selections.rerun(frozen.id, reason="again")
+        last = app.selections.preview(frozen.id, "rerun")
+
+        assert (1, {chosen_runs.ONE_AT_A_TIME: 1}) == (preview.touched, preview.left_by)
+        assert {True: None, False: chosen_runs.ONE_AT_A_TIME} == {
+            one.is_done: one.why for one in done
+        }
+        assert [one.id for one in preview.first] == [one.id for one in done if one.is_done]
+        assert 0 == last.touched
 
     def test_what_may_do_something_twice_is_never_done_in_bulk(self, app, store):
         """E3: it is confirmed for one run alone; a repair does only the rest."""
@@ -376,7 +398,7 @@ class TestSets:
 
     def test_a_set_of_an_older_program_is_ordered_about_as_before(self, app, store):
         """It kept which runs, and not how each was: what compares that asks to choose anew."""
-        ids = tuple(one.bytes for one in dead(store, "a"))
+        ids = tuple(RunId(one.bytes) for one in dead(store, "a"))
         old = Freeze(
             id=UUID("0196b000-0000-7000-8000-000000000001").bytes,
             tenant=TENANT_DEFAULT,

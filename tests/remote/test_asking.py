@@ -77,6 +77,29 @@ def test_a_run_in_doubt_is_looked_at_and_decided(remote):
     assert [] == remote.inbox.list()
 
 
+def test_many_are_ordered_about_as_they_were_seen(remote):
+    """A1: a program anywhere looks first, and then orders about just that."""
+    for name in ("bulk-a", "bulk-b"):
+        remote.schedules.create(name, "report", "1h")
+    frozen = remote.schedule_selections.freeze(name_prefix="bulk-")
+    preview = remote.schedule_selections.preview(frozen.id, "pause")
+    remote.schedules.edit("bulk-b", owner="ben")
+    done = remote.schedule_selections.pause(frozen.id, reason="r", confirm=2)
+    paused = remote.schedule_selections.freeze(schedules=["bulk-a"])
+    back = remote.schedule_selections.resume(paused.id, reason="r")
+    runs = remote.selections.freeze(state=["succeeded"], limit=1)
+    rerun = remote.selections.rerun(runs.id, reason="once more")
+    doubts = remote.selections.freeze(state=["ambiguous"], limit=1)
+
+    assert (2, 2, frozen.digest) == (preview.count, preview.touched, preview.digest)
+    assert [("bulk-a", True), ("bulk-b", False)] == [
+        (one.name, one.is_done) for one in done.schedules
+    ]
+    assert 1 == back.done
+    assert ("rerun", 1) == (remote.runs.get(rerun.runs[0].made).origin, rerun.done)
+    assert "skip" == remote.selections.preview(doubts.id, "skip").order
+
+
 def test_events_go_on_where_somebody_was(remote):
     """S7: whoever comes back is told all that happened since, once and in order."""
     remote.schedules.create("watched", "report", "1h")

@@ -253,6 +253,28 @@ def settled(ended: Ended) -> Ended:
     return Ended(ended.code, re.sub(used, "", ended.out), ended.err)
 
 
+def test_many_are_ordered_about_from_afar_as_beside_the_store(run):
+    """A1, U4: the set is the server's, and so is what is told of each."""
+    run("schedule create far-a --task report --when 1d")
+    run("schedule create far-b --task report --when 1d")
+    shown = run("schedule pause --prefix far- --reason r --dry-run --json")
+    selection = json.loads(shown.out)["id"]
+    done = run(f"schedule pause --selection {selection} --reason r --yes --json")
+    again = run(f"schedule pause --selection {selection} --reason r --yes")
+    back = run("schedule resume far-a far-b --reason r --yes")
+    rerun = run("run rerun --task fail --reason r --yes --json")
+    skipped = run("run skip DOUBT DEAD --reason r --dry-run")
+
+    assert (0, [True, True]) == (
+        done.code,
+        [one["is_done"] for one in json.loads(done.out)["schedules"]],
+    ), done.err
+    assert (0, True) == (again.code, "was changed by anna since it was seen" in again.out)
+    assert (0, "Resumed: 2 schedules.") == (back.code, back.out.splitlines()[0]), back.err
+    assert (0, True) == (rerun.code, json.loads(rerun.out)["is_done"]), rerun.err
+    assert "is dead, not ambiguous" in skipped.out
+
+
 def test_orders_are_given_from_afar(run):
     """U4: whatever a person may order beside the store, they may order at a server."""
     for words in ORDERS.values():

@@ -17,7 +17,7 @@ from duly.client.run_orders import OrderedRun
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.instants import SECOND_US
-from duly.domain.literals import RunState
+from duly.domain.literals import Overlap, RunState
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.effect_rulings import REPEATING, repeated_meanwhile, run_to_repeat
 from duly.store.effects import Rerun, SettleDoubt
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from duly.client.caller import Caller
     from duly.client.frozen_sets import Kept, Mark
     from duly.client.runs import Runs
+    from duly.domain.identity import ScheduleId
     from duly.domain.runs import RunRecord
 
 FITTING: dict[str, tuple[RunState, ...]] = {
@@ -37,6 +38,16 @@ FITTING: dict[str, tuple[RunState, ...]] = {
 }
 """By order: the states in which a run can be ordered about."""
 ORDERS = (*FITTING, "rerun", "repair")
+OPEN = frozenset(
+    (
+        RunState.BLOCKED,
+        RunState.QUEUED,
+        RunState.RUNNING,
+        RunState.RETRYING,
+        RunState.AMBIGUOUS,
+    )
+)
+ONE_AT_A_TIME = "is of a schedule that lets one run go at a time, and another is open"
 LINE_MAX = 100
 """So many repetitions of a run are looked at ahead; the store looks at all when it is repeated."""
 COMMITTING_US = SECOND_US
@@ -53,6 +64,10 @@ class ChosenRuns:
         self._kept = kept
         self._lines: set[RunId] = set()
         """Lines of which a run is repeated by this order, or would be."""
+        self._going: set[ScheduleId] = set()
+        """Schedules of which it opens a run."""
+        self._is_ahead = False
+        """Whether nothing is done, and what would be is taken as done."""
 
     def judge(self, order: str) -> list[Judged]:
         """Say of each run what it is now, and why an order would leave it alone."""
@@ -60,12 +75,13 @@ class ChosenRuns:
             remedy = f"use one of {', '.join(ORDERS)}"
             raise UsageError("order", order, "is not what can be ordered about runs", remedy)
         judge = self._judge_of(order)
+        self._is_ahead = True
         if order in ("retry", "discard", "cancel"):  # these go by what a run is, not by what it was
             return [self._judged(RunId(one), None, judge) for one in self._kept.ids]
         return [self._judged(RunId(one), mark, judge) for one, mark in self._kept.marked()]
 
     def rerun(self, *, repair: bool, reason: str) -> list[OrderedRun]:
-        """Run each once more, as another run; given again it is the same order."""
+        """Run each once more, as another run; given again, none is repeated a second time."""
         return [
             self._rerun(RunId(one), mark, repair=repair, reason=reason)
             for one, mark in self._kept.marked()
@@ -79,7 +95,7 @@ class ChosenRuns:
         new_id = self._new_id(run_id, repair=repair)
         made = self._find(new_id)
         if made is not None:
-            self._lines.add(made.root)
+            self._note(made)
             return _done(run_id, mark.state, new_id)
         judged = self._judged(run_id, mark, self._judge_of("repair" if repair else "rerun"))
         if judged.why is not None:
@@ -89,6 +105,7 @@ class ChosenRuns:
             self._caller.store.rerun_run(command)
         except (Conflict, NotFound) as error:
             return _left(self._refused(run_id, error))
+        self._note(self._find(run_id))
         return _done(run_id, judged.state, new_id)
 
     def _skip(self, run_id: RunId, mark: Mark, reason: str) -> OrderedRun:
@@ -127,6 +144,8 @@ class ChosenRuns:
         why = None if mark is None else _changed(record, mark)
         if why is None:
             why = judge(record, mark)  # type: ignore[arg-type] # asked for where it is given
+        if why is None and self._is_ahead:
+            self._note(record)
         return Judged(identity, str(record.state), why)
 
     @cached_property
@@ -150,8 +169,26 @@ class ChosenRuns:
         risk = rerun_risk(self._caller, self._runs.get(UUID(bytes=record.id)), is_repair=is_repair)
         if risk is not None:
             return f"{risk}, which must be confirmed for this one alone"
-        self._lines.add(record.root)
-        return None
+        return self._why_in_the_way(record)
+
+    def _why_in_the_way(self, record: RunRecord) -> str | None:
+        """Say of a run whose schedule lets one go at a time that another one is open."""
+        of, number = record.schedule_id, record.definition_number
+        if of is None or number is None:
+            return None
+        definition = self._caller.store.get_definitions([(of, number)]).get((of, number))
+        if definition is None or definition.overlap is not Overlap.SKIP:
+            return None
+        filters = RunFilter(tenant=self._caller.tenant, schedule_id=of, states=OPEN, limit=2)
+        others = [one for one in self._caller.store.list_runs(filters) if one.id != record.id]
+        return ONE_AT_A_TIME if others or of in self._going else None
+
+    def _note(self, record: RunRecord | None) -> None:
+        """Remember whose line and whose schedule has been given a run."""
+        if record is not None:
+            self._lines.add(record.root)
+            if record.schedule_id is not None:
+                self._going.add(record.schedule_id)
 
     def _is_repeated(self, record: RunRecord) -> bool:
         filters = RunFilter(

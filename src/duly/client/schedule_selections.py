@@ -118,12 +118,16 @@ class ScheduleSelections:
         self._caller = caller
         self._schedules = schedules
 
-    def freeze(
+    def freeze(  # noqa: PLR0913 - each filter is an argument
         self,
         *,
-        schedules: Sequence[Reference] | None = None,
+        status: str | None = None,
+        task: str | None = None,
+        owner: str | None = None,
+        declared_by: str | None = None,
+        name_prefix: str | None = None,
         limit: int | None = None,
-        **filters: str | None,
+        schedules: Sequence[Reference] | None = None,
     ) -> FrozenSchedules:
         """Find schedules by the filters of `app.schedules.list`, and keep which and how they are.
 
@@ -131,8 +135,16 @@ class ScheduleSelections:
         order takes are refused. With `schedules` it is these, by name or id, whatever else is said.
         """
         now = self._caller.store.now()
+        terms: dict[str, Any] = {
+            "status": status,
+            "task": task,
+            "owner": owner,
+            "declared_by": declared_by,
+            "name_prefix": name_prefix,
+        }
         if schedules is None:
-            found, terms = self._found(filters, limit), {"limit": limit} | filters
+            found = self._found(terms, limit)
+            terms["limit"] = limit
         else:
             found = self._named(schedules)
             terms = {"schedules": len(found)}
@@ -140,7 +152,7 @@ class ScheduleSelections:
         chosen = Chosen(of=SCHEDULES, items=items, terms=terms, as_of=now)
         return _view(freeze_set(self._caller, chosen), found[:SAMPLE_MAX])
 
-    def _found(self, filters: dict[str, str | None], limit: int | None) -> list[Schedule]:
+    def _found(self, filters: dict[str, Any], limit: int | None) -> list[Schedule]:
         most = ONE_BY_ONE_MAX if limit is None else read_limit(limit, ONE_BY_ONE_MAX)
         page = self._schedules.page(limit=most, **filters)
         if limit is None and page.after is not None:

@@ -176,8 +176,8 @@ class Selections:
         """Run once more, each as another run, what its runs were to do.
 
         Those that are no longer as they were seen are left alone and told, and so are those that
-        may do something a second time: they are rerun one by one. The same order given again about
-        the same selection makes nothing more.
+        may do something a second time: they are rerun one by one. Given again about the same
+        selection, it repeats no run a second time.
         """
         kept = self._meant(selection, confirm)
         require_reason(reason)
