@@ -216,6 +216,8 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "schedules.trigger": _schedules(lambda app, one: app.schedules.trigger(one)),
     "schedules.get": _schedules(lambda app, one: app.schedules.get(one)),
     "schedules.history": _schedules(lambda app, one: app.schedules.history(one)),
+    "schedules.owed": _schedules(lambda app, one: app.schedules.owed(one)),
+    "schedules.skips": _schedules(lambda app, one: app.schedules.skips(one)),
     "schedules.occurrences": _schedules(
         lambda app, one: app.schedules.occurrences(one, SPAN["since"], SPAN["until"])
     ),

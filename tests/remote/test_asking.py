@@ -112,6 +112,27 @@ def test_events_go_on_where_somebody_was(remote):
     assert ("schedule.created", "schedule.paused") == (created.action, paused.action)
 
 
+def test_a_token_of_every_tenant_follows_what_happens_to_all(server, app):
+    """L2: and one of a tenant does not."""
+    _, url, token = server
+    acme = app.within(tenant="acme", actor="eve")
+    viewer = app.tokens.create("ben", role="viewer", tenant="acme").text
+    start = app.events.after(None, all_tenants=True).through
+    acme.schedules.create("theirs", app.call("report"), duly.every("1h"))
+    app.schedules.create("of-ours", app.call("report"), duly.every("1h"))
+    with duly.connect(url, token=token) as all_of_them, duly.connect(url, token=viewer) as one:
+        with closing(all_of_them.events(start, all_tenants=True)) as told:
+            seen = [entry.subject for entry in islice(told, 2)]
+        with closing(all_of_them.events(start)) as told:
+            ours = next(told).subject
+        with pytest.raises(duly.Forbidden, match="all_tenants"):
+            next(one.events(start, all_tenants=True))
+        with closing(one.events(start)) as told:
+            own = next(told).subject
+
+    assert (["theirs", "of-ours"], "of-ours", "theirs") == (seen, ours, own)
+
+
 def test_no_number_goes_ahead_of_what_it_stands_for(remote):
     """S7: whoever is cut off right after a number has been told all up to it."""
     with closing(remote.events.stream(0)) as stream:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DAY = ("--since", "2026-04-02", "--until", "2026-04-03")
 LOOKS = {
     "schedule list": "schedule list",
+    "schedule show": "schedule show hourly",
     "schedule history": "schedule history hourly",
     "schedule occurrences": "schedule occurrences hourly --from 2026-04-03T00:00Z --to 2026-04-03T04:30Z",
     "schedule export": "schedule export",
@@ -60,7 +61,6 @@ LOOKS = {
 """What is looked at: the same is printed here and there."""
 ORDERS = {
     "schedule create": "schedule create made --task report --when 1d --misfire skip",
-    "schedule show": "schedule show made",
     "schedule edit": "schedule edit made --when 2d --priority 2",
     "schedule pause": "schedule pause made --reason r",
     "schedule resume": "schedule resume made",
@@ -207,6 +207,7 @@ def run(living, monkeypatch, capsys, tmp_path):
     def run(words: str, *more: str, is_there: bool = True) -> Ended:
         monkeypatch.setenv("DULY_URL", url if is_there else "")
         monkeypatch.setenv("DULY_APP", "" if is_there else "tests.remote.here:app")
+        monkeypatch.setenv("DULY_TENANT", "")
         for name, identity in names.items():
             words = words.replace(name, identity)
         with pytest.raises(SystemExit) as ended:
@@ -282,6 +283,32 @@ def test_orders_are_given_from_afar(run):
 
         assert ended.code == (1 if words == "status" else 0), (words, ended)
         assert ended.out
+
+
+def test_a_token_of_every_tenant_names_whose_things_are_meant(run):
+    """L2, U4: by an option before the command, or a variable; what is told to undo names it, too."""
+    made = run("--tenant acme enqueue report --key theirs --in 2h")
+    theirs = run("--tenant acme delayed list --json")
+    ours = run("delayed list --json")
+    beside = run("--tenant=acme delayed list --json", is_there=False)
+    asked = run("delayed list --tenant acme")
+
+    assert 0 == made.code, made.err
+    assert ["theirs"] == [one["key"] for one in json.loads(theirs.out)]
+    assert "theirs" not in ours.out
+    assert theirs.out == beside.out
+    assert (2, True) == (asked.code, "give it before the command: duly --tenant" in asked.err)
+
+
+def test_a_token_of_one_tenant_names_no_other(run, living, monkeypatch):
+    """L2."""
+    token = token_for(here.app, name="eve", tenant="acme", role="viewer")
+    monkeypatch.setenv("DULY_TOKEN", token["Authorization"].removeprefix("Bearer "))
+    own = run("--tenant acme status --json")
+    others = run("--tenant default run list")
+
+    assert 5 != own.code, own.err
+    assert (1, True) == (others.code, "of another tenant" in others.err), others
 
 
 @pytest.mark.parametrize("words", NOT_THERE.values())

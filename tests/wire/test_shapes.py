@@ -15,6 +15,7 @@ import duly
 import duly.client
 import duly.wire
 from duly import Retry, every
+from duly.client.history import OwedRange, SkippedRange
 from duly.client.last_ends import BadEnding, Ending
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.settled_effects import Settled
@@ -82,6 +83,7 @@ SHAPES: dict[str, type[Shown]] = {
     "OrderPreview": selections.OrderPreview,
     "OrderedRun": runs.OrderedRun,
     "OrderedSchedule": selections.OrderedSchedule,
+    "OwedRange": schedules.OwedRange,
     "Place": limits.Place,
     "PlannedSlot": backfills.PlannedSlot,
     "PreviewedItem": selections.PreviewedItem,
@@ -96,6 +98,7 @@ SHAPES: dict[str, type[Shown]] = {
     "ScheduleVitals": vitals.ScheduleVitals,
     "Scope": inbox.Scope,
     "Settled": inbox.SettledEffect,
+    "SkippedRange": schedules.SkippedRange,
     "Status": status.Status,
     "Step": attempts.Step,
     "TaskOrders": tasks.Task,
@@ -211,6 +214,8 @@ def views() -> Iterator[dict[str, Any]]:
             *(app.schedules.get("close"), app.schedules.get("close").last_ends),
             *(app.schedules.history("close")[0], app.selections.freeze(state=None)),
             *chosen(app),
+            OwedRange(first_for=NOON, last_for=NOON),
+            SkippedRange(first_for=NOON, last_for=NOON, count=1, reason="pause"),
             *(app.tokens.create("anna"), app.tokens.list()[0]),
             app.schedules.occurrences("close", NOON, NOON + timedelta(hours=2))[0],
             *raised(app),

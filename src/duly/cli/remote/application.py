@@ -22,7 +22,7 @@ from duly.client.breakers import Breaker
 from duly.client.events import EventPage
 from duly.client.explaining import RunExplanation
 from duly.client.frozen_sets import OrderPreview
-from duly.client.history import HistoryEntry, Occurrence
+from duly.client.history import HistoryEntry, Occurrence, OwedRange, SkippedRange
 from duly.client.inbox import Check, Effect, InboxItem, TaskOrders
 from duly.client.limits import Limit, Place
 from duly.client.missing import MissingFound
@@ -130,6 +130,8 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
         "trigger": Promised,
         "history": HistoryEntry,
         "occurrences": Occurrence,
+        "owed": OwedRange,
+        "skips": SkippedRange,
     },
     "audit": {"page": HistoryEntry},
 }
@@ -308,15 +310,16 @@ class RemoteEvents:
     def __init__(self, owner: RemoteApp) -> None:
         self._owner = owner
 
-    def after(self, number: int | None = None, **_: object) -> EventPage:
+    def after(self, number: int | None = None, *, all_tenants: bool = False) -> EventPage:
         """Return what is known to have happened after a number; of None, where that ends now."""
+        audit = self._owner.audit
         if number is None:
-            newest = self._owner.audit.page(all_tenants=True, limit=1).items
+            newest = audit.page(all_tenants=all_tenants, limit=1).items
             return EventPage((), newest[0].number if newest else 0)
         found: list[HistoryEntry] = []
         cursor: str | None = None
         while True:
-            page = self._owner.audit.page(all_tenants=True, limit=PAGE_MAX, cursor=cursor)
+            page = audit.page(all_tenants=all_tenants, limit=PAGE_MAX, cursor=cursor)
             found += [one for one in page.items if one.number > number]
             cursor = page.next_cursor
             is_through = bool(page.items) and page.items[-1].number <= number
@@ -324,9 +327,17 @@ class RemoteEvents:
                 through = max([number, *(one.number for one in found)])
                 return EventPage(tuple(reversed(found)), through)
 
-    def follow(self, number: int) -> Iterator[HistoryEntry]:
-        """Tell what happens after a number, for ever."""
-        return (seen(HistoryEntry, one) for one in self._owner.remote.events(number))
+    def follow(self, number: int, *, all_tenants: bool) -> Iterator[HistoryEntry]:
+        """Tell what happens after a number, for ever; of every tenant, if the token may see it."""
+        last = number
+        try:
+            for one in self._owner.remote.events(number, all_tenants=all_tenants):
+                last = one.number
+                yield seen(HistoryEntry, one)
+        except Forbidden:
+            if not all_tenants:
+                raise
+            yield from self.follow(last, all_tenants=False)
 
 
 class RemoteStore:
