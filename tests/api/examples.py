@@ -58,6 +58,7 @@ BODIES: dict[str, Any] = {
     "resume_schedule_selection": {"reason": "over"},
     "create_backfill": {"schedule": "{name}", **SPAN},
     "plan_backfill": {"schedule": "{name}", **SPAN},
+    "resume_from_backfill": {"reason": "go on"},
     "throttle_backfill": {"per_minute": 6},
     "set_limit": {"running": 3},
     "set_quotas": {"schedules": 3},

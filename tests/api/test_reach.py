@@ -31,6 +31,8 @@ REACHED = {
     "backfills.list": "list_backfills",
     "backfills.pause": "pause_backfill",
     "backfills.plan": "plan_backfill",
+    "backfills.plan_rest": "plan_backfill_rest",
+    "backfills.resume_from": "resume_from_backfill",
     "backfills.resume": "resume_backfill",
     "backfills.throttle": "throttle_backfill",
     "breakers.get": "get_breaker",

@@ -292,6 +292,10 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "backfills.create": _schedules(lambda app, one: app.backfills.create(one, **SPAN)),
     "backfills.get": _backfills(lambda app, one: app.backfills.get(one)),
     "backfills.list": _schedules(lambda app, one: app.backfills.list(one)),
+    "backfills.plan_rest": _backfills(lambda app, one: app.backfills.plan_rest(one)),
+    "backfills.resume_from": _backfills(
+        lambda app, one: app.backfills.resume_from(one, reason="r")
+    ),
     "backfills.pause": _backfills(lambda app, one: app.backfills.pause(one)),
     "backfills.resume": _backfills(lambda app, one: app.backfills.resume(one)),
     "backfills.cancel": _backfills(lambda app, one: app.backfills.cancel(one)),

@@ -14,43 +14,10 @@ from duly.domain.concluding import Failed
 from duly.domain.identity import RunId
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
 from duly.store.access import Freeze
-from duly.store.memory import MemoryStore
 from duly.store.reading import AuditFilter
 from duly.testing.conformance import effects
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US
-from duly.testing.manual_clock import ManualClock
-from tests.conformance.test_postgres import with_schema
-from tests.postgres.cleaning import Reused
-from tests.store.sqlite.made_file import made_file
-
-
-@pytest.fixture(scope="module")
-def databases(postgres_server):
-    """Databases that are emptied between tests."""
-    reused = Reused(postgres_server, with_schema)
-    yield reused
-    reused.close()
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def kept(request, tmp_path) -> Any:
-    """A store, and its clock."""
-    if request.param == "postgres":
-        databases = request.getfixturevalue("databases")
-        lent = databases.take()
-        with lent.clock() as clock, lent.store(clock) as store:
-            yield store, clock
-        databases.give_back(lent)
-        return
-    manual = ManualClock()
-    store = MemoryStore(manual)
-    if request.param == "sqlite":
-        from duly.store.sqlite import SqliteStore
-
-        store = SqliteStore(made_file(tmp_path / "duly.db", manual), manual)
-    yield store, manual
-    store.close()
 
 
 @pytest.fixture

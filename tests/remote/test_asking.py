@@ -77,6 +77,18 @@ def test_a_run_in_doubt_is_looked_at_and_decided(remote):
     assert [] == remote.inbox.list()
 
 
+def test_a_backfill_that_was_called_off_is_gone_on_from(remote):
+    """M2."""
+    span = {"since": "2026-04-02T10:00Z", "until": "2026-04-02T14:00Z"}
+    old = remote.backfills.create("hourly", **span)
+    remote.backfills.cancel(old.id, reason="too much")
+    rest = remote.backfills.plan_rest(old.id)
+    new = remote.backfills.resume_from(old.id, reason="go on", runs=rest.runs)
+
+    assert (4, old.id) == (rest.runs, new.resumes)
+    assert old.id == remote.backfills.get(new.id).resumes
+
+
 def test_many_are_ordered_about_as_they_were_seen(remote):
     """A1: a program anywhere looks first, and then orders about just that."""
     for name in ("bulk-a", "bulk-b"):

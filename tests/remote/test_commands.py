@@ -85,6 +85,7 @@ ORDERS = {
     "backfill resume": "backfill resume BACKFILL",
     "backfill throttle": "backfill throttle BACKFILL --per-minute 5",
     "backfill cancel": "backfill cancel BACKFILL --reason r",
+    "backfill resume-from": "backfill resume-from BACKFILL --reason r --yes",
     "task suspend-retries": "task suspend-retries fail --reason r",
     "task allow-retries": "task allow-retries fail --reason r",
     "task block-reruns": "task block-reruns fail --reason r",

@@ -10,6 +10,7 @@ from duly.remote.operation import Operation
 
 MODULES = [
     "alerts",
+    "backfills",
     "connecting",
     "events",
     "inbox",

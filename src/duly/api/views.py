@@ -7,7 +7,7 @@ from datetime import timedelta
 from duly.app.demo_controls import DemoState
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.attempt_view import Attempt, Line, Step
-from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
+from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
 from duly.client.explaining import RunExplanation
 from duly.client.frozen_sets import CONFIRMED_ABOVE

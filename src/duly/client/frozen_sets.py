@@ -197,13 +197,6 @@ def require_few(kept: Kept, verb: str) -> None:
         raise UsageError("selection", f"{count:,} {kept.of}", problem, remedy)
 
 
-def require_reason(reason: object) -> None:
-    """Refuse an order about many that says no reason."""
-    if not isinstance(reason, str) or not reason.strip():
-        remedy = "say why, in a few words: it is kept with each of them"
-        raise UsageError("reason", reason, "is missing", remedy)
-
-
 def preview_of(
     kept: Kept, order: str, judged: Sequence[Judged], shown: Mapping[UUID, str]
 ) -> OrderPreview:

@@ -15,7 +15,7 @@ from uuid import UUID
 from duly.client.attempt_view import Attempt, attempt_view
 from duly.client.json_values import plain_value
 from duly.client.ordering import read_order_id
-from duly.client.reading import read_limit
+from duly.client.reading import read_limit, require_reason
 from duly.client.settled_effects import Settled, read_settled
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
@@ -354,7 +354,7 @@ class Inbox:
         self._caller.require_operator("order anything about a task")
         self.orders(task)
         if True in parts.values():
-            _require_reason(reason)
+            require_reason(reason)
         command = OrderTask(task=task, actor=self._caller.ordering(reason), **parts)
         return _task_orders(task, self._caller.store.order_task(command))
 
@@ -368,7 +368,7 @@ class Inbox:
         **parts: Any,  # noqa: ANN401 - those of the command
     ) -> Run:
         item = self.get(run)
-        _require_reason(reason)
+        require_reason(reason)
         if item.advice.is_risky(choice):
             _require_typed(item.run, confirm, item.advice.risks[choice])
         command = SettleDoubt(
@@ -466,12 +466,6 @@ def _check(record: VerdictRecord) -> Check:
         by=record.by,
         evidence=None if record.evidence is None else json.loads(record.evidence),
     )
-
-
-def _require_reason(reason: object) -> None:
-    if not isinstance(reason, str) or not reason.strip():
-        remedy = "say why, in a few words: it is kept with the decision"
-        raise UsageError("reason", reason, "is missing", remedy)
 
 
 def _require_typed(run: Run, confirm: UUID | str | None, risk: str) -> None:

@@ -22,10 +22,9 @@ from duly.client.frozen_sets import (
     freeze_set,
     preview_of,
     require_confirmed,
-    require_reason,
     shown_of,
 )
-from duly.client.reading import read_choice, read_instant, read_limit
+from duly.client.reading import read_choice, read_instant, read_limit, require_reason
 from duly.domain.identity import ScheduleId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Missed, ScheduleStatus

@@ -20,10 +20,9 @@ from duly.client.frozen_sets import (
     preview_of,
     require_confirmed,
     require_few,
-    require_reason,
     shown_of,
 )
-from duly.client.reading import read_limit
+from duly.client.reading import read_limit, require_reason
 from duly.client.run_orders import OrderedRun, cancel_each
 from duly.domain.identity import RunId
 from duly.domain.instants import from_microseconds, iso_utc

@@ -8,13 +8,13 @@ from duly.draws import SystemDraws
 from duly.remote.address import read_address
 from duly.remote.alerts import Alerts
 from duly.remote.asking import Asking, said
+from duly.remote.backfills import Backfills
 from duly.remote.credentials import find_token
 from duly.remote.events import Events
 from duly.remote.exchange import Exchange, Patience
 from duly.remote.inbox import Inbox
 from duly.remote.operating import (
     LIST_DISPATCHERS,
-    Backfills,
     Breakers,
     Limits,
     Queues,

@@ -17,7 +17,7 @@ from duly.cli.remote.seeing import Promised, seen
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.arguments import Payload
 from duly.client.attempt_view import Attempt, Line, Step
-from duly.client.backfills import Backfill, BackfillPlan
+from duly.client.backfill_view import Backfill, BackfillPlan
 from duly.client.breakers import Breaker
 from duly.client.events import EventPage
 from duly.client.explaining import RunExplanation
@@ -66,6 +66,8 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
     },
     "backfills": {
         "plan": BackfillPlan,
+        "plan_rest": BackfillPlan,
+        "resume_from": Backfill,
         "create": Backfill,
         "get": Backfill,
         "list": Backfill,
