@@ -20,7 +20,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "run": ("queued", "running", "dead", "doubtful", "label"),
     "key_or_id": ("key", "delayed"),
     "backfill": ("backfill",),
-    "selection": ("selection",),
+    "selection": ("selection", "schedule_selection"),
     "token": ("token", "prefix"),
     "alert": ("alert",),
     "silence": ("silence",),
@@ -51,8 +51,14 @@ BODIES: dict[str, Any] = {
     "resume_run": {"reason": "go on"},
     "skip_run": {"reason": "enough"},
     "create_selection": {"state": ["dead"]},
+    "rerun_selection": {"reason": "again"},
+    "skip_selection": {"reason": "enough"},
+    "create_schedule_selection": {"schedules": ["{name}"]},
+    "pause_schedule_selection": {"reason": "holidays"},
+    "resume_schedule_selection": {"reason": "over"},
     "create_backfill": {"schedule": "{name}", **SPAN},
     "plan_backfill": {"schedule": "{name}", **SPAN},
+    "resume_from_backfill": {"reason": "go on"},
     "throttle_backfill": {"per_minute": 6},
     "set_limit": {"running": 3},
     "set_quotas": {"schedules": 3},
@@ -68,6 +74,8 @@ BODIES: dict[str, Any] = {
     "begin_session": {"code": "none"},
 }
 QUERIES: dict[str, dict[str, str]] = {
+    "preview_selection": {"order": "rerun"},
+    "preview_schedule_selection": {"order": "pause"},
     "get_schedule_occurrences": {"start": SPAN["since"], "end": SPAN["until"]},
     "get_proof": {"schedule": "{name}", "day": "2026-04-02"},
     "list_missing": {"since": SPAN["since"]},
@@ -107,6 +115,8 @@ def _filled(said: Any, of: Things) -> Any:
     """Put a tenant's things into what is said."""
     if isinstance(said, dict):
         return {key: _filled(value, of) for key, value in said.items()}
+    if isinstance(said, list):
+        return [_filled(one, of) for one in said]
     if isinstance(said, str) and (found := _PART.fullmatch(said)):
         return str(getattr(of, found[1]))
     return said

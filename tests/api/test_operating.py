@@ -25,6 +25,26 @@ def test_a_backfill_is_planned_made_steered_and_called_off(desk):
     assert 1 == len(desk.asked.get("/backfills", params={"schedule": "hourly"}).json()["items"])
 
 
+def test_what_a_cancelled_backfill_left_undone_is_gone_on_with(desk):
+    """M2, A1: looked at first, and linked."""
+    made = desk.asked.post("/backfills", json=SPAN | {"per_minute": 1}).json()
+    path = f"/backfills/{made['id']}"
+    early = desk.asked.get(f"{path}/rest")
+    desk.asked.post(f"{path}/cancel")
+    rest = desk.asked.get(f"{path}/rest").json()
+    order = {"reason": "go on", "runs": rest["runs"], "concurrency": 3}
+    new = desk.asked.post(f"{path}/resume-from", json=order)
+
+    assert (409, 4, 201) == (early.status_code, rest["runs"], new.status_code)
+    assert (made["id"], 3, 1) == (
+        desk.asked.get(f"/backfills/{new.json()['id']}").json()["resumes"],
+        new.json()["concurrency"],
+        new.json()["per_minute"],
+    )
+    assert new.json()["id"] == desk.asked.post(f"{path}/resume-from", json=order).json()["id"]
+    assert 422 == desk.asked.post(f"{path}/resume-from", json={}).status_code
+
+
 def test_a_backfill_of_another_number_than_was_looked_at_is_refused(desk):
     """M2: nothing is made."""
     refused = desk.asked.post("/backfills", json=SPAN | {"runs": 3})

@@ -11,6 +11,7 @@ import pytest
 from duly.cli.main import app
 from duly.cli.moments import read_moment
 from duly.cli.output import print_table
+from duly.cli.undoing import tenant_words
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
@@ -145,3 +146,18 @@ def test_a_table_is_whole_for_whoever_asks(monkeypatch):
 def test_wide_is_an_option_of_commands_that_show_tables(place: Workplace):
     """U4."""
     assert 0 == place.duly("run", "list", "--wide").status
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("--tenant acme run cancel x", ["--tenant", "acme"]),
+        ("--url https://host --tenant=acme run cancel x", ["--tenant", "acme"]),
+        ("--url https://host run cancel x", []),
+        ("token create x --tenant acme", []),
+        ("", []),
+    ],
+)
+def test_an_undo_names_the_tenant_that_was_named_before_the_command(typed, told):
+    """U4: what a command has of its own after it is another thing."""
+    assert told == tenant_words(typed.split())

@@ -139,6 +139,17 @@ def test_a_backfill_is_planned_made_and_steered(place: Workplace):
     assert "60 a minute, 1 at a time" in shown.out
     cancelled = undo(place, made)
     assert "Cancelled the backfill of nightly" in cancelled.out
+    left = place.duly("backfill", "resume-from", short, "--reason", "r", "--dry-run")
+    unasked = place.duly("backfill", "resume-from", short, "--reason", "r")
+    gone_on = place.duly("backfill", "resume-from", short, "--reason", "r", "--yes", "--json").json
+    assert "3 would be made." in left.out
+    assert (2, True) == (unasked.status, "3 runs would be touched" in unasked.err)
+    assert (listed["id"], "active", 60) == (
+        gone_on["resumes"],
+        gone_on["status"],
+        gone_on["per_minute"],
+    )
+    assert f"goes on from   {listed['id']}" in place.duly("backfill", "show", gone_on["id"]).out
     nowhere = place.duly("backfill", "show", "0000")
     assert 2 <= nowhere.status <= 3
 

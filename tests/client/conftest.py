@@ -16,7 +16,9 @@ from duly.store.reading import AuditFilter
 from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
+from tests.conformance.test_postgres import with_schema
 from tests.domain.moments import moment
+from tests.postgres.cleaning import Reused
 from tests.store.sqlite.made_file import made_file
 
 if TYPE_CHECKING:
@@ -44,6 +46,34 @@ def store(request, clock, tmp_path):
 @pytest.fixture
 def app(store, clock):
     return duly.App(store=store, clock=clock, draws=SeededDraws(), actor="ada")
+
+
+@pytest.fixture(scope="module")
+def databases(postgres_server):
+    """Databases that are emptied between tests."""
+    reused = Reused(postgres_server, with_schema)
+    yield reused
+    reused.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def kept(request, tmp_path) -> Any:
+    """A store of each kind, and its clock."""
+    if request.param == "postgres":
+        databases = request.getfixturevalue("databases")
+        lent = databases.take()
+        with lent.clock() as clock, lent.store(clock) as store:
+            yield store, clock
+        databases.give_back(lent)
+        return
+    manual = ManualClock()
+    store = MemoryStore(manual)
+    if request.param == "sqlite":
+        from duly.store.sqlite import SqliteStore
+
+        store = SqliteStore(made_file(tmp_path / "duly.db", manual), manual)
+    yield store, manual
+    store.close()
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Things:
     token: UUID
     prefix: str
     selection: UUID
+    schedule_selection: UUID
     alert: UUID
     silence: UUID
 
@@ -75,6 +76,7 @@ NOBODYS = Things(
     token=UUID("0196b000-0000-7000-8000-000000000008"),
     prefix="nosuchaa",
     selection=UUID("0196b000-0000-7000-8000-000000000009"),
+    schedule_selection=UUID("0196b000-0000-7000-8000-00000000000c"),
     alert=UUID("0196b000-0000-7000-8000-00000000000a"),
     silence=UUID("0196b000-0000-7000-8000-00000000000b"),
 )
@@ -124,6 +126,7 @@ def furnish(store: Store, clock: ManualClock) -> Things:
         token=token.id,
         prefix=token.prefix,
         selection=app.selections.freeze().id,
+        schedule_selection=app.schedule_selections.freeze().id,
         alert=_raise(store),
         silence=app.alerts.silence(tenant=THEIRS, subject=SECRET, duration="9h", reason=SECRET).id,
     )
@@ -180,6 +183,14 @@ def _selections(order: Callable[[duly.App, Any], object]) -> list[Call]:
     return [lambda app, of: order(app, of.selection), lambda app, of: order(app, str(of.selection))]
 
 
+def _schedule_selections(order: Callable[[duly.App, Any], object]) -> list[Call]:
+    return [
+        lambda app, of: order(app, of.schedule_selection),
+        lambda app, of: order(app, str(of.schedule_selection)),
+        lambda app, of: order(app, of.selection),
+    ]
+
+
 SPAN: dict[str, Any] = {"since": "2026-04-01T00:00Z", "until": "2026-04-01T06:00Z"}
 
 BY_REFERENCE: dict[str, list[Call]] = {
@@ -205,6 +216,8 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "schedules.trigger": _schedules(lambda app, one: app.schedules.trigger(one)),
     "schedules.get": _schedules(lambda app, one: app.schedules.get(one)),
     "schedules.history": _schedules(lambda app, one: app.schedules.history(one)),
+    "schedules.owed": _schedules(lambda app, one: app.schedules.owed(one)),
+    "schedules.skips": _schedules(lambda app, one: app.schedules.skips(one)),
     "schedules.occurrences": _schedules(
         lambda app, one: app.schedules.occurrences(one, SPAN["since"], SPAN["until"])
     ),
@@ -235,6 +248,24 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "selections.retry": _selections(lambda app, one: app.selections.retry(one)),
     "selections.discard": _selections(lambda app, one: app.selections.discard(one)),
     "selections.cancel": _selections(lambda app, one: app.selections.cancel(one)),
+    "selections.preview": _selections(lambda app, one: app.selections.preview(one, "rerun")),
+    "selections.rerun": _selections(lambda app, one: app.selections.rerun(one, reason="r")),
+    "selections.skip": _selections(lambda app, one: app.selections.skip(one, reason="r")),
+    "schedule_selections.freeze": _schedules(
+        lambda app, one: app.schedule_selections.freeze(schedules=[one])
+    ),
+    "schedule_selections.get": _schedule_selections(
+        lambda app, one: app.schedule_selections.get(one)
+    ),
+    "schedule_selections.preview": _schedule_selections(
+        lambda app, one: app.schedule_selections.preview(one, "pause")
+    ),
+    "schedule_selections.pause": _schedule_selections(
+        lambda app, one: app.schedule_selections.pause(one, reason="r")
+    ),
+    "schedule_selections.resume": _schedule_selections(
+        lambda app, one: app.schedule_selections.resume(one, reason="r")
+    ),
     "runs.select": _schedules(lambda app, one: app.runs.select(schedule=one)),
     "delayed.get": [
         lambda app, of: app.delayed.get(of.key),
@@ -261,6 +292,10 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "backfills.create": _schedules(lambda app, one: app.backfills.create(one, **SPAN)),
     "backfills.get": _backfills(lambda app, one: app.backfills.get(one)),
     "backfills.list": _schedules(lambda app, one: app.backfills.list(one)),
+    "backfills.plan_rest": _backfills(lambda app, one: app.backfills.plan_rest(one)),
+    "backfills.resume_from": _backfills(
+        lambda app, one: app.backfills.resume_from(one, reason="r")
+    ),
     "backfills.pause": _backfills(lambda app, one: app.backfills.pause(one)),
     "backfills.resume": _backfills(lambda app, one: app.backfills.resume(one)),
     "backfills.cancel": _backfills(lambda app, one: app.backfills.cancel(one)),
@@ -286,6 +321,7 @@ LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
     ],
     "vitals.schedules": [lambda app: app.vitals.schedules(status=None)],
     "selections.freeze": [lambda app: app.selections.freeze(state=["dead", "queued"])],
+    "schedule_selections.freeze": [lambda app: app.schedule_selections.freeze()],
     "attempts.page": [lambda app: app.attempts.page()],
     "audit.page": [lambda app: app.audit.page()],
     "events.after": [lambda app: app.events.after(0)],

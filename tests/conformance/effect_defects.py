@@ -110,6 +110,20 @@ class SharesEveryLedger(MemoryStore):
         return super().rerun_run(replace(command, is_repair=True))
 
 
+class RepeatsWhatWasRepeated(MemoryStore):
+    """Does not look whether somebody was faster."""
+
+    def rerun_run(self, command):
+        return super().rerun_run(replace(command, alone_since=None))
+
+
+class RepeatsWhatWasTried(MemoryStore):
+    """Does not look whether a run was tried again since it was seen."""
+
+    def rerun_run(self, command):
+        return super().rerun_run(replace(command, fence=None))
+
+
 class GoesBesideTheOpen(MemoryStore):
     """Queues a rerun whoever is open."""
 
@@ -193,6 +207,14 @@ EFFECT_DEFECTS = [
         "test_a_settled_doubt_leaves_alone_what_another_run_of_the_line_intends",
     ),
     (SharesEveryLedger, "test_a_repair_shares_the_ledger_and_a_rerun_begins_its_own"),
+    (
+        RepeatsWhatWasRepeated,
+        "test_what_was_run_once_more_since_it_was_seen_is_left_alone",
+    ),
+    (
+        RepeatsWhatWasTried,
+        "test_what_had_another_attempt_since_it_was_seen_is_left_alone",
+    ),
     (GoesBesideTheOpen, "test_a_rerun_waits_for_a_run_that_is_open"),
     (CountsEveryWord, "test_the_same_attempt_saying_it_twice_says_it_once"),
     (ForgetsTheLineEarly, "test_what_runs_have_in_common_goes_with_the_last_of_them"),

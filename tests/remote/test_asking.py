@@ -77,6 +77,41 @@ def test_a_run_in_doubt_is_looked_at_and_decided(remote):
     assert [] == remote.inbox.list()
 
 
+def test_a_backfill_that_was_called_off_is_gone_on_from(remote):
+    """M2."""
+    span = {"since": "2026-04-02T10:00Z", "until": "2026-04-02T14:00Z"}
+    old = remote.backfills.create("hourly", **span)
+    remote.backfills.cancel(old.id, reason="too much")
+    rest = remote.backfills.plan_rest(old.id)
+    new = remote.backfills.resume_from(old.id, reason="go on", runs=rest.runs)
+
+    assert (4, old.id) == (rest.runs, new.resumes)
+    assert old.id == remote.backfills.get(new.id).resumes
+
+
+def test_many_are_ordered_about_as_they_were_seen(remote):
+    """A1: a program anywhere looks first, and then orders about just that."""
+    for name in ("bulk-a", "bulk-b"):
+        remote.schedules.create(name, "report", "1h")
+    frozen = remote.schedule_selections.freeze(name_prefix="bulk-")
+    preview = remote.schedule_selections.preview(frozen.id, "pause")
+    remote.schedules.edit("bulk-b", owner="ben")
+    done = remote.schedule_selections.pause(frozen.id, reason="r", confirm=2)
+    paused = remote.schedule_selections.freeze(schedules=["bulk-a"])
+    back = remote.schedule_selections.resume(paused.id, reason="r")
+    runs = remote.selections.freeze(state=["succeeded"], limit=1)
+    rerun = remote.selections.rerun(runs.id, reason="once more")
+    doubts = remote.selections.freeze(state=["ambiguous"], limit=1)
+
+    assert (2, 2, frozen.digest) == (preview.count, preview.touched, preview.digest)
+    assert [("bulk-a", True), ("bulk-b", False)] == [
+        (one.name, one.is_done) for one in done.schedules
+    ]
+    assert 1 == back.done
+    assert ("rerun", 1) == (remote.runs.get(rerun.runs[0].made).origin, rerun.done)
+    assert "skip" == remote.selections.preview(doubts.id, "skip").order
+
+
 def test_events_go_on_where_somebody_was(remote):
     """S7: whoever comes back is told all that happened since, once and in order."""
     remote.schedules.create("watched", "report", "1h")
@@ -87,6 +122,27 @@ def test_events_go_on_where_somebody_was(remote):
         paused = next(events)
 
     assert ("schedule.created", "schedule.paused") == (created.action, paused.action)
+
+
+def test_a_token_of_every_tenant_follows_what_happens_to_all(server, app):
+    """L2: and one of a tenant does not."""
+    _, url, token = server
+    acme = app.within(tenant="acme", actor="eve")
+    viewer = app.tokens.create("ben", role="viewer", tenant="acme").text
+    start = app.events.after(None, all_tenants=True).through
+    acme.schedules.create("theirs", app.call("report"), duly.every("1h"))
+    app.schedules.create("of-ours", app.call("report"), duly.every("1h"))
+    with duly.connect(url, token=token) as all_of_them, duly.connect(url, token=viewer) as one:
+        with closing(all_of_them.events(start, all_tenants=True)) as told:
+            seen = [entry.subject for entry in islice(told, 2)]
+        with closing(all_of_them.events(start)) as told:
+            ours = next(told).subject
+        with pytest.raises(duly.Forbidden, match="all_tenants"):
+            next(one.events(start, all_tenants=True))
+        with closing(one.events(start)) as told:
+            own = next(told).subject
+
+    assert (["theirs", "of-ours"], "of-ours", "theirs") == (seen, ours, own)
 
 
 def test_no_number_goes_ahead_of_what_it_stands_for(remote):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DAY = ("--since", "2026-04-02", "--until", "2026-04-03")
 LOOKS = {
     "schedule list": "schedule list",
+    "schedule show": "schedule show hourly",
     "schedule history": "schedule history hourly",
     "schedule occurrences": "schedule occurrences hourly --from 2026-04-03T00:00Z --to 2026-04-03T04:30Z",
     "schedule export": "schedule export",
@@ -60,7 +61,6 @@ LOOKS = {
 """What is looked at: the same is printed here and there."""
 ORDERS = {
     "schedule create": "schedule create made --task report --when 1d --misfire skip",
-    "schedule show": "schedule show made",
     "schedule edit": "schedule edit made --when 2d --priority 2",
     "schedule pause": "schedule pause made --reason r",
     "schedule resume": "schedule resume made",
@@ -85,6 +85,7 @@ ORDERS = {
     "backfill resume": "backfill resume BACKFILL",
     "backfill throttle": "backfill throttle BACKFILL --per-minute 5",
     "backfill cancel": "backfill cancel BACKFILL --reason r",
+    "backfill resume-from": "backfill resume-from BACKFILL --reason r --yes",
     "task suspend-retries": "task suspend-retries fail --reason r",
     "task allow-retries": "task allow-retries fail --reason r",
     "task block-reruns": "task block-reruns fail --reason r",
@@ -207,6 +208,7 @@ def run(living, monkeypatch, capsys, tmp_path):
     def run(words: str, *more: str, is_there: bool = True) -> Ended:
         monkeypatch.setenv("DULY_URL", url if is_there else "")
         monkeypatch.setenv("DULY_APP", "" if is_there else "tests.remote.here:app")
+        monkeypatch.setenv("DULY_TENANT", "")
         for name, identity in names.items():
             words = words.replace(name, identity)
         with pytest.raises(SystemExit) as ended:
@@ -253,6 +255,28 @@ def settled(ended: Ended) -> Ended:
     return Ended(ended.code, re.sub(used, "", ended.out), ended.err)
 
 
+def test_many_are_ordered_about_from_afar_as_beside_the_store(run):
+    """A1, U4: the set is the server's, and so is what is told of each."""
+    run("schedule create far-a --task report --when 1d")
+    run("schedule create far-b --task report --when 1d")
+    shown = run("schedule pause --prefix far- --reason r --dry-run --json")
+    selection = json.loads(shown.out)["id"]
+    done = run(f"schedule pause --selection {selection} --reason r --yes --json")
+    again = run(f"schedule pause --selection {selection} --reason r --yes")
+    back = run("schedule resume far-a far-b --reason r --yes")
+    rerun = run("run rerun --task fail --reason r --yes --json")
+    skipped = run("run skip DOUBT DEAD --reason r --dry-run")
+
+    assert (0, [True, True]) == (
+        done.code,
+        [one["is_done"] for one in json.loads(done.out)["schedules"]],
+    ), done.err
+    assert (0, True) == (again.code, "was changed by anna since it was seen" in again.out)
+    assert (0, "Resumed: 2 schedules.") == (back.code, back.out.splitlines()[0]), back.err
+    assert (0, True) == (rerun.code, json.loads(rerun.out)["is_done"]), rerun.err
+    assert "is dead, not ambiguous" in skipped.out
+
+
 def test_orders_are_given_from_afar(run):
     """U4: whatever a person may order beside the store, they may order at a server."""
     for words in ORDERS.values():
@@ -260,6 +284,32 @@ def test_orders_are_given_from_afar(run):
 
         assert ended.code == (1 if words == "status" else 0), (words, ended)
         assert ended.out
+
+
+def test_a_token_of_every_tenant_names_whose_things_are_meant(run):
+    """L2, U4: by an option before the command, or a variable; what is told to undo names it, too."""
+    made = run("--tenant acme enqueue report --key theirs --in 2h")
+    theirs = run("--tenant acme delayed list --json")
+    ours = run("delayed list --json")
+    beside = run("--tenant=acme delayed list --json", is_there=False)
+    asked = run("delayed list --tenant acme")
+
+    assert 0 == made.code, made.err
+    assert ["theirs"] == [one["key"] for one in json.loads(theirs.out)]
+    assert "theirs" not in ours.out
+    assert theirs.out == beside.out
+    assert (2, True) == (asked.code, "give it before the command: duly --tenant" in asked.err)
+
+
+def test_a_token_of_one_tenant_names_no_other(run, living, monkeypatch):
+    """L2."""
+    token = token_for(here.app, name="eve", tenant="acme", role="viewer")
+    monkeypatch.setenv("DULY_TOKEN", token["Authorization"].removeprefix("Bearer "))
+    own = run("--tenant acme status --json")
+    others = run("--tenant default run list")
+
+    assert 5 != own.code, own.err
+    assert (1, True) == (others.code, "of another tenant" in others.err), others
 
 
 @pytest.mark.parametrize("words", NOT_THERE.values())

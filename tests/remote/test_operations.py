@@ -8,7 +8,18 @@ from typing import Any
 from duly.api.routes import ROUTES
 from duly.remote.operation import Operation
 
-MODULES = ["alerts", "connecting", "events", "inbox", "operating", "runs", "schedules", "vitals"]
+MODULES = [
+    "alerts",
+    "backfills",
+    "connecting",
+    "events",
+    "inbox",
+    "operating",
+    "runs",
+    "schedules",
+    "selections",
+    "vitals",
+]
 ELSEWHERE = {
     "begin_session": "is a browser's",
     "get_session": "is a browser's",

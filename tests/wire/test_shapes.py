@@ -15,6 +15,7 @@ import duly
 import duly.client
 import duly.wire
 from duly import Retry, every
+from duly.client.history import OwedRange, SkippedRange
 from duly.client.last_ends import BadEnding, Ending
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.settled_effects import Settled
@@ -68,6 +69,7 @@ SHAPES: dict[str, type[Shown]] = {
     "Endings": schedules.Endings,
     "EnqueuedRun": runs.EnqueuedRun,
     "FrozenRuns": selections.Selection,
+    "FrozenSchedules": selections.ScheduleSelection,
     "HistoryEntry": schedules.Entry,
     "InboxItem": inbox.InboxItem,
     "Late": attempts.LateWord,
@@ -78,9 +80,13 @@ SHAPES: dict[str, type[Shown]] = {
     "MissingRun": vitals.MissingRun,
     "NewToken": access.MadeToken,
     "Occurrence": schedules.Occurrence,
+    "OrderPreview": selections.OrderPreview,
     "OrderedRun": runs.OrderedRun,
+    "OrderedSchedule": selections.OrderedSchedule,
+    "OwedRange": schedules.OwedRange,
     "Place": limits.Place,
     "PlannedSlot": backfills.PlannedSlot,
+    "PreviewedItem": selections.PreviewedItem,
     "Proof": proofs.Proof,
     "ProvenOccurrence": proofs.ProvenOccurrence,
     "QuarantinedHost": members.QuarantinedHost,
@@ -92,6 +98,7 @@ SHAPES: dict[str, type[Shown]] = {
     "ScheduleVitals": vitals.ScheduleVitals,
     "Scope": inbox.Scope,
     "Settled": inbox.SettledEffect,
+    "SkippedRange": schedules.SkippedRange,
     "Status": status.Status,
     "Step": attempts.Step,
     "TaskOrders": tasks.Task,
@@ -158,6 +165,14 @@ def raised(app: duly.App) -> list[Any]:
     ]
 
 
+def chosen(app: duly.App) -> list[Any]:
+    """Order something about all schedules; return all that is told of it."""
+    frozen = app.schedule_selections.freeze()
+    preview = app.schedule_selections.preview(frozen.id, "pause")
+    (done,) = app.schedule_selections.pause(frozen.id, reason="lunch")
+    return [frozen, preview, *preview.first, done]
+
+
 @pytest.fixture(scope="module")
 def views() -> Iterator[dict[str, Any]]:
     """One view of each kind, out of the life of one application."""
@@ -198,6 +213,9 @@ def views() -> Iterator[dict[str, Any]]:
             *(app.status(), app.status().members[0], app.delayed.list()[0]),
             *(app.schedules.get("close"), app.schedules.get("close").last_ends),
             *(app.schedules.history("close")[0], app.selections.freeze(state=None)),
+            *chosen(app),
+            OwedRange(first_for=NOON, last_for=NOON),
+            SkippedRange(first_for=NOON, last_for=NOON, count=1, reason="pause"),
             *(app.tokens.create("anna"), app.tokens.list()[0]),
             app.schedules.occurrences("close", NOON, NOON + timedelta(hours=2))[0],
             *raised(app),

@@ -151,7 +151,9 @@ class Api:
         front = self.front
         first = (await front.in_thread(follow_events, received)).value
         recheck = partial(front.door.who, request.method, request.headers)
-        return front.stream(Watching(received.app, received.principal, first, recheck))
+        is_of_all: bool = received.query.all_tenants
+        watching = Watching(received.app, received.principal, first, recheck, is_of_all)
+        return front.stream(watching)
 
     async def _metrics(self, request: Request) -> Response:
         """Answer with the numbers of the whole store, to a token of every tenant (V2, L2)."""

@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 
 from duly.api.problems import refuse
 from duly.api.security import EVENT_STREAM
-from duly.errors import StoreError, Unauthenticated, UsageError
+from duly.errors import Forbidden, StoreError, Unauthenticated, UsageError
 from duly.wire.schedules import Entry
 
 if TYPE_CHECKING:
@@ -129,6 +129,15 @@ def read_place(received: Received) -> int | None:
         remedy = "send the id of the last event, or leave it out"
         raise UsageError("Last-Event-ID", said, "is not the number of an event", remedy)
     return int(said)
+
+
+def is_of_all(received: Received) -> bool:
+    """Say whether all tenants are meant; refuse it to who may not see them."""
+    is_whole: bool = received.query.all_tenants
+    if is_whole and not received.principal.is_everywhere:
+        remedy = "leave all_tenants out, or use a token of every tenant"
+        raise Forbidden("all_tenants", "is not for a token of one tenant", remedy)
+    return is_whole
 
 
 def _told(entry: Entry) -> bytes:

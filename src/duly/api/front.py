@@ -47,6 +47,8 @@ class Watching:
     principal: Principal
     first: EventPage
     recheck: Callable[[], object]
+    is_of_all: bool = False
+    """Whether they follow what happens to every tenant."""
 
 
 class Front:
@@ -100,7 +102,8 @@ class Front:
         async def after(number: int) -> EventPage:
             # A token that is revoked opens nothing a second later, not even what it had opened.
             await self.in_thread(watching.recheck)
-            return await self.in_thread(partial(watching.app.events.after, number, limit=PAGE))
+            look = partial(watching.app.events.after, all_tenants=watching.is_of_all)
+            return await self.in_thread(partial(look, number, limit=PAGE))
 
         told = self.streams.follow(Follower(first=watching.first, after=after))
         return EventResponse(told, partial(self.streams.leave, principal))

@@ -23,6 +23,7 @@ from duly.api.handlers import (
     queues,
     run_orders,
     runs,
+    schedule_selections,
     schedules,
     selections,
     sessions,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ROUTES: tuple[Route, ...] = (
     *schedules.ROUTES,
+    *schedule_selections.ROUTES,
     *delayed.ROUTES,
     *runs.ROUTES,
     *run_orders.ROUTES,

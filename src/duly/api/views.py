@@ -7,9 +7,10 @@ from datetime import timedelta
 from duly.app.demo_controls import DemoState
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.attempt_view import Attempt, Line, Step
-from duly.client.backfills import Backfill, BackfillPlan, PlannedSlot
+from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
 from duly.client.explaining import RunExplanation
+from duly.client.frozen_sets import CONFIRMED_ABOVE
 from duly.client.health import LATE, Health
 from duly.client.history import HistoryEntry, Occurrence
 from duly.client.inbox import Check, Effect, InboxItem
@@ -24,7 +25,7 @@ from duly.client.reading import (
     read_priority,
     read_queue,
 )
-from duly.client.selections import CONFIRMED_ABOVE, FrozenRuns
+from duly.client.selections import FrozenRuns
 from duly.client.status_view import MemberStatus, Status
 from duly.client.vitals_view import ScheduleVitals, VitalSigns
 from duly.client.workers import QuarantinedHost

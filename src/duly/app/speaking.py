@@ -17,6 +17,7 @@ from duly.client.proving import Proving
 from duly.client.queues import Queues
 from duly.client.quotas import Quotas
 from duly.client.runs import DelayedRuns, Runs
+from duly.client.schedule_selections import ScheduleSelections
 from duly.client.schedules import Schedules
 from duly.client.selections import Selections
 from duly.client.tokens import Tokens
@@ -42,6 +43,7 @@ class Speaking:
         self.schedules = Schedules(caller)
         self.runs = Runs(caller)
         self.selections = Selections(caller, self.runs)
+        self.schedule_selections = ScheduleSelections(caller, self.schedules)
         self.attempts = Attempts(caller)
         self.audit = Audit(caller)
         self.delayed = DelayedRuns(caller)

@@ -10,25 +10,26 @@ TYPED_ABOVE = 100
 """Above so many, a y is not enough: the number is typed."""
 
 
-def require_answer(count: int, looking: str = "--dry-run") -> None:
+def require_answer(count: int, looking: str = "--dry-run", noun: str = "run") -> None:
     """Refuse to go on where nobody can be asked, before anything is shown."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         remedy = f"give it to go on, or look first with {looking}"
-        runs = "run" if count == 1 else "runs"
-        problem = f"{runs} would be touched, and nobody can be asked here"
+        things = noun if count == 1 else f"{noun}s"
+        problem = f"{things} would be touched, and nobody can be asked here"
         raise UsageError("--yes", count, problem, remedy)
 
 
-def is_agreed(verb: str, count: int) -> bool:
+def is_agreed(verb: str, count: int, noun: str = "run") -> bool:
     """Ask the person at the terminal."""
     try:
         if count > TYPED_ABOVE:
-            question = f"{verb} {_runs(count)}? Type the number to go on: "
+            question = f"{verb} {counted(count, noun)}? Type the number to go on: "
             return input(question).strip().replace(",", "") == str(count)
-        return input(f"{verb} {_runs(count)}? [y/N] ").strip().lower() in ("y", "yes")
+        return input(f"{verb} {counted(count, noun)}? [y/N] ").strip().lower() in ("y", "yes")
     except (EOFError, KeyboardInterrupt):
         return False
 
 
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
+def counted(count: int, noun: str) -> str:
+    """Say how many there are: "1 run", "1,200 runs"."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

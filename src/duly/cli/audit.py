@@ -12,7 +12,7 @@ from duly.app import App as Application
 from duly.cli.audit_table import print_entries
 from duly.cli.moments import read_moment
 from duly.cli.output import print_aside, print_json, print_line
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, named_tenant, opened
 from duly.client.history import HistoryEntry
 from duly.client.sealing import ExportedTrail, Verified, verify_file
 from duly.clock import SystemClock
@@ -148,9 +148,10 @@ def newest_entries(
     """Return so many entries, page by page: a page may be short while there is more."""
     found: list[HistoryEntry] = []
     cursor: str | None = None
+    is_whole = named_tenant() is None
     while True:
         limit = number - len(found)
-        page = application.audit.page(**terms, all_tenants=True, limit=limit, cursor=cursor)
+        page = application.audit.page(**terms, all_tenants=is_whole, limit=limit, cursor=cursor)
         found += page.items
         cursor = page.next_cursor
         if cursor is None or len(found) >= number:

@@ -16,12 +16,8 @@ from duly.cli.schedule.telling import note_missing_dispatcher, zone
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text, zoned_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
-from duly.client.backfills import (
-    CONCURRENCY_DEFAULT,
-    PER_MINUTE_DEFAULT,
-    Backfill,
-    BackfillPlan,
-)
+from duly.client.backfill_view import Backfill, BackfillPlan
+from duly.client.backfills import CONCURRENCY_DEFAULT, PER_MINUTE_DEFAULT
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 from duly.domain.time_texts import utc_text
@@ -132,17 +128,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             runs=found.runs,
             reason=reason,
         )
-        taking_back = undo_text("backfill", "cancel", str(made.id), "--reason", UNSAID)
-        if target.json:
-            print_json({**made.to_json(), "undo": taking_back})
-            return
-        print_line(
-            f"Backfill {made.id} of {made.schedule}: {found.runs:,} runs are to be made,"
-            f" {_pace(made)}."
-        )
-        print_line(("to look at it: ", "dim"), undo_text("backfill", "show", str(made.id)))
-        print_undo(taking_back)
-        note_missing_dispatcher(application)
+        _tell_made(application, made, found.runs, target)
 
 
 @app.command(name="list")
@@ -171,7 +157,7 @@ def list_backfills(name: str | None = None, /, *, target: Target = TARGET) -> No
 def show(backfill: Which, /, *, target: Target = TARGET) -> None:
     """Show a backfill: how far it is, how fast it goes, and who wanted it."""
     with opened(target, makes_store=False) as application:
-        found = _find(application, backfill)
+        found = application.backfills.get(_find(application, backfill).id)
         if target.json:
             print_json(found.to_json())
             return
@@ -231,7 +217,82 @@ def cancel(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -
     """Make no more runs, for good; those that were made go on."""
     with opened(target, makes_store=False) as application:
         changed = application.backfills.cancel(_find(application, backfill).id, reason=reason)
-        _print_changed(changed, "Cancelled", None, target)
+        back = ("resume-from", str(changed.id), "--reason", UNSAID)
+        _print_changed(changed, "Cancelled", back, target)
+
+
+@app.command(name="resume-from")
+def resume_from(  # noqa: PLR0913 - each option is an argument
+    backfill: Which,
+    /,
+    *,
+    reason: str,
+    per_minute: int | None = None,
+    concurrency: int | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    target: Target = TARGET,
+) -> None:
+    """Have another backfill do what one that was cancelled has left undone; shows the plan first.
+
+    Parameters
+    ----------
+    reason
+        Why; it is recorded.
+    per_minute
+        How many runs are made in a minute at the most; as many as that one, unless given.
+    concurrency
+        How many of them may be open at a time; as that one, unless given.
+    dry_run
+        Show what is left, and make nothing.
+    yes
+        Do not ask.
+    """
+    with opened(target, makes_store=False) as application:
+        old = _find(application, backfill)
+        rest = application.backfills.plan_rest(old.id)
+        schedule = find_schedule(application, rest.schedule)
+        if dry_run or not rest.runs:
+            _tell_rest(schedule, rest, target)
+            return
+        if not yes:
+            require_answer(rest.runs)
+            _print_plan(schedule, rest)
+            if not is_agreed("Make", rest.runs):
+                print_line("Nothing was made.")
+                return
+        made = application.backfills.resume_from(
+            old.id,
+            reason=reason,
+            runs=rest.runs,
+            per_minute=per_minute,
+            concurrency=concurrency,
+        )
+        _tell_made(application, made, rest.runs, target)
+
+
+def _tell_rest(schedule: Schedule, rest: BackfillPlan, target: Target) -> None:
+    if target.json:
+        print_json(rest.to_json())
+        return
+    _print_plan(schedule, rest)
+    print_line("Nothing was made.")
+
+
+def _tell_made(application: Application, made: Backfill, runs: int, target: Target) -> None:
+    """Tell of a backfill that has begun, and how it is looked at and taken back."""
+    taking_back = undo_text("backfill", "cancel", str(made.id), "--reason", UNSAID)
+    if target.json:
+        print_json({**made.to_json(), "undo": taking_back})
+        return
+    after = "" if made.resumes is None else f", going on from {made.resumes}"
+    print_line(
+        f"Backfill {made.id} of {made.schedule}{after}: {runs:,} runs are to be made,"
+        f" {_pace(made)}."
+    )
+    print_line(("to look at it: ", "dim"), undo_text("backfill", "show", str(made.id)))
+    print_undo(taking_back)
+    note_missing_dispatcher(application)
 
 
 def _find(application: Application, text: str) -> Backfill:
@@ -312,6 +373,7 @@ def _facts(application: Application, one: Backfill) -> list[tuple[str, str]]:
         ("pace", _pace(one)),
         ("looked at", f"{one.looked_at:,} of {one.total:,} occurrences"),
         ("made", f"{one.made:,} runs, {one.open:,} of them open"),
+        ("goes on from", "-" if one.resumes is None else str(one.resumes)),
         ("why", one.reason or "-"),
         ("made by", made),
         ("id", f"{one.id}, version {one.version}"),

@@ -13,7 +13,15 @@ from duly.app import App as Application
 from duly.app.stores import URL_DEFAULT
 from duly.app.worker_options import ALLOW_COMMANDS_VARIABLE, read_allowed
 from duly.cli.output import print_json, print_table
-from duly.cli.target import APP_VARIABLE, URL_VARIABLE, Target, opened, person
+from duly.cli.target import (
+    APP_VARIABLE,
+    TENANT_VARIABLE,
+    URL_VARIABLE,
+    Target,
+    named_tenant,
+    opened,
+    person,
+)
 from duly.config import Settings
 
 TARGET = Target()
@@ -45,7 +53,9 @@ def _surroundings(application: Application, target: Target) -> Iterator[_Setting
     place = target.app or os.environ.get(APP_VARIABLE) or None
     yield _Setting("app", place, _said(target.app, APP_VARIABLE))
     yield _Setting("url", application.url, _url_source(application, target, place))
-    yield _Setting("tenant", application.tenant, "the application" if place else DEFAULT)
+    named = named_tenant()
+    whose = f"${TENANT_VARIABLE}" if named else "the application" if place else DEFAULT
+    yield _Setting("tenant", named or application.tenant, whose)
     yield _Setting("actor", person(), "the system: who is logged in")
     allowed = read_allowed(os.environ.get(ALLOW_COMMANDS_VARIABLE, ""))
     commands = "all" if allowed is None else sorted(allowed)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.cli.audit import newest_entries
 from duly.cli.output import json_line, neutral
-from duly.cli.target import Target, is_server, opened
+from duly.cli.target import Target, is_server, named_tenant, opened
 from duly.cli.times import exact_text
 from duly.cli.waiting import Patience
 from duly.client.history import HistoryEntry
@@ -47,13 +47,14 @@ def events(
         raise UsageError("number", number, "is out of range", f"give 0 to {PAGE_MAX:,}")
     with opened(target, makes_store=False) as app:
         if after is None:
-            after = app.events.after(None, all_tenants=True).through
+            after = app.events.after(None, all_tenants=named_tenant() is None).through
             found = newest_entries(app, number, {}) if number else []
             _print([one for one in reversed(found) if one.number <= after], as_json=target.json)
             if not follow:
                 return
         if follow and is_server(app):
-            for one in app.events.follow(after):  # type: ignore[attr-defined]
+            is_whole = named_tenant() is None
+            for one in app.events.follow(after, all_tenants=is_whole):  # type: ignore[attr-defined]
                 _print([one], as_json=target.json)
         _show_from(app, after, is_followed=follow, as_json=target.json)
 
@@ -61,7 +62,7 @@ def events(
 def _show_from(app: App, after: int, *, is_followed: bool, as_json: bool) -> None:
     patience = Patience(None)
     while True:
-        page = app.events.after(after, all_tenants=True)
+        page = app.events.after(after, all_tenants=named_tenant() is None)
         _print(page.items, as_json=as_json)
         if page.through > after:
             after = page.through

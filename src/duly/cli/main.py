@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 
 from duly.cli.help_page import HelpPage, tell_default
 from duly.cli.output import print_error
@@ -123,8 +123,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _with_surroundings(words: list[str]) -> list[str]:
-    """Let `duly --app tasks:app …` mean the same as $DULY_APP, for every command."""
-    variables = {"--app": "DULY_APP", "--url": "DULY_URL"}
+    """Let `duly --app tasks:app …` mean the same as $DULY_APP, for every command.
+
+    Likewise --url and --tenant: where a command has a --tenant of its own, it stands after it.
+    """
+    variables = {"--app": "DULY_APP", "--url": "DULY_URL", "--tenant": "DULY_TENANT"}
     rest = list(words)
     while rest and (option := rest[0].partition("="))[0] in variables:
         name, separator, value = option
@@ -170,6 +173,8 @@ def _told(error: CycloptsError) -> tuple[str, str]:
         tokens = error.unused_tokens or []
         return f"{tokens[0]!r} is one word too many", "put an expression with spaces in quotes"
     said = " ".join(str(error).split()).partition(" Available commands:")[0]
+    if isinstance(error, UnknownOptionError) and error.token.keyword == "--tenant":
+        return said.rstrip("."), "give it before the command: duly --tenant NAME …"
     command = " ".join(("duly", *(error.command_chain or ())))
     return said.rstrip("."), f"see {command} --help"
 

@@ -20,6 +20,8 @@ from duly.remote.address import is_address, read_address
 
 APP_VARIABLE = "DULY_APP"
 URL_VARIABLE = "DULY_URL"
+TENANT_VARIABLE = "DULY_TENANT"
+"""Whose things commands are about; `duly --tenant NAME …` says it for one."""
 SOURCE = "cli"
 _SQLITE = "sqlite:///"
 
@@ -72,7 +74,12 @@ def opened(target: Target, *, makes_store: bool = True, needs_store: bool = Fals
     if not makes_store:
         app.require_store()
     with app.acting_as(person(), SOURCE) as acting:
-        yield acting
+        tenant = None if needs_store else named_tenant()
+        if tenant is None:
+            yield acting
+        else:
+            # Whoever opens the store is an operator, and stays one.
+            yield acting.within(tenant=tenant, actor=person(), source=SOURCE, is_confined=False)
 
 
 @contextmanager
@@ -85,7 +92,7 @@ def _server(url: str | None, target: Target) -> Iterator[App]:
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     os.environ.pop(URL_VARIABLE, None)  # it is no store's, which the program may look for
     tasks = load_app(place).tasks if place else None
-    with connect(address.url) as remote:
+    with connect(address.url, tenant=named_tenant()) as remote:
         yield cast("App", RemoteApp(remote, tasks))
 
 
@@ -96,6 +103,11 @@ def refuse_server(target: Target) -> None:
         from duly.cli.remote.application import refused
 
         raise refused(read_address(url).url)
+
+
+def named_tenant() -> str | None:
+    """Return whose things are meant, if that was said; else the application's or the token's."""
+    return os.environ.get(TENANT_VARIABLE) or None
 
 
 def is_server(app: App) -> bool:

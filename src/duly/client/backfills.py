@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client.reading import Instant, read_choice, read_instant, read_reason
+from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot, backfill_view
+from duly.client.reading import (
+    Instant,
+    read_choice,
+    read_instant,
+    read_reason,
+    require_reason,
+)
 from duly.client.schedule_orders import find_schedule
-from duly.domain.backfill_steps import first_of
+from duly.domain.backfill_steps import Span, first_of, rest_of
 from duly.domain.backfilling import (
     FILLED,
     NEVER,
@@ -24,12 +31,13 @@ from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus
 from duly.domain.settling import Template
 from duly.errors import Conflict, NotFound, UsageError
+from duly.store.backfill_rulings import OVER, RESUMES
 from duly.store.backfilling import LISTED_MAX, ChangeBackfill, CreateBackfill
+from duly.store.reading import AuditFilter
 from duly.store.rulings import id_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from duly.client.caller import Caller
     from duly.client.schedule_orders import Reference
@@ -45,109 +53,16 @@ _DRAW_BYTES = 10
 _PAGE = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSlot:
-    """One occurrence of a plan, and what is known about it."""
-
-    scheduled_for: datetime
-    kind: str
-    """missing, failed, succeeded, ambiguous, in-flight or unknown."""
-    run_id: UUID | None
-    reason: str | None
-    is_chosen: bool
-    """Whether a run would be made of it now; it is looked at once more when its turn has come."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "scheduled_for": iso_utc(self.scheduled_for),
-            "kind": self.kind,
-            "run_id": None if self.run_id is None else str(self.run_id),
-            "reason": self.reason,
-            "is_chosen": self.is_chosen,
-        }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillPlan:
-    """The exact occurrences of a span, before anything is made."""
+class NewBackfill:
+    """How a backfill is to go, beside the span that it is of."""
 
-    schedule: str
-    since: datetime
-    until: datetime
-    slots: tuple[PlannedSlot, ...]
-
-    @property
-    def runs(self) -> int:
-        """How many runs would be made."""
-        return sum(slot.is_chosen for slot in self.slots)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many occurrences there are of each kind."""
-        return dict(Counter(slot.kind for slot in self.slots))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "schedule": self.schedule,
-            "since": iso_utc(self.since),
-            "until": iso_utc(self.until),
-            "runs": self.runs,
-            "counts": self.counts,
-            "slots": [slot.to_json() for slot in self.slots],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
-    """A backfill, as it was when it was looked at."""
-
-    id: UUID
-    schedule: str
-    status: str
-    version: int
-    since: datetime
-    until: datetime
-    mode: str
     order: str
-    classes: tuple[str, ...]
     per_minute: int
     concurrency: int
-    total: int
-    """How many occurrences its span has."""
-    looked_at: int
-    made: int
-    open: int
-    """How many of its runs are not over."""
+    runs: int | None
     reason: str | None
-    created_at: datetime
-    created_by: str
-    updated_at: datetime
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "id": str(self.id),
-            "schedule": self.schedule,
-            "status": self.status,
-            "version": self.version,
-            "since": iso_utc(self.since),
-            "until": iso_utc(self.until),
-            "mode": self.mode,
-            "order": self.order,
-            "classes": list(self.classes),
-            "per_minute": self.per_minute,
-            "concurrency": self.concurrency,
-            "total": self.total,
-            "looked_at": self.looked_at,
-            "made": self.made,
-            "open": self.open,
-            "reason": self.reason,
-            "created_at": iso_utc(self.created_at),
-            "created_by": self.created_by,
-            "updated_at": iso_utc(self.updated_at),
-        }
+    resumes: BackfillId | None = None
 
 
 # A class that has a method `list` can't name the type below it.
@@ -207,48 +122,120 @@ class Backfills:
         With `runs`, only if a plan still shows as many as it did when it was looked at. The same
         `id` given again is the same order.
         """
-        if id is not None and (known := self._known(id, schedule)) is not None:
+        terms = {"since": since, "until": until, "classes": classes, "mode": mode}
+        new = NewBackfill(
+            order=order, per_minute=per_minute, concurrency=concurrency, runs=runs, reason=reason
+        )
+        return self._create({"schedule": schedule, **terms}, new, id)
+
+    def _create(self, of: dict[str, Any], new: NewBackfill, identity: UUID | None) -> Backfill:
+        schedule = of["schedule"]
+        if identity is not None and (known := self._known(identity, schedule)) is not None:
             return known
-        plan = self.plan(schedule, since=since, until=until, classes=classes, mode=mode)
-        if runs is not None and runs != plan.runs:
-            problem = f"has {plan.runs} to be made now, not {runs}"
+        plan = self.plan(**of)
+        if new.runs is not None and new.runs != plan.runs:
+            problem = f"has {plan.runs} to be made now, not {new.runs}"
             raise Conflict("backfill", plan.schedule, problem, "look at the plan again")
         if not plan.slots:
             remedy = "give a span in which its rule has an occurrence"
-            raise UsageError("since", str(since), "begins a span without an occurrence", remedy)
+            since = str(of["since"])
+            raise UsageError("since", since, "begins a span without an occurrence", remedy)
         seen = find_schedule(self._caller, schedule)
         if seen.record.status is ScheduleStatus.DELETED:
             raise Conflict("schedule", seen.record.name, "is deleted", "restore it first")
-        span, how = _read_span(seen, since, until), read_choice("order", order, BackfillOrder)
+        span = _read_span(seen, of["since"], of["until"])
+        how = read_choice("order", new.order, BackfillOrder)
         cursor = first_of(_template(seen), *span, how)
         assert cursor is not None, "a span with occurrences has a first"
         command = CreateBackfill(
-            id=self._new_id(seen.now) if id is None else BackfillId(id.bytes),
+            id=self._new_id(seen.now) if identity is None else BackfillId(identity.bytes),
             tenant=self._caller.tenant,
             schedule_id=seen.record.id,
             definition_number=seen.record.definition_number,
             since=span[0],
             until=span[1],
-            mode=read_choice("mode", mode, BackfillMode),
+            mode=read_choice("mode", of["mode"], BackfillMode),
             order=how,
-            classes=_read_classes(classes),
-            per_minute=_read_number("per_minute", per_minute, PER_MINUTE_MAX),
-            concurrency=_read_number("concurrency", concurrency, CONCURRENCY_MAX),
+            classes=_read_classes(of["classes"]),
+            per_minute=_read_number("per_minute", new.per_minute, PER_MINUTE_MAX),
+            concurrency=_read_number("concurrency", new.concurrency, CONCURRENCY_MAX),
             cursor=cursor,
             total=len(plan.slots),
-            actor=self._caller.ordering(reason),
+            actor=self._caller.ordering(new.reason),
+            resumes=new.resumes,
         )
-        return _view(self._caller.store.create_backfill(command))
+        made = backfill_view(self._caller.store.create_backfill(command))
+        link = None if new.resumes is None else UUID(bytes=new.resumes)
+        return replace(made, resumes=link)
+
+    def plan_rest(self, backfill: Identity) -> BackfillPlan:
+        """Show what a backfill that was called off has left undone, as `plan` shows a span.
+
+        It is what nobody has looked at, from where it stood; by the schedule's rule as it is now.
+        """
+        return self.plan(**_rest(self._called_off(backfill)))
+
+    def resume_from(  # noqa: PLR0913 - each choice is an argument
+        self,
+        backfill: Identity,
+        *,
+        reason: str,
+        runs: int | None = None,
+        per_minute: int | None = None,
+        concurrency: int | None = None,
+    ) -> Backfill:
+        """Have another backfill do what one that was called off has left undone.
+
+        It goes as that one did, unless another pace is given, and names it (`resumes`). With
+        `runs`, only if its plan still shows as many. Given again, it is the same order.
+        """
+        require_reason(reason)
+        old = self._called_off(backfill)
+        identity = UUID(bytes=_follower_id(old))
+        known = self._caller.store.get_backfill(old.tenant, BackfillId(identity.bytes))
+        if known is not None and known.status in OVER:
+            problem = f"was gone on with by {identity}, which is {known.status}, too"
+            raise Conflict("backfill", str(UUID(bytes=old.id)), problem, "go on from that one")
+        new = NewBackfill(
+            order=old.order,
+            per_minute=old.per_minute if per_minute is None else per_minute,
+            concurrency=old.concurrency if concurrency is None else concurrency,
+            runs=runs,
+            reason=reason,
+            resumes=old.id,
+        )
+        return self._create(_rest(old), new, identity)
+
+    def _called_off(self, backfill: Identity) -> BackfillRecord:
+        record = self._find(backfill)
+        name = str(UUID(bytes=record.id))
+        if record.status is BackfillStatus.DONE or record.cursor is None:
+            raise Conflict("backfill", name, "has left nothing undone", "make another one")
+        if record.status is not BackfillStatus.CANCELLED:
+            remedy = "resume it, or cancel it first"
+            raise Conflict("backfill", name, f"is {record.status}, not cancelled", remedy)
+        return record
 
     def get(self, backfill: Identity) -> Backfill:
         """Return a backfill by its id."""
-        return _view(self._find(backfill))
+        record = self._find(backfill)
+        return replace(backfill_view(record), resumes=self._resumed_by(record))
+
+    def _resumed_by(self, record: BackfillRecord) -> UUID | None:
+        """Return the one that a backfill goes on from, as the trail has it."""
+        command = AuditFilter(
+            tenant=record.tenant, subject_id=record.id, action="backfill.created", limit=1
+        )
+        for entry in self._caller.store.list_audit(command):
+            link = (entry.after or {}).get(RESUMES)
+            return None if link is None else UUID(link)
+        return None
 
     def list(self, schedule: Reference | None = None) -> ListedBackfills:
         """Return backfills, newest first; of one schedule, or of all."""
         of = None if schedule is None else find_schedule(self._caller, schedule).record.id
         found = self._caller.store.list_backfills(self._caller.tenant, of, LISTED_MAX)
-        return [_view(record) for record in found]
+        return [backfill_view(record) for record in found]
 
     def pause(self, backfill: Identity, *, reason: str | None = None) -> Backfill:
         """Make no more runs until it is resumed; those that were made go on."""
@@ -289,7 +276,7 @@ class Backfills:
             return None
         if found.schedule_id != find_schedule(self._caller, schedule).record.id:
             raise id_taken(given.bytes)
-        return _view(found)
+        return backfill_view(found)
 
     def _new_id(self, now: int) -> BackfillId:
         return backfill_id(now, self._caller.draws.draw(_DRAW_BYTES))
@@ -317,7 +304,26 @@ class Backfills:
             actor=self._caller.ordering(read_reason(reason)),
             **parts | changes,
         )
-        return _view(self._caller.store.change_backfill(command))
+        return backfill_view(self._caller.store.change_backfill(command))
+
+
+def _rest(record: BackfillRecord) -> dict[str, Any]:
+    """Return what a backfill has left undone, as the terms of another one."""
+    assert record.cursor is not None, "who has left something stands somewhere"
+    span = rest_of(Span(record.since, record.until, record.order, record.cursor))
+    return {
+        "schedule": UUID(bytes=record.schedule_id),
+        "since": from_microseconds(span[0]),
+        "until": from_microseconds(span[1]),
+        "classes": sorted(record.classes),
+        "mode": str(record.mode),
+    }
+
+
+def _follower_id(record: BackfillRecord) -> BackfillId:
+    """Return the id of what goes on from a backfill: there is one such."""
+    draw = blake2b(b"duly.resume-from" + record.id, digest_size=_DRAW_BYTES).digest()
+    return backfill_id(record.updated_at, draw)
 
 
 def _template(seen: Seen) -> Template:
@@ -359,28 +365,4 @@ def _planned(slot: Slot, chosen: frozenset[SlotClass], mode: BackfillMode) -> Pl
         None if slot.run_id is None else UUID(bytes=slot.run_id),
         slot.reason,
         slot.kind in chosen and not is_kept,
-    )
-
-
-def _view(record: BackfillRecord) -> Backfill:
-    return Backfill(
-        id=UUID(bytes=record.id),
-        schedule=record.schedule_name,
-        status=str(record.status),
-        version=record.version,
-        since=from_microseconds(record.since),
-        until=from_microseconds(record.until),
-        mode=str(record.mode),
-        order=str(record.order),
-        classes=tuple(sorted(str(one) for one in record.classes)),
-        per_minute=record.per_minute,
-        concurrency=record.concurrency,
-        total=record.total,
-        looked_at=record.looked_at,
-        made=record.made,
-        open=record.open,
-        reason=record.reason,
-        created_at=from_microseconds(record.created_at),
-        created_by=record.created_by,
-        updated_at=from_microseconds(record.updated_at),
     )

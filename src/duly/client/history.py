@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.labels import run_label
+from duly.client.reading import read_limit
 from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
 from duly.domain.schedules import definition_from_json
 from duly.domain.timetable.combined import zone_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from duly.client.caller import Caller
     from duly.domain.audit import AuditEntry
+    from duly.domain.identity import ScheduleId
     from duly.domain.runs import OccurrenceVerdict
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.timetable.timetable import Timetable
@@ -52,6 +54,38 @@ class HistoryEntry:
             "subject": self.subject,
             "before": self.before,
             "after": self.after,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwedRange:
+    """Occurrences that a schedule still owes: they are to be made, or skipped by its policy."""
+
+    first_for: datetime
+    last_for: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"first_for": iso_utc(self.first_for), "last_for": iso_utc(self.last_for)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedRange:
+    """Occurrences that were not run, on record."""
+
+    first_for: datetime
+    last_for: datetime
+    count: int | None
+    """How many; None where nobody has counted them."""
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "first_for": iso_utc(self.first_for),
+            "last_for": iso_utc(self.last_for),
+            "count": self.count,
+            "reason": self.reason,
         }
 
 
@@ -190,3 +224,27 @@ def _instant(text: str) -> int:
 
 def _iso(instant: int) -> str:
     return iso_utc(from_microseconds(instant))
+
+
+def read_owed(caller: Caller, schedule: ScheduleId) -> list[OwedRange]:
+    """Return what a schedule still owes, oldest first."""
+    return [
+        OwedRange(
+            first_for=from_microseconds(one.first_for), last_for=from_microseconds(one.last_for)
+        )
+        for one in caller.store.list_owed(schedule)
+    ]
+
+
+def read_skips(caller: Caller, schedule: ScheduleId, limit: int) -> list[SkippedRange]:
+    """Return what of a schedule was skipped, newest first."""
+    most = read_limit(limit, PAGE_MAX)
+    return [
+        SkippedRange(
+            first_for=from_microseconds(one.first_for),
+            last_for=from_microseconds(one.last_for),
+            count=one.count,
+            reason=str(one.reason),
+        )
+        for one in caller.store.list_skips(schedule, most)
+    ]

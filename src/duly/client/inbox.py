@@ -15,7 +15,7 @@ from uuid import UUID
 from duly.client.attempt_view import Attempt, attempt_view
 from duly.client.json_values import plain_value
 from duly.client.ordering import read_order_id
-from duly.client.reading import read_limit
+from duly.client.reading import read_limit, require_reason
 from duly.client.settled_effects import Settled, read_settled
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
@@ -354,7 +354,7 @@ class Inbox:
         self._caller.require_operator("order anything about a task")
         self.orders(task)
         if True in parts.values():
-            _require_reason(reason)
+            require_reason(reason)
         command = OrderTask(task=task, actor=self._caller.ordering(reason), **parts)
         return _task_orders(task, self._caller.store.order_task(command))
 
@@ -368,7 +368,7 @@ class Inbox:
         **parts: Any,  # noqa: ANN401 - those of the command
     ) -> Run:
         item = self.get(run)
-        _require_reason(reason)
+        require_reason(reason)
         if item.advice.is_risky(choice):
             _require_typed(item.run, confirm, item.advice.risks[choice])
         command = SettleDoubt(
@@ -385,45 +385,59 @@ class Inbox:
 
     def _require_confirmed(self, run: Run, confirm: UUID | str | None, *, is_repair: bool) -> None:
         """Refuse what may do something twice, unless it is confirmed."""
-        if run.state == RunState.AMBIGUOUS:
-            advice = self._item(run).advice
-            if is_repair and advice.is_risky(Choice.REPAIR):
-                _require_typed(run, confirm, advice.risks[Choice.REPAIR])
-            return
-        has_effects = bool(self._caller.store.list_effects(RunId(run.id.bytes), 1))
-        if not is_repair and has_effects:
-            _require_typed(run, confirm, "does all of its effects a second time")
+        risk = rerun_risk(self._caller, run, is_repair=is_repair)
+        if risk is not None:
+            _require_typed(run, confirm, risk)
 
     def _item(self, run: Run) -> InboxItem:
-        run_id, store = RunId(run.id.bytes), self._caller.store
-        attempts = [attempt_view(one) for one in store.list_attempts(run_id)]
-        last = attempts[-1] if attempts else None
-        effects = tuple(_effect(one) for one in store.list_effects(run_id, EFFECTS_SHOWN_MAX))
-        found = store.list_verdicts(run_id)[::-1]
-        late = None if last is None else last.late
-        doubt = Doubt(
-            effects=Effects.UNSAFE,
-            done=sum(one.state == EffectState.DONE for one in effects),
-            unknown=sum(one.state != EffectState.DONE for one in effects),
-            is_whole=not effects,
-            has_checkpoint=bool(store.get_checkpoints(run_id)),
-            has_check=self._checks.has_check(run.task),
-            finding=next((one.finding for one in found if one.doubt == run.fence), None),
-            has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
-        )
-        return InboxItem(
-            run=run,
-            attempt=last,
-            effects=effects,
-            checks=tuple(_check(one) for one in reversed(found)),
-            has_check=doubt.has_check,
-            advice=advise(doubt),
-        )
+        return inbox_item(self._caller, run)
 
     @property
     def _checks(self) -> Checks:
-        assert self._caller.tasks.checks is not None, "an application has them"
-        return self._caller.tasks.checks
+        return _checks_of(self._caller)
+
+
+def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> str | None:
+    """Say what running a run once more may do twice; None for what may be done unconfirmed."""
+    if run.state == RunState.AMBIGUOUS:
+        advice = inbox_item(caller, run).advice
+        is_risky = is_repair and advice.is_risky(Choice.REPAIR)
+        return advice.risks[Choice.REPAIR] if is_risky else None
+    has_effects = bool(caller.store.list_effects(RunId(run.id.bytes), 1))
+    return "does all of its effects a second time" if has_effects and not is_repair else None
+
+
+def inbox_item(caller: Caller, run: Run) -> InboxItem:
+    """Return all that is known of a run in doubt, and what is advised."""
+    run_id, store = RunId(run.id.bytes), caller.store
+    attempts = [attempt_view(one) for one in store.list_attempts(run_id)]
+    last = attempts[-1] if attempts else None
+    effects = tuple(_effect(one) for one in store.list_effects(run_id, EFFECTS_SHOWN_MAX))
+    found = store.list_verdicts(run_id)[::-1]
+    late = None if last is None else last.late
+    doubt = Doubt(
+        effects=Effects.UNSAFE,
+        done=sum(one.state == EffectState.DONE for one in effects),
+        unknown=sum(one.state != EffectState.DONE for one in effects),
+        is_whole=not effects,
+        has_checkpoint=bool(store.get_checkpoints(run_id)),
+        has_check=_checks_of(caller).has_check(run.task),
+        finding=next((one.finding for one in found if one.doubt == run.fence), None),
+        has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
+    )
+    return InboxItem(
+        run=run,
+        attempt=last,
+        effects=effects,
+        checks=tuple(_check(one) for one in reversed(found)),
+        has_check=doubt.has_check,
+        advice=advise(doubt),
+    )
+
+
+def _checks_of(caller: Caller) -> Checks:
+    assert caller.tasks.checks is not None, "an application has them"
+    return caller.tasks.checks
 
 
 def _task_orders(task: str, order: TaskOrder) -> TaskOrders:
@@ -452,12 +466,6 @@ def _check(record: VerdictRecord) -> Check:
         by=record.by,
         evidence=None if record.evidence is None else json.loads(record.evidence),
     )
-
-
-def _require_reason(reason: object) -> None:
-    if not isinstance(reason, str) or not reason.strip():
-        remedy = "say why, in a few words: it is kept with the decision"
-        raise UsageError("reason", reason, "is missing", remedy)
 
 
 def _require_typed(run: Run, confirm: UUID | str | None, risk: str) -> None:

@@ -126,6 +126,13 @@ def read_tenant(value: object) -> str:
     return name
 
 
+def require_reason(reason: object) -> None:
+    """Refuse an order that says no reason, where nobody gives one without."""
+    if not isinstance(reason, str) or not reason.strip():
+        remedy = "say why, in a few words: it is kept with the decision"
+        raise UsageError("reason", reason, "is missing", remedy)
+
+
 def read_reason(value: object) -> str | None:
     """Read the reason that a person gives, if they do."""
     return _optional_text("reason", value, REASON_LENGTH_MAX)

@@ -61,10 +61,20 @@ class OrderedRun:
     is_done: bool
     state: str | None
     """What the run was before; None when there is no such run."""
+    why: str | None = None
+    """Why it was left alone, where there is more to say than its state."""
+    made: UUID | None = None
+    """The run that was made of it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return {"id": str(self.id), "is_done": self.is_done, "state": self.state}
+        return {
+            "id": str(self.id),
+            "is_done": self.is_done,
+            "state": self.state,
+            "why": self.why,
+            "made": None if self.made is None else str(self.made),
+        }
 
 
 def cancel_run(caller: Caller, run_id: RunId, reason: str | None) -> RunRecord:

@@ -11,7 +11,16 @@ from duly.client.definitions import (
     read_definition,
     read_timetable,
 )
-from duly.client.history import HistoryEntry, Occurrence, read_history, read_occurrences
+from duly.client.history import (
+    HistoryEntry,
+    Occurrence,
+    OwedRange,
+    SkippedRange,
+    read_history,
+    read_occurrences,
+    read_owed,
+    read_skips,
+)
 from duly.client.last_ends import endings_view
 from duly.client.ordering import add_runs, read_order_id
 from duly.client.reading import (
@@ -77,6 +86,8 @@ if TYPE_CHECKING:
 ListedSchedules = list[Schedule]
 Entries = list[HistoryEntry]
 Occurrences = list[Occurrence]
+OwedRanges = list[OwedRange]
+SkippedRanges = list[SkippedRange]
 TIMED_MAX = 500
 """How many schedules of a list tell their run times: for each, coming occurrences are looked at."""
 _NONCE_BYTES = 16
@@ -378,6 +389,14 @@ class Schedules:
     def history(self, schedule: Reference, *, limit: int = PAGE_MAX) -> Entries:
         """Return who did what to it, newest first."""
         return read_history(self._caller, self._seen(schedule).record, limit)
+
+    def owed(self, schedule: Reference) -> OwedRanges:
+        """Return the ranges of occurrences that it still owes, oldest first."""
+        return read_owed(self._caller, self._seen(schedule).record.id)
+
+    def skips(self, schedule: Reference, *, limit: int = PAGE_MAX) -> SkippedRanges:
+        """Return the ranges of occurrences that were skipped, newest first, with the reason."""
+        return read_skips(self._caller, self._seen(schedule).record.id, limit)
 
     def occurrences(self, schedule: Reference, start: Instant, end: Instant) -> Occurrences:
         """Return what became of each expected occurrence from `start` on, before `end`."""

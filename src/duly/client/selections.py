@@ -6,34 +6,38 @@ id, so that the order touches these runs and no others, whatever has happened be
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client.reading import read_limit
+from duly.client.chosen_runs import ChosenRuns
+from duly.client.frozen_sets import (
+    RUNS,
+    Chosen,
+    Mark,
+    find_set,
+    freeze_set,
+    preview_of,
+    require_confirmed,
+    require_few,
+    shown_of,
+)
+from duly.client.reading import read_limit, require_reason
 from duly.client.run_orders import OrderedRun, cancel_each
-from duly.domain.identity import RunId, read_identity, schedule_id
+from duly.domain.identity import RunId
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.schedules import canonical_json
-from duly.errors import Conflict, NotFound, UsageError
-from duly.store.access import Freeze
+from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
+    from duly.client.frozen_sets import Kept, OrderPreview
     from duly.client.run_view import Run
     from duly.client.runs import Runs
-    from duly.store.access import FrozenSet
 
 SAMPLE_MAX = 20
-CONFIRMED_ABOVE = 100
-"""More runs than this are ordered about only by whoever types how many they are."""
-CANCELLED_MAX = 1_000
-"""So many are cancelled by one order: each is a transaction of its own."""
-_DRAW_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class FrozenRuns:
     """The newest of them, as they are now."""
     chosen_by: dict[str, Any]
     """The filter."""
+    digest: str
+    """The same for the same runs in the same state."""
     made_by: str
     as_of: datetime
     """When they were chosen."""
@@ -62,6 +68,7 @@ class FrozenRuns:
             "count": len(self.ids),
             "sample": [run.to_json() for run in self.sample],
             "chosen_by": self.chosen_by,
+            "digest": self.digest,
             "made_by": self.made_by,
             "as_of": iso_utc(self.as_of),
             "expires_at": iso_utc(self.expires_at),
@@ -89,24 +96,16 @@ class Selections:
         takes are refused: nobody shall believe that these were all. With `ids` it is these runs,
         whatever else is said.
         """
-        caller = self._caller
-        now = caller.store.now()
+        now = self._caller.store.now()
         if ids is None:
             found = self._found({"state": state} | filters, limit)
-            given = {"state": state, "limit": limit} | filters
+            terms = {"state": state, "limit": limit} | filters
         else:
             found = self._named(ids)
-            given = {"ids": len(found)}
-        said = {name: _plain(value) for name, value in given.items() if value is not None}
-        command = Freeze(
-            id=bytes(schedule_id(now, caller.draws.draw(_DRAW_BYTES))),
-            tenant=caller.tenant,
-            made_by=caller.actor,
-            chosen_by=canonical_json(said),
-            ids=tuple(RunId(run.id.bytes) for run in found),
-            as_of=now,
-        )
-        return _view(caller.store.freeze(command), found[:SAMPLE_MAX])
+            terms = {"ids": len(found)}
+        items = [(run.id.bytes, Mark(run.state, run.fence)) for run in found]
+        chosen = Chosen(of=RUNS, items=items, terms=terms, as_of=now)
+        return _view(freeze_set(self._caller, chosen), found[:SAMPLE_MAX])
 
     def _found(self, filters: dict[str, Any], limit: int | None) -> list[Run]:
         most = self._caller.settings.runs_per_order_max
@@ -129,69 +128,93 @@ class Selections:
 
     def get(self, selection: UUID | str) -> FrozenRuns:
         """Return a selection by its id, with the newest of its runs as they are now."""
-        frozen = self._find(selection)
-        newest = [self._caller.store.get_run(one) for one in frozen.ids[:SAMPLE_MAX]]
+        kept = self._find(selection)
+        newest = [self._caller.store.get_run(RunId(one)) for one in kept.ids[:SAMPLE_MAX]]
         there = [UUID(bytes=one.id) for one in newest if one is not None]
-        return _view(frozen, [self._runs.get(one) for one in there])
+        return _view(kept, [self._runs.get(one) for one in there])
+
+    def preview(self, selection: UUID | str, order: str) -> OrderPreview:
+        """Say what an order would do to each of its runs, if it were given now.
+
+        The order is retry, discard, cancel, skip, rerun, or repair for a rerun in repair mode.
+        """
+        kept = self._find(selection)
+        judged = ChosenRuns(self._caller, self._runs, kept).judge(order)
+        first, left = shown_of(judged)
+        there = [one.id for one in (*first, *left) if one.state is not None]
+        return preview_of(kept, order, judged, {one: self._runs.get(one).label for one in there})
 
     def retry(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
     ) -> list[OrderedRun]:
         """Queue its dead runs again with a fresh budget, and at once those that wait."""
-        return self._runs.retry(self._meant(selection, confirm), reason=reason)
+        return self._runs.retry(_ids(self._meant(selection, confirm)), reason=reason)
 
     def discard(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
     ) -> list[OrderedRun]:
         """Close its dead runs for good."""
-        return self._runs.discard(self._meant(selection, confirm), reason=reason)
+        return self._runs.discard(_ids(self._meant(selection, confirm)), reason=reason)
 
     def cancel(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
     ) -> list[OrderedRun]:
         """Stop its runs: at once where nobody runs them, by asking where somebody does."""
-        meant = self._meant(selection, confirm)
-        if len(meant) > CANCELLED_MAX:
-            remedy = f"choose fewer: {CANCELLED_MAX:,} at a time"
-            raise UsageError("selection", f"{len(meant):,} runs", "are too many to cancel", remedy)
-        return cancel_each(self._caller, [RunId(one.bytes) for one in meant], reason)
+        kept = self._meant(selection, confirm)
+        require_few(kept, "cancel")
+        return cancel_each(self._caller, [RunId(one) for one in kept.ids], reason)
 
-    def _meant(self, selection: UUID | str, confirm: int | None) -> list[UUID]:
+    def rerun(
+        self,
+        selection: UUID | str,
+        *,
+        reason: str,
+        repair: bool = False,
+        confirm: int | None = None,
+    ) -> list[OrderedRun]:
+        """Run once more, each as another run, what its runs were to do.
+
+        Those that are no longer as they were seen are left alone and told, and so are those that
+        may do something a second time: they are rerun one by one. Given again about the same
+        selection, it repeats no run a second time.
+        """
+        kept = self._meant(selection, confirm)
+        require_reason(reason)
+        require_few(kept, "rerun")
+        chosen = ChosenRuns(self._caller, self._runs, kept)
+        return chosen.rerun(repair=repair, reason=reason)
+
+    def skip(
+        self, selection: UUID | str, *, reason: str, confirm: int | None = None
+    ) -> list[OrderedRun]:
+        """Leave its runs that are in doubt as they are, and record that nobody does more."""
+        kept = self._meant(selection, confirm)
+        require_reason(reason)
+        require_few(kept, "skip")
+        return ChosenRuns(self._caller, self._runs, kept).skip(reason=reason)
+
+    def _meant(self, selection: UUID | str, confirm: int | None) -> Kept:
         """Return which runs an order is about; many of them only if they are confirmed."""
-        frozen = self._find(selection)
-        count = len(frozen.ids)
-        if confirm is None and count > CONFIRMED_ABOVE:
-            problem = f"is missing: this order is about {count:,} runs"
-            raise UsageError("confirm", confirm, problem, f"say how many they are: {count}")
-        if confirm not in (None, count):
-            problem = f"holds {count:,} runs, not {confirm}"
-            remedy = "look at it again, and confirm as many as it has"
-            raise Conflict("selection", str(selection), problem, remedy)
-        return [UUID(bytes=one) for one in frozen.ids]
+        kept = self._find(selection)
+        require_confirmed(kept, confirm)
+        return kept
 
-    def _find(self, selection: UUID | str) -> FrozenSet:
-        identity = read_identity(selection, "selection")
-        frozen = self._caller.store.find_frozen(identity, self._caller.tenant)
-        if frozen is None:
-            remedy = "choose the runs anew: a selection is kept for a quarter of an hour"
-            raise NotFound("selection", str(selection), remedy)
-        return frozen
+    def _find(self, selection: UUID | str) -> Kept:
+        return find_set(self._caller, RUNS, selection)
 
 
-def _plain(value: object) -> object:
-    """Return a filter as it is shown: words and lists of them."""
-    if isinstance(value, set | frozenset | list | tuple):
-        return sorted(str(one) for one in value)
-    return value if isinstance(value, int | str) else str(value)
+def _ids(kept: Kept) -> list[UUID]:
+    return [UUID(bytes=one) for one in kept.ids]
 
 
-def _view(frozen: FrozenSet, sample: Sequence[Run]) -> FrozenRuns:
+def _view(kept: Kept, sample: Sequence[Run]) -> FrozenRuns:
     return FrozenRuns(
-        id=UUID(bytes=frozen.id),
-        ids=tuple(UUID(bytes=one) for one in frozen.ids),
+        id=UUID(bytes=kept.id),
+        ids=tuple(UUID(bytes=one) for one in kept.ids),
         sample=tuple(sample),
-        chosen_by=json.loads(frozen.chosen_by),
-        made_by=frozen.made_by,
-        as_of=from_microseconds(frozen.as_of),
-        expires_at=from_microseconds(frozen.expires_at),
+        chosen_by=kept.chosen_by,
+        digest=kept.digest,
+        made_by=kept.made_by,
+        as_of=from_microseconds(kept.as_of),
+        expires_at=from_microseconds(kept.expires_at),
     )

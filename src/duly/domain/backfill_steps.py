@@ -52,6 +52,13 @@ def first_of(template: Template, since: int, until: int, order: BackfillOrder) -
     return None if found is None or found < since else found
 
 
+def rest_of(span: Span) -> tuple[int, int]:
+    """Return the part of a span that nobody has looked at yet: from its cursor on, by its order."""
+    if span.order is BackfillOrder.OLDEST:
+        return span.cursor, span.until
+    return span.since, span.cursor + 1
+
+
 def next_step(template: Template, span: Span, backfill: BackfillId, count: int) -> Step:
     """Return the next few occurrences of a span."""
     cursor: int | None = span.cursor

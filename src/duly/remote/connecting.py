@@ -8,13 +8,13 @@ from duly.draws import SystemDraws
 from duly.remote.address import read_address
 from duly.remote.alerts import Alerts
 from duly.remote.asking import Asking, said
+from duly.remote.backfills import Backfills
 from duly.remote.credentials import find_token
 from duly.remote.events import Events
 from duly.remote.exchange import Exchange, Patience
 from duly.remote.inbox import Inbox
 from duly.remote.operating import (
     LIST_DISPATCHERS,
-    Backfills,
     Breakers,
     Limits,
     Queues,
@@ -23,8 +23,9 @@ from duly.remote.operating import (
     Workers,
 )
 from duly.remote.operation import look
-from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs, Selections
+from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
+from duly.remote.selections import ScheduleSelections, Selections
 from duly.remote.vitals import Vitals
 from duly.wire.audit import AuditAsked
 from duly.wire.proofs import Proof, ProofQuery
@@ -77,6 +78,7 @@ class Remote:
         self.runs = Runs(asking)
         self.delayed = Delayed(asking)
         self.selections = Selections(asking)
+        self.schedule_selections = ScheduleSelections(asking)
         self.inbox = Inbox(asking)
         self.backfills = Backfills(asking)
         self.queues = Queues(asking)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duly.errors import StoreError, StoreUnavailable, UsageError
+from duly.remote.asking import said
 from duly.remote.exchange import ANSWER_BYTES_MAX, Reply
 from duly.remote.operation import look
 from duly.remote.refusals import error_of
+from duly.wire.audit import EventsAsked
 from duly.wire.schedules import Entry
 
 if TYPE_CHECKING:
@@ -33,11 +35,14 @@ class Events:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def __call__(self, after: int | None = None) -> Generator[Entry, None, None]:
+    def __call__(
+        self, after: int | None = None, *, all_tenants: bool = False
+    ) -> Generator[Entry, None, None]:
         """Tell what happens after a number, each thing once and in order; from now on unless given.
 
-        It goes on for ever. A lost connection is made again, within bounds, and nothing is left
-        out: the number of the last thing seen is sent along.
+        With `all_tenants`, to every tenant: for a token of every tenant. It goes on for ever. A
+        lost connection is made again, within bounds, and nothing is left out: the number of the
+        last thing seen is sent along.
         """
         if after is not None and (isinstance(after, bool) or after < 0):
             raise UsageError("after", after, "is not the number of an event", "give 0 or more")
@@ -45,7 +50,7 @@ class Events:
         last, failures = after, 0
         while True:
             try:
-                with closing(self.stream(last)) as stream:
+                with closing(self.stream(last, all_tenants=all_tenants)) as stream:
                     for number, entry in stream:
                         failures = 0
                         is_new = entry is not None and (last is None or number > last)
@@ -58,15 +63,19 @@ class Events:
             exchange.pause(failures)
             failures += 1
 
-    def stream(self, last: int | None) -> Generator[tuple[int, Entry | None], None, None]:
+    def stream(
+        self, last: int | None, *, all_tenants: bool = False
+    ) -> Generator[tuple[int, Entry | None], None, None]:
         """Tell the numbers that one connection brings, with what happened, until it ends."""
         exchange = self._asking.exchange
         headers = self._asking.headers("text/event-stream")
         if last is not None:
             headers["Last-Event-ID"] = str(last)
+        query = said(EventsAsked, all_tenants=all_tenants or None)
+        target = self._asking.target(FOLLOW.path, (), query)
         with closing(exchange.connect(SILENCE_SECONDS)) as connection:
             try:
-                connection.request("GET", self._asking.target(FOLLOW.path, (), None), None, headers)
+                connection.request("GET", target, None, headers)
                 response = connection.getresponse()
                 if response.status != 200:
                     raise error_of(_whole(response), exchange.address.url)

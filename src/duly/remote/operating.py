@@ -1,4 +1,4 @@
-"""What operators order: backfills, queues, limits, quotas, breakers, workers and tokens."""
+"""What operators order: queues, limits, quotas, breakers, workers and tokens."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from typing import TYPE_CHECKING, Any
 from duly.remote.asking import said
 from duly.remote.operation import DELETE, PUT, look, order
 from duly.wire.access import MadeToken, NewToken, Token, TokensAsked
-from duly.wire.backfills import (
-    Backfill,
-    BackfillPlan,
-    BackfillQuery,
-    NewBackfill,
-    PlanBackfill,
-    ThrottleBackfill,
-)
 from duly.wire.limits import (
     Breaker,
     Limit,
@@ -40,17 +32,9 @@ if TYPE_CHECKING:
 Quotas_ = list[Quota]
 Places = list[Place]
 Hosts = list[QuarantinedHost]
-BACKFILL, LIMIT, QUOTA = "/backfills/{backfill}", "/limits/{limit}", "/quotas/{scope}"
+LIMIT, QUOTA = "/limits/{limit}", "/quotas/{scope}"
 QUEUE, BREAKER, WORKER = "/queues/{queue}", "/breakers/{destination}", "/workers/{worker}"
 TOKEN = "/tokens/{token}"  # noqa: S105 - a path, and no secret
-LIST_BACKFILLS = look("list_backfills", "/backfills", Page[Backfill])
-PLAN = order("plan_backfill", "/backfills/plan", BackfillPlan, is_keyed=False)
-CREATE_BACKFILL = order("create_backfill", "/backfills", Backfill)
-GET_BACKFILL = look("get_backfill", BACKFILL, Backfill)
-PAUSE_BACKFILL = order("pause_backfill", f"{BACKFILL}/pause", Backfill)
-RESUME_BACKFILL = order("resume_backfill", f"{BACKFILL}/resume", Backfill)
-CANCEL_BACKFILL = order("cancel_backfill", f"{BACKFILL}/cancel", Backfill)
-THROTTLE = order("throttle_backfill", f"{BACKFILL}/throttle", Backfill)
 LIST_QUEUES = look("list_queues", "/queues", Page[Queue])
 GET_QUEUE = look("get_queue", QUEUE, Queue)
 PAUSE_QUEUE = order("pause_queue", f"{QUEUE}/pause", Queue)
@@ -75,69 +59,6 @@ LIST_TOKENS = look("list_tokens", "/tokens", Page[Token])
 GET_TOKEN = look("get_token", TOKEN, Token)
 CREATE_TOKEN = order("create_token", "/tokens", MadeToken, is_keyed=False)
 REVOKE_TOKEN = order("revoke_token", TOKEN, Token, method=DELETE)
-
-
-class Backfills:
-    """Backfills of a server: plan what is missing, have it made, and steer that."""
-
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-
-    def plan(
-        self,
-        schedule: UUID | str,
-        *,
-        since: Instant,
-        until: Instant,
-        **terms: Any,  # noqa: ANN401 - as `PlanBackfill` has them
-    ) -> BackfillPlan:
-        """Show the exact occurrences of a span and what is known about each."""
-        body = said(PlanBackfill, schedule=schedule, since=since, until=until, **_classes(terms))
-        return self._asking.ask(PLAN, body=body)
-
-    def create(
-        self,
-        schedule: UUID | str,
-        *,
-        since: Instant,
-        until: Instant,
-        **terms: Any,  # noqa: ANN401 - as `NewBackfill` has them
-    ) -> Backfill:
-        """Have the runs of a span made, at a rate, so many at a time."""
-        body = said(NewBackfill, schedule=schedule, since=since, until=until, **_classes(terms))
-        return self._asking.ask(CREATE_BACKFILL, body=body)
-
-    def get(self, backfill: UUID | str) -> Backfill:
-        """Return a backfill."""
-        return self._asking.ask(GET_BACKFILL, backfill)
-
-    def list(self, schedule: UUID | str | None = None) -> list[Backfill]:
-        """Return backfills, newest first; of one schedule, or of all."""
-        return self._asking.items(LIST_BACKFILLS, query=said(BackfillQuery, schedule=schedule))
-
-    def pause(self, backfill: UUID | str, *, reason: str | None = None) -> Backfill:
-        """Make no more runs until it is resumed."""
-        return self._asking.ask(PAUSE_BACKFILL, backfill, body=said(Because, reason=reason))
-
-    def resume(self, backfill: UUID | str, *, reason: str | None = None) -> Backfill:
-        """Go on where it stands."""
-        return self._asking.ask(RESUME_BACKFILL, backfill, body=said(Because, reason=reason))
-
-    def cancel(self, backfill: UUID | str, *, reason: str | None = None) -> Backfill:
-        """Make no more runs, for good."""
-        return self._asking.ask(CANCEL_BACKFILL, backfill, body=said(Because, reason=reason))
-
-    def throttle(
-        self,
-        backfill: UUID | str,
-        *,
-        per_minute: int | None = None,
-        concurrency: int | None = None,
-        reason: str | None = None,
-    ) -> Backfill:
-        """Let it go faster or slower from now on."""
-        body = said(ThrottleBackfill, per_minute=per_minute, concurrency=concurrency, reason=reason)
-        return self._asking.ask(THROTTLE, backfill, body=body)
 
 
 class Queues:
@@ -294,9 +215,3 @@ class Tokens:
     def revoke(self, reference: UUID | str, *, reason: str | None = None) -> Token:
         """End a token for good, and the sessions that were begun with it."""
         return self._asking.ask(REVOKE_TOKEN, reference, query=said(Because, reason=reason))
-
-
-def _classes(terms: dict[str, Any]) -> dict[str, Any]:
-    """Return terms with their classes as a list, whatever they came in."""
-    classes = terms.get("classes")
-    return terms if classes is None else {**terms, "classes": sorted(classes)}

@@ -16,12 +16,10 @@ from duly.wire.runs import (
     EnqueuedRun,
     Explanation,
     Justified,
-    OrderedRuns,
     RetryRun,
     Run,
     RunQuery,
 )
-from duly.wire.selections import NewSelection, OrderSelection, Selection
 from duly.wire.shapes import Page
 from duly.wire.vitals import MissingAsked, MissingFound
 
@@ -57,13 +55,6 @@ LIST_DELAYED = look("list_delayed", "/delayed", Page[DelayedRun])
 GET_DELAYED = look("get_delayed", ONE_DELAYED, DelayedRun)
 MOVE = order("move_delayed", ONE_DELAYED, DelayedRun, method=PATCH)
 CANCEL_DELAYED = order("cancel_delayed", ONE_DELAYED, Run, method=DELETE)
-
-SELECTION = "/runs/selections/{selection}"
-FREEZE = order("create_selection", "/runs/selections", Selection)
-GET_SELECTION = look("get_selection", SELECTION, Selection)
-CANCEL_SELECTION = order("cancel_selection", f"{SELECTION}/cancel", OrderedRuns)
-DISCARD_SELECTION = order("discard_selection", f"{SELECTION}/discard", OrderedRuns)
-RETRY_SELECTION = order("retry_selection", f"{SELECTION}/retry", OrderedRuns)
 
 
 class Runs:
@@ -173,39 +164,3 @@ class Delayed:
     def cancel(self, key_or_id: Reference, *, reason: str | None = None) -> Run:
         """Cancel a pending one."""
         return self._asking.ask(CANCEL_DELAYED, key_or_id, query=said(Because, reason=reason))
-
-
-class Selections:
-    """Runs that a filter found, frozen, and orders about exactly these."""
-
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-
-    def freeze(self, **filters: Any) -> Selection:  # noqa: ANN401 - as `NewSelection` has them
-        """Find runs by a filter, dead ones unless told, and freeze which they are."""
-        return self._asking.ask(FREEZE, body=said(NewSelection, **filters))
-
-    def get(self, selection: Reference) -> Selection:
-        """Return a selection, with the newest of its runs as they are now."""
-        return self._asking.ask(GET_SELECTION, selection)
-
-    def retry(
-        self, selection: Reference, *, reason: str | None = None, confirm: int | None = None
-    ) -> OrderedRuns:
-        """Queue its dead runs again, and at once those that wait."""
-        body = said(OrderSelection, reason=reason, confirm=confirm)
-        return self._asking.ask(RETRY_SELECTION, selection, body=body)
-
-    def discard(
-        self, selection: Reference, *, reason: str | None = None, confirm: int | None = None
-    ) -> OrderedRuns:
-        """Give up its dead runs for good."""
-        body = said(OrderSelection, reason=reason, confirm=confirm)
-        return self._asking.ask(DISCARD_SELECTION, selection, body=body)
-
-    def cancel(
-        self, selection: Reference, *, reason: str | None = None, confirm: int | None = None
-    ) -> OrderedRuns:
-        """Stop its runs."""
-        body = said(OrderSelection, reason=reason, confirm=confirm)
-        return self._asking.ask(CANCEL_SELECTION, selection, body=body)

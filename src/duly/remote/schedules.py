@@ -17,6 +17,7 @@ from duly.wire.schedules import (
     NextAsked,
     Occurrence,
     OccurrencesAsked,
+    OwedRange,
     Pause,
     Preview,
     PreviewAsked,
@@ -25,6 +26,8 @@ from duly.wire.schedules import (
     Schedule,
     ScheduleEdit,
     SchedulesAsked,
+    SkippedRange,
+    SkipsAsked,
     Trigger,
 )
 from duly.wire.shapes import Page
@@ -38,6 +41,8 @@ Reference = UUID | str
 Listed = list[Schedule]
 Entries = list[Entry]
 Occurrences = list[Occurrence]
+OwedRanges = list[OwedRange]
+SkippedRanges = list[SkippedRange]
 Upcoming = list[PreviewedOccurrence]
 ONE = "/schedules/{schedule}"
 LIST = look("list_schedules", "/schedules", Page[Schedule])
@@ -53,6 +58,8 @@ SKIP = order("skip_schedule", f"{ONE}/skip", Schedule)
 TRIGGER = order("trigger_schedule", f"{ONE}/trigger", EnqueuedRun)
 HISTORY = look("get_schedule_history", f"{ONE}/history", Page[Entry])
 OCCURRENCES = look("get_schedule_occurrences", f"{ONE}/occurrences", Page[Occurrence])
+OWED = look("get_schedule_owed", f"{ONE}/owed", Page[OwedRange])
+SKIPS = look("get_schedule_skips", f"{ONE}/skips", Page[SkippedRange])
 NEXT = look("get_schedule_next", f"{ONE}/next", Page[PreviewedOccurrence])
 
 
@@ -174,6 +181,14 @@ class Schedules:
         """Return what became of each expected occurrence from `start` on and before `end`."""
         query = said(OccurrencesAsked, start=start, end=end)
         return self._asking.items(OCCURRENCES, schedule, query=query)
+
+    def owed(self, schedule: Reference) -> OwedRanges:
+        """Return the ranges of occurrences that it still owes, oldest first."""
+        return self._asking.items(OWED, schedule)
+
+    def skips(self, schedule: Reference, *, limit: int = 100) -> SkippedRanges:
+        """Return the ranges of occurrences that were skipped, newest first, with the reason."""
+        return self._asking.items(SKIPS, schedule, query=said(SkipsAsked, limit=limit))
 
     def upcoming(self, schedule: Reference, n: int = 3) -> Upcoming:
         """Return its next occurrences; none unless it is active."""

@@ -9,6 +9,7 @@ from duly.domain.identity import identity_text
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Overlap
 from duly.errors import Conflict, NotFound
+from duly.store.auditing import Subject
 from duly.store.gates import Comer, comer_again
 from duly.store.rulings import id_taken
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from duly.store.backfilling import BackfillRecord, ChangeBackfill, CreateBackfill
 
 SCHEDULE_GONE = "its schedule was deleted"
+RESUMES = "resumes"
+"""By which the trail names the backfill that another one goes on from."""
 OVER = frozenset((BackfillStatus.DONE, BackfillStatus.CANCELLED))
 
 
@@ -99,6 +102,17 @@ def backfill_facts(record: BackfillRecord) -> dict[str, Any]:
         "total": record.total,
         "made": record.made,
     }
+
+
+def created_backfill(record: BackfillRecord, resumes: BackfillId | None) -> Subject:
+    """Return what is told of a new backfill, and of the one that it goes on from."""
+    link = {} if resumes is None else {RESUMES: identity_text(resumes)}
+    return Subject(
+        name=record.schedule_name,
+        tenant=record.tenant,
+        id=record.id,
+        after=backfill_facts(record) | link,
+    )
 
 
 def unknown_backfill(backfill_id: BackfillId) -> NotFound:

@@ -19,6 +19,7 @@ from duly.store.backfill_rulings import (
     backfill_facts,
     chosen_run,
     comer_in_backfill,
+    created_backfill,
     recognised,
     refuse_stale,
     unknown_backfill,
@@ -134,7 +135,7 @@ class BackfillWork(ABC):
             updated_at=self.now,
         )
         self.write(record, is_new=True)
-        self._tell(command.actor, "backfill.created", None, record)
+        self.record(command.actor, "backfill.created", created_backfill(record, command.resumes))
         return record
 
     def change(self, command: ChangeBackfill) -> BackfillRecord:

@@ -98,6 +98,8 @@ class CreateBackfill:
     """The first occurrence to look at, by the order."""
     total: int
     actor: Actor
+    resumes: BackfillId | None = None
+    """The one that was called off, and what was left of which this one does; the trail says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duly.domain.advice import Choice
 from duly.domain.identity import identity_text
 from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Effects, RunState
+from duly.domain.literals import Effects, Origin, RunState
 from duly.errors import Conflict
 from duly.store.auditing import Subject, run_subject
 from duly.store.rulings import refuse_others_id
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 OPEN_TO_END = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
 REPEATABLE = frozenset(RunState) - OPEN_TO_END
 """States of runs that can be run once more, as another run."""
+REPEATING = frozenset((Origin.RERUN, Origin.REPAIR))
+LOOK_AGAIN = "look at it again, and decide anew"
 EFFECTS_SCHEMA = 4
 """The first schema whose programs know that some effects may not be repeated."""
 
@@ -111,7 +113,15 @@ def run_to_repeat(record: RunRecord | None, command: Rerun, now: int) -> RunReco
         # It was called off before its time, and what repeats it would be early (F1).
         due = iso_utc(from_microseconds(record.scheduled_for))
         raise Conflict("run", name, f"was to fall due at {due}", "enqueue another one for then")
+    if command.fence not in (None, record.tries.fence):
+        raise Conflict("run", name, "has had another attempt since it was seen", LOOK_AGAIN)
     return record
+
+
+def repeated_meanwhile(record: RunRecord) -> Conflict:
+    """Return the error for a rerun of what somebody else has run once more since."""
+    problem = "has been run once more since it was seen"
+    return Conflict("run", identity_text(record.id), problem, LOOK_AGAIN)
 
 
 def same_rerun(known: RunRecord, command: Rerun) -> RunRecord:

@@ -109,6 +109,10 @@ class Rerun:
     actor: Actor
     is_repair: bool = False
     """Whether it shares the first run's ledger: what is done is not done again (E3)."""
+    fence: int | None = None
+    """Only if the run had no further attempt since somebody looked: its fence then."""
+    alone_since: int | None = None
+    """Only if nobody has run it, or what it repeats, once more since this instant."""
 
     @property
     def origin(self) -> Origin:
@@ -235,8 +239,10 @@ class EffectsStore(Protocol):
 
         Origin `rerun`, or `repair` when it shares the ledger. It names the run that it repeats.
         A run that is in doubt is closed by its repair as `reconciled`, failed. NotFound; Conflict
-        while the run is still to end, or when reruns of its task are blocked. The same new id again
-        returns the run that is there. Audited as `run.rerun`.
+        while the run is still to end, when reruns of its task are blocked, and when it is no longer
+        as the order says that it was seen: at another fence, or repeated since. Of two that say so
+        about runs of one line, one is carried out. The same new id again returns the run that is
+        there. Audited as `run.rerun`.
         """
         ...
 

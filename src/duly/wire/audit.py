@@ -27,3 +27,5 @@ class EventsAsked(Asked, frozen=True, kw_only=True):
 
     after: int | None = None
     """The number of the last one that was seen; from now on unless given."""
+    all_tenants: bool = False
+    """Of every tenant, and of none; for a token that may name any."""

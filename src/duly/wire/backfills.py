@@ -48,6 +48,8 @@ class Backfill(Shown, frozen=True, kw_only=True):
     created_at: Instant
     created_by: str
     updated_at: Instant
+    resumes: Identity | None = None
+    """The one that was called off, and what was left of which this one does; told of one alone."""
 
 
 class BackfillQuery(Asked, frozen=True, kw_only=True):
@@ -88,3 +90,14 @@ class ThrottleBackfill(Asked, frozen=True, kw_only=True):
     per_minute: int | None = None
     concurrency: int | None = None
     reason: Reason | None = None
+
+
+class ResumeFrom(Asked, frozen=True, kw_only=True):
+    """Have what a backfill that was called off has left undone done by another."""
+
+    reason: Reason
+    runs: int | None = None
+    """Make them only if the plan of the rest still shows as many."""
+    per_minute: int | None = None
+    """Its own pace, unless given."""
+    concurrency: int | None = None

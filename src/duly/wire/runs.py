@@ -71,6 +71,10 @@ class OrderedRun(Shown, frozen=True, kw_only=True):
     is_done: bool
     state: str | None
     """What the run was before; null when there is no such run."""
+    why: str | None = None
+    """Why it was left alone, where there is more to say than its state."""
+    made: Identity | None = None
+    """The run that was made of it."""
 
 
 class OrderedRuns(Shown, frozen=True, kw_only=True):

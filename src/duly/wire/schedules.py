@@ -90,6 +90,28 @@ class Schedule(Shown, frozen=True, kw_only=True):
     warning: str | None
 
 
+class OwedRange(Shown, frozen=True, kw_only=True):
+    """Occurrences that a schedule still owes: they are to be made, or skipped by its policy."""
+
+    first_for: Instant
+    last_for: Instant
+
+
+class SkippedRange(Shown, frozen=True, kw_only=True):
+    """Occurrences that were not run, on record."""
+
+    first_for: Instant
+    last_for: Instant
+    count: int | None
+    reason: str
+
+
+class SkipsAsked(Asked, frozen=True, kw_only=True):
+    """How many of the newest skips."""
+
+    limit: int = 100
+
+
 class MisfirePolicy(Asked, frozen=True, kw_only=True):
     """What is to become of occurrences that are missed."""
 

@@ -11,6 +11,7 @@ from duly.wire.backfills import (
     BackfillQuery,
     NewBackfill,
     PlanBackfill,
+    ResumeFrom,
     ThrottleBackfill,
 )
 from duly.wire.runs import Because
@@ -71,6 +72,17 @@ def throttle_backfill(received: Received) -> Backfill:
     return Backfill.from_view(received.app.backfills.throttle(_backfill(received), **terms))
 
 
+def plan_backfill_rest(received: Received) -> BackfillPlan:
+    """Show what a backfill that was called off has left undone; nothing is made."""
+    return BackfillPlan.from_view(received.app.backfills.plan_rest(_backfill(received)))
+
+
+def resume_from_backfill(received: Received) -> Backfill:
+    """Have another backfill do what one that was called off has left undone."""
+    terms = given(received.body)
+    return Backfill.from_view(received.app.backfills.resume_from(_backfill(received), **terms))
+
+
 def _backfill(received: Received) -> str:
     return received.path["backfill"]
 
@@ -88,6 +100,15 @@ ROUTES: tuple[Route, ...] = (
         is_idempotent=False,
     ),
     look(_ONE, get_backfill, Backfill),
+    look(f"{_ONE}/rest", plan_backfill_rest, BackfillPlan, errors=frozenset({404, 409})),
+    order(
+        f"{_ONE}/resume-from",
+        resume_from_backfill,
+        ResumeFrom,
+        Backfill,
+        scope="trigger",
+        status=201,
+    ),
     order(f"{_ONE}/cancel", cancel_backfill, Because, Backfill),
     order(f"{_ONE}/pause", pause_backfill, Because, Backfill),
     order(f"{_ONE}/resume", resume_backfill, Because, Backfill),

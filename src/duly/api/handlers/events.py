@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.api.events import PAGE, read_place
+from duly.api.events import PAGE, is_of_all, read_place
 from duly.api.route import Answer, Received, Route
 from duly.wire.audit import EventsAsked
 from duly.wire.schedules import Entry
@@ -10,7 +10,9 @@ from duly.wire.schedules import Entry
 
 def follow_events(received: Received) -> Answer:
     """Return what happened after a number; the stream goes on from there."""
-    return Answer(value=received.app.events.after(read_place(received), limit=PAGE))
+    is_whole = is_of_all(received)
+    place = read_place(received)
+    return Answer(value=received.app.events.after(place, limit=PAGE, all_tenants=is_whole))
 
 
 ROUTES: tuple[Route, ...] = (

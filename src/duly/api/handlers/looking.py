@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.api.events import is_of_all
 from duly.api.reading import read_limit
 from duly.api.route import Received, Route
 from duly.api.rules import read_count, read_rule
@@ -41,9 +42,7 @@ def get_diagnosis(received: Received) -> Diagnosis:
 def list_audit(received: Received) -> Page[Entry]:
     """Return who did what, newest first."""
     asked: AuditAsked = received.query
-    if asked.all_tenants and not received.principal.is_everywhere:
-        remedy = "leave all_tenants out, or use a token of every tenant"
-        raise Forbidden("all_tenants", "is not for a token of one tenant", remedy)
+    is_whole = is_of_all(received)
     page = received.app.audit.page(
         subject=asked.subject,
         subject_id=asked.subject_id,
@@ -51,7 +50,7 @@ def list_audit(received: Received) -> Page[Entry]:
         actor=asked.actor,
         since=asked.since,
         until=asked.until,
-        all_tenants=asked.all_tenants,
+        all_tenants=is_whole,
         limit=read_limit(asked.limit),
         cursor=asked.cursor,
     )

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from duly.api.handlers.parts import whole
 from duly.api.reading import read_cursor, read_limit, require_version, write_cursor
 from duly.api.route import Answer, Received, Route
 from duly.api.rules import is_rule_given, read_count, read_rule
@@ -162,6 +163,17 @@ def get_occurrences(received: Received) -> Page[wire.Occurrence]:
     asked: wire.OccurrencesAsked = received.query
     found = received.app.schedules.occurrences(_reference(received), asked.start, asked.end)
     return Page(items=[wire.Occurrence.from_view(one) for one in found], next_cursor=None)
+
+
+def get_owed(received: Received) -> Page[wire.OwedRange]:
+    """Return what it still owes."""
+    return whole(wire.OwedRange, received.app.schedules.owed(_reference(received)))
+
+
+def get_skips(received: Received) -> Page[wire.SkippedRange]:
+    """Return what was skipped, newest first."""
+    limit = read_limit(received.query.limit)
+    return whole(wire.SkippedRange, received.app.schedules.skips(_reference(received), limit=limit))
 
 
 def get_next(received: Received) -> Page[wire.PreviewedOccurrence]:
@@ -348,6 +360,25 @@ ROUTES: tuple[Route, ...] = (
         handler=get_occurrences,
         query=wire.OccurrencesAsked,
         answer=Page[wire.Occurrence],
+    ),
+    Route(
+        method="GET",
+        path=f"{ONE}/owed",
+        operation_id="get_schedule_owed",
+        summary="The ranges of occurrences that a schedule still owes, oldest first.",
+        scope="read",
+        handler=get_owed,
+        answer=Page[wire.OwedRange],
+    ),
+    Route(
+        method="GET",
+        path=f"{ONE}/skips",
+        operation_id="get_schedule_skips",
+        summary="The ranges of occurrences of a schedule that were skipped, newest first.",
+        scope="read",
+        handler=get_skips,
+        query=wire.SkipsAsked,
+        answer=Page[wire.SkippedRange],
     ),
     Route(
         method="GET",

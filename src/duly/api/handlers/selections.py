@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, reference_of
 from duly.wire.runs import OrderedRun, OrderedRuns
-from duly.wire.selections import NewSelection, OrderSelection, Selection
+from duly.wire.selections import (
+    NewSelection,
+    OrderPreview,
+    OrderSelection,
+    RerunSelection,
+    RunsPreviewAsked,
+    Selection,
+    SkipSelection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +52,23 @@ def cancel_selection(received: Received) -> OrderedRuns:
     return _told(done)
 
 
+def preview_selection(received: Received) -> OrderPreview:
+    """Say what an order would do to each run of a selection, if it were given now."""
+    asked: RunsPreviewAsked = received.query
+    found = received.app.selections.preview(_selection(received), asked.order)
+    return OrderPreview.from_view(found)
+
+
+def rerun_selection(received: Received) -> OrderedRuns:
+    """Run once more, each as another run, what the runs of a selection were to do."""
+    return _told(received.app.selections.rerun(_selection(received), **given(received.body)))
+
+
+def skip_selection(received: Received) -> OrderedRuns:
+    """Leave the runs of a selection that are in doubt as they are, on record."""
+    return _told(received.app.selections.skip(_selection(received), **given(received.body)))
+
+
 def _selection(received: Received) -> UUID | str:
     return reference_of(received.path["selection"])
 
@@ -58,7 +83,10 @@ _ONE = "/runs/selections/{selection}"
 ROUTES: tuple[Route, ...] = (
     order("/runs/selections", create_selection, NewSelection, Selection, status=201),
     look(_ONE, get_selection, Selection),
+    look(f"{_ONE}/preview", preview_selection, OrderPreview, RunsPreviewAsked),
     order(f"{_ONE}/cancel", cancel_selection, OrderSelection, OrderedRuns),
     order(f"{_ONE}/discard", discard_selection, OrderSelection, OrderedRuns),
     order(f"{_ONE}/retry", retry_selection, OrderSelection, OrderedRuns, is_once_only=True),
+    order(f"{_ONE}/rerun", rerun_selection, RerunSelection, OrderedRuns),
+    order(f"{_ONE}/skip", skip_selection, SkipSelection, OrderedRuns),
 )

@@ -17,11 +17,12 @@ from duly.cli.remote.seeing import Promised, seen
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.arguments import Payload
 from duly.client.attempt_view import Attempt, Line, Step
-from duly.client.backfills import Backfill, BackfillPlan
+from duly.client.backfill_view import Backfill, BackfillPlan
 from duly.client.breakers import Breaker
 from duly.client.events import EventPage
 from duly.client.explaining import RunExplanation
-from duly.client.history import HistoryEntry, Occurrence
+from duly.client.frozen_sets import OrderPreview
+from duly.client.history import HistoryEntry, Occurrence, OwedRange, SkippedRange
 from duly.client.inbox import Check, Effect, InboxItem, TaskOrders
 from duly.client.limits import Limit, Place
 from duly.client.missing import MissingFound
@@ -31,6 +32,7 @@ from duly.client.queues import Queue
 from duly.client.quotas import Quota
 from duly.client.run_orders import OrderedRun
 from duly.client.run_view import DelayedRun, Run
+from duly.client.schedule_selections import OrderedSchedule
 from duly.client.schedule_view import Schedule
 from duly.client.status_view import MemberStatus, Status
 from duly.client.tasks import BoundCall, Tasks, named_call
@@ -43,6 +45,7 @@ from duly.domain.timetable.preview import Preview, preview
 from duly.domain.timetable.timetable import Timetable
 from duly.errors import Conflict, Forbidden, NotFound, UsageError
 from duly.remote.connecting import Remote
+from duly.wire.selections import ScheduleSelection, Selection
 
 PAGE_MAX = 1000
 VIEWS: Mapping[str, Mapping[str, type]] = {
@@ -63,6 +66,8 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
     },
     "backfills": {
         "plan": BackfillPlan,
+        "plan_rest": BackfillPlan,
+        "resume_from": Backfill,
         "create": Backfill,
         "get": Backfill,
         "list": Backfill,
@@ -127,6 +132,8 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
         "trigger": Promised,
         "history": HistoryEntry,
         "occurrences": Occurrence,
+        "owed": OwedRange,
+        "skips": SkippedRange,
     },
     "audit": {"page": HistoryEntry},
 }
@@ -195,6 +202,54 @@ class RemoteSchedules(Part):
         return preview(timetable, self._owner.status().now if after is None else after, n)
 
 
+class RemoteSelections:
+    """Sets of runs that a server keeps; what an order did is told run by run."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._asked = remote.selections
+
+    def freeze(self, **terms: Any) -> Selection:  # noqa: ANN401 - filters
+        """Keep which runs are meant."""
+        return self._asked.freeze(**terms)
+
+    def preview(self, selection: str, order: str) -> OrderPreview:
+        """Say what an order would do to each of them."""
+        return seen(OrderPreview, self._asked.preview(selection, order))
+
+    def rerun(self, selection: str, **terms: Any) -> list[OrderedRun]:  # noqa: ANN401 - of the order
+        """Run each once more."""
+        return [seen(OrderedRun, one) for one in self._asked.rerun(selection, **terms).runs]
+
+    def skip(self, selection: str, **terms: Any) -> list[OrderedRun]:  # noqa: ANN401 - as above
+        """Leave each as it is."""
+        return [seen(OrderedRun, one) for one in self._asked.skip(selection, **terms).runs]
+
+
+class RemoteScheduleSelections:
+    """Sets of schedules that a server keeps."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._asked = remote.schedule_selections
+
+    def freeze(self, **terms: Any) -> ScheduleSelection:  # noqa: ANN401 - filters
+        """Keep which schedules are meant."""
+        return self._asked.freeze(**terms)
+
+    def preview(self, selection: str, order: str) -> OrderPreview:
+        """Say what an order would do to each of them."""
+        return seen(OrderPreview, self._asked.preview(selection, order))
+
+    def pause(self, selection: str, **terms: Any) -> list[OrderedSchedule]:  # noqa: ANN401 - of the order
+        """Pause each."""
+        done = self._asked.pause(selection, **terms).schedules
+        return [seen(OrderedSchedule, one) for one in done]
+
+    def resume(self, selection: str, **terms: Any) -> list[OrderedSchedule]:  # noqa: ANN401 - as above
+        """Resume each."""
+        done = self._asked.resume(selection, **terms).schedules
+        return [seen(OrderedSchedule, one) for one in done]
+
+
 class RemoteAudit(Part):
     """The audit trail: of everybody where the token may see that, else of its tenant."""
 
@@ -257,15 +312,16 @@ class RemoteEvents:
     def __init__(self, owner: RemoteApp) -> None:
         self._owner = owner
 
-    def after(self, number: int | None = None, **_: object) -> EventPage:
+    def after(self, number: int | None = None, *, all_tenants: bool = False) -> EventPage:
         """Return what is known to have happened after a number; of None, where that ends now."""
+        audit = self._owner.audit
         if number is None:
-            newest = self._owner.audit.page(all_tenants=True, limit=1).items
+            newest = audit.page(all_tenants=all_tenants, limit=1).items
             return EventPage((), newest[0].number if newest else 0)
         found: list[HistoryEntry] = []
         cursor: str | None = None
         while True:
-            page = self._owner.audit.page(all_tenants=True, limit=PAGE_MAX, cursor=cursor)
+            page = audit.page(all_tenants=all_tenants, limit=PAGE_MAX, cursor=cursor)
             found += [one for one in page.items if one.number > number]
             cursor = page.next_cursor
             is_through = bool(page.items) and page.items[-1].number <= number
@@ -273,9 +329,17 @@ class RemoteEvents:
                 through = max([number, *(one.number for one in found)])
                 return EventPage(tuple(reversed(found)), through)
 
-    def follow(self, number: int) -> Iterator[HistoryEntry]:
-        """Tell what happens after a number, for ever."""
-        return (seen(HistoryEntry, one) for one in self._owner.remote.events(number))
+    def follow(self, number: int, *, all_tenants: bool) -> Iterator[HistoryEntry]:
+        """Tell what happens after a number, for ever; of every tenant, if the token may see it."""
+        last = number
+        try:
+            for one in self._owner.remote.events(number, all_tenants=all_tenants):
+                last = one.number
+                yield seen(HistoryEntry, one)
+        except Forbidden:
+            if not all_tenants:
+                raise
+            yield from self.follow(last, all_tenants=False)
 
 
 class RemoteStore:
@@ -315,6 +379,8 @@ class RemoteApp:
         self.quotas = Part(self, "quotas")
         self.tokens = Part(self, "tokens")
         self.workers = Part(self, "workers")
+        self.selections = RemoteSelections(remote)
+        self.schedule_selections = RemoteScheduleSelections(remote)
         self.vitals = RemoteVitals(remote)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none

@@ -20,8 +20,12 @@ for name, place, purpose in (
     ("edit", "edit:edit", "Give a dead run other arguments."),
     ("resume", "doubts:resume", "Try an ambiguous run again from its last checkpoint."),
     ("reconcile", "doubts:reconcile", "Record what has become of an ambiguous run."),
-    ("skip", "doubts:skip", "Leave an ambiguous run as it is, on record."),
-    ("rerun", "doubts:rerun", "Run once more what a run was to do; --repair does only the rest."),
+    ("skip", "repeating:skip", "Leave ambiguous runs as they are, on record."),
+    (
+        "rerun",
+        "repeating:rerun",
+        "Run once more what runs were to do; --repair does only the rest.",
+    ),
     ("verify", "doubts:verify", "Have the result of a run checked by its task's own check."),
 ):
     app.command(f"duly.cli.run.{place}", name=name, help=purpose)

@@ -1,4 +1,4 @@
-"""`duly run resume|reconcile|skip|rerun|verify`: what a person chooses, or has checked."""
+"""`duly run resume|reconcile|verify`: what a person chooses about a run, or has checked."""
 
 from __future__ import annotations
 
@@ -93,36 +93,6 @@ def reconcile(  # noqa: PLR0913 - each part of what was found is an option
             find_run(app, run).id, is_done=done, reason=reason, evidence=evidence
         )
         tell(found, f"Recorded as {found.state}", target, None)
-
-
-def skip(run: str, /, *, reason: Reason, target: Target = TARGET) -> None:
-    """Leave an ambiguous run as it is, and record that nobody will do more about it."""
-    with opened(target, makes_store=False) as app:
-        found = app.inbox.skip(find_run(app, run).id, reason=reason)
-        tell(found, "Skipped", target, None)
-
-
-def rerun(  # noqa: PLR0913 - each choice is an option
-    run: str,
-    /,
-    *,
-    reason: Reason,
-    repair: bool = False,
-    confirm: Confirm = None,
-    target: Target = TARGET,
-) -> None:
-    """Run once more, as another run, what a run was to do.
-
-    Parameters
-    ----------
-    repair
-        Share its record of effects: what is done is not done again. Without it everything is.
-    """
-    with opened(target, makes_store=False) as app:
-        found = app.inbox.rerun(
-            find_run(app, run).id, reason=reason, repair=repair, confirm=confirm
-        )
-        tell(found, f"Queued as a {found.origin} of {found.root}", target, stop_text(found))
 
 
 def verify(run: str, /, *, target: Target = TARGET) -> None:

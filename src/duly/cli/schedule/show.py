@@ -17,17 +17,15 @@ from duly.cli.schedule.telling import (
     print_warning,
     zone,
 )
-from duly.cli.target import Target, is_server, opened
+from duly.cli.target import Target, opened
 from duly.cli.times import lateness_text, relative_text, share_text, zoned_text
+from duly.client.history import OwedRange, SkippedRange
 from duly.client.run_view import Run
 from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.domain.durations import duration_words
-from duly.domain.identity import ScheduleId
-from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.misfire import Misfire
 from duly.domain.presets import PRESETS
-from duly.domain.runs import SkipRecord
-from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT, Owed
+from duly.domain.schedules import OVERLAP_DEFAULT, PRIORITY_DEFAULT, QUEUE_DEFAULT
 from duly.domain.time_texts import utc_text
 from duly.domain.timetable.timetable import Timetable
 
@@ -45,16 +43,14 @@ def show(name: str, /, *, target: Target = TARGET) -> None:
     """
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
-        identity = ScheduleId(found.id.bytes)
-        # A server does not tell what is owed and what was skipped last.
-        owed = None if is_server(app) else app.store.list_owed(identity)
-        skips = None if is_server(app) else app.store.list_skips(identity, SKIPS_SHOWN)
+        owed = app.schedules.owed(found.id)
+        skips = app.schedules.skips(found.id, limit=SKIPS_SHOWN)
         last = next(iter(app.runs.list(schedule=found.id, limit=1)), None)
         if target.json:
             print_result(
                 found,
-                owed=None if owed is None else [_owed_json(one) for one in owed],
-                skips=None if skips is None else [_skip_json(one) for one in skips],
+                owed=[one.to_json() for one in owed],
+                skips=[one.to_json() for one in skips],
                 newest_run=None if last is None else last.to_json(),
             )
             return
@@ -92,19 +88,17 @@ def _facts(app: App, schedule: Schedule) -> list[tuple[str, str]]:
 def _past(
     schedule: Schedule,
     last: Run | None,
-    owed: list[Owed] | None,
-    skips: list[SkipRecord] | None,
+    owed: list[OwedRange],
+    skips: list[SkippedRange],
 ) -> list[tuple[str, str]]:
     tz = zone(schedule.timetable)
     facts = [("runs so far", f"{schedule.fires:,}"), ("newest run", _last(last, tz))]
     facts += [("run time", _run_time(schedule)), ("overlaps", _overlaps(schedule))]
-    facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed or ()]
+    facts += [("owed", _range(one.first_for, one.last_for, tz)) for one in owed]
     if not owed:
-        unknown = "not told by a server: duly schedule occurrences"
-        facts.append(("owed", unknown if owed is None else "nothing"))
+        facts.append(("owed", "nothing"))
     facts += [
-        ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}")
-        for one in skips or ()
+        ("skipped", f"{_range(one.first_for, one.last_for, tz)}, {one.reason}") for one in skips
     ]
     return facts
 
@@ -195,13 +189,9 @@ def _last(last: Run | None, tz: str) -> str:
     return f"{zoned_text(last.scheduled_for, tz)}, {last.state}{late}, {last.origin}, {last.id}"
 
 
-def _range(first_for: int, last_for: int, tz: str) -> str:
-    first = zoned_text(from_microseconds(first_for), tz)
-    return (
-        first
-        if first_for == last_for
-        else f"{first} to {zoned_text(from_microseconds(last_for), tz)}"
-    )
+def _range(first_for: datetime, last_for: datetime, tz: str) -> str:
+    first = zoned_text(first_for, tz)
+    return first if first_for == last_for else f"{first} to {zoned_text(last_for, tz)}"
 
 
 def _mark(schedule: Schedule, is_usual: object) -> str:
@@ -213,19 +203,3 @@ def _mark(schedule: Schedule, is_usual: object) -> str:
 
 def _default(is_default: object) -> str:
     return " (default)" if is_default else ""
-
-
-def _owed_json(owed: Owed) -> dict[str, str]:
-    return {
-        "first_for": iso_utc(from_microseconds(owed.first_for)),
-        "last_for": iso_utc(from_microseconds(owed.last_for)),
-    }
-
-
-def _skip_json(skip: SkipRecord) -> dict[str, object]:
-    return {
-        "first_for": iso_utc(from_microseconds(skip.first_for)),
-        "last_for": iso_utc(from_microseconds(skip.last_for)),
-        "count": skip.count,
-        "reason": str(skip.reason),
-    }

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from duly.app import App
+from duly.cli.frozen_orders import SET, SetOptions
 from duly.cli.moments import read_moment
 from duly.cli.output import print_json, print_line
 from duly.cli.references import find_schedule
+from duly.cli.schedule.chosen import ANY, Asked, ScheduleOptions, order_chosen
 from duly.cli.schedule.policies import OverlapChoice
 from duly.cli.schedule.telling import (
     local_text,
@@ -32,79 +36,116 @@ from duly.errors import UsageError
 
 TARGET = Target()
 MissedChoice = Literal["skip", "misfire"]
+Names = Annotated[str, Parameter(help="The schedule's name or id; or several.")]
 
 
 def pause(  # noqa: PLR0913 - each option of the command is an argument
-    name: str,
-    /,
-    *,
+    *names: Names,
     reason: str,
     until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     missed: MissedChoice = "skip",
+    which: ScheduleOptions = ANY,
+    chosen: SetOptions = SET,
     target: Target = TARGET,
-) -> None:
-    """Stop a schedule: no new runs are made, runs that exist go on, nothing is lost.
+) -> int:
+    """Stop schedules: no new runs are made, runs that exist go on, nothing is lost.
+
+    Name one or several, or choose them: --owner anna, --prefix mail-.
 
     Parameters
     ----------
-    name
-        The schedule's name or id.
     reason
         Why; it is shown wherever the schedule is, and recorded.
     until
-        When it resumes by itself: an ISO time (in the schedule's zone), tomorrow, +2h.
+        When it resumes by itself: an ISO time (in the schedule's zone; of several, UTC), tomorrow,
+        +2h.
     missed
         With --until: what becomes of occurrences in the pause: skip, or misfire for its policy.
     """
     if missed != "skip" and until is None:
         remedy = "give --until too, or say it when you resume: duly schedule resume --missed"
         raise UsageError("missed", missed, "says nothing about a pause without end", remedy)
+    asked = Asked(names=names, which=which, chosen=chosen, target=target)
     with opened(target, makes_store=False) as app:
-        found = find_schedule(app, name)
-        tz = zone(found.timetable)
-        moment = None if until is None else read_moment(until, tz, SystemClock(), "until")
-        paused = app.schedules.pause(found.id, reason=reason, until=moment, missed=missed)
-        taking_back = undo("resume", paused.name)
-        if target.json:
-            print_result(paused, undo=taking_back)
-            return
-        end = "until somebody resumes it"
-        if paused.resume_at is not None:
-            end = f"until {zoned_text(paused.resume_at, tz)}; then it resumes by itself"
-        print_line(f"Paused {paused.name} {end}. No new runs are made; those that exist go on.")
-        print_undo(taking_back)
+        if asked.is_one:
+            found = find_schedule(app, names[0])
+            moment = _moment(until, zone(found.timetable))
+            _tell_paused(
+                app.schedules.pause(found.id, reason=reason, until=moment, missed=missed), target
+            )
+            return 0
+        terms: dict[str, Any] = {"reason": reason, "until": _moment(until, "UTC"), "missed": missed}
+        return order_chosen(
+            app,
+            "pause",
+            asked,
+            lambda which, count: app.schedule_selections.pause(which, confirm=count, **terms),
+        )
 
 
-def resume(
-    name: str,
-    /,
-    *,
+def _moment(text: str | None, tz: str) -> datetime | None:
+    return None if text is None else read_moment(text, tz, SystemClock(), "until")
+
+
+def _tell_paused(paused: Schedule, target: Target) -> None:
+    taking_back = undo("resume", paused.name)
+    if target.json:
+        print_result(paused, undo=taking_back)
+        return
+    end = "until somebody resumes it"
+    if paused.resume_at is not None:
+        until = zoned_text(paused.resume_at, zone(paused.timetable))
+        end = f"until {until}; then it resumes by itself"
+    print_line(f"Paused {paused.name} {end}. No new runs are made; those that exist go on.")
+    print_undo(taking_back)
+
+
+def resume(  # noqa: PLR0913 - as above
+    *names: Names,
     missed: MissedChoice = "skip",
     reason: str | None = None,
+    which: ScheduleOptions = ANY,
+    chosen: SetOptions = SET,
     target: Target = TARGET,
-) -> None:
-    """Let a paused schedule go on.
+) -> int:
+    """Let paused schedules go on.
+
+    Name one or several, or choose them: --owner anna, --prefix mail-.
 
     Parameters
     ----------
-    name
-        The schedule's name or id.
     missed
         What becomes of occurrences in the pause: skip, or misfire for its policy.
     reason
-        Why.
+        Why; about several it is needed.
     """
+    asked = Asked(names=names, which=which, chosen=chosen, target=target)
     with opened(target, makes_store=False) as app:
-        found = find_schedule(app, name)
-        resumed = app.schedules.resume(found.id, missed=missed, reason=reason)
-        taking_back = undo("pause", resumed.name, "--reason", found.reason or "…")
-        if target.json:
-            print_result(resumed, undo=taking_back)
-            return
-        print_line(f"Resumed {resumed.name}. {next_sentence(resumed, app.status().now)}")
-        print_pending(app, resumed)
-        print_undo(taking_back)
-        note_missing_dispatcher(app)
+        if asked.is_one:
+            found = find_schedule(app, names[0])
+            _tell_resumed(
+                app, found, app.schedules.resume(found.id, missed=missed, reason=reason), target
+            )
+            return 0
+        return order_chosen(
+            app,
+            "resume",
+            asked,
+            lambda which, count: app.schedule_selections.resume(
+                which, confirm=count, missed=missed, reason=reason or ""
+            ),
+        )
+
+
+def _tell_resumed(app: App, before: Schedule, resumed: Schedule, target: Target) -> None:
+    taking_back = undo("pause", resumed.name, "--reason", before.reason or "…")
+    if target.json:
+        print_result(resumed, undo=taking_back)
+        return
+    print_line(f"Resumed {resumed.name}. {next_sentence(resumed, app.status().now)}")
+    print_pending(app, resumed)
+    print_undo(taking_back)
+    note_missing_dispatcher(app)
 
 
 def trigger(  # noqa: PLR0913 - each option is an argument

@@ -10,8 +10,10 @@ from duly.domain.literals import Finding, Lane, RunState
 from duly.domain.overlapping import Coming
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
+    REPEATING,
     doubt_to_settle,
     is_settled_by,
+    repeated_meanwhile,
     rerun_subject,
     reruns_blocked,
     run_to_repeat,
@@ -88,6 +90,8 @@ def rerun_run(journal: Journal, command: Rerun) -> RunRecord:
     record = run_to_repeat(get_run(journal, command.id), command, journal.now)
     if tables.task_orders.get(record.call.task, FREE_TASK).is_blocked:
         raise reruns_blocked(record.call.task)
+    if _is_repeated(journal, record, command.alone_since):
+        raise repeated_meanwhile(record)
     if record.state is RunState.AMBIGUOUS:
         _close(journal, record, RunState.FAILED, Reason.RECONCILED)
     row = RunRow(
@@ -117,6 +121,13 @@ def rerun_run(journal: Journal, command: Rerun) -> RunRecord:
         go_ahead(journal, row.id)
     journal.record_about(command.actor, "run.rerun", rerun_subject(record, command))
     return run_record(journal, row)
+
+
+def _is_repeated(journal: Journal, record: RunRecord, since: int | None) -> bool:
+    return since is not None and any(
+        row.root == record.root and row.origin in REPEATING and row.created_at >= since
+        for row in journal.tables.runs.values()
+    )
 
 
 def _come(journal: Journal, record: RunRecord, run_id: RunId) -> Arrival:

@@ -21,6 +21,7 @@ from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
     doubt_to_settle,
     is_settled_by,
+    repeated_meanwhile,
     rerun_subject,
     reruns_blocked,
     run_to_repeat,
@@ -65,6 +66,9 @@ FORGET_CHECKPOINTS = "DELETE FROM duly.checkpoints WHERE run_id = $1::uuid"
 # Whoever numbers a verdict, repeats a run or forgets it comes after the other.
 LOCK_RUN = "SELECT 1 FROM duly.runs WHERE id = $1::uuid FOR NO KEY UPDATE"
 IS_BLOCKED = "SELECT 1 FROM duly.task_orders WHERE task = $1 AND is_blocked"
+IS_REPEATED = """
+SELECT 1 FROM duly.runs
+WHERE root = $1::uuid AND origin IN ('rerun', 'repair') AND created_at >= $2::int8 LIMIT 1"""
 # Locked whether it was there or not: who comes second reads what the first has written.
 LOCK_ORDER = """
 INSERT INTO duly.task_orders (task, is_suspended, is_blocked) VALUES ($1, false, false)
@@ -156,6 +160,9 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     record = read_run(work.session, command.id)
     if record is not None and record.schedule_id is not None:
         work.session.rows(LOCK_STATES, (Uuids([record.schedule_id]),))
+    if record is not None and command.alone_since is not None:
+        # Of two who repeat runs of one line, the second finds what the first has made.
+        work.session.rows(LOCK_RUN, (uid(record.root),))
     work.session.rows(LOCK_RUN, (uid(command.id),))
     # Only now: whoever repeats the same run at this moment has been waited for.
     there = read_run(work.session, command.new_id)
@@ -165,6 +172,9 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     record = run_to_repeat(_hold_on(work, command.id), command, work.now)
     if work.session.rows(IS_BLOCKED, (record.call.task,)):
         raise reruns_blocked(record.call.task)
+    since = command.alone_since
+    if since is not None and work.session.rows(IS_REPEATED, (uid(record.root), since)):
+        raise repeated_meanwhile(record)
     if record.state is RunState.AMBIGUOUS:
         _close(work, record, RunState.FAILED, Reason.RECONCILED)
     new = _follower(record, command)

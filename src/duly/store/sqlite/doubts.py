@@ -14,6 +14,7 @@ from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
     doubt_to_settle,
     is_settled_by,
+    repeated_meanwhile,
     rerun_subject,
     reruns_blocked,
     run_to_repeat,
@@ -52,6 +53,9 @@ LIST_ORDERS = "SELECT task, is_suspended, is_blocked FROM duly_task_orders ORDER
 PUT_ORDER = """
 INSERT OR REPLACE INTO duly_task_orders (task, is_suspended, is_blocked) VALUES (?, ?, ?)"""
 DROP_ORDER = "DELETE FROM duly_task_orders WHERE task = ?"
+IS_REPEATED = """
+SELECT 1 FROM duly_runs WHERE root = ? AND origin IN ('rerun', 'repair') AND created_at >= ?
+LIMIT 1"""
 NEXT_VERDICT = "SELECT coalesce(max(number), 0) + 1 FROM duly_verdicts WHERE run_id = ?"
 INSERT_VERDICT = """
 INSERT INTO duly_verdicts (run_id, number, at, finding, evidence, by, doubt)
@@ -116,6 +120,9 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     record = run_to_repeat(read_run(work.connection, command.id), command, work.now)
     if _order(work, record.call.task).is_blocked:
         raise reruns_blocked(record.call.task)
+    since = command.alone_since
+    if since is not None and work.connection.execute(IS_REPEATED, (record.root, since)).fetchone():
+        raise repeated_meanwhile(record)
     if record.state is RunState.AMBIGUOUS:
         _close(work, record, RunState.FAILED, Reason.RECONCILED)
     arrival = _come(work, record, command.new_id)

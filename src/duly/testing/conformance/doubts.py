@@ -17,6 +17,7 @@ from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import Conflict, NotFound
 from duly.store.effects import AddVerdict, OrderTask, Rerun, SettleDoubt, TaskOrder
 from duly.store.execution import SaveCheckpoint
+from duly.store.operating import OrderRuns
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.effects import UNSAFE, begin, done, end_beyond, in_doubt, taken
@@ -263,6 +264,41 @@ class Reruns:
 
         clock.advance(HOUR_US)
         assert RunState.QUEUED == rerun(store, pending.id).state
+
+    def test_what_had_another_attempt_since_it_was_seen_is_left_alone(self, store: Store) -> None:
+        """A1: a run that died once more is not the one that somebody looked at."""
+        run_id = work.make_dead(store)
+        seen = work.look(store, run_id).tries.fence
+        store.retry_runs(OrderRuns(tenant=TENANT_DEFAULT, ids=(run_id,), actor=ADA))
+        worker = work.join(store)
+        work.end(store, worker, work.take_one(store, worker), work.FATAL)
+
+        with pytest.raises(Conflict, match="has had another attempt since it was seen"):
+            rerun(store, run_id, fence=seen)
+
+        assert [] == steps.audit(store, action="run.rerun")
+        assert RunState.QUEUED == rerun(store, run_id, fence=seen + 1).state
+
+    def test_what_was_run_once_more_since_it_was_seen_is_left_alone(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """A1: nor is another run of its line; but the same order given again is that order."""
+        run_id = work.make_dead(store)
+        clock.advance(HOUR_US)
+        seen_at = store.now()
+        first = rerun(store, run_id, "first", alone_since=seen_at)
+
+        with pytest.raises(Conflict, match="has been run once more since it was seen"):
+            rerun(store, run_id, "second", alone_since=seen_at)
+
+        assert first.id == rerun(store, run_id, "first", alone_since=seen_at).id
+        worker = work.join(store)
+        work.end(store, worker, work.take_one(store, worker), work.FATAL)
+        with pytest.raises(Conflict, match="has been run once more since it was seen"):
+            rerun(store, first.id, "third", alone_since=seen_at)
+        clock.advance(HOUR_US)
+        rerun(store, run_id, "fourth", alone_since=store.now())
+        assert 2 == len(steps.audit(store, action="run.rerun"))
 
     def test_reruns_of_a_task_can_be_blocked(self, store: Store) -> None:
         """A1: on record, and until they are allowed again."""

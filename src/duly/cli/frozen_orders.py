@@ -1,0 +1,157 @@
+"""Orders about a frozen set: shown before, asked about, carried out on just that, told one by one.
+
+What is shown is the store's: which things, as of when, what an order would do to each. Whoever
+looks with --dry-run is told the id of the set, and may order just that by --selection (A1, UX 39).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from cyclopts import Parameter
+
+from duly.cli.agreeing import counted, is_agreed, require_answer
+from duly.cli.output import print_json, print_line, print_table
+from duly.cli.target import Target
+from duly.cli.undoing import UNSAID, print_undo, undo_text
+from duly.client.frozen_sets import OrderPreview, PreviewedItem
+from duly.domain.time_texts import utc_text
+
+SHOWN_MAX = 20
+CHANGED, DECLINED = 4, 1
+"""Exit codes: something changed between the look and the order; somebody said no."""
+
+
+class Done(Protocol):
+    """What an order has done to one of a set."""
+
+    @property
+    def id(self) -> UUID:
+        """Which one."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was carried out."""
+        ...
+
+    @property
+    def why(self) -> str | None:
+        """Why not."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        ...
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOptions:
+    """Whether to look first, whether to ask, and which set, if it was looked at before."""
+
+    selection: str | None = None
+    """Exactly what an earlier --dry-run has shown, by the id that it told."""
+    dry_run: bool = False
+    """Show what would be touched and what left alone, and touch nothing."""
+    yes: bool = False
+    """Do not ask."""
+
+
+SET = SetOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenOrder:
+    """One order about a frozen set, and how it is told."""
+
+    verb: str
+    """What is asked: "Rerun"."""
+    done: str
+    """What is said afterwards: "Queued once more"."""
+    noun: str
+    words: tuple[str, ...]
+    """The command, to be typed again."""
+    undo: Callable[[Sequence[Any]], str | None]
+    """How to take back what was done; None where no single command does."""
+    no_undo: str
+    asked: SetOptions
+    target: Target
+
+    def out(self, preview: OrderPreview, carry: Callable[[], Sequence[Done]]) -> int:
+        """Show what would happen, ask, carry it out, and tell what was done to each."""
+        if self.asked.dry_run or not preview.touched:
+            self._tell(preview)
+            return 0
+        if not self.asked.yes:
+            require_answer(preview.touched, noun=self.noun)
+            _print_preview(self, preview)
+            if not is_agreed(self.verb, preview.touched, self.noun):
+                print_line("Nothing was changed.")
+                return DECLINED
+        return self._told(preview, carry())
+
+    def _tell(self, preview: OrderPreview) -> None:
+        again = _again(self, preview)
+        if self.target.json:
+            print_json({"is_done": False, **preview.to_json(), "carry_out": again})
+            return
+        _print_preview(self, preview)
+        print_line("Nothing was changed.")
+        if preview.touched:
+            print_line(("to order just that: ", "dim"), again)
+
+    def _told(self, preview: OrderPreview, answers: Sequence[Done]) -> int:
+        done = [one for one in answers if one.is_done]
+        taking_back = self.undo(done) if done else None
+        # What the preview has told of is as agreed; anything else has changed in between.
+        is_as_shown = len(done) == preview.touched
+        if self.target.json:
+            told = [one.to_json() for one in answers]
+            what = {"is_done": is_as_shown, "selection": str(preview.id), preview.of: told}
+            print_json({**what, "undo": taking_back})
+        else:
+            print_line(f"{self.done}: {counted(len(done), self.noun)}.")
+            _print_left(preview, [one for one in answers if not one.is_done])
+            if done:
+                print_undo(taking_back or self.no_undo)
+        return 0 if is_as_shown else CHANGED
+
+
+def _again(order: FrozenOrder, preview: OrderPreview) -> str:
+    which = ("--selection", str(preview.id), "--reason", UNSAID)
+    return undo_text(*order.words, *which)
+
+
+def _print_preview(order: FrozenOrder, preview: OrderPreview) -> None:
+    whole, part = counted(preview.count, order.noun), f"{preview.touched:,}"
+    print_line(f"{whole} as of {utc_text(preview.as_of)}, of which {part} would be touched:")
+    if preview.first:
+        print_table((order.noun, "is", "id"), [_row(one) for one in preview.first])
+    if preview.touched > len(preview.first):
+        print_line(f"… and {preview.touched - len(preview.first):,} more")
+    for why, count in preview.left_by.items():
+        print_line(("left alone: ", "bold yellow"), f"{counted(count, order.noun)}: {why}")
+    for one in preview.left_alone[:SHOWN_MAX]:
+        print_line(f"  {one.name} {one.why}")
+    more = preview.count - preview.touched - min(len(preview.left_alone), SHOWN_MAX)
+    if more:
+        print_line(f"  … and {more:,} more")
+    until = utc_text(preview.expires_at)
+    print_line((f"selection {preview.id}, kept until {until}, digest {preview.digest}", "dim"))
+
+
+def _row(one: PreviewedItem) -> tuple[str, str, str]:
+    return one.name, one.state or "-", str(one.id)
+
+
+def _print_left(preview: OrderPreview, left: Sequence[Done]) -> None:
+    names = {one.id: one.name for one in (*preview.first, *preview.left_alone)}
+    for one in left[:SHOWN_MAX]:
+        name = names.get(one.id, str(one.id))
+        print_line(("left alone: ", "bold yellow"), f"{name} {one.why}. Id: {one.id}")
+    if len(left) > SHOWN_MAX:
+        print_line(f"… and {len(left) - SHOWN_MAX:,} more; --json names all of them")

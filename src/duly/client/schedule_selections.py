@@ -1,0 +1,308 @@
+"""Selections of schedules: those that a filter found, kept as they were seen, to pause or resume.
+
+An order touches each of them only if nobody has changed it since; what is made meanwhile is not in
+the set (A1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from duly.client.frozen_sets import (
+    GONE,
+    ONE_BY_ONE_MAX,
+    SCHEDULES,
+    Chosen,
+    Judged,
+    Mark,
+    find_set,
+    freeze_set,
+    preview_of,
+    require_confirmed,
+    shown_of,
+)
+from duly.client.reading import read_choice, read_instant, read_limit, require_reason
+from duly.domain.identity import ScheduleId
+from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import Missed, ScheduleStatus
+from duly.errors import Conflict, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from duly.client.caller import Caller
+    from duly.client.frozen_sets import Kept, OrderPreview
+    from duly.client.reading import Instant
+    from duly.client.schedule_orders import Reference
+    from duly.client.schedule_view import Schedule
+    from duly.client.schedules import Schedules
+    from duly.domain.schedules import ScheduleRecord
+
+SAMPLE_MAX = 20
+FITTING = {"pause": ScheduleStatus.ACTIVE, "resume": ScheduleStatus.PAUSED}
+"""By order: what a schedule must be."""
+Carry: TypeAlias = Callable[[UUID, int], "Schedule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenSchedules:
+    """The schedules that a filter found: what an order about them touches, and nothing else."""
+
+    id: UUID
+    ids: tuple[UUID, ...]
+    """In order of name."""
+    sample: tuple[Schedule, ...]
+    """The first of them, as they are now."""
+    chosen_by: dict[str, Any]
+    """The filter."""
+    digest: str
+    """The same for the same schedules at the same versions."""
+    made_by: str
+    as_of: datetime
+    """When they were chosen."""
+    expires_at: datetime
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": str(self.id),
+            "count": len(self.ids),
+            "sample": [one.to_json() for one in self.sample],
+            "chosen_by": self.chosen_by,
+            "digest": self.digest,
+            "made_by": self.made_by,
+            "as_of": iso_utc(self.as_of),
+            "expires_at": iso_utc(self.expires_at),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedSchedule:
+    """What an order has done to one schedule."""
+
+    id: UUID
+    name: str
+    """Its id where it is no longer there."""
+    is_done: bool
+    status: str | None
+    """What it is now; None when there is no such schedule."""
+    version: int | None
+    """At which version it is now."""
+    why: str | None = None
+    """Why it was left alone."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": str(self.id),
+            "name": self.name,
+            "is_done": self.is_done,
+            "status": self.status,
+            "version": self.version,
+            "why": self.why,
+        }
+
+
+class ScheduleSelections:
+    """Selections of an application's schedules, kept for a quarter of an hour."""
+
+    def __init__(self, caller: Caller, schedules: Schedules) -> None:
+        self._caller = caller
+        self._schedules = schedules
+
+    def freeze(  # noqa: PLR0913 - each filter is an argument
+        self,
+        *,
+        status: str | None = None,
+        task: str | None = None,
+        owner: str | None = None,
+        declared_by: str | None = None,
+        name_prefix: str | None = None,
+        limit: int | None = None,
+        schedules: Sequence[Reference] | None = None,
+    ) -> FrozenSchedules:
+        """Find schedules by the filters of `app.schedules.list`, and keep which and how they are.
+
+        Nothing is done to them. With `limit` the first so many by name; without it more than one
+        order takes are refused. With `schedules` it is these, by name or id, whatever else is said.
+        """
+        now = self._caller.store.now()
+        terms: dict[str, Any] = {
+            "status": status,
+            "task": task,
+            "owner": owner,
+            "declared_by": declared_by,
+            "name_prefix": name_prefix,
+        }
+        if schedules is None:
+            found = self._found(terms, limit)
+            terms["limit"] = limit
+        else:
+            found = self._named(schedules)
+            terms = {"schedules": len(found)}
+        items = [(one.id.bytes, Mark(one.status, one.version)) for one in found]
+        chosen = Chosen(of=SCHEDULES, items=items, terms=terms, as_of=now)
+        return _view(freeze_set(self._caller, chosen), found[:SAMPLE_MAX])
+
+    def _found(self, filters: dict[str, Any], limit: int | None) -> list[Schedule]:
+        most = ONE_BY_ONE_MAX if limit is None else read_limit(limit, ONE_BY_ONE_MAX)
+        page = self._schedules.page(limit=most, **filters)
+        if limit is None and page.after is not None:
+            remedy = "narrow the filter, or give a limit: the first so many are taken then"
+            problem = f"is needed: there are more than {most:,} schedules"
+            raise UsageError("limit", None, problem, remedy)
+        return page.items
+
+    def _named(self, schedules: Sequence[Reference]) -> list[Schedule]:
+        if len(schedules) > ONE_BY_ONE_MAX:
+            problem, remedy = "are more than one order takes", f"split them: {ONE_BY_ONE_MAX:,}"
+            given = f"{len(schedules):,} schedules"
+            raise UsageError("schedules", given, problem, f"{remedy} at a time")
+        known = {one.id: one for one in map(self._schedules.get, schedules)}
+        return sorted(known.values(), key=lambda one: (one.name, one.id))
+
+    def get(self, selection: UUID | str) -> FrozenSchedules:
+        """Return a selection by its id, with the first of its schedules as they are now."""
+        kept = self._find(selection)
+        first = [self._record(one) for one in kept.ids[:SAMPLE_MAX]]
+        there = [UUID(bytes=one.id) for one in first if one is not None]
+        return _view(kept, [self._schedules.get(one) for one in there])
+
+    def preview(self, selection: UUID | str, order: str) -> OrderPreview:
+        """Say what an order, pause or resume, would do to each of them, if it were given now."""
+        if order not in FITTING:
+            remedy = f"use one of {', '.join(FITTING)}"
+            raise UsageError("order", order, "is not what can be ordered about schedules", remedy)
+        kept = self._find(selection)
+        seen = [(one, mark, self._record(one)) for one, mark in kept.marked()]
+        judged = [_judged(one, mark, record, order) for one, mark, record in seen]
+        names = {UUID(bytes=record.id): record.name for _, _, record in seen if record is not None}
+        listed = {one.id for part in shown_of(judged) for one in part}
+        shown = {key: name for key, name in names.items() if key in listed}
+        return preview_of(kept, order, judged, shown)
+
+    def pause(  # noqa: PLR0913 - each choice is an argument
+        self,
+        selection: UUID | str,
+        *,
+        reason: str,
+        until: Instant | None = None,
+        missed: str = "skip",
+        confirm: int | None = None,
+    ) -> list[OrderedSchedule]:
+        """Pause each of its schedules that is active and as it was seen; tell of the others.
+
+        `until` and `missed` are those of `app.schedules.pause`.
+        """
+        kept = self._meant(selection, reason, confirm)
+        read_choice("missed", missed, Missed)
+        self._require_future(until)
+
+        def pause(one: UUID, version: int) -> Schedule:
+            return self._schedules.pause(
+                one, reason=reason, until=until, missed=missed, version=version
+            )
+
+        return self._each(kept, "pause", pause)
+
+    def resume(
+        self,
+        selection: UUID | str,
+        *,
+        reason: str,
+        missed: str = "skip",
+        confirm: int | None = None,
+    ) -> list[OrderedSchedule]:
+        """Resume each of its schedules that is paused and as it was seen; tell of the others."""
+        kept = self._meant(selection, reason, confirm)
+        read_choice("missed", missed, Missed)
+
+        def resume(one: UUID, version: int) -> Schedule:
+            return self._schedules.resume(one, missed=missed, reason=reason, version=version)
+
+        return self._each(kept, "resume", resume)
+
+    def _each(self, kept: Kept, order: str, carry: Carry) -> list[OrderedSchedule]:
+        return [self._carried(one, mark, order, carry) for one, mark in kept.marked()]
+
+    def _carried(self, one: bytes, mark: Mark, order: str, carry: Carry) -> OrderedSchedule:
+        judged = _judged(one, mark, self._record(one), order)
+        if judged.why is None:
+            try:
+                now = carry(judged.id, mark.number)
+            except (Conflict, UsageError) as error:
+                # Somebody was faster by a moment, or its own rule lets it not go on.
+                return self._told(one, error.problem)
+            except NotFound:
+                return self._told(one, GONE)
+            return OrderedSchedule(
+                id=now.id, name=now.name, is_done=True, status=now.status, version=now.version
+            )
+        return self._told(one, judged.why)
+
+    def _told(self, one: bytes, why: str) -> OrderedSchedule:
+        record, identity = self._record(one), UUID(bytes=one)
+        return OrderedSchedule(
+            id=identity,
+            name=str(identity) if record is None else record.name,
+            is_done=False,
+            status=None if record is None else str(record.status),
+            version=None if record is None else record.version,
+            why=why,
+        )
+
+    def _meant(self, selection: UUID | str, reason: str, confirm: int | None) -> Kept:
+        kept = self._find(selection)
+        require_confirmed(kept, confirm)
+        require_reason(reason)
+        return kept
+
+    def _require_future(self, until: Instant | None) -> None:
+        """Refuse an end that has passed before any of them is touched."""
+        if until is None:
+            return
+        now = self._caller.store.now()
+        if read_instant("until", until) <= now:
+            remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
+            raise UsageError("until", str(until), "lies in the past", remedy)
+
+    def _find(self, selection: UUID | str) -> Kept:
+        return find_set(self._caller, SCHEDULES, selection)
+
+    def _record(self, identity: bytes) -> ScheduleRecord | None:
+        seen = self._caller.store.get_schedule(ScheduleId(identity))
+        is_ours = seen is not None and seen.record.tenant == self._caller.tenant
+        return seen.record if seen is not None and is_ours else None
+
+
+def _judged(one: bytes, mark: Mark, record: ScheduleRecord | None, order: str) -> Judged:
+    """Say what a schedule is now, and why an order leaves it alone."""
+    identity, wanted = UUID(bytes=one), FITTING[order]
+    if record is None:
+        return Judged(identity, None, GONE)
+    why = None
+    if record.version != mark.number:
+        why = f"was changed by {record.updated_by} since it was seen"
+    elif record.status is not wanted:
+        why = f"is {record.status}, not {wanted}"
+    return Judged(identity, str(record.status), why)
+
+
+def _view(kept: Kept, sample: Sequence[Schedule]) -> FrozenSchedules:
+    return FrozenSchedules(
+        id=UUID(bytes=kept.id),
+        ids=tuple(UUID(bytes=one) for one in kept.ids),
+        sample=tuple(sample),
+        chosen_by=kept.chosen_by,
+        digest=kept.digest,
+        made_by=kept.made_by,
+        as_of=from_microseconds(kept.as_of),
+        expires_at=from_microseconds(kept.expires_at),
+    )

@@ -1,0 +1,118 @@
+"""Going on from a backfill that was called off: what it left undone, planned anew (M2, A1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly import Conflict, UsageError, every
+from duly.domain.identity import BackfillId
+from duly.domain.instants import from_microseconds
+from duly.domain.schedules import TENANT_DEFAULT
+from duly.store.dispatch import FireResult
+from duly.store.reading import AuditFilter
+from duly.testing.conformance import backfills as conformance
+from duly.testing.conformance import steps
+from duly.testing.factories import HOUR_US
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+SLOTS = 5
+
+
+@pytest.fixture
+def app(kept):
+    """An application whose schedule has five occurrences that nobody has made."""
+    store, clock = kept
+    app = duly.App(store=store, clock=clock, actor="ada")
+    app.task(name="remind")(lambda: None)
+    app.schedules.create("hourly", app.call("remind"), every("1h"))
+    return app
+
+
+def span(app: duly.App) -> dict[str, Any]:
+    """Return the hours before the schedule was made."""
+    now = app.store.now()
+    end = now - now % HOUR_US
+    return {"since": from_microseconds(end - SLOTS * HOUR_US), "until": from_microseconds(end)}
+
+
+def called_off(app: duly.App, done: int = 2, **terms: Any) -> duly.client.backfill_view.Backfill:
+    """Return a backfill that was cancelled after so many of its occurrences."""
+    made = app.backfills.create(
+        "hourly", **span(app), per_minute=7, concurrency=9, reason="new", **terms
+    )
+    step(app, made.id, done)
+    return app.backfills.cancel(made.id, reason="too much")
+
+
+def step(app: duly.App, backfill: UUID, count: int) -> None:
+    record = app.store.get_backfill(TENANT_DEFAULT, BackfillId(backfill.bytes))
+    assert record is not None
+    fence = steps.own(app.store)
+    stepped = conformance.step(app.store, record, count=count, fence=fence)
+    assert stepped.result is FireResult.FIRED
+    app.store.leave(fence.member)
+
+
+@pytest.mark.parametrize("order", ["oldest-first", "newest-first"])
+def test_what_was_left_undone_is_planned_made_and_linked(app, order):
+    """M2, A1, A2: from where it stood, at its pace; the trail names the one that was called off."""
+    old = called_off(app, order=order)
+    rest = app.backfills.plan_rest(old.id)
+    new = app.backfills.resume_from(old.id, reason="there is time again", runs=rest.runs)
+    step(app, new.id, SLOTS)
+
+    whole = app.backfills.plan("hourly", **span(app))
+    done = {one.scheduled_for for one in whole.slots} - {one.scheduled_for for one in rest.slots}
+    assert (SLOTS - 2, 2) == (rest.runs, len(done))
+    assert (old.id, order, 7, 9, "active") == (
+        new.resumes,
+        new.order,
+        new.per_minute,
+        new.concurrency,
+        new.status,
+    )
+    assert (old.id, "done") == (app.backfills.get(new.id).resumes, app.backfills.get(new.id).status)
+    assert (SLOTS, 0) == (len(app.runs.list(origin="backfill")), whole.runs)
+    entry = app.store.list_audit(AuditFilter(action="backfill.created", limit=1))[0]
+    assert (str(old.id), "there is time again") == (entry.after["resumes"], entry.actor.reason)
+    assert app.backfills.get(old.id).resumes is None
+
+
+def test_the_same_order_given_again_is_one(app):
+    """D1: and what went on from it is gone on from itself when it is called off, too."""
+    old = called_off(app)
+    first = app.backfills.resume_from(old.id, reason="go on", per_minute=3)
+
+    assert first.id == app.backfills.resume_from(old.id, reason="go on").id
+    assert (3, 2) == (first.per_minute, len(app.backfills.list("hourly")))
+    app.backfills.cancel(first.id, reason="again too much")
+    with pytest.raises(Conflict, match=f"was gone on with by {first.id}, which is cancelled, too"):
+        app.backfills.resume_from(old.id, reason="go on")
+    assert first.id == app.backfills.resume_from(first.id, reason="go on").resumes
+
+
+def test_only_what_was_called_off_is_gone_on_from(app):
+    """L6: what is paused is resumed; of what is done nothing is left."""
+    made = app.backfills.create("hourly", **span(app), concurrency=9)
+
+    with pytest.raises(Conflict, match="is active, not cancelled; resume it, or cancel it first"):
+        app.backfills.plan_rest(made.id)
+    step(app, made.id, SLOTS)
+    with pytest.raises(Conflict, match="has left nothing undone"):
+        app.backfills.resume_from(made.id, reason="go on")
+
+
+def test_a_rest_that_is_no_longer_as_it_was_seen_is_not_made(app):
+    """M2, L6: nor one without a reason."""
+    old = called_off(app)
+
+    with pytest.raises(Conflict, match="has 3 to be made now, not 4"):
+        app.backfills.resume_from(old.id, reason="go on", runs=4)
+    with pytest.raises(UsageError, match="reason: '' is missing"):
+        app.backfills.resume_from(old.id, reason="")
+    assert [old.id] == [one.id for one in app.backfills.list()]
