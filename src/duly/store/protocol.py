@@ -20,6 +20,7 @@ from duly.store.schema import SchemaStore
 from duly.store.sealing import SealingStore
 from duly.store.searching import SearchStore
 from duly.store.standing import StandingStore
+from duly.store.surveys import SurveyStore
 from duly.store.trailing import TrailingStore
 
 
@@ -36,6 +37,7 @@ class Store(
     AccessStore,
     ReadingStore,
     SearchStore,
+    SurveyStore,
     TrailingStore,
     SealingStore,
     SchemaStore,

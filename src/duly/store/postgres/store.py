@@ -45,6 +45,7 @@ from duly.store.postgres.connection import (
 from duly.store.postgres.joining import joined
 from duly.store.postgres.schema import READ_NOW
 from duly.store.postgres.session import one
+from duly.store.postgres.surveys import PostgresSurveys
 from duly.store.postgres.tenant_connections import TenantConnections
 from duly.store.postgres.trailing import Trail, read_entries
 from duly.store.postgres.transaction import PostgresTransaction, lent
@@ -91,7 +92,12 @@ INSERT_TASKS = (
 
 
 class PostgresStore(
-    PostgresWorking, PostgresAccess, PostgresAlerting, ReadsBySnapshot, KeepsTenants
+    PostgresWorking,
+    PostgresAccess,
+    PostgresAlerting,
+    PostgresSurveys,
+    ReadsBySnapshot,
+    KeepsTenants,
 ):
     """Promises in one database; for several threads, processes and hosts.
 
