@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from duly import App
     from duly.api.views import DemoState, Finding, Health, Status
+    from duly_web.kept import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Destination:
 
 
 ALERTS_COUNTED_MAX = 99
+NEGLECTED_SECONDS = 5
 NAVIGATION = (
     Destination("Overview", "/", "home", "o"),
     Destination("Schedules", "/schedules", "calendar", "s"),
@@ -91,9 +93,16 @@ class Shell:
     """Where the demo stands; None where there is none."""
 
 
-def look_at_all(app: App) -> Looked:
-    """Look at the state of everything; both lights are of the same moment."""
-    status = app.status()
+def look_at_all(app: App, kept: Kept) -> Looked:
+    """Look at the state of everything; both lights are of the same moment.
+
+    But for what changes by the minute and costs most: which schedules have no recent completion, or
+    no code any more, may be some seconds old.
+    """
+    neglected = kept.get("neglected", NEGLECTED_SECONDS, app.status)
+    status = replace(
+        app.status(with_stale=False), stale=neglected.stale, taskless=neglected.taskless
+    )
     return Looked(status, app.health(status))
 
 

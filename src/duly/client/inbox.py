@@ -26,10 +26,11 @@ from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
 from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
 from duly.store.rulings import id_taken
+from duly.store.surveys import EFFECTS_MAX
 from duly.store.work_rulings import not_in_doubt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.scope import Scope
     from duly.store.effects import TaskOrder, VerdictRecord
+    from duly.store.surveys import Evidence
 
-EFFECTS_SHOWN_MAX = 1_000
+EFFECTS_SHOWN_MAX = EFFECTS_MAX
 LISTED_DEFAULT = 100
 _DRAW_BYTES = 16
 _DEPTH_MAX = 16
@@ -175,7 +177,7 @@ class Inbox:
         """Return runs that are in doubt, oldest first, each with what is safest."""
         most = read_limit(limit, self._caller.settings.listed_max)
         found = self._caller.store.list_doubts(self._caller.tenant, most)
-        return [self._item(self._runs.get(UUID(bytes=one.run.id))) for one in found]
+        return self._items(self._runs.views([one.run for one in found]))
 
     def get(self, run: RunReference) -> InboxItem:
         """Return one that is in doubt; Conflict for one that is not."""
@@ -395,35 +397,46 @@ class Inbox:
             _require_typed(run, confirm, "does all of its effects a second time")
 
     def _item(self, run: Run) -> InboxItem:
-        run_id, store = RunId(run.id.bytes), self._caller.store
-        attempts = [attempt_view(one) for one in store.list_attempts(run_id)]
-        last = attempts[-1] if attempts else None
-        effects = tuple(_effect(one) for one in store.list_effects(run_id, EFFECTS_SHOWN_MAX))
-        found = store.list_verdicts(run_id)[::-1]
-        late = None if last is None else last.late
-        doubt = Doubt(
-            effects=Effects.UNSAFE,
-            done=sum(one.state == EffectState.DONE for one in effects),
-            unknown=sum(one.state != EffectState.DONE for one in effects),
-            is_whole=not effects,
-            has_checkpoint=bool(store.get_checkpoints(run_id)),
-            has_check=self._checks.has_check(run.task),
-            finding=next((one.finding for one in found if one.doubt == run.fence), None),
-            has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
-        )
-        return InboxItem(
-            run=run,
-            attempt=last,
-            effects=effects,
-            checks=tuple(_check(one) for one in reversed(found)),
-            has_check=doubt.has_check,
-            advice=advise(doubt),
-        )
+        return self._items([run])[0]
+
+    def _items(self, runs: Sequence[Run]) -> ListedItems:
+        """Return runs with all that is known of them, by a few questions about all of them."""
+        evidence = self._caller.store.read_evidence([RunId(one.id.bytes) for one in runs])
+        checked = self._checks.checked({one.task for one in runs})
+        return [
+            _item_of(run, evidence[RunId(run.id.bytes)], has_check=run.task in checked)
+            for run in runs
+        ]
 
     @property
     def _checks(self) -> Checks:
         assert self._caller.tasks.checks is not None, "an application has them"
         return self._caller.tasks.checks
+
+
+def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:
+    last = None if known.attempt is None else attempt_view(known.attempt)
+    effects = tuple(_effect(one) for one in known.effects)
+    newest = known.verdicts[::-1]
+    late = None if last is None else last.late
+    doubt = Doubt(
+        effects=Effects.UNSAFE,
+        done=sum(one.state == EffectState.DONE for one in effects),
+        unknown=sum(one.state != EffectState.DONE for one in effects),
+        is_whole=not effects,
+        has_checkpoint=known.has_checkpoint,
+        has_check=has_check,
+        finding=next((one.finding for one in newest if one.doubt == run.fence), None),
+        has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
+    )
+    return InboxItem(
+        run=run,
+        attempt=last,
+        effects=effects,
+        checks=tuple(_check(one) for one in known.verdicts),
+        has_check=has_check,
+        advice=advise(doubt),
+    )
 
 
 def _task_orders(task: str, order: TaskOrder) -> TaskOrders:

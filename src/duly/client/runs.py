@@ -37,7 +37,7 @@ from duly.client.run_orders import (
 )
 from duly.client.run_view import DelayedRun, Run, delayed_view, run_view
 from duly.client.schedule_orders import find_schedule
-from duly.domain.identity import ID_BYTES, RunId, occurrence_run_id
+from duly.domain.identity import ID_BYTES, RunId, ScheduleId, occurrence_run_id
 from duly.domain.timetable.combined import zone_of
 from duly.errors import NotFound, UsageError, require_text
 from duly.store.reading import FIRST_DELAYED, PAGE_MAX, RunFilter
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     Place = tuple[datetime, UUID]
 
 RUNS_DEFAULT = 100
+NEWEST_DEFAULT = 20
+SCHEDULES_MAX = 100
+"""So many schedules are asked for their newest runs at once."""
 SELECTED_DEFAULT = 1_000
 WAIT_FIRST_US = 20_000
 WAIT_MAX_US = 1_000_000
@@ -68,6 +71,7 @@ Steps = list[Step]
 Lines = list[Line]
 OrderedRuns = list[OrderedRun]
 Ids = list[RunId]
+NewestRuns = dict[UUID, list[Run]]
 
 
 class Runs:
@@ -115,7 +119,7 @@ class Runs:
             since=since,
             until=until,
         )
-        return self._views(self._pages(command, most))
+        return self.views(self._pages(command, most))
 
     def page(
         self,
@@ -134,7 +138,7 @@ class Runs:
         if position is not None:
             command = replace(command, before_id=RunId(position))
         found = self._caller.store.search_runs(command)
-        return Page(self._views(found.records), write_cursor(command, found.next))
+        return Page(self.views(found.records), write_cursor(command, found.next))
 
     def select(
         self,
@@ -149,9 +153,27 @@ class Runs:
         """
         return Selection(tuple(self.list(state=state, limit=limit, **filters)))
 
+    def newest(self, schedules: Sequence[UUID], *, limit: int = NEWEST_DEFAULT) -> NewestRuns:
+        """Return the newest runs of some schedules, newest first, by the schedules' ids.
+
+        Who has none is left out, and so is who is not of this tenant.
+        """
+        most = read_limit(limit, PAGE_MAX)
+        if len(schedules) > SCHEDULES_MAX:
+            remedy = f"ask for {SCHEDULES_MAX} at a time"
+            raise UsageError("schedules", len(schedules), "are too many", remedy)
+        ids = [ScheduleId(one.bytes) for one in schedules]
+        found = self._caller.store.list_newest_runs(ids, most)
+        own = [run for runs in found.values() for run in runs if run.tenant == self._caller.tenant]
+        newest: NewestRuns = {}
+        for run in self.views(own):
+            assert run.schedule_id is not None, "they were found by it"
+            newest.setdefault(run.schedule_id, []).append(run)
+        return newest
+
     def get(self, run: RunReference) -> Run:
         """Return a run by its id or its label, as it is now."""
-        return self._views([self._record(run)])[0]
+        return self.views([self._record(run)])[0]
 
     def missing(
         self,
@@ -230,7 +252,7 @@ class Runs:
         One that is still pending is cancelled, too. A dead one is discarded instead: Conflict.
         """
         record = cancel_run(self._caller, self._ordered_id(run), reason)
-        return self._views([record])[0]
+        return self.views([record])[0]
 
     def retry(self, runs: RunsMeant, *, reason: str | None = None) -> OrderedRuns:
         """Queue dead runs again with a fresh budget, and at once those that wait to be retried.
@@ -248,7 +270,7 @@ class Runs:
     ) -> Run:
         """Give a dead run other arguments, all of them, as JSON values; then retry it."""
         record = edit_run(self._caller, self._record(run), arguments, reason)
-        return self._views([record])[0]
+        return self.views([record])[0]
 
     def _meant(self, runs: RunsMeant) -> Ids:
         meant = read_meant(self._caller, runs)
@@ -322,7 +344,7 @@ class Runs:
                 return "it is still pending: look at app.delayed.get()"
         return "list them with app.runs.list()"
 
-    def _views(self, records: Sequence[RunRecord]) -> ListedRuns:
+    def views(self, records: Sequence[RunRecord]) -> ListedRuns:
         """Show runs; each label is in the zone that the schedule had when the run was made."""
         keys = {
             (run.schedule_id, run.definition_number)

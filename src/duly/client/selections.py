@@ -130,9 +130,9 @@ class Selections:
     def get(self, selection: UUID | str) -> FrozenRuns:
         """Return a selection by its id, with the newest of its runs as they are now."""
         frozen = self._find(selection)
-        newest = [self._caller.store.get_run(one) for one in frozen.ids[:SAMPLE_MAX]]
-        there = [UUID(bytes=one.id) for one in newest if one is not None]
-        return _view(frozen, [self._runs.get(one) for one in there])
+        newest = frozen.ids[:SAMPLE_MAX]
+        there = self._caller.store.get_runs(newest)
+        return _view(frozen, self._runs.views([there[one] for one in newest if one in there]))
 
     def retry(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None

@@ -54,6 +54,10 @@ class SurveyStore(Protocol):
         """Return those schedules that there are, deleted or not."""
         ...
 
+    def get_runs(self, run_ids: Sequence[RunId]) -> dict[RunId, RunRecord]:
+        """Return those runs that there are."""
+        ...
+
     def list_many_definitions(
         self, ids: Sequence[ScheduleId], limit: int
     ) -> dict[ScheduleId, list[DefinitionRecord]]:

@@ -18,7 +18,7 @@ from duly_web.ledger import Ledger, read_ledger
 from duly_web.moments import Clocks, span
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.schedule_orders import OPEN_STATES, STOPPED_MAX
-from duly_web.pages.schedules import ScheduleRow, schedule_row
+from duly_web.pages.schedules import ScheduleRow, schedule_rows
 
 if TYPE_CHECKING:
     from duly import Schedule, Timetable
@@ -77,7 +77,7 @@ def show_schedule(asked: Asked) -> Shown:
     open_ = app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
     deleted = schedule.status == "deleted"
     model = ScheduleModel(
-        row=schedule_row(asked, schedule),
+        row=schedule_rows(asked, [schedule])[0],
         arguments=json.dumps(schedule.arguments, indent=2, ensure_ascii=False),
         owner=schedule.owner,
         declared_by=schedule.declared_by,

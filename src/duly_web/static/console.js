@@ -183,5 +183,9 @@
     else switchTheme();
   });
   document.addEventListener("htmx:afterSwap", countBoxes);
+  // A part of a page that came after it: its room is filled, and no longer busy.
+  document.addEventListener("htmx:afterSwap", (event) => {
+    event.target.closest?.(".part")?.removeAttribute("aria-busy");
+  });
   countBoxes();
 })();

@@ -41,6 +41,15 @@ class MemorySurveys(ABC):
 
         return self._read(read)
 
+    def get_runs(self, run_ids: Sequence[RunId]) -> dict[RunId, RunRecord]:
+        """Return those runs that there are."""
+
+        def read(journal: Journal) -> dict[RunId, RunRecord]:
+            rows = journal.tables.runs
+            return {one: reading.run_record(journal, rows[one]) for one in run_ids if one in rows}
+
+        return self._read(read)
+
     def list_many_definitions(
         self, ids: Sequence[ScheduleId], limit: int
     ) -> dict[ScheduleId, list[DefinitionRecord]]:

@@ -94,6 +94,12 @@ class PostgresSurveys:
         with self._connections.read() as look:
             return _schedules(look.session, ids)
 
+    def get_runs(self, run_ids: Sequence[RunId]) -> dict[RunId, RunRecord]:
+        """Return those runs that there are."""
+        with self._connections.read() as look:
+            rows = look.session.rows(READ_RUNS, (Uuids(run_ids),))
+        return {one.id: one for one in map(records.run_record, rows)}
+
     def list_many_definitions(
         self, ids: Sequence[ScheduleId], limit: int
     ) -> dict[ScheduleId, list[DefinitionRecord]]:

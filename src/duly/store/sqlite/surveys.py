@@ -44,6 +44,12 @@ class SqliteSurveys(ABC):
             found = {one: read_schedule(look.connection, one) for one in ids}
         return {one: record for one, record in found.items() if record is not None}
 
+    def get_runs(self, run_ids: Sequence[RunId]) -> dict[RunId, RunRecord]:
+        """Return those runs that there are."""
+        with self._read() as look:
+            found = {one: read_run(look.connection, one) for one in run_ids}
+        return {one: record for one, record in found.items() if record is not None}
+
     def list_many_definitions(
         self, ids: Sequence[ScheduleId], limit: int
     ) -> dict[ScheduleId, list[DefinitionRecord]]:

@@ -89,6 +89,9 @@ class Surveying:
         found = store.list_newest_runs([second.id, NOBODY, none.id, first.id], 2)
 
         assert {first.id: runs[:0:-1], second.id: [other]} == found
+        ids = [other.id, NO_RUN, runs[0].id]
+        assert {other.id: other, runs[0].id: runs[0]} == store.get_runs(ids)
+        assert {} == store.get_runs([])
         assert {} == store.list_newest_runs([], 2)
 
     def test_what_is_on_record_about_runs_is_read_together(self, store: Store) -> None:
