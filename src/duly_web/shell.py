@@ -99,10 +99,17 @@ def look_at_all(app: App, kept: Kept) -> Looked:
     But for what changes by the minute and costs most: which schedules have no recent completion, or
     no code any more, may be some seconds old.
     """
-    neglected = kept.get("neglected", NEGLECTED_SECONDS, app.status)
-    status = replace(
-        app.status(with_stale=False), stale=neglected.stale, taskless=neglected.taskless
-    )
+    whole: list[Status] = []
+
+    def look() -> Status:
+        whole.append(app.status())
+        return whole[0]
+
+    known = kept.get("neglected", NEGLECTED_SECONDS, look)
+    if whole:
+        return Looked(known, app.health(known))
+    counts = app.status(with_stale=False)
+    status = replace(counts, stale=known.stale, taskless=known.taskless)
     return Looked(status, app.health(status))
 
 

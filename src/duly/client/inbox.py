@@ -188,19 +188,19 @@ class Inbox:
 
     def effects(self, run: RunReference) -> tuple[Effect, ...]:
         """Return the ledger of a run: what it was permitted to do, and what is known of each."""
-        run_id = RunId(self._runs.get(run).id.bytes)
+        run_id = self._runs.identify(run)
         found = self._caller.store.list_effects(run_id, EFFECTS_SHOWN_MAX)
         settled = read_settled(self._caller.store, found)
         return tuple(_effect(one, settled.get(one.key)) for one in found)
 
     def checks(self, run: RunReference) -> tuple[Check, ...]:
         """Return what was found about the result of a run, oldest first."""
-        run_id = RunId(self._runs.get(run).id.bytes)
+        run_id = self._runs.identify(run)
         return tuple(_check(one) for one in self._caller.store.list_verdicts(run_id))
 
     def scope(self, run: RunReference) -> Scope:
         """Return how much a run was to do, what of it is done, and what is missing."""
-        return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
+        return self._caller.store.get_scope(self._runs.identify(run))
 
     def line(self, run: RunReference) -> tuple[Run, ...]:
         """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""

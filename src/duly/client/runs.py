@@ -197,7 +197,7 @@ class Runs:
 
     def attempts(self, run: RunReference) -> Attempts:
         """Return every claim of a run and what became of it, in order."""
-        return [attempt_view(one) for one in self._caller.store.list_attempts(self._id(run))]
+        return [attempt_view(one) for one in self._caller.store.list_attempts(self.identify(run))]
 
     def why(self, run: RunReference | DelayedRun) -> RunExplanation:
         """Say in a sentence why a run is late, stuck, waiting or dead, and what that rests on.
@@ -214,18 +214,22 @@ class Runs:
     def progress(self, run: RunReference, *, limit: int = PAGE_MAX) -> Steps:
         """Return the steps of a run's progress, oldest first."""
         most = read_limit(limit, self._caller.settings.listed_max)
-        return [step_view(one) for one in self._caller.store.list_progress(self._id(run), most)]
+        return [
+            step_view(one) for one in self._caller.store.list_progress(self.identify(run), most)
+        ]
 
     def lines(self, run: RunReference, *, after: int = 0, limit: int = PAGE_MAX) -> Lines:
         """Return lines that a run's attempts wrote, in order, with a number above `after`."""
         most = read_limit(limit, self._caller.settings.listed_max)
         if not isinstance(after, int) or isinstance(after, bool) or after < 0:
             raise UsageError("after", after, "is not the number of a line", "give 0 or more")
-        return [line_view(one) for one in self._caller.store.list_lines(self._id(run), after, most)]
+        return [
+            line_view(one) for one in self._caller.store.list_lines(self.identify(run), after, most)
+        ]
 
     def checkpoints(self, run: RunReference) -> dict[str, Any]:
         """Return the states that a run has stored to go on from, by partition; "" for the whole."""
-        found = self._caller.store.get_checkpoints(self._id(run))
+        found = self._caller.store.get_checkpoints(self.identify(run))
         return {partition: json.loads(state) for partition, state in found.items()}
 
     def wait(self, run: RunReference, *, timeout: Delay | None = None) -> Run:
@@ -236,7 +240,7 @@ class Runs:
         limit_us = None if timeout is None else read_delay("timeout", timeout)
         clock = self._caller.clock
         begun_us = clock.monotonic_us()
-        run_id, rest_us = self._id(run), WAIT_FIRST_US
+        run_id, rest_us = self.identify(run), WAIT_FIRST_US
         while True:
             found = self.get(UUID(bytes=run_id))
             passed_us = clock.monotonic_us() - begun_us
@@ -279,9 +283,10 @@ class Runs:
     def _ordered_id(self, run: RunReference) -> RunId:
         """Return a run's id; one that does not exist is told by the order, not refused."""
         given = run.id if isinstance(run, Run) else run
-        return RunId(given.bytes) if isinstance(given, UUID) else self._id(given)
+        return RunId(given.bytes) if isinstance(given, UUID) else self.identify(given)
 
-    def _id(self, run: RunReference) -> RunId:
+    def identify(self, run: RunReference) -> RunId:
+        """Return the id of a run of this tenant; NotFound if there is none."""
         return self._record(run).id
 
     def _record(self, run: RunReference) -> RunRecord:
