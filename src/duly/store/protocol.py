@@ -51,6 +51,14 @@ class Store(
     name: str
     """How messages call it: `sqlite:///promises.db`, `memory`."""
 
+    def interrupt(self) -> None:
+        """Break off what others read, and let nobody begin: the program is about to end.
+
+        Each of them fails with StoreUnavailable. What is being written is left to end by itself, as
+        it does within seconds. From any thread; `close` comes after it.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of files and connections; whatever was committed stays."""
         ...

@@ -91,6 +91,9 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
         self._lock = threading.RLock()
         self._places: dict[str, LocalWakeups] = {}
 
+    def interrupt(self) -> None:
+        """Nothing here takes long."""
+
     def close(self) -> None:
         """Nothing is held outside of this object."""
 

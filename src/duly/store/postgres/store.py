@@ -125,6 +125,10 @@ class PostgresStore(
         self._trail = Trail()
         self.name = self._connections.name
 
+    def interrupt(self) -> None:
+        """Break off what others read; the program is about to end."""
+        self._connections.interrupt()
+
     def close(self) -> None:
         """Let go of the connections; whatever was committed stays."""
         self._connections.close()

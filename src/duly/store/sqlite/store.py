@@ -96,6 +96,10 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         self.name = self._connections.name
         self._connections.create(shards)
 
+    def interrupt(self) -> None:
+        """Break off what others read; the program is about to end."""
+        self._connections.interrupt()
+
     def close(self) -> None:
         """Let go of the file; whatever was committed stays."""
         self._connections.close()
