@@ -198,7 +198,8 @@ class Console:
     def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
         request, shell = visit.request, None
         if not found.is_part:
-            looked = found.looked or look_at_all(visit.app, asked.kept)
+            is_everywhere = visit.visitor.is_everywhere
+            looked = found.looked or look_at_all(visit.app, asked.kept, is_everywhere=is_everywhere)
             shell = make_shell(visit.app, visit.clocks, looked)
         printed = Printed(
             here=here_of(request, visit.clocks, asked.now),

@@ -29,6 +29,7 @@ class Destination:
 
 ALERTS_COUNTED_MAX = 99
 NEGLECTED_SECONDS = 5
+OWN_SECONDS = 2
 NAVIGATION = (
     Destination("Overview", "/", "home", "o"),
     Destination("Schedules", "/schedules", "calendar", "s"),
@@ -93,12 +94,19 @@ class Shell:
     """Where the demo stands; None where there is none."""
 
 
-def look_at_all(app: App, kept: Kept) -> Looked:
+def look_at_all(app: App, kept: Kept, *, is_everywhere: bool) -> Looked:
     """Look at the state of everything; both lights are of the same moment.
 
     But for what changes by the minute and costs most: which schedules have no recent completion, or
-    no code any more, may be some seconds old.
+    no code any more, may be some seconds old. To who sees one tenant alone all is counted anew, out
+    of everybody's: that may be a little old as well.
     """
+    if is_everywhere:
+        return _look(app, kept)
+    return kept.get("own", OWN_SECONDS, lambda: _look(app, kept))
+
+
+def _look(app: App, kept: Kept) -> Looked:
     whole: list[Status] = []
 
     def look() -> Status:

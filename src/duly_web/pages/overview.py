@@ -80,7 +80,7 @@ def show_overview(asked: Asked) -> Shown:
     show = read_show(query.show)
     page = asked.app.schedules.page(limit=SCHEDULES_MAX).items
     schedules = _going_on(page)
-    looked = look_at_all(asked.app, asked.kept)
+    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
     names = tuple(one.name for one in schedules)
     model = Overview(
         query=query,
