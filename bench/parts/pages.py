@@ -3,11 +3,15 @@
     .venv/bin/python -m bench.parts.pages [--runs 1000000] [--schedules 10000]   print the table
     .venv/bin/python -m bench.parts.pages --runs 5000 --schedules 200 --times 3  in seconds
     .venv/bin/python -m bench.parts.pages --write                                into BENCHMARKS.md
+    .venv/bin/python -m bench.parts.pages --write --store sqlite                 of one store alone
+
+One store after the other: what is measured of the first is written before the second is filled.
 
 A server answers in a process of its own, as `duly server` does; one visitor with a session asks on
 loopback, page after page in turn. All is one tenant's, and its first schedules by name, which the
-first pages show, have most runs and rules of every kind. The wait is until the first byte. The
-processor's time is that of the server's process: it does not depend on what else the machine does.
+first pages show, have most runs and rules of every kind. The overview's parts are asked for as
+pages of their own, and as a script does. The wait is until the first byte. The processor's time is
+that of the server's process: it does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -18,13 +22,13 @@ import os
 import platform
 import re
 import statistics
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 import duly
@@ -37,7 +41,7 @@ from bench.stores.places import CLOCK, new_app
 from duly_web.pages import PAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bench.stores.places import Place
 
@@ -68,6 +72,9 @@ BESIDE = {
     "audit": ("?actor=person+1",),
 }
 """Pages by the table's names, asked with these besides."""
+PARTS = "/overview/"
+AS_PART = {"HX-Request": "true"}
+"""What a script says that takes a part into a page."""
 
 
 @dataclass
@@ -89,20 +96,33 @@ def furnish(url: str) -> dict[str, str]:
         (run,) = app.runs.list(schedule=first.id, state="succeeded", limit=1)
         until = first.created_at - timedelta(days=1)
         backfill = app.backfills.create(first.id, since=until - timedelta(days=3), until=until)
-        chosen = app.selections.freeze(state="dead", limit=100)
         (doubt,) = app.runs.list(state="ambiguous", limit=1)
         return {
             "schedule": str(first.id),
             "run": str(run.id),
             "doubt": str(doubt.id),
             "backfill": str(backfill.id),
-            "selection": str(chosen.id),
+            "selection": "",  # chosen anew for each turn
             "rule": "queue-age",
         }
 
 
-def addresses(named: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Return every page of the table that is only looked at: what it is called, and where it is."""
+def freeze(url: str) -> str:
+    """Choose some runs; that is kept for a quarter of an hour only."""
+    with new_app(url) as app:
+        return str(app.selections.freeze(state="dead", limit=100).id)
+
+
+class Address(NamedTuple):
+    """A page that is only looked at: what it is called, where it is, and what is said with it."""
+
+    name: str
+    path: str
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+def addresses(named: dict[str, str]) -> Iterator[Address]:
+    """Return every page of the table that is only looked at."""
     for page in PAGES:
         if page.method != "GET" or "{alert}" in page.path:
             continue  # nobody watches here: there is no alert to be looked at
@@ -110,9 +130,11 @@ def addresses(named: dict[str, str]) -> Iterator[tuple[str, str]]:
         path = re.sub(r"{(\w+)}", lambda found: parts[found[1]], page.path)  # noqa: B023 - at once
         if page.name == "backfill_plan":
             path += f"?schedule={named['schedule']}"
-        yield page.path, path
+        yield Address(page.path, path)
+        if path.startswith(PARTS):
+            yield Address(f"{page.path}, as a part", path, AS_PART)
         for query in BESIDE.get(page.name, ()):
-            yield page.path + query, path + query
+            yield Address(page.path + query, path + query)
 
 
 def enter(url: str, connection: http.client.HTTPConnection) -> dict[str, str]:
@@ -141,9 +163,10 @@ def measure(place: Place, times: int) -> dict[str, Asked]:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         headers = enter(place.url, connection)
         for turn in range(WARM_UP + times):
-            for name, path in addresses(named):
+            named["selection"] = freeze(place.url)
+            for name, path, said in addresses(named):
                 before, began_at = busy_ms(process), CLOCK.monotonic_us()
-                connection.request("GET", path, headers=headers)
+                connection.request("GET", path, headers={**headers, **said})
                 answer = connection.getresponse()
                 first_ms = (CLOCK.monotonic_us() - began_at) / 1000
                 body = answer.read()
@@ -181,11 +204,11 @@ def _cuts(values: list[float]) -> tuple[float, float, float]:
     return cuts[49], cuts[98], max(values)
 
 
-def report(runs: int, schedules: int, times: int, stores: list[str]) -> list[str]:
-    """Fill each store, and look at every page of it."""
-    lines: list[str] = []
+def report(options: argparse.Namespace) -> None:
+    """Fill each store, look at every page of it, and write what was found before the next."""
+    runs, schedules = options.runs, options.schedules
     with tempfile.TemporaryDirectory(prefix="duly-bench-") as folder, boot() as server:
-        for store in stores:
+        for store in options.store or ["postgres", "sqlite"]:
             place: Place
             if store == "postgres":
                 place = Database(server)
@@ -194,13 +217,22 @@ def report(runs: int, schedules: int, times: int, stores: list[str]) -> list[str
                 place = SqliteFile(Path(folder) / "pages.db")
                 fill_file(place, runs, schedules, 1)
             load = os.getloadavg()[0]
-            rows = table(measure(place, times))
+            rows = table(measure(place, options.times))
             told = f"{NAMES[store]}, {schedules:,} schedules, {runs:,} runs;"
-            lines += [f"{told} load before and after: {load:.1f}, {os.getloadavg()[0]:.1f}.", ""]
-            lines += [*rows, ""]
-            # Somebody may stop it on the way.
-            print("\n".join(lines), file=sys.stderr, flush=True)
-    return lines[:-1]
+            told += f" load before and after: {load:.1f}, {os.getloadavg()[0]:.1f}."
+            text = "\n".join([settings(options.times), "", told, "", *rows])
+            print(text, flush=True)
+            if options.write:
+                tables.write(text, f"pages-{store}")
+
+
+def settings(times: int) -> str:
+    """Say what it was measured with."""
+    return (
+        f"Python {platform.python_version()}, Duly {version('duly')}, {os.cpu_count()} cores;"
+        f" each page {times} times; the goals are a p99 below {GOAL_MS} ms, and less than"
+        f" {GOAL_KB} kB."
+    )
 
 
 def main() -> None:
@@ -210,18 +242,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=TIMES)
     parser.add_argument("--store", action="append", choices=["postgres", "sqlite"])
     parser.add_argument("--write", action="store_true", help="put it into BENCHMARKS.md")
-    options = parser.parse_args()
-    settings = (
-        f"Python {platform.python_version()}, Duly {version('duly')}, {os.cpu_count()} cores;"
-        f" each page {options.times} times; the goals are a p99 below {GOAL_MS} ms, and less than"
-        f" {GOAL_KB} kB."
-    )
-    stores = options.store or ["postgres", "sqlite"]
-    rows = report(options.runs, options.schedules, options.times, stores)
-    text = "\n".join([settings, "", *rows])
-    print(text)
-    if options.write:
-        tables.write(text, "pages")
+    report(parser.parse_args())
 
 
 if __name__ == "__main__":

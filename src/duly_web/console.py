@@ -8,7 +8,7 @@ and comes back to where they wanted to go.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -172,9 +172,15 @@ class Console:
             query=None if page.query is None else read_fields(page.query, visit.pairs),
             form=form,
         )
-        found = page.handler(asked)
+        try:
+            found = page.handler(asked)
+        finally:
+            if page.method == "POST":
+                asked.kept.forget()
         if isinstance(found, Moved):
             return self._moved(visit.request, found)
+        if found.part is not None and "hx-request" in visit.request.headers:
+            found = replace(found, template=found.part, is_part=True)
         return self._shown(visit, asked, found, pulse)
 
     def _moved(self, request: Request, moved: Moved) -> Response:
@@ -192,7 +198,9 @@ class Console:
     def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
         request, shell = visit.request, None
         if not found.is_part:
-            shell = make_shell(visit.app, visit.clocks, found.looked or look_at_all(visit.app))
+            is_everywhere = visit.visitor.is_everywhere
+            looked = found.looked or look_at_all(visit.app, asked.kept, is_everywhere=is_everywhere)
+            shell = make_shell(visit.app, visit.clocks, looked)
         printed = Printed(
             here=here_of(request, visit.clocks, asked.now),
             title=found.title,

@@ -19,7 +19,7 @@ WEEKS = 18
 CELL = 16
 LEFT, TOP = 32, 16
 """Room for the names of days and months."""
-RUNS_LOOKED_AT = 500
+RUNS_LOOKED_AT = 300
 TONE_ORDER = ("bad", "doubt", "warn", "busy", "wait", "good", "quiet")
 """The first of these that a day has is what it looks like."""
 BACKFILLS = frozenset({"backfill", "rerun", "repair"})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from duly import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -53,12 +54,22 @@ class Ledger:
     has_earlier: bool
 
 
-def read_ledger(app: App, schedule: Schedule, now: datetime, until: datetime | None) -> Ledger:
+@dataclass(frozen=True, slots=True)
+class Ledgered:
+    """Whose ledger it is, and its newest runs, which are known already."""
+
+    app: App
+    schedule: Schedule
+    newest: Sequence[Run]
+
+
+def read_ledger(of: Ledgered, now: datetime, until: datetime | None) -> Ledger:
     """Return a window of occurrences that ends at `until`, or a few after now."""
+    app, schedule = of.app, of.schedule
     end = until or _steps(schedule, now, ROWS_AHEAD)
     start = _steps(schedule, min(end, now), -ROWS_BACK)
     found, start = _occurrences(app, schedule, start, end)
-    states = _runs(app, schedule, start, end)
+    states = _runs(of, start, end)
     verified = _verified(app, schedule, states)
     rows = tuple(ledger_row(one, states, verified, now) for one in reversed(found))
     has_earlier = start > schedule.created_at
@@ -95,10 +106,13 @@ def _occurrences(
     return [], start
 
 
-def _runs(app: App, schedule: Schedule, start: datetime, end: datetime) -> dict[UUID, Run]:
-    found = app.runs.list(
-        schedule=schedule.id, since=start, until=end + MICROSECOND, limit=RUNS_MAX
-    )
+def _runs(of: Ledgered, start: datetime, end: datetime) -> dict[UUID, Run]:
+    if of.newest and min(one.scheduled_for for one in of.newest) < start:
+        found = [one for one in of.newest if start <= one.scheduled_for <= end]
+    else:
+        found = of.app.runs.list(
+            schedule=of.schedule.id, since=start, until=end + MICROSECOND, limit=RUNS_MAX
+        )
     return {one.id: one for one in found}
 
 

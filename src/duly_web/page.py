@@ -70,6 +70,8 @@ class Shown:
     status: int = 200
     is_part: bool = False
     """A piece of a page, which a script puts where it belongs: no shell, and nothing said."""
+    part: str | None = None
+    """The template of the piece alone, for a page that another one takes in."""
     looked: Looked | None = None
     """The state of everything, where the page has looked at it itself."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -52,6 +52,10 @@ class Here:
         kept = [(name, value) for name, value in self.query if name not in changes]
         kept += [(name, value) for name, value in changes.items() if value is not None]
         return self.root + self.path + (f"?{urlencode(kept)}" if kept else "")
+
+    def elsewhere(self, path: str, **changes: str | None) -> str:
+        """Return another address with this one's query, some of it changed."""
+        return replace(self, path=path).again(**changes)
 
     def at(self, instant: datetime, own: str | None = None) -> Moment:
         """Show an instant; `own` is its schedule's zone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from duly import App
     from duly.api.views import DemoState, Finding, Health, Status
+    from duly_web.kept import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Destination:
 
 
 ALERTS_COUNTED_MAX = 99
+NEGLECTED_SECONDS = 5
+OWN_SECONDS = 2
 NAVIGATION = (
     Destination("Overview", "/", "home", "o"),
     Destination("Schedules", "/schedules", "calendar", "s"),
@@ -91,9 +94,30 @@ class Shell:
     """Where the demo stands; None where there is none."""
 
 
-def look_at_all(app: App) -> Looked:
-    """Look at the state of everything; both lights are of the same moment."""
-    status = app.status()
+def look_at_all(app: App, kept: Kept, *, is_everywhere: bool) -> Looked:
+    """Look at the state of everything; both lights are of the same moment.
+
+    But for what changes by the minute and costs most: which schedules have no recent completion, or
+    no code any more, may be some seconds old. To who sees one tenant alone all is counted anew, out
+    of everybody's: that may be a little old as well.
+    """
+    if is_everywhere:
+        return _look(app, kept)
+    return kept.get("own", OWN_SECONDS, lambda: _look(app, kept))
+
+
+def _look(app: App, kept: Kept) -> Looked:
+    whole: list[Status] = []
+
+    def look() -> Status:
+        whole.append(app.status())
+        return whole[0]
+
+    known = kept.get("neglected", NEGLECTED_SECONDS, look)
+    if whole:
+        return Looked(known, app.health(known))
+    counts = app.status(with_stale=False)
+    status = replace(counts, stale=known.stale, taskless=known.taskless)
     return Looked(status, app.health(status))
 
 

@@ -12,6 +12,7 @@ from tests.conformance.sealing_defects import SEALING_DEFECTS
 from tests.conformance.searching_defects import SEARCHING_DEFECTS
 from tests.conformance.sharing_defects import SHARING_DEFECTS
 from tests.conformance.standing_defects import STANDING_DEFECTS
+from tests.conformance.survey_defects import SURVEY_DEFECTS
 from tests.conformance.tenancy_defects import TENANCY_DEFECTS
 from tests.conformance.trailing_defects import TRAILING_DEFECTS
 from tests.conformance.vitals_defects import VITALS_DEFECTS
@@ -27,6 +28,7 @@ DEFECTS_BY_PORT = [
     *SEARCHING_DEFECTS,
     *SHARING_DEFECTS,
     *STANDING_DEFECTS,
+    *SURVEY_DEFECTS,
     *TENANCY_DEFECTS,
     *TRAILING_DEFECTS,
     *VITALS_DEFECTS,

@@ -177,16 +177,16 @@ class EndsAgainWithin(MemoryStore):
 class TakesSuccessForProof(MemoryStore):
     """Tells a run that succeeded as one whose work was found in place."""
 
-    def list_last_ends(self, schedule_ids, limit):
-        found = super().list_last_ends(schedule_ids, limit)
+    def list_last_ends(self, schedule_ids, limit, **terms):
+        found = super().list_last_ends(schedule_ids, limit, **terms)
         return {one: replace(ends, verified=ends.success) for one, ends in found.items()}
 
 
 class TakesUnknownForNever(MemoryStore):
     """Forgets how far back it could look."""
 
-    def list_last_ends(self, schedule_ids, limit):
-        found = super().list_last_ends(schedule_ids, limit)
+    def list_last_ends(self, schedule_ids, limit, **terms):
+        found = super().list_last_ends(schedule_ids, limit, **terms)
         return {one: replace(ends, unknown_through=None) for one, ends in found.items()}
 
 

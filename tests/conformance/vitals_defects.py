@@ -31,12 +31,15 @@ class KnowsOnlyTheNewestTemplate(MemoryStore):
 class TakesPrunedForMissing(MemoryStore):
     """Reports what retention has removed."""
 
-    def judge(self, schedule_id, instants):
+    def judge_many(self, asked):
         return [
-            OccurrenceVerdict(one.scheduled_for, VerdictKind.MISSING)
-            if one.kind is VerdictKind.UNKNOWN
-            else one
-            for one in super().judge(schedule_id, instants)
+            [
+                OccurrenceVerdict(one.scheduled_for, VerdictKind.MISSING)
+                if one.kind is VerdictKind.UNKNOWN
+                else one
+                for one in verdicts
+            ]
+            for verdicts in super().judge_many(asked)
         ]
 
 

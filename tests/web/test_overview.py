@@ -50,7 +50,7 @@ def rows(visitor: Visitor, path: str) -> int:
     """Return how many rows a list has, over all its pages."""
     count = 0
     while path:
-        text = visitor.get(path.replace("&amp;", "&")).text
+        text = visitor.whole(path.replace("&amp;", "&"))
         count += len(re.findall(r'<tr id="(?:r-|side-|d-)', text))
         found = re.search(r'rel="next" href="([^"]+)"', text)
         path = found[1] if found else ""
@@ -72,18 +72,18 @@ def test_each_tile_leads_to_just_what_it_counts(school):
 def test_stale_work_is_told_beside_triggers_that_are_well(school):
     """V4: a schedule that fires on time and brings nothing about is named by the one tile only."""
     found = tiles(school)
-    stale = school.get("/?show=stale").text
+    stale = school.whole("/?show=stale")
 
     assert 0 == found["Overdue"][0]
     assert found["Stale work"][0] == rows(school, "/?show=stale")
     assert "broken-import" in stale.partition('id="sides"')[2]
     assert "attendance-sync" not in stale.partition('id="sides"')[2].partition("</table>")[0]
-    assert "all is well in this respect" in school.get("/?show=late").text
+    assert "all is well in this respect" in school.whole("/?show=late")
 
 
 def test_the_three_last_times_stand_side_by_side_with_age_and_cadence(school):
     """V1, UX 8: triggered, finished, useful; of a task with a check useful is verified."""
-    row = school.get("/").text.partition('id="sides"')[2]
+    row = school.whole("/").partition('id="sides"')[2]
     row = row.partition(">nightly-report</a>")[2].partition("</tr>")[0]
 
     assert "Fri 3 Apr 02:00:00" in row.partition("Last triggered")[2].partition("</td>")[0]
@@ -133,7 +133,7 @@ def test_what_nobody_fires_is_missing_and_its_trigger_overdue():
         before = tiles(visitor.enter())
         clock.advance(65 * MINUTE_US)
         after = tiles(visitor)
-        text = visitor.get("/?show=late").text
+        text = visitor.whole("/?show=late")
 
     assert (0, 0) == (before["Missing"][0], before["Overdue"][0])
     assert (1, 1) == (after["Missing"][0], after["Overdue"][0])
@@ -156,7 +156,7 @@ def test_overlapping_are_runs_of_one_schedule_side_by_side(visitor):
 
 def test_the_timeline_has_a_lane_for_each_schedule_and_a_table(school):
     """UX 10, 43: past and future, and the same for who can't see it."""
-    text = school.get("/?span=2d").text
+    text = school.whole("/?span=2d")
     lanes = text.partition('id="timeline"')[2]
     table = text.partition('id="timeline-table"')[2].partition("</table>")[0]
 
@@ -170,7 +170,7 @@ def test_the_timeline_has_a_lane_for_each_schedule_and_a_table(school):
 
 def test_a_lane_of_many_runs_is_drawn_in_columns(school):
     """UX 10: what stands too close is put together, and stays small."""
-    text = school.get("/?span=2d").text
+    text = school.whole("/?span=2d")
     lane = text.partition('aria-label="attendance-sync"')[2].partition("</svg>\n</div>")[0]
 
     assert lane.count("<rect") <= EACH_MAX
@@ -191,7 +191,7 @@ def test_the_part_of_the_timeline_that_a_paused_schedule_skips_is_marked():
         clock.advance("3h")
         app.schedules.resume("hourly", missed="skip")
         clock.advance("1h")
-        text = visitor.enter().get("/").text
+        text = visitor.enter().whole("/")
 
     assert "3 skipped" in text.partition('id="timeline-table"')[2]
     assert 3 == text.partition('id="timeline"')[2].count("<title>skipped</title>")
@@ -199,15 +199,15 @@ def test_the_part_of_the_timeline_that_a_paused_schedule_skips_is_marked():
 
 def test_lateness_is_told_in_three_numbers_and_a_drawing(school):
     """V1, UX 11: begun and useful after due, of all and by schedule."""
-    text = school.get("/").text
-    of_one = school.get("/?of=canteen-order").text
+    text = school.whole("/")
+    of_one = school.whole("/?of=canteen-order")
 
     assert "99 of 100 within" in text
     assert "Lateness of canteen-order" in of_one
     table = text.partition("By schedule, and as a table")[2]
     assert "all of default" in table
     assert ">canteen-order</a>" in table
-    assert 404 == school.get("/?of=nobody").status_code
+    assert 404 == school.get("/overview/lateness?of=nobody").status_code
 
 
 def test_queues_say_how_long_the_oldest_has_waited(school):
@@ -266,7 +266,7 @@ def test_nothing_hostile_is_more_than_a_text(school):
     checked = school.app.runs.list(schedule="nightly-report")[-1]
     paths = ["/", "/runs", "/schedules", "/health", "/?show=stale"]
     for path in [*paths, f"/runs/{runs[0].id}", f"/runs/{checked.id}"]:
-        text = school.get(path).text
+        text = school.whole(path)
 
         assert "alert(1)" in text or path == "/health", path
         assert "<img src=x" not in text, path
@@ -285,8 +285,8 @@ def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch)
         return plan_load(*args, **terms)
 
     monkeypatch.setattr(overview, "plan_load", counted)
-    school.get("/?tenant=elsewhere")
-    school.get("/?tenant=elsewhere")
-    school.get("/?tenant=default")
+    school.get("/overview/load?tenant=elsewhere")
+    school.get("/overview/load?tenant=elsewhere")
+    school.get("/overview/load?tenant=default")
 
     assert len(asked) <= 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import urlsafe_b64decode
+from html import unescape
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -52,6 +54,16 @@ class Visitor:
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._client.get(path, **options))
+
+    def whole(self, path: str) -> str:
+        """Return a page with the parts that a script would take in, each in its room."""
+        text = self.get(path).text
+        for address in re.findall(r'hx-get="([^"]+)" hx-trigger="load"', text):
+            part = self.get(unescape(address), headers={"HX-Request": "true"})
+            assert 200 == part.status_code, part.text
+            room = text.index(f'hx-get="{address}"')
+            text = text[:room] + part.text + text[room:]
+        return text
 
     def post(
         self, path: str, fields: dict[str, Any] | None = None, **options: Any

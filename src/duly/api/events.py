@@ -52,6 +52,7 @@ class Streams:
         self._open: Counter[bytes] = Counter()
         """By who follows."""
         self._ended: anyio.Event | None = None
+        self._is_over = False
 
     def enter(self, principal: bytes) -> None:
         """Count somebody in; refuse one too many, of all and of one principal's own."""
@@ -70,7 +71,8 @@ class Streams:
             del self._open[principal]
 
     def end(self) -> None:
-        """Let all of them go: the server stops."""
+        """Let all of them go: the server stops. Also whoever looks just now, and rests after it."""
+        self._is_over = True
         if self._ended is not None:
             self._ended.set()
 
@@ -97,6 +99,8 @@ class Streams:
 
     async def rest(self) -> bool:
         """Let a while pass; say whether the server stops meanwhile."""
+        if self._is_over:
+            return True
         if self._ended is None:
             self._ended = anyio.Event()
         with anyio.move_on_after(self._settings.event_seconds):

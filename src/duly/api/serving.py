@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.api.asgi import Api
 from duly.errors import UsageError
@@ -57,6 +57,8 @@ class Serving:
         self._api = make(app, listening.settings(settings))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
+        self.is_cut_short = False
+        """Whether it has stopped while requests were still being carried out."""
 
     def run(self, on_ready: Callable[[], None] | None = None) -> None:
         """Serve until `stop` is called, from a signal handler or another thread."""
@@ -98,6 +100,11 @@ class Serving:
         telling = asyncio.ensure_future(self._tell_ready(on_ready))
         try:
             await self._server.serve()
+        except TimeoutError:
+            # Some are not done in time: they are left to themselves, and their threads to whoever
+            # ends the program (`Store.interrupt`).
+            self.is_cut_short = True
+            self._loop.set_exception_handler(_pass_over)
         finally:
             telling.cancel()
 
@@ -119,6 +126,12 @@ class Serving:
     def _end(self) -> None:
         self._api.end_streams()
         self._server.stop()  # type: ignore[no-untyped-call]
+
+
+def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say nothing of what the server's library finds too late: nobody waits for it any more."""
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
 
 
 def require_free(listening: Listening) -> None:

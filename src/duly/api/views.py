@@ -27,7 +27,7 @@ from duly.client.reading import (
 )
 from duly.client.selections import FrozenRuns
 from duly.client.status_view import MemberStatus, Status
-from duly.client.vitals_view import ScheduleVitals, VitalSigns
+from duly.client.vitals_view import ScheduleVitals, VitalSigns, WindowVitals
 from duly.client.workers import QuarantinedHost
 from duly.clock import Clock
 from duly.domain.access import Principal
@@ -88,6 +88,7 @@ __all__ = [
     "Status",
     "Step",
     "VitalSigns",
+    "WindowVitals",
     "read_jitter",
     "read_name",
     "read_overlap",

@@ -305,8 +305,8 @@ class App(Speaking, Declaring):
     def status(self, *, with_stale: bool = True) -> Status:
         """Return the state of the store on one screen.
 
-        Which schedules have no recent completion is most of what it costs; who needs the counts
-        alone does without.
+        Which schedules have no recent completion, or no code any more, is most of what it costs;
+        who needs the counts alone does without.
         """
         return look_at_status(self._caller, self.store.name, with_stale=with_stale)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ from duly.errors import UsageError
 TARGET = Target()
 OBSERVED = Observed()
 HOST_DEFAULT, PORT_DEFAULT = "127.0.0.1", 8420
+END_SECONDS_MAX = 30
+"""How long an end may take: requests are waited for, and then the watch, for seconds each."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _NEEDED = ("granian", "jinja2", "starlette")
 
@@ -88,8 +92,14 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
 
         # Also without any dispatcher somebody is told that nothing fires.
         with watching(app, telling), _ended_by_signal(serving.stop, telling):
-            serving.run(ready)
-        telling.tell("stopped in good order", facts={"event": "stopped"})
+            try:
+                serving.run(ready)
+            finally:
+                # Whoever still reads keeps a thread, and a thread keeps the process.
+                app.store.interrupt()
+        how = "requests that took too long were broken off" if serving.is_cut_short else ""
+        text = f"stopped; {how}" if how else "stopped in good order"
+        telling.tell(text, facts={"event": "stopped"})
 
 
 @contextmanager
@@ -148,6 +158,21 @@ def _missing() -> list[str]:
     return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
+def _end_at_last(telling: LineTelemetry) -> None:
+    """End the process whatever its threads do, if it has not ended by itself.
+
+    That loses nothing: what was acknowledged is in the store, as after any crash.
+    """
+
+    def end() -> None:
+        threading.Event().wait(END_SECONDS_MAX)
+        problem = f"not ended within {END_SECONDS_MAX} seconds: ended all the same"
+        telling.tell_between(problem, {"event": "cut-off"})
+        os._exit(1)
+
+    threading.Thread(target=end, name="duly-end", daemon=True).start()
+
+
 @contextmanager
 def _ended_by_signal(stop: Callable[[], None], telling: LineTelemetry) -> Iterator[None]:
     """Let the first signal end it in good order, and a second one the process."""
@@ -156,6 +181,7 @@ def _ended_by_signal(stop: Callable[[], None], telling: LineTelemetry) -> Iterat
         for one in _SIGNALS:
             signal.signal(one, signal.SIG_DFL)
         telling.tell_between("stopping; a second signal ends it at once", {"event": "stopping"})
+        _end_at_last(telling)
         stop()
 
     before = [(one, signal.signal(one, heard)) for one in _SIGNALS]

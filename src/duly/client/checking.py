@@ -17,7 +17,7 @@ from duly.store.effects import AddVerdict
 from duly.store.planning import AddRuns, NewRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from duly.client.caller import Caller
     from duly.client.run_orders import RunReference
@@ -65,9 +65,18 @@ class Checks:
 
     def has_check(self, task: str) -> bool:
         """Say whether a task has a check, by this program or by what others have told of."""
+        return task in self.checked({task})
+
+    def checked(self, tasks: Collection[str]) -> frozenset[str]:
+        """Return those of some tasks that have a check."""
+        if not tasks:
+            return frozenset()
+        told = set(self._caller.store.list_tasks())
+        return frozenset(one for one in tasks if self._is_ours(one) or check_name(one) in told)
+
+    def _is_ours(self, task: str) -> bool:
         known = self._caller.tasks.find(task)
-        is_ours = known is not None and known.policy.is_checked
-        return is_ours or check_name(task) in self._caller.store.list_tasks()
+        return known is not None and known.policy.is_checked
 
     def ask(self, run: RunReference, given: RunId | None = None) -> UUID:
         """Have a run checked once more, by its task's own check; return the run that does it.

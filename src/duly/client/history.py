@@ -10,13 +10,16 @@ from uuid import UUID
 from duly.client.labels import run_label
 from duly.client.reading import read_limit
 from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
+from duly.domain.missing import expect
 from duly.domain.schedules import definition_from_json
 from duly.domain.timetable.combined import zone_of
 from duly.errors import UsageError
+from duly.store.missing import DEFINITIONS_MAX
 from duly.store.reading import PAGE_MAX, AuditFilter, Seen
+from duly.store.surveys import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from duly.client.caller import Caller
     from duly.domain.audit import AuditEntry
@@ -153,6 +156,36 @@ def read_occurrences(caller: Caller, seen: Seen, span: tuple[int, int]) -> list[
     instants = sorted(expected)
     verdicts = caller.store.judge(record.id, instants)
     return [_occurrence(record.name, one, expected[one.scheduled_for]) for one in verdicts]
+
+
+def read_many_occurrences(
+    caller: Caller, spans: Mapping[ScheduleId, tuple[int, int]], most: int
+) -> dict[ScheduleId, list[Occurrence]]:
+    """Judge occurrences of several schedules, each from an instant on and before another.
+
+    Under the definitions that were in force then; of too many, the newest.
+    """
+    store, ids = caller.store, list(spans)
+    seen = {
+        one: record
+        for one, record in store.get_schedules(ids).items()
+        if record.tenant == caller.tenant
+    }
+    definitions = store.list_many_definitions(list(seen), DEFINITIONS_MAX)
+    expected = {
+        one: expect(record, definitions.get(one, ()), (spans[one][0], spans[one][1] - 1), most)
+        for one, record in seen.items()
+    }
+    asked = [
+        Judged(one, [slot.scheduled_for for slot in found.slots]) for one, found in expected.items()
+    ]
+    return {
+        one: [
+            _occurrence(seen[one].name, verdict, slot.definition.timetable)
+            for slot, verdict in zip(expected[one].slots, judged, strict=True)
+        ]
+        for (one, _), judged in zip(asked, store.judge_many(asked), strict=True)
+    }
 
 
 def _spans(caller: Caller, record: ScheduleRecord) -> list[_Span]:

@@ -26,10 +26,11 @@ from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
 from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
 from duly.store.rulings import id_taken
+from duly.store.surveys import EFFECTS_MAX
 from duly.store.work_rulings import not_in_doubt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.scope import Scope
     from duly.store.effects import TaskOrder, VerdictRecord
+    from duly.store.surveys import Evidence
 
-EFFECTS_SHOWN_MAX = 1_000
+EFFECTS_SHOWN_MAX = EFFECTS_MAX
 LISTED_DEFAULT = 100
 _DRAW_BYTES = 16
 _DEPTH_MAX = 16
@@ -175,7 +177,7 @@ class Inbox:
         """Return runs that are in doubt, oldest first, each with what is safest."""
         most = read_limit(limit, self._caller.settings.listed_max)
         found = self._caller.store.list_doubts(self._caller.tenant, most)
-        return [self._item(self._runs.get(UUID(bytes=one.run.id))) for one in found]
+        return inbox_items(self._caller, self._runs.views([one.run for one in found]))
 
     def get(self, run: RunReference) -> InboxItem:
         """Return one that is in doubt; Conflict for one that is not."""
@@ -186,19 +188,19 @@ class Inbox:
 
     def effects(self, run: RunReference) -> tuple[Effect, ...]:
         """Return the ledger of a run: what it was permitted to do, and what is known of each."""
-        run_id = RunId(self._runs.get(run).id.bytes)
+        run_id = self._runs.identify(run)
         found = self._caller.store.list_effects(run_id, EFFECTS_SHOWN_MAX)
         settled = read_settled(self._caller.store, found)
         return tuple(_effect(one, settled.get(one.key)) for one in found)
 
     def checks(self, run: RunReference) -> tuple[Check, ...]:
         """Return what was found about the result of a run, oldest first."""
-        run_id = RunId(self._runs.get(run).id.bytes)
+        run_id = self._runs.identify(run)
         return tuple(_check(one) for one in self._caller.store.list_verdicts(run_id))
 
     def scope(self, run: RunReference) -> Scope:
         """Return how much a run was to do, what of it is done, and what is missing."""
-        return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
+        return self._caller.store.get_scope(self._runs.identify(run))
 
     def line(self, run: RunReference) -> tuple[Run, ...]:
         """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""
@@ -409,35 +411,46 @@ def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> str | None:
 
 def inbox_item(caller: Caller, run: Run) -> InboxItem:
     """Return all that is known of a run in doubt, and what is advised."""
-    run_id, store = RunId(run.id.bytes), caller.store
-    attempts = [attempt_view(one) for one in store.list_attempts(run_id)]
-    last = attempts[-1] if attempts else None
-    effects = tuple(_effect(one) for one in store.list_effects(run_id, EFFECTS_SHOWN_MAX))
-    found = store.list_verdicts(run_id)[::-1]
+    return inbox_items(caller, [run])[0]
+
+
+def inbox_items(caller: Caller, runs: Sequence[Run]) -> ListedItems:
+    """Return runs with all that is known of them, by a few questions about all of them."""
+    evidence = caller.store.read_evidence([RunId(one.id.bytes) for one in runs])
+    checked = _checks_of(caller).checked({one.task for one in runs})
+    return [
+        _item_of(run, evidence[RunId(run.id.bytes)], has_check=run.task in checked) for run in runs
+    ]
+
+
+def _checks_of(caller: Caller) -> Checks:
+    assert caller.tasks.checks is not None, "an application has them"
+    return caller.tasks.checks
+
+
+def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:
+    last = None if known.attempt is None else attempt_view(known.attempt)
+    effects = tuple(_effect(one) for one in known.effects)
+    newest = known.verdicts[::-1]
     late = None if last is None else last.late
     doubt = Doubt(
         effects=Effects.UNSAFE,
         done=sum(one.state == EffectState.DONE for one in effects),
         unknown=sum(one.state != EffectState.DONE for one in effects),
         is_whole=not effects,
-        has_checkpoint=bool(store.get_checkpoints(run_id)),
-        has_check=_checks_of(caller).has_check(run.task),
-        finding=next((one.finding for one in found if one.doubt == run.fence), None),
+        has_checkpoint=known.has_checkpoint,
+        has_check=has_check,
+        finding=next((one.finding for one in newest if one.doubt == run.fence), None),
         has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
     )
     return InboxItem(
         run=run,
         attempt=last,
         effects=effects,
-        checks=tuple(_check(one) for one in reversed(found)),
-        has_check=doubt.has_check,
+        checks=tuple(_check(one) for one in known.verdicts),
+        has_check=has_check,
         advice=advise(doubt),
     )
-
-
-def _checks_of(caller: Caller) -> Checks:
-    assert caller.tasks.checks is not None, "an application has them"
-    return caller.tasks.checks
 
 
 def _task_orders(task: str, order: TaskOrder) -> TaskOrders:

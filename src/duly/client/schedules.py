@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from duly.client.definitions import (
     EDITABLE,
@@ -17,6 +18,7 @@ from duly.client.history import (
     OwedRange,
     SkippedRange,
     read_history,
+    read_many_occurrences,
     read_occurrences,
     read_owed,
     read_skips,
@@ -68,7 +70,6 @@ from duly.store.reading import PAGE_MAX, ScheduleFilter, Seen
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
-    from uuid import UUID
 
     from duly.client.caller import Caller
     from duly.client.reading import Delay, Instant
@@ -90,6 +91,10 @@ OwedRanges = list[OwedRange]
 SkippedRanges = list[SkippedRange]
 TIMED_MAX = 500
 """How many schedules of a list tell their run times: for each, coming occurrences are looked at."""
+SPANS_MAX = 100
+"""So many schedules are asked about their occurrences at once,"""
+OCCURRENCES_EACH_MAX = 300
+"""and of each the newest so many."""
 _NONCE_BYTES = 16
 _FILTERS = ("status", "task", "owner", "declared_by", "name_prefix")
 
@@ -402,6 +407,24 @@ class Schedules:
         """Return what became of each expected occurrence from `start` on, before `end`."""
         span = read_instant("start", start), read_instant("end", end)
         return read_occurrences(self._caller, self._seen(schedule), span)
+
+    def many_occurrences(
+        self, spans: Mapping[UUID, tuple[Instant, Instant]], *, most: int = OCCURRENCES_EACH_MAX
+    ) -> dict[UUID, Occurrences]:
+        """Return what became of each occurrence of several schedules, by their ids.
+
+        From an instant on and before another for each; of more than `most`, the newest. Schedules
+        that are not of this tenant are left out.
+        """
+        if len(spans) > SPANS_MAX:
+            remedy = f"ask for {SPANS_MAX} at a time"
+            raise UsageError("spans", len(spans), "are too many", remedy)
+        asked = {
+            ScheduleId(one.bytes): (read_instant("start", start), read_instant("end", end))
+            for one, (start, end) in spans.items()
+        }
+        found = read_many_occurrences(self._caller, asked, read_limit(most, OCCURRENCES_EACH_MAX))
+        return {UUID(bytes=one): listed for one, listed in found.items()}
 
     def preview(self, timetable: Timetable, after: Instant | None = None, n: int = 3) -> Preview:
         """Show what a timetable would do next: local time, zone and UTC (T5)."""

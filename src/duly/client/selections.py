@@ -129,9 +129,9 @@ class Selections:
     def get(self, selection: UUID | str) -> FrozenRuns:
         """Return a selection by its id, with the newest of its runs as they are now."""
         kept = self._find(selection)
-        newest = [self._caller.store.get_run(RunId(one)) for one in kept.ids[:SAMPLE_MAX]]
-        there = [UUID(bytes=one.id) for one in newest if one is not None]
-        return _view(kept, [self._runs.get(one) for one in there])
+        newest = [RunId(one) for one in kept.ids[:SAMPLE_MAX]]
+        there = self._caller.store.get_runs(newest)
+        return _view(kept, self._runs.views([there[one] for one in newest if one in there]))
 
     def preview(self, selection: UUID | str, order: str) -> OrderPreview:
         """Say what an order would do to each of its runs, if it were given now.

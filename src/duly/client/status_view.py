@@ -28,6 +28,7 @@ STALE_LOOKED_AT_MAX = 100
 """So many active schedules are asked for their last useful completion, by name."""
 RUNS_LOOKED_AT_MAX = 20
 """And so many of the newest runs of each."""
+_FOR_STALENESS = Reach(window=0, ends=RUNS_LOOKED_AT_MAX, has_errors=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +157,11 @@ class Status:
 
 def look_at_status(caller: Caller, store: str, *, with_stale: bool = True) -> Status:
     """Return the state of a store on one screen, as the caller may see it."""
-    status = read_status(caller)
-    seen = status_view(store, status, find_taskless(caller))
-    one = caller.tenant if tells_of_one(caller) else None
-    return replace(seen, tenant=one, stale=find_stale(caller) if with_stale else ())
+    seen = status_view(store, read_status(caller))
+    seen = replace(seen, tenant=caller.tenant if tells_of_one(caller) else None)
+    if not with_stale:
+        return seen
+    return replace(seen, taskless=find_taskless(caller), stale=find_stale(caller))
 
 
 def find_stale(caller: Caller) -> tuple[Finding, ...]:
@@ -168,7 +170,7 @@ def find_stale(caller: Caller) -> tuple[Finding, ...]:
     found = caller.store.list_schedules(
         ScheduleFilter(tenant=caller.tenant, statuses=active, limit=STALE_LOOKED_AT_MAX)
     )
-    signs = read_signs(caller.store, found, Reach(window=1, ends=RUNS_LOOKED_AT_MAX))
+    signs = read_signs(caller.store, found, _FOR_STALENESS)
     return tuple(finding for one in signs for finding in completion_findings(one))
 
 
@@ -219,7 +221,7 @@ def unplaced(members: Sequence[Member]) -> tuple[Member, ...]:
     return tuple(replace(one, host="", process=0) for one in members)
 
 
-def status_view(store: str, status: StoreStatus, taskless: tuple[str, ...] = ()) -> Status:
+def status_view(store: str, status: StoreStatus) -> Status:
     """Show the state of a store."""
     owned = [lease for lease in status.leases if lease.owner is not None]
     return Status(
@@ -245,7 +247,6 @@ def status_view(store: str, status: StoreStatus, taskless: tuple[str, ...] = ())
         dead=status.dead,
         ambiguous=status.ambiguous,
         paused_queues=tuple(sorted(status.paused_queues)),
-        taskless=taskless,
     )
 
 

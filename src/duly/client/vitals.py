@@ -6,16 +6,19 @@ Read when somebody asks, from a bounded number of the newest runs: nothing is wr
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from duly.client.reading import read_choice, read_limit, read_looked_for
 from duly.client.schedule_orders import find_schedule
 from duly.client.vitals_making import Found, Subject, Total, schedule_vitals, vital_signs
+from duly.client.vitals_view import WindowVitals
 from duly.domain.backfilling import BackfillStatus
+from duly.domain.checking import check_name
 from duly.domain.identity import ScheduleId
 from duly.domain.last_ends import RUNS_LOOKED_AT
 from duly.domain.literals import RunState, ScheduleStatus
 from duly.domain.run_vitals import VitalsFilter
-from duly.domain.vitals import WINDOW_RUNS
+from duly.domain.vitals import WINDOW_RUNS, look_at
 from duly.errors import NotFound, UsageError
 from duly.store.backfilling import LISTED_MAX
 from duly.store.reading import RunFilter, ScheduleFilter
@@ -23,7 +26,6 @@ from duly.store.signs import Reach, read_signs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
     from duly.client.caller import Caller
     from duly.client.schedule_orders import Reference
@@ -45,6 +47,7 @@ _IN_WORK = frozenset({RunState.RUNNING, RunState.RETRYING, RunState.DEAD, RunSta
 _ALL_OF_ONE = Reach(window=WINDOW_RUNS, ends=RUNS_LOOKED_AT)
 _ON_A_LINE = Reach(window=5)
 """A line tells of when work last ended, and nothing else that a longer look would find."""
+_AT_A_GLANCE = Reach(window=3, ends=20, has_errors=False)
 _ACTIVE = frozenset({ScheduleStatus.ACTIVE})
 
 
@@ -53,6 +56,13 @@ class VitalsPage(NamedTuple):
 
     items: list[ScheduleVitals]
     after: Place | None
+
+
+class Windows(NamedTuple):
+    """What the newest runs tell: all of the tenant's, and those of some schedules."""
+
+    tenant: WindowVitals
+    schedules: dict[UUID, WindowVitals]
 
 
 class Vitals:
@@ -104,10 +114,12 @@ class Vitals:
         status: str | None = "active",
         task: str | None = None,
         name_prefix: str | None = None,
+        with_errors: bool = True,
     ) -> VitalsPage:
         """Return a page of schedules by name, each with what its trigger does and what comes of it.
 
-        Active ones, unless another status is named, or None for all that are not deleted.
+        Active ones, unless another status is named, or None for all that are not deleted. Without
+        errors fewer runs are looked at, and the last error is not told: that is most of the price.
         """
         most = read_limit(limit, SCHEDULES_MAX)
         tenant, store = self._caller.tenant, self._caller.store
@@ -123,10 +135,40 @@ class Vitals:
             limit=most + 1,
         )
         records = store.list_schedules(command)
-        signs = read_signs(store, records[:most], _ON_A_LINE)
+        reach = _ON_A_LINE if with_errors else _AT_A_GLANCE
+        signs = read_signs(store, records[:most], reach)
         items = [schedule_vitals(one) for one in signs]
         last = items[-1] if len(records) > most else None
         return VitalsPage(items, None if last is None else (last.name, last.id))
+
+    def windows(self, schedules: Sequence[UUID] = (), *, runs: int) -> Windows:
+        """Look at so many of the newest runs of the tenant, and of each of some schedules.
+
+        How late they were and what came of them is told, and nothing else: a part of the price.
+        """
+        most = read_limit(runs, WINDOW_RUNS)
+        store, checked = self._caller.store, self._checked()
+        tenants, is_whole = self._window(None, most)
+        ids = [ScheduleId(one.bytes) for one in schedules]
+        own: dict[ScheduleId, list[RunVital]] = {one: [] for one in ids}
+        for run in store.list_run_vitals(VitalsFilter(schedule_ids=ids, limit=most)) if ids else ():
+            assert run.schedule_id is not None, "they were found by it"
+            own[run.schedule_id].append(run)
+        now = store.now()
+
+        def is_checked(task: str) -> bool:
+            return check_name(task) in checked
+
+        def shown(found: Sequence[RunVital], *, is_whole: bool) -> WindowVitals:
+            return WindowVitals(window=look_at(found, is_checked, now), is_whole=is_whole)
+
+        return Windows(
+            shown(tenants, is_whole=is_whole),
+            {
+                UUID(bytes=one): shown(found, is_whole=len(found) < most)
+                for one, found in own.items()
+            },
+        )
 
     def _of_many(self, subject: Subject, task: str | None) -> VitalSigns:
         store, tenant = self._caller.store, self._caller.tenant
@@ -151,19 +193,19 @@ class Vitals:
             ),
         )
 
-    def _window(self, task: str | None) -> tuple[Sequence[RunVital], bool]:
+    def _window(self, task: str | None, most: int = WINDOW_RUNS) -> tuple[Sequence[RunVital], bool]:
         """Return the newest runs of a task or of the tenant, and whether they are all there are."""
         store, tenant = self._caller.store, self._caller.tenant
         ids: list[RunId] = []
         before: RunId | None = None
         for _ in range(PAGES_MAX):
-            left = WINDOW_RUNS - len(ids)
+            left = most - len(ids)
             page = store.search_runs(
                 RunFilter(tenant=tenant, task=task, before_id=before, limit=left)
             )
             ids += [one.id for one in page.records]
             before = page.next
-            if before is None or len(ids) >= WINDOW_RUNS:
+            if before is None or len(ids) >= most:
                 break
         # What goes on may be older than all of those.
         going_on = store.search_runs(

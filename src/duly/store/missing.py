@@ -1,7 +1,7 @@
 """Looks for occurrences that should exist and do not: some schedules at a time, at a bounded price.
 
-It only reads, and each question by an index. What seems to be missing is looked at once more before
-it is told, since time has passed between two questions.
+It only reads, each question by an index and about all of them at once. What seems to be missing is
+looked at once more before it is told, since time has passed between two questions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from duly.domain.missing import (
 from duly.store.dispatch import MemberKind
 from duly.store.reading import RunFilter, ScheduleFilter
 from duly.store.rulings import OCCURRENCE_ORIGINS
+from duly.store.surveys import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from duly.domain.identity import ScheduleId
     from duly.domain.missing import Expected, Slot
@@ -101,6 +102,14 @@ class MissingPage:
         return len(self.looked_at)
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A schedule, and what was expected of it."""
+
+    record: ScheduleRecord
+    slots: Sequence[Expected]
+
+
 def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
     """Look for occurrences that should exist and do not, in a few schedules (M1, D6)."""
     records = _records(reading, command)
@@ -113,31 +122,44 @@ def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
         if one.is_alive and one.kind is MemberKind.DISPATCHER
     ]
     until = status.now if command.until is None else min(command.until, status.now)
-    found: list[MissingOccurrence] = []
+    looks, cut = _expected(reading, records, command, until)
+    found = [
+        MissingOccurrence(look.record, slot)
+        for look, judged in zip(looks, _judged(reading, looks, keepers), strict=True)
+        for slot in judged
+        if slot.kind in command.kinds
+    ]
+    last = looks[-1].record if len(records) > len(looks) else None
+    return MissingPage(
+        found=found,
+        cut=cut,
+        slots=sum(len(one.slots) for one in looks),
+        looked_at=tuple(one.record for one in looks),
+        after=None if last is None else (last.tenant, last.name, last.id),
+    )
+
+
+def _expected(
+    reading: Store, records: Sequence[ScheduleRecord], command: MissingFilter, until: int
+) -> tuple[list[_Look], list[CutShort]]:
+    """Return what was expected of as many schedules as there is room for: one at the least."""
+    within = records[: command.schedules_max]
+    definitions = reading.list_many_definitions([one.id for one in within], DEFINITIONS_MAX)
+    looks: list[_Look] = []
     cut: list[CutShort] = []
-    looked_at: list[ScheduleRecord] = []
     slots = 0
-    for record in records[: command.schedules_max]:
-        if slots >= command.slots_max and looked_at:
+    for record in within:
+        if slots >= command.slots_max and looks:
             break
         room = min(SLOTS_EACH_MAX, command.slots_max - slots)
-        definitions = reading.list_definitions(record.id, DEFINITIONS_MAX)
-        expected = expect(record, definitions, (command.since, until), room)
+        expected = expect(record, definitions.get(record.id, ()), (command.since, until), room)
         if expected.since > command.since:
-            if room < SLOTS_EACH_MAX and looked_at:
+            if room < SLOTS_EACH_MAX and looks:
                 break  # the next page has room for it
             cut.append(CutShort(record, expected.since))
-        found += [
-            MissingOccurrence(record, slot)
-            for slot in _judged(reading, record, expected.slots, keepers)
-            if slot.kind in command.kinds
-        ]
         slots += len(expected.slots)
-        looked_at.append(record)
-    has_more = len(records) > len(looked_at)
-    last = looked_at[-1] if looked_at and has_more else None
-    after = None if last is None else (last.tenant, last.name, last.id)
-    return MissingPage(found=found, cut=cut, slots=slots, looked_at=tuple(looked_at), after=after)
+        looks.append(_Look(record, expected.slots))
+    return looks, cut
 
 
 class MissingRounds:
@@ -187,44 +209,68 @@ def _records(reading: Store, command: MissingFilter) -> list[ScheduleRecord]:
     )
 
 
-def _judged(
-    reading: Store,
-    record: ScheduleRecord,
-    expected: Sequence[Expected],
-    keepers: Sequence[Keeper],
-) -> list[Slot]:
+def _judged(reading: Store, looks: Sequence[_Look], keepers: Sequence[Keeper]) -> list[list[Slot]]:
     """Return what became of each occurrence; what seems missing is looked at twice."""
-    judged = _judge(reading, record, expected)
-    doubted = [one for one, slot, _ in judged if slot.kind is SlotKind.MISSING]
+    first = _judge(reading, looks)
+    doubted = [
+        _Look(look.record, tuple(one for one, slot, _ in judged if slot.kind is SlotKind.MISSING))
+        for look, judged in zip(looks, first, strict=True)
+    ]
+    again = _judged_again(reading, [one for one in doubted if one.slots], keepers)
+    return [
+        [slot for _, slot, _ in judged]
+        if not doubt.slots
+        else _put_right([slot for _, slot, _ in judged], again.get(look.record.id), keepers)
+        for look, judged, doubt in zip(looks, first, doubted, strict=True)
+    ]
+
+
+def _judged_again(
+    reading: Store, doubted: Sequence[_Look], keepers: Sequence[Keeper]
+) -> dict[ScheduleId, dict[int, Slot]]:
+    """Look once more at what seems missing, by schedule and instant; who is gone is left out."""
     if not doubted:
-        return [slot for _, slot, _ in judged]
-    seen = reading.get_schedule(record.id)
-    if seen is None:
-        return []  # removed meanwhile: nothing is expected of it any more
-    again = {
-        one.scheduled_for: _told(
-            reading, seen.record, one, (slot, cause_of(slot, verdict, keepers))
-        )
-        if slot.kind is SlotKind.MISSING
-        else slot
-        for one, slot, verdict in _judge(reading, seen.record, doubted)
+        return {}
+    seen = reading.get_schedules([one.record.id for one in doubted])
+    there = [replace(one, record=seen[one.record.id]) for one in doubted if one.record.id in seen]
+    return {
+        look.record.id: {
+            one.scheduled_for: _told(
+                reading, look.record, one, (slot, cause_of(slot, verdict, keepers))
+            )
+            if slot.kind is SlotKind.MISSING
+            else slot
+            for one, slot, verdict in judged
+        }
+        for look, judged in zip(there, _judge(reading, there), strict=True)
     }
+
+
+def _put_right(
+    slots: Sequence[Slot], again: Mapping[int, Slot] | None, keepers: Sequence[Keeper]
+) -> list[Slot]:
+    if again is None:
+        return []  # removed meanwhile: nothing is expected of it any more
     return [
         replace(found, was_kept=was_kept(found, keepers))
-        if (found := again.get(one.scheduled_for, slot)).kind is SlotKind.MISSING
+        if (found := again.get(slot.scheduled_for, slot)).kind is SlotKind.MISSING
         else found
-        for one, slot, _ in judged
+        for slot in slots
     ]
 
 
 def _judge(
-    reading: Store, record: ScheduleRecord, expected: Sequence[Expected]
-) -> list[tuple[Expected, Slot, OccurrenceVerdict]]:
-    verdicts = reading.judge(record.id, [one.scheduled_for for one in expected])
+    reading: Store, looks: Sequence[_Look]
+) -> list[list[tuple[Expected, Slot, OccurrenceVerdict]]]:
+    asked = [Judged(one.record.id, [slot.scheduled_for for slot in one.slots]) for one in looks]
+    verdicts = reading.judge_many(asked)
     now = reading.now()
     return [
-        (one, judge_slot(one, verdict, record, now), verdict)
-        for one, verdict in zip(expected, verdicts, strict=True)
+        [
+            (one, judge_slot(one, verdict, look.record, now), verdict)
+            for one, verdict in zip(look.slots, judged, strict=True)
+        ]
+        for look, judged in zip(looks, verdicts, strict=True)
     ]
 
 

@@ -20,6 +20,7 @@ from duly.store.schema import SchemaStore
 from duly.store.sealing import SealingStore
 from duly.store.searching import SearchStore
 from duly.store.standing import StandingStore
+from duly.store.surveys import SurveyStore
 from duly.store.trailing import TrailingStore
 
 
@@ -36,6 +37,7 @@ class Store(
     AccessStore,
     ReadingStore,
     SearchStore,
+    SurveyStore,
     TrailingStore,
     SealingStore,
     SchemaStore,
@@ -48,6 +50,14 @@ class Store(
 
     name: str
     """How messages call it: `sqlite:///promises.db`, `memory`."""
+
+    def interrupt(self) -> None:
+        """Break off what others read, and let nobody begin: the program is about to end.
+
+        Each of them fails with StoreUnavailable. What is being written is left to end by itself, as
+        it does within seconds. From any thread; `close` comes after it.
+        """
+        ...
 
     def close(self) -> None:
         """Let go of files and connections; whatever was committed stays."""

@@ -239,14 +239,15 @@ class ReadingStore(Protocol):
         ...
 
     def list_last_ends(
-        self, schedule_ids: Sequence[ScheduleId], limit: int
+        self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest `limit` runs of each ended: last success, check and error (V1).
 
         Of each sort the newest run by its id. An error is an attempt that failed, timed out or was
         lost, also where a later one made it good, or the end of a run that failed; a success counts
         as verified when the last that was found of it is PRESENT. Schedules without runs are there,
-        too; unknown ones are left out.
+        too; unknown ones are left out. Errors are most of what it costs: without them there is
+        none, whatever is on record.
         """
         ...
 

@@ -26,7 +26,10 @@ class Reach:
     """How many of the newest runs of each schedule are looked at."""
 
     window: int = WINDOW_RUNS_EACH
+    """None at all where nobody asks when an attempt was last over."""
     ends: int = RUNS_LOOKED_AT_EACH
+    has_errors: bool = True
+    """Whether the last error is read, which is most of what it costs."""
 
 
 EACH = Reach()
@@ -40,17 +43,11 @@ def checked_tasks(reading: ReadingStore) -> frozenset[str]:
 def read_signs(
     reading: ReadingStore, records: Sequence[ScheduleRecord], reach: Reach = EACH
 ) -> list[Signs]:
-    """Return the signs of schedules, in their order: four questions, however many they are."""
+    """Return the signs of schedules, in their order: four questions at most, however many."""
     ids = [one.id for one in records]
     named = checked_tasks(reading)
-    ends = reading.list_last_ends(ids, reach.ends)
-    # Besides the newest, the one that goes on may be an old one.
-    going_on = [one.active_run for one in records if one.active_run is not None]
-    command = VitalsFilter(schedule_ids=ids, limit=reach.window, run_ids=going_on)
-    runs: dict[ScheduleId, list[RunVital]] = {}
-    for one in reading.list_run_vitals(command):
-        if one.schedule_id is not None:
-            runs.setdefault(one.schedule_id, []).append(one)
+    ends = reading.list_last_ends(ids, reach.ends, with_errors=reach.has_errors)
+    runs = _newest(reading, records, reach.window) if reach.window else {}
     now = reading.now()
     return [
         signs_of(
@@ -64,3 +61,18 @@ def read_signs(
         )
         for one in records
     ]
+
+
+def _newest(
+    reading: ReadingStore, records: Sequence[ScheduleRecord], window: int
+) -> dict[ScheduleId, list[RunVital]]:
+    # Besides the newest, the one that goes on may be an old one.
+    going_on = [one.active_run for one in records if one.active_run is not None]
+    ids = [one.id for one in records]
+    found: dict[ScheduleId, list[RunVital]] = {}
+    for one in reading.list_run_vitals(
+        VitalsFilter(schedule_ids=ids, limit=window, run_ids=going_on)
+    ):
+        if one.schedule_id is not None:
+            found.setdefault(one.schedule_id, []).append(one)
+    return found

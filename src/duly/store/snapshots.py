@@ -130,11 +130,11 @@ class ReadsBySnapshot(ABC):
             return seen.list_run_times(schedule_ids, limit)
 
     def list_last_ends(
-        self, schedule_ids: Sequence[ScheduleId], limit: int
+        self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
         with self._snapshot() as seen:
-            return seen.list_last_ends(schedule_ids, limit)
+            return seen.list_last_ends(schedule_ids, limit, with_errors=with_errors)
 
     def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
         """Return what is known of runs, newest first."""

@@ -1,7 +1,8 @@
 """Counting what is one tenant's: statements that both databases run, but for their own spelling.
 
 A tenant's own rows are read in the order of an index, and no others, ten thousand at most: who has
-more knows that they are many. What is open in the whole store is few, and looked at by run.
+more knows that they are many. What is open in the whole store is few, and looked at by run: joins
+are written as CROSS JOIN, whose order SQLite keeps, or it would walk all runs there ever were.
 """
 
 from __future__ import annotations
@@ -37,23 +38,26 @@ FROM (
     SELECT d.due_at FROM (
         SELECT due_at FROM duly_delayed WHERE tenant = ?1 ORDER BY due_at, id LIMIT 10000) d
     UNION ALL
-    SELECT w.due_at FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id
-    WHERE r.tenant = ?1) p"""
+    SELECT w.due_at FROM duly_waiting w CROSS JOIN duly_runs r
+    WHERE r.id = w.run_id AND r.tenant = ?1) p"""
 OWED = """
-SELECT count(*) FROM duly_owed o JOIN duly_schedules s ON s.id = o.schedule_id
-WHERE s.tenant = ?1"""
+SELECT count(*) FROM duly_owed o CROSS JOIN duly_schedules s
+WHERE s.id = o.schedule_id AND s.tenant = ?1"""
 RETRYING = """
-SELECT count(*) FROM duly_waiting w JOIN duly_runs r ON r.id = w.run_id WHERE r.tenant = ?1"""
+SELECT count(*) FROM duly_waiting w CROSS JOIN duly_runs r
+WHERE r.id = w.run_id AND r.tenant = ?1"""
 DEAD = """
-SELECT count(*) FROM duly_dead x JOIN duly_runs r ON r.id = x.run_id WHERE r.tenant = ?1"""
+SELECT count(*) FROM duly_dead x CROSS JOIN duly_runs r
+WHERE r.id = x.run_id AND r.tenant = ?1"""
 AMBIGUOUS = """
-SELECT count(*) FROM duly_ambiguous u JOIN duly_runs r ON r.id = u.run_id WHERE r.tenant = ?1"""
+SELECT count(*) FROM duly_ambiguous u CROSS JOIN duly_runs r
+WHERE r.id = u.run_id AND r.tenant = ?1"""
 QUEUED = """
 SELECT r.queue, count(*), min(y.fired_at)
-FROM duly_ready y JOIN duly_runs r ON r.id = y.run_id WHERE r.tenant = ?1 GROUP BY r.queue"""
+FROM duly_ready y CROSS JOIN duly_runs r WHERE r.id = y.run_id AND r.tenant = ?1 GROUP BY r.queue"""
 HELD = """
 SELECT c.worker, r.queue, count(*)
-FROM duly_claims c JOIN duly_runs r ON r.id = c.run_id WHERE r.tenant = ?1
+FROM duly_claims c CROSS JOIN duly_runs r WHERE r.id = c.run_id AND r.tenant = ?1
 GROUP BY c.worker, r.queue"""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly_web.page import Asked, Page, Shown
-from duly_web.shell import look_at_all
+from duly_web.shell import NEGLECTED_SECONDS, OWN_SECONDS, look_at_all
 
 if TYPE_CHECKING:
     from duly.api.views import Finding
@@ -38,11 +38,15 @@ class HealthModel:
     dispatch: tuple[Told, ...]
     work: tuple[Told, ...]
     notes: tuple[Told, ...]
+    seconds: int = NEGLECTED_SECONDS
+    """How old it may be which schedules have no recent completion,"""
+    own_seconds: int = OWN_SECONDS
+    """and all else."""
 
 
 def show_health(asked: Asked) -> Shown:
     """Show what is wrong."""
-    looked = look_at_all(asked.app)
+    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
     health = looked.health
     model = HealthModel(
         dispatch=_told(health.dispatch), work=_told(health.work), notes=_told(health.notes)

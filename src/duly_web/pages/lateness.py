@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly import NotFound
 from duly.api.views import LATE_BOUNDS_US, Lateness, units_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly import App
-    from duly.api.views import VitalSigns
+    from duly import App, Schedule
+    from duly.api.views import WindowVitals
 
 SCHEDULES_MAX = 5
-"""So many schedules are looked at one by one: each costs some hundred runs."""
+RUNS_MAX = 200
+"""So many runs of the tenant are looked at, and of each of so many schedules."""
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -62,30 +62,24 @@ class LatenessPart:
     sentence: str
 
 
-def look_at_lateness(app: App, names: Sequence[str], of: str | None) -> LatenessPart:
+def look_at_lateness(app: App, schedules: Sequence[Schedule], of: str | None) -> LatenessPart:
     """Look at the newest runs of a tenant, and of its first schedules by name."""
-    whole = app.vitals.of_tenant()
-    signs = [(name, found) for name in names[:SCHEDULES_MAX] if (found := _signs(app, name))]
-    drawn = whole if of is None else app.vitals.of_schedule(of)
-    window = drawn.window.window
+    first = schedules[:SCHEDULES_MAX]
+    found = app.vitals.windows([one.id for one in first], runs=RUNS_MAX)
+    drawn = found.tenant if of is None else app.vitals.of_schedule(of).window
+    window = drawn.window
+    own = ((one.name, found.schedules[one.id]) for one in first)
     return LatenessPart(
         of=of,
-        rows=(_row(None, whole), *(_row(name, found) for name, found in signs)),
+        rows=(_row(None, found.tenant), *(_row(name, looked) for name, looked in own)),
         buckets=_buckets(window.started_counts, window.useful_counts),
         runs=window.runs,
         sentence=_sentence(window.started),
     )
 
 
-def _signs(app: App, name: str) -> VitalSigns | None:
-    try:
-        return app.vitals.of_schedule(name)
-    except NotFound:
-        return None  # deleted a moment ago
-
-
-def _row(name: str | None, signs: VitalSigns) -> LateRow:
-    window = signs.window.window
+def _row(name: str | None, looked: WindowVitals) -> LateRow:
+    window = looked.window
     return LateRow(name, _parts(window.started), _parts(window.useful_after))
 
 

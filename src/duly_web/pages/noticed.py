@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Noticed = Literal["stuck", "overlapping", "late"]
 NOTICED: tuple[Noticed, ...] = ("stuck", "overlapping", "late")
-LOOKED_AT_MAX = 500
+LOOKED_AT_MAX = 100
 """So many runs are looked at, the newest first."""
 STUCK_SHOWN_MAX = 50
 

@@ -1,38 +1,39 @@
-"""The overview: what needs a look, and triggers beside useful completions (V1, V4, UX 8-13)."""
+"""The overview: what needs a look, and triggers beside useful completions (V1, V4, UX 8-13).
+
+What is cheap comes at once. Each drawing is a page of its own, which a script takes in when the
+first is there; without a script there is a link to it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from duly import UsageError
-from duly.api.views import zone_of
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.lateness import LatenessPart, look_at_lateness
 from duly_web.pages.planned_load import PlannedLoad, plan_load
+from duly_web.pages.sides import SIDES_MAX, Sides, look_at_sides, read_show
 from duly_web.pages.tiles import Tile, make_tiles
 from duly_web.pages.timeline import LANES_MAX, SPANS, Axis, SpanName, Timeline, draw_timeline
+from duly_web.shell import look_at_all
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-    from uuid import UUID
+    from collections.abc import Sequence
 
     from duly import Schedule
-    from duly.api.views import Queue, ScheduleVitals
+    from duly.api.views import Queue
 
 SCHEDULES_MAX = 100
-LOADED_MAX = 500
+LOADED_MAX = 300
 """So many schedules are counted for the planned load."""
-SIDES_MAX = 15
-RATIO_SHOWN_MAX = 3.0
-SHOWN = ("late", "stale", "all")
-TIMELINE_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 60, 60
+TIMELINE_SECONDS, SIDES_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 2, 60, 60
 
 
 class OverviewQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What the overview shows."""
+    """What the overview shows; its parts understand all of it, too."""
 
     show: str | None = None
     """Of the schedules: late, stale, all; else the first."""
@@ -42,80 +43,111 @@ class OverviewQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One schedule: what was triggered beside what was useful, and how old that is."""
-
-    id: str
-    name: str
-    status: str
-    zone: str | None
-    fired_at: datetime | None
-    overdue: timedelta | None
-    finished_at: datetime | None
-    useful_at: datetime | None
-    useful_by: str
-    unknown_through: datetime | None
-    cadence: timedelta | None
-    ratio: float | None
-    """The age of the last useful completion divided by the cadence."""
-    gauge: float
-    """The same in percent of a bar of three cadences."""
-    tone: str
-    behind: int
-    next_due: datetime | None
-    is_trigger_well: bool
-    is_work_well: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The page."""
+    """The page, with room for its parts."""
 
     query: OverviewQuery
     tiles: tuple[Tile, ...]
-    sides: tuple[Side, ...]
-    sides_more: int
-    has_schedules: bool
-    timeline: Timeline
-    lateness: LatenessPart
+    lanes: tuple[str, ...]
+    """The names of the timeline's lanes, for it to have its place before it comes."""
+    sides: tuple[str, ...]
     queues: tuple[Queue, ...]
-    load: PlannedLoad
+    has_schedules: bool
+    spans: tuple[str, ...] = tuple(SPANS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartModel:
+    """One part of it; the others are None."""
+
+    heading: str
+    template: str
+    """What prints it, alone or within the overview."""
+    query: OverviewQuery
+    timeline: Timeline | None = None
+    sides: Sides | None = None
+    lateness: LatenessPart | None = None
+    load: PlannedLoad | None = None
+    seconds: int = 0
+    """How old it may be."""
     spans: tuple[str, ...] = tuple(SPANS)
 
 
 def show_overview(asked: Asked) -> Shown:
     """Show how things are."""
-    query, app, kept = asked.query, asked.app, asked.kept
-    span = _read_span(query)
-    vitals = app.vitals.schedules(limit=SCHEDULES_MAX, status=None)
-    schedules = _schedules(asked)
-    by_id = {one.id: one for one in schedules}
-    sides = [_side(one, by_id) for one in vitals.items]
-    chosen = [one for one in sides if _is_shown(one, query.show)]
-    shown = chosen if query.show == "all" else chosen[:SIDES_MAX]
-    first = schedules[: LANES_MAX + 1]
-    names = [one.name for one in schedules]
-    axis = Axis.around(asked.now, span)
+    query: OverviewQuery = asked.query
+    _read_span(query)
+    show = read_show(query.show)
+    page = asked.app.schedules.page(limit=SCHEDULES_MAX).items
+    schedules = _going_on(page)
+    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
+    names = tuple(one.name for one in schedules)
     model = Overview(
         query=query,
-        tiles=make_tiles(asked, sides),
-        sides=tuple(shown),
-        sides_more=len(chosen) - len(shown),
-        has_schedules=bool(sides),
-        timeline=kept.get(
-            ("timeline", span, asked.clocks),
-            TIMELINE_SECONDS,
-            lambda: draw_timeline(app, first, axis, asked.clocks),
-        ),
-        lateness=kept.get(
-            ("lateness", query.of),
-            LATENESS_SECONDS,
-            lambda: look_at_lateness(app, names, query.of),
-        ),
-        queues=tuple(app.queues.list()),
-        load=kept.get(("load", asked.clocks.mine), LOAD_SECONDS, lambda: _load(asked)),
+        tiles=make_tiles(asked, schedules, looked.status),
+        lanes=names[:LANES_MAX],
+        sides=names[:SIDES_MAX] if show is None else names[:1],
+        queues=tuple(asked.app.queues.list()),
+        has_schedules=bool(page),
     )
-    return Shown(template="overview.html", model=model, title="Overview")
+    return Shown(template="overview.html", model=model, title="Overview", looked=looked)
+
+
+def show_timeline(asked: Asked) -> Shown:
+    """Show the first schedules as lanes."""
+    span = _read_span(asked.query)
+    axis = Axis.around(asked.now, span)
+    found = asked.kept.get(
+        ("timeline", span, asked.clocks),
+        TIMELINE_SECONDS,
+        lambda: draw_timeline(asked.app, _schedules(asked), axis, asked.clocks),
+    )
+    return _part(asked, "Past and to come", "timeline.html", timeline=found)
+
+
+def show_sides(asked: Asked) -> Shown:
+    """Show what was triggered beside what was useful."""
+    show = read_show(asked.query.show)
+    found = asked.kept.get(
+        ("sides", show),
+        SIDES_SECONDS,
+        lambda: look_at_sides(asked.app, _schedules(asked), show),
+    )
+    return _part(asked, "Triggered and useful, side by side", "sides.html", sides=found)
+
+
+def show_lateness(asked: Asked) -> Shown:
+    """Show how late runs begin, and are useful."""
+    of: str | None = asked.query.of
+    found = asked.kept.get(
+        ("lateness", of),
+        LATENESS_SECONDS,
+        lambda: look_at_lateness(asked.app, _schedules(asked), of),
+    )
+    shown = _part(asked, "Lateness", "lateness.html", lateness=found)
+    return _aged(shown, LATENESS_SECONDS)
+
+
+def show_load(asked: Asked) -> Shown:
+    """Show how much is promised for the coming week."""
+    mine = asked.clocks.mine
+    found = asked.kept.get(("load", mine), LOAD_SECONDS, lambda: _load(asked))
+    return _aged(_part(asked, "Planned load", "planned_load.html", load=found), LOAD_SECONDS)
+
+
+def _part(
+    asked: Asked,
+    heading: str,
+    template: str,
+    **found: Timeline | Sides | LatenessPart | PlannedLoad,
+) -> Shown:
+    model = PartModel(heading=heading, template=template, query=asked.query, **found)  # type: ignore[arg-type]
+    return Shown(template="overview_part.html", part=template, model=model, title=heading)
+
+
+def _aged(shown: Shown, seconds: int) -> Shown:
+    assert isinstance(shown.model, PartModel), "it is a part"
+    return replace(shown, model=replace(shown.model, seconds=seconds))
 
 
 def _read_span(query: OverviewQuery) -> SpanName:
@@ -126,8 +158,11 @@ def _read_span(query: OverviewQuery) -> SpanName:
 
 
 def _schedules(asked: Asked) -> list[Schedule]:
-    page = asked.app.schedules.page(limit=SCHEDULES_MAX)
-    return [one for one in page.items if one.status in {"active", "paused"}]
+    return _going_on(asked.app.schedules.page(limit=SCHEDULES_MAX).items)
+
+
+def _going_on(schedules: Sequence[Schedule]) -> list[Schedule]:
+    return [one for one in schedules if one.status in {"active", "paused"}]
 
 
 def _load(asked: Asked) -> PlannedLoad:
@@ -135,51 +170,13 @@ def _load(asked: Asked) -> PlannedLoad:
     return plan_load(page.items, asked.now, asked.clocks, is_cut=page.after is not None)
 
 
-def _is_shown(side: Side, show: str | None) -> bool:
-    match show:
-        case None | "all":
-            return True
-        case "late":
-            return not side.is_trigger_well
-        case "stale":
-            return not side.is_work_well
-        case _:
-            raise UsageError("show", show, "is no choice", f"use {', '.join(SHOWN)}")
-
-
-def _side(vitals: ScheduleVitals, by_id: dict[UUID, Schedule]) -> Side:
-    trigger, work = vitals.trigger, vitals.completion
-    known = by_id.get(vitals.id)
-    ratio = work.ratio
-    return Side(
-        id=str(vitals.id),
-        name=vitals.name,
-        status=vitals.status,
-        zone=None if known is None else zone_of(known.timetable),
-        fired_at=trigger.last_fired_at,
-        overdue=trigger.overdue,
-        finished_at=work.last_finished_at,
-        useful_at=None if work.last_useful is None else work.last_useful.at,
-        useful_by=work.useful_by,
-        unknown_through=work.unknown_through,
-        cadence=work.cadence,
-        ratio=ratio,
-        gauge=round(min(ratio or 0.0, RATIO_SHOWN_MAX) / RATIO_SHOWN_MAX * 100, 1),
-        tone="bad" if not work.is_well else "warn" if (ratio or 0) > 1.25 else "good",
-        behind=work.behind,
-        next_due=trigger.next_due_at,
-        is_trigger_well=trigger.is_well,
-        is_work_well=work.is_well,
+PAGES = tuple(
+    Page(method="GET", path=path, name=name, scope="read", handler=handler, query=OverviewQuery)
+    for path, name, handler in (
+        ("/", "overview", show_overview),
+        ("/overview/timeline", "timeline", show_timeline),
+        ("/overview/sides", "sides", show_sides),
+        ("/overview/lateness", "lateness", show_lateness),
+        ("/overview/load", "planned_load", show_load),
     )
-
-
-PAGES = (
-    Page(
-        method="GET",
-        path="/",
-        name="overview",
-        scope="read",
-        handler=show_overview,
-        query=OverviewQuery,
-    ),
 )

@@ -14,11 +14,11 @@ from duly.api.views import PRESETS, RESTORABLE, zone_of
 from duly_web.changes import Entry, history_entry
 from duly_web.heat import RUNS_LOOKED_AT, Calendar, run_calendar
 from duly_web.instants import read_local
-from duly_web.ledger import Ledger, read_ledger
+from duly_web.ledger import Ledger, Ledgered, read_ledger
 from duly_web.moments import Clocks, span
 from duly_web.page import Asked, Page, Shown
-from duly_web.pages.schedule_orders import OPEN_STATES, STOPPED_MAX
-from duly_web.pages.schedules import ScheduleRow, schedule_row
+from duly_web.pages.schedule_orders import OPEN_STATES
+from duly_web.pages.schedules import ScheduleRow, schedule_rows
 
 if TYPE_CHECKING:
     from duly import Schedule, Timetable
@@ -53,6 +53,8 @@ class ScheduleModel:
     declared_by: str | None
     fires: int
     open_runs: int
+    looked_at: int | None
+    """Of so many of the newest runs; None if these are all there are."""
     ledger: Ledger
     calendar: Calendar
     policies: tuple[Policy, ...]
@@ -74,16 +76,16 @@ def show_schedule(asked: Asked) -> Shown:
     zone = zone_of(schedule.timetable)
     until = None if query.until is None else _until(asked, query.until)
     runs = app.runs.list(schedule=schedule.id, limit=RUNS_LOOKED_AT)
-    open_ = app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
     deleted = schedule.status == "deleted"
     model = ScheduleModel(
-        row=schedule_row(asked, schedule),
+        row=schedule_rows(asked, [schedule])[0],
         arguments=json.dumps(schedule.arguments, indent=2, ensure_ascii=False),
         owner=schedule.owner,
         declared_by=schedule.declared_by,
         fires=schedule.fires,
-        open_runs=len(open_),
-        ledger=read_ledger(app, schedule, asked.now, until),
+        open_runs=sum(one.state in OPEN_STATES for one in runs),
+        looked_at=len(runs) if len(runs) >= RUNS_LOOKED_AT else None,
+        ledger=read_ledger(Ledgered(app, schedule, runs), asked.now, until),
         calendar=run_calendar(runs, zone or asked.clocks.mine or "UTC", asked.now),
         policies=effective_policies(schedule),
         history=tuple(map(history_entry, app.schedules.history(schedule.id, limit=HISTORY_SHOWN))),

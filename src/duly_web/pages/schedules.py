@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from duly_web.selecting import write_one
 from duly_web.strips import RUNS, Spark, Strip, lateness_spark, run_strip
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from duly import Run, Schedule
@@ -119,10 +120,10 @@ def show_schedules(asked: Asked) -> Shown:
     )
     made = _made(asked, query.made)
     shown = [one for one in page.items if made is None or one.id != made.id]
-    rows = [schedule_row(asked, one) for one in shown]
     if made is not None:
-        rows.insert(0, schedule_row(asked, made, is_new=True))
-    model = SchedulesModel(query=query, rows=tuple(rows), next_cursor=write_place(page.after))
+        shown.insert(0, made)
+    rows = schedule_rows(asked, shown, made)
+    model = SchedulesModel(query=query, rows=rows, next_cursor=write_place(page.after))
     return Shown(template="schedules.html", model=model, title="Schedules")
 
 
@@ -136,10 +137,20 @@ def _made(asked: Asked, made: str | None) -> Schedule | None:
     return None if found.status == "deleted" else found
 
 
-def schedule_row(asked: Asked, schedule: Schedule, *, is_new: bool = False) -> ScheduleRow:
-    """Show one schedule, with its last few runs."""
+def schedule_rows(
+    asked: Asked, schedules: Sequence[Schedule], made: Schedule | None = None
+) -> tuple[ScheduleRow, ...]:
+    """Show schedules, each with its last few runs, by a few questions about all of them."""
+    runs = asked.app.runs.newest([one.id for one in schedules], limit=RUNS)
+    skipped = _skipped(asked, schedules)
+    rows = (_row(asked, one, runs.get(one.id, []), skipped.get(one.id)) for one in schedules)
+    return tuple(replace(row, is_new=one is made) for one, row in zip(schedules, rows, strict=True))
+
+
+def _row(
+    asked: Asked, schedule: Schedule, runs: list[Run], skipped: LastResult | None
+) -> ScheduleRow:
     times = schedule.run_times
-    runs = asked.app.runs.page(schedule=schedule.id, limit=RUNS).items
     return ScheduleRow(
         id=str(schedule.id),
         name=schedule.name,
@@ -152,7 +163,7 @@ def schedule_row(asked: Asked, schedule: Schedule, *, is_new: bool = False) -> S
         task=schedule.task,
         owner=schedule.owner,
         upcoming=tuple(one.utc for one in schedule.upcoming(UPCOMING)),
-        last=_skipped(asked, schedule) or last_result(runs),
+        last=skipped or last_result(runs),
         strip=run_strip(runs, asked.now),
         spark=lateness_spark(runs),
         overlap=schedule.overlap,
@@ -160,7 +171,6 @@ def schedule_row(asked: Asked, schedule: Schedule, *, is_new: bool = False) -> S
         misfire=misfire_words(schedule),
         load=None if times is None else times.ratio,
         warning=schedule.warning,
-        is_new=is_new,
     )
 
 
@@ -173,21 +183,34 @@ def last_result(runs: list[Run]) -> LastResult | None:
     return LastResult(run=str(run.id), state=run.state, reason=run.reason, at=at)
 
 
-def _skipped(asked: Asked, schedule: Schedule) -> LastResult | None:
-    """Return that its last occurrence was skipped, and why; looked for where it was not run."""
+def _skipped(asked: Asked, schedules: Sequence[Schedule]) -> dict[UUID, LastResult]:
+    """Return whose last occurrence was skipped, and why; looked for where it was not run."""
+    last = {one.id: due for one in schedules if (due := _unrun(one, asked.now)) is not None}
+    spans = {one: (due, due + SECOND) for one, due in last.items()}
+    found = asked.app.schedules.many_occurrences(spans) if spans else {}
+    return {
+        schedule: LastResult(
+            run=None if one.run is None else str(one.run),
+            state="skipped",
+            reason=one.reason,
+            at=one.scheduled_for,
+        )
+        for schedule, occurrences in found.items()
+        for one in occurrences[-1:]
+        if one.verdict == "skipped"
+    }
+
+
+def _unrun(schedule: Schedule, now: datetime) -> datetime | None:
+    """Return when its last occurrence was, unless that was run."""
     try:
-        due = schedule.timetable.previous(asked.now)
+        due = schedule.timetable.previous(now)
     except UsageError:  # a rule that can't be computed is told elsewhere
         return None
     last = schedule.last_for
     if due is None or due < schedule.created_at or (last is not None and last >= due):
         return None
-    found = asked.app.schedules.occurrences(schedule.id, due, due + SECOND)
-    if not found or found[-1].verdict != "skipped":
-        return None
-    one = found[-1]
-    run = None if one.run is None else str(one.run)
-    return LastResult(run=run, state="skipped", reason=one.reason, at=one.scheduled_for)
+    return due
 
 
 def misfire_words(schedule: Schedule) -> str:

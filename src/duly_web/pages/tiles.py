@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly.api.views import LATE
 from duly_web.pages.noticed import find_noticed
 from duly_web.shell import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly import Schedule
+    from duly.api.views import Status
     from duly_web.page import Asked
-    from duly_web.pages.overview import Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,13 @@ MISSING_SECONDS = 10
 MISSING_SINCE = timedelta(days=1)
 
 
-def make_tiles(asked: Asked, sides: Sequence[Side]) -> tuple[Tile, ...]:
-    """Count what needs a look."""
-    status = asked.app.status(with_stale=False)
+def make_tiles(asked: Asked, schedules: Sequence[Schedule], status: Status) -> tuple[Tile, ...]:
+    """Count what needs a look, of the first schedules by name and of all runs."""
     found = [find_noticed(asked.app, what, asked.now) for what in ("stuck", "overlapping", "late")]
     stuck, overlapping, late = found
-    overdue = sum(not one.is_trigger_well for one in sides)
-    stale = sum(not one.is_work_well for one in sides)
+    late_from = asked.now - LATE
+    overdue = sum(one.next_due is not None and one.next_due < late_from for one in schedules)
+    stale = len(status.stale)
     backlog = sum(
         one.total - one.looked_at for one in asked.app.backfills.list() if one.status == "active"
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from duly import UsageError
 from duly.api.views import LATE, zone_of
 from duly_web.states import mark
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly import App, Run, Schedule
+    from duly.api.views import Occurrence
     from duly_web.moments import Clocks
 
 SpanName = Literal["3h", "12h", "2d"]
@@ -25,7 +25,10 @@ SPANS: dict[SpanName, timedelta] = {
 }
 PAST_SHARE = 0.7
 LANES_MAX = 10
-RUNS_MAX = 100
+RUNS_MAX = 60
+"""Of a lane, the newest so many."""
+SIGNS_MAX = 300
+"""Of a lane, so many occurrences are asked for what became of them."""
 EACH_MAX = 40
 """Up to so many runs of a lane are drawn each; more are drawn as columns."""
 COLUMNS = 80
@@ -117,7 +120,11 @@ class Axis:
 
 def draw_timeline(app: App, schedules: Sequence[Schedule], axis: Axis, clocks: Clocks) -> Timeline:
     """Draw the lanes of the first schedules by name that are active or paused."""
-    lanes = tuple(_lane(app, one, axis) for one in schedules[:LANES_MAX])
+    drawn = schedules[:LANES_MAX]
+    runs = app.runs.newest([one.id for one in drawn], limit=RUNS_MAX)
+    past = {one.id: (axis.start, axis.now) for one in drawn}
+    expected = app.schedules.many_occurrences(past, most=SIGNS_MAX)
+    lanes = tuple(_lane(one, axis, runs.get(one.id, []), expected.get(one.id, [])) for one in drawn)
     return Timeline(
         span=axis.span,
         lanes=lanes,
@@ -127,10 +134,15 @@ def draw_timeline(app: App, schedules: Sequence[Schedule], axis: Axis, clocks: C
     )
 
 
-def _lane(app: App, schedule: Schedule, axis: Axis) -> Lane:
-    page = app.runs.page(schedule=schedule.id, since=axis.start, limit=RUNS_MAX)
-    runs = [run for run in page.items if run.origin != "verify" and run.scheduled_for < axis.end]
-    signs = tuple(_signs(app, schedule, axis))
+def _lane(
+    schedule: Schedule, axis: Axis, newest: Sequence[Run], expected: Iterable[Occurrence]
+) -> Lane:
+    runs = [
+        run
+        for run in newest
+        if run.origin != "verify" and axis.start <= run.scheduled_for < axis.end
+    ]
+    signs = tuple(_signs(expected, axis))
     coming = _coming(schedule, axis)
     counts = Counter(run.state for run in runs) + Counter(one.kind for one in signs)
     return Lane(
@@ -144,7 +156,7 @@ def _lane(app: App, schedule: Schedule, axis: Axis) -> Lane:
         counts=tuple(counts.most_common()),
         late=sum(_is_late(run) for run in runs),
         next_due=schedule.next_due,
-        is_cut=page.next_cursor is not None,
+        is_cut=len(newest) >= RUNS_MAX and newest[-1].scheduled_for >= axis.start,
     )
 
 
@@ -155,12 +167,8 @@ def _coming(schedule: Schedule, axis: Axis) -> list[datetime]:
     return [at for at in found if at < axis.end]
 
 
-def _signs(app: App, schedule: Schedule, axis: Axis) -> Iterable[Sign]:
-    """Return what was expected and has no run; of a very dense timetable that is not asked."""
-    try:
-        expected = app.schedules.occurrences(schedule.id, axis.start, axis.now)
-    except UsageError:
-        return
+def _signs(expected: Iterable[Occurrence], axis: Axis) -> Iterable[Sign]:
+    """Return what was expected and has no run."""
     for one in expected:
         if one.verdict in {"skipped", "owed", "missing"} and one.run is None:
             yield Sign(axis.x(one.scheduled_for), one.verdict)

@@ -183,5 +183,11 @@
     else switchTheme();
   });
   document.addEventListener("htmx:afterSwap", countBoxes);
+  // A part of a page that came after it: its room is filled, or stays with the way to it.
+  for (const name of ["htmx:afterSwap", "htmx:responseError", "htmx:sendError"]) {
+    document.addEventListener(name, (event) => {
+      event.target.closest?.(".part")?.removeAttribute("aria-busy");
+    });
+  }
   countBoxes();
 })();

@@ -28,6 +28,16 @@
   const GOING_ON = /<span class="rel"[^>]*>[^<]*<\/span>|<time[^>]*data-clock[^>]*>[^<]*<\/time>/g;
   const bare = (element) => element.innerHTML.replace(GOING_ON, "").replace(/\s+/g, " ");
 
+  async function read(address, headers) {
+    const answer = await fetch(address, { headers, redirect: "manual" });
+    return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+  }
+  // What came after the page is asked for by itself; the page has only the room for it.
+  async function readPart(element) {
+    const headers = { "Duly-Live": "1", "HX-Request": "true" };
+    return [element.id, await read(element.dataset.part, headers).catch(() => null)];
+  }
+
   async function look() {
     if (isLooking) {
       isAgain = true;
@@ -35,10 +45,13 @@
     }
     isLooking = true;
     try {
-      const headers = { "Duly-Live": "1" };
-      const answer = await fetch(location.href, { headers, redirect: "manual" });
-      if (answer.ok) {
-        compare(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      const parts = all("[data-part]:not([aria-busy])").map(readPart);
+      const next = await read(location.href, { "Duly-Live": "1" });
+      if (next) {
+        for (const [id, part] of await Promise.all(parts)) {
+          if (part) next.getElementById(id)?.replaceChildren(...part.body.childNodes);
+        }
+        compare(next);
       }
     } catch {
       // The next pulse tries again.

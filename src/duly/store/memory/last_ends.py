@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.last_ends import ERRORS, LastEnd, LastEnds, LastError, unknown_through
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
 
 
 def list_last_ends(
-    journal: Journal, schedule_ids: Sequence[ScheduleId], limit: int
+    journal: Journal, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool
 ) -> dict[ScheduleId, LastEnds]:
     """Return how the newest runs of each ended."""
     schedules = journal.tables.schedules
-    return {one: _last_ends(journal, one, limit) for one in schedule_ids if one in schedules}
+    found = {one: _last_ends(journal, one, limit) for one in schedule_ids if one in schedules}
+    if with_errors:
+        return found
+    return {one: replace(ends, error=None) for one, ends in found.items()}
 
 
 def _last_ends(journal: Journal, schedule_id: ScheduleId, limit: int) -> LastEnds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.dispatch import MemberKind
@@ -31,6 +32,7 @@ from duly.store.memory.access import MemoryAccess
 from duly.store.memory.alerting import MemoryAlerting
 from duly.store.memory.gates import open_gates
 from duly.store.memory.ownership import seems_alive
+from duly.store.memory.surveys import MemorySurveys
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
 from duly.store.memory.working import Working
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore(Working, MemoryAccess, MemoryAlerting):
+class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
     """A store in this process: every operation alone, one after the other."""
 
     def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:
@@ -88,6 +90,9 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting):
         self._clock = clock
         self._lock = threading.RLock()
         self._places: dict[str, LocalWakeups] = {}
+
+    def interrupt(self) -> None:
+        """Nothing here takes long."""
 
     def close(self) -> None:
         """Nothing is held outside of this object."""
@@ -383,10 +388,11 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting):
         return self._read(lambda journal: reading.list_run_times(journal, schedule_ids, limit))
 
     def list_last_ends(
-        self, schedule_ids: Sequence[ScheduleId], limit: int
+        self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
-        return self._read(lambda journal: last_ends.list_last_ends(journal, schedule_ids, limit))
+        read = partial(last_ends.list_last_ends, with_errors=with_errors)
+        return self._read(lambda journal: read(journal, schedule_ids, limit))
 
     def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
         """Return what is known of runs, newest first."""

@@ -24,11 +24,11 @@ from duly.store import migrating
 from duly.store.dispatch import MemberKind
 from duly.store.postgres import arrays, gates, schema
 from duly.store.postgres.bell import Bell
+from duly.store.postgres.borrowing import Borrowing, Speaking
 from duly.store.postgres.broom import Broom
 from duly.store.postgres.claiming import Aim
 from duly.store.postgres.failures import failure
 from duly.store.postgres.held_up import HeldUp
-from duly.store.postgres.prepared import PreparedSession
 from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, first, one
 from duly.store.postgres.side_by_side import SideBySide
 from duly.store.postgres.urls import read_url, safe_name
@@ -46,6 +46,7 @@ CONNECTIONS_MAX = 16
 IDLE_MAX = 8
 PREPARE_AFTER = 3
 OPEN_LIMIT_S = 5.0
+CANCEL_LIMIT_S = 2.0
 MIGRATION_LIMIT_US = 3600 * SECOND_US
 
 WHO_ANSWERS = """
@@ -142,6 +143,7 @@ class Connections:
         self.keeps_tenants = False
         """Whether the server shows this role one tenant's rows only, and has to be told whose."""
         self._is_closed = False
+        self._is_interrupted = False
         self._begin()
         _all.add(self)
 
@@ -156,12 +158,25 @@ class Connections:
         self._idle: dict[bool, list[BoundedConnection]] = {True: [], False: []}
         """Those for dispatchers, and those for everybody else."""
         self._first_use = threading.Lock()
+        self._reading: set[BoundedConnection] = set()
+        """Lent to who reads. Its own operations are atomic."""
 
     def begin_in_child(self) -> None:
         """Leave everything to the parent, whose locks and connections they are."""
         for stock in self._idle.values():
             _abandoned.extend(stock)
         self._begin()
+
+    def interrupt(self) -> None:
+        """Break off what is being read, and let nobody begin to: the program is about to end.
+
+        A statement that may write is never cancelled (`BoundedConnection.wait`). So no connection
+        goes back into the stock from now on: what is cancelled too late meets no other statement.
+        """
+        self._is_interrupted = True
+        for connection in tuple(self._reading):
+            with suppress(psycopg.Error):
+                connection.cancel_safe(timeout=CANCEL_LIMIT_S)
 
     def close(self) -> None:
         """Close every connection; whatever was committed stays."""
@@ -244,9 +259,19 @@ class Connections:
             if not is_any_age:
                 self.get_ready(connection)
             session = ConnectionSession(connection, is_ours=True)
-            with transaction(connection, self.beginning(BEGIN_READ)):
-                now = 0 if is_any_age else int(one(session, schema.READ_NOW)[0])
-                yield Look(session, now)
+            self._reading.add(connection)
+            try:
+                self._refuse_interrupted()
+                with transaction(connection, self.beginning(BEGIN_READ)):
+                    now = 0 if is_any_age else int(one(session, schema.READ_NOW)[0])
+                    yield Look(session, now)
+            finally:
+                self._reading.discard(connection)
+
+    def _refuse_interrupted(self) -> None:
+        # After it is known who reads: either they are seen by who interrupts, or they see it.
+        if self._is_interrupted:
+            raise StoreUnavailable(self.name, "is no longer read: the program ends", "start it")
 
     @contextmanager
     def migrating(self) -> Iterator[tuple[BoundedConnection, Session]]:
@@ -356,7 +381,8 @@ class Connections:
         is_doubtful = is_doubtful or connection.is_in_doubt or connection.is_spent
         stock = self._idle[connection.is_for_dispatch]
         has_room = len(stock) < IDLE_MAX
-        if is_idle and has_room and not is_doubtful and not self._is_closed:
+        is_ending = self._is_closed or self._is_interrupted
+        if is_idle and has_room and not is_doubtful and not is_ending:
             stock.append(connection)
         else:
             connection.close()
@@ -385,71 +411,6 @@ class Connections:
     def _require_usable(self, session: Session) -> None:
         has = schema.read_applied(session)
         migrating.require_usable(migrating.compare(self.settings.migrations, has, self.name))
-
-
-class Borrowing:
-    """A connection, for as long as a block lasts.
-
-    Written out, and not as a generator: it is there for every statement, and a fifth of what a
-    small one costs us was spent on going in and out.
-    """
-
-    __slots__ = ("_connection", "_connections", "_is_for_dispatch", "_limit_us")
-    _connection: BoundedConnection
-
-    def __init__(
-        self, connections: Connections, limit_us: int | None, *, for_dispatch: bool
-    ) -> None:
-        self._connections = connections
-        self._is_for_dispatch = for_dispatch
-        settings = connections.settings
-        usual_us = settings.dispatch_limit_us if for_dispatch else settings.limit_us
-        self._limit_us = limit_us or usual_us
-
-    def __enter__(self) -> BoundedConnection:
-        try:
-            taken = self._connections.take(
-                self._limit_us / SECOND_US, for_dispatch=self._is_for_dispatch
-            )
-        except psycopg.Error as error:
-            raise failure(error, self._connections.name) from error
-        self._connection = taken
-        return taken
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _where: object
-    ) -> None:
-        self._connections.give_back(self._connection, error)
-        if isinstance(error, psycopg.Error):
-            raise failure(error, self._connections.name) from error
-
-
-class Speaking:
-    """A session for statements that each are a transaction of their own, while a block lasts."""
-
-    __slots__ = ("_borrowing", "_connections")
-
-    def __init__(
-        self, connections: Connections, limit_us: int | None, *, for_dispatch: bool
-    ) -> None:
-        self._connections = connections
-        self._borrowing = Borrowing(connections, limit_us, for_dispatch=for_dispatch)
-
-    def __enter__(self) -> Session:
-        connection = self._borrowing.__enter__()
-        try:
-            self._connections.get_ready(connection)
-        except BaseException as error:
-            self._borrowing.__exit__(type(error), error, None)
-            raise
-        if connection.is_pooled:
-            return ConnectionSession(connection, is_ours=True)
-        return PreparedSession(connection)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: object
-    ) -> None:
-        self._borrowing.__exit__(kind, error, where)
 
 
 def _begin_in_child() -> None:

@@ -88,10 +88,10 @@ NOTE_ON_CLAIM = """
 UPDATE duly.claims SET effects_at = $2::int8, is_unsafe = $3::bool
 WHERE run_id = $1::uuid AND effects_at IS NULL"""
 READ_LEDGER_OF = f"SELECT uuid_send({LEDGER}) FROM duly.runs r WHERE r.id = $1::uuid"  # noqa: S608
-_EFFECT = """uuid_send(e.root), e.key, e.state, uuid_send(e.run_id), e.fence, e.begun_at, e.done_at,
+EFFECT = """uuid_send(e.root), e.key, e.state, uuid_send(e.run_id), e.fence, e.begun_at, e.done_at,
     e.result, e.tries"""
 LOCK_EFFECT = f"""
-SELECT {_EFFECT} FROM duly.effects e WHERE e.root = $1::uuid AND e.key = $2 FOR UPDATE"""  # noqa: S608
+SELECT {EFFECT} FROM duly.effects e WHERE e.root = $1::uuid AND e.key = $2 FOR UPDATE"""  # noqa: S608
 INTEND = """
 INSERT INTO duly.effects (root, key, state, run_id, fence, begun_at)
 VALUES ($1::uuid, $2, 'intended', $3::uuid, $4::int4, $5::int8)
@@ -121,7 +121,7 @@ UPDATE duly.effects SET state = 'done', done_at = $3::int8
 WHERE root = $1::uuid AND key = ANY($2::text[])"""
 SETTLE_AS_NOT_DONE = "DELETE FROM duly.effects WHERE root = $1::uuid AND key = ANY($2::text[])"
 LIST_EFFECTS = f"""
-SELECT {_EFFECT}, c.fence FROM duly.effects e
+SELECT {EFFECT}, c.fence FROM duly.effects e
 LEFT JOIN LATERAL (
     SELECT c.fence FROM duly.claims c WHERE c.run_id = e.run_id OFFSET 0) c ON true
 WHERE e.root = (SELECT {LEDGER} FROM duly.runs r WHERE r.id = $1::uuid)

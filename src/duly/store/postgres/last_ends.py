@@ -19,11 +19,7 @@ _NEWEST = """SELECT n.id, n.scheduled_for FROM duly.runs n WHERE n.schedule_id =
 # One by one, and not by its state: there may be as many of a state as there were ever runs.
 _OUTCOME = """SELECT p.run_id, p.state, p.finished_at, p.reason, p.error FROM duly.outcomes p
         WHERE p.run_id = r.id OFFSET 0"""
-LAST_ENDS = f"""
-SELECT uuid_send(u.id), t.pruned_through, w.not_before,
-    uuid_send(s.id), s.scheduled_for, s.finished_at,
-    uuid_send(v.id), v.scheduled_for, v.at,
-    uuid_send(e.id), e.scheduled_for, e.at, e.reason, e.error
+_FROM = f"""
 FROM pg_catalog.unnest($1::uuid[]) u(id)
 JOIN duly.schedule_state t ON t.schedule_id = u.id
 LEFT JOIN LATERAL (
@@ -40,7 +36,13 @@ LEFT JOIN LATERAL (
         ORDER BY d.number DESC LIMIT 1) c
     CROSS JOIN LATERAL ({_OUTCOME}) o
     WHERE c.finding = 'present' AND o.state = 'succeeded'
-    ORDER BY r.id DESC LIMIT 1) v ON true
+    ORDER BY r.id DESC LIMIT 1) v ON true"""  # noqa: S608 - a part of ours
+_ENDS = """
+SELECT uuid_send(u.id), t.pruned_through, w.not_before,
+    uuid_send(s.id), s.scheduled_for, s.finished_at, uuid_send(v.id), v.scheduled_for, v.at"""
+LAST_GOOD_ENDS = f"{_ENDS}, NULL::bytea{_FROM}"
+LAST_ENDS = f"""{_ENDS},
+    uuid_send(e.id), e.scheduled_for, e.at, e.reason, e.error{_FROM}
 LEFT JOIN LATERAL (
     SELECT r.id, r.scheduled_for, coalesce(o.finished_at, a.ended_at) AS at,
         CASE WHEN o.run_id IS NULL THEN a.reason ELSE o.reason END AS reason,
@@ -56,12 +58,16 @@ LEFT JOIN LATERAL (
 
 
 def list_last_ends(
-    look: Look, schedule_ids: Sequence[ScheduleId], limit: int
+    look: Look, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool
 ) -> dict[ScheduleId, LastEnds]:
     """Return how the newest runs of each ended."""
-    values = (Uuids(schedule_ids), limit, Texts(sorted(ERRORS)))
+    values: tuple[object, ...] = (Uuids(schedule_ids), limit)
+    if with_errors:
+        statement, values = LAST_ENDS, (*values, Texts(sorted(ERRORS)))
+    else:
+        statement = LAST_GOOD_ENDS
     found: dict[ScheduleId, LastEnds] = {}
-    for row in look.session.rows(LAST_ENDS, values):
+    for row in look.session.rows(statement, values):
         identity, pruned_through, beyond = row[:3]
         success, verified, error = row[3:6], row[6:9], row[9:]
         found[ScheduleId(identity)] = LastEnds(

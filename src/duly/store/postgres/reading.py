@@ -9,7 +9,7 @@ from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
-from duly.store import records
+from duly.store import records, tenant_counts
 from duly.store.filters import audit_where, schedules_where
 from duly.store.leases import Standing
 from duly.store.postgres import last_ends, rows, run_vitals, trace
@@ -30,7 +30,6 @@ from duly.store.reading import (
     StoreStatus,
 )
 from duly.store.rulings import unrecorded
-from duly.store.tenant_counts import count_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,6 +133,11 @@ SELECT min(n.due_at) FROM pg_catalog.unnest($1::int4[]) AS u(shard)
 CROSS JOIN LATERAL (
     SELECT w.due_at FROM duly.waiting w WHERE w.shard = u.shard AND w.due_at > $2::int8
     ORDER BY w.due_at LIMIT 1) n"""
+# Here these rows know their tenant themselves.
+OWN_COUNTS = {
+    tenant_counts.DEAD: "SELECT count(*) FROM duly_dead WHERE tenant = ?1",
+    tenant_counts.AMBIGUOUS: "SELECT count(*) FROM duly_ambiguous WHERE tenant = ?1",
+}
 READ_STORE = "SELECT shards, tzdata, incarnation FROM duly.cluster"
 LIST_MEMBERS = f"{rows.MEMBER} WHERE {rows.IS_ALIVE} ORDER BY id"
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
@@ -256,10 +260,10 @@ class PostgresReading:
         return found
 
     def list_last_ends(
-        self, schedule_ids: Sequence[ScheduleId], limit: int
+        self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
-        return last_ends.list_last_ends(self._look, schedule_ids, limit)
+        return last_ends.list_last_ends(self._look, schedule_ids, limit, with_errors=with_errors)
 
     def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
         """Return what is known of runs, newest first."""
@@ -280,7 +284,7 @@ class PostgresReading:
         ids = [occurrence_run_id(schedule_id, instant) for instant in instants]
         found = self._look.session.rows(JUDGE, (uid(schedule_id), Int8s(instants), Uuids(ids)))
         return [
-            _recorded(instant, run_id, row) or unrecorded(record, instant)
+            recorded(instant, run_id, row) or unrecorded(record, instant)
             for instant, run_id, row in zip(instants, ids, found, strict=True)
         ]
 
@@ -323,10 +327,11 @@ class PostgresReading:
         """Count what is one tenant's."""
 
         def ask(statement: str, values: Sequence[object]) -> list[records.Row]:
-            ours = statement.replace("duly_", "duly.").replace("?2", "$2::int8")
+            told = OWN_COUNTS.get(statement, statement)
+            ours = told.replace("duly_", "duly.").replace("?2", "$2::int8")
             return self._look.session.rows(ours.replace("?", "$"), values)
 
-        return count_tenant(ask, tenant, self._look.now)
+        return tenant_counts.count_tenant(ask, tenant, self._look.now)
 
 
 def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:
@@ -344,7 +349,8 @@ def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
     return [ScheduleId(schedule_id) for (schedule_id,) in found]
 
 
-def _recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdict | None:
+def recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdict | None:
+    """Return what a row of `JUDGE` says of an occurrence; None if nothing is recorded of it."""
     has_run, skipped_to, reason, into, owed_to = row
     if has_run:
         return OccurrenceVerdict(instant, VerdictKind.RUN, run_id=run_id)

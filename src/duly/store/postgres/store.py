@@ -45,6 +45,7 @@ from duly.store.postgres.connection import (
 from duly.store.postgres.joining import joined
 from duly.store.postgres.schema import READ_NOW
 from duly.store.postgres.session import one
+from duly.store.postgres.surveys import PostgresSurveys
 from duly.store.postgres.tenant_connections import TenantConnections
 from duly.store.postgres.trailing import Trail, read_entries
 from duly.store.postgres.transaction import PostgresTransaction, lent
@@ -91,7 +92,12 @@ INSERT_TASKS = (
 
 
 class PostgresStore(
-    PostgresWorking, PostgresAccess, PostgresAlerting, ReadsBySnapshot, KeepsTenants
+    PostgresWorking,
+    PostgresAccess,
+    PostgresAlerting,
+    PostgresSurveys,
+    ReadsBySnapshot,
+    KeepsTenants,
 ):
     """Promises in one database; for several threads, processes and hosts.
 
@@ -118,6 +124,10 @@ class PostgresStore(
         )
         self._trail = Trail()
         self.name = self._connections.name
+
+    def interrupt(self) -> None:
+        """Break off what others read; the program is about to end."""
+        self._connections.interrupt()
 
     def close(self) -> None:
         """Let go of the connections; whatever was committed stays."""

@@ -13,7 +13,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.sql import quote
 
-from duly.store.postgres.connection import BEGIN_WRITE, Connections, Speaking
+from duly.store.postgres.borrowing import Speaking
+from duly.store.postgres.connection import BEGIN_WRITE, Connections
 from duly.store.postgres.session import ConnectionSession, as_query
 
 if TYPE_CHECKING:

@@ -49,6 +49,10 @@ ENDED_ATTEMPTS = f"""
 SELECT {_ENDED}
 WHERE a.run_id = $1::uuid ORDER BY a.fence DESC LIMIT $2::int8"""
 _ENDED_OF = f"SELECT uuid_send(a.run_id), {_ENDED}"
+LAST_ENDED_OF = f"""
+SELECT uuid_send(u.id), e.* FROM pg_catalog.unnest($1::uuid[]) u(id)
+CROSS JOIN LATERAL (
+    SELECT {_ENDED} WHERE a.run_id = u.id ORDER BY a.fence DESC LIMIT 1) e"""  # noqa: S608 - columns of ours
 _CLOSING = f"""o.fence, o.attempt, o.worker, {_TOLD.format("o")}, {_WHO}, o.state, o.reason,
     o.finished_at, o.error, {_LATE.format("o")}
 FROM duly.outcomes o{_LEASES.format("o")}
@@ -80,6 +84,16 @@ def list_attempts(look: Look, run_id: RunId, limit: int) -> list[AttemptRecord]:
     live = look.session.rows(LIVE_ATTEMPT, key)
     found = [_ended(run_id, row) for row in ended] + [_live(look, run_id, row) for row in live]
     return newest(found, limit)
+
+
+def last_attempts(look: Look, ids: Sequence[RunId]) -> dict[RunId, AttemptRecord]:
+    """Return the last claim of each run that has any."""
+    ended = look.session.rows(LAST_ENDED_OF, (Uuids(ids),))
+    ended += look.session.rows(CLOSING_OF, (Uuids(ids),))
+    live = look.session.rows(LIVE_OF, (Uuids(ids),))
+    found = [_ended(RunId(run_id), row) for run_id, *row in ended]
+    found += [_live(look, RunId(run_id), row) for run_id, *row in live]
+    return {one.run_id: one for one in sorted(found, key=lambda one: one.fence)}
 
 
 def read_attempts(look: Look, ids: Sequence[RunId], command: AttemptFilter) -> list[AttemptRecord]:

@@ -72,7 +72,10 @@ class Connections:
         self._writer: apsw.Connection | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._folding = Folding(settings.log_pages, self._open)
+        self._reading: set[apsw.Connection] = set()
+        """Lent to who reads. Its own operations are atomic."""
         self._is_usable = False
+        self._is_interrupted = False
         self._is_closed = False
         self._has_waited = False
         refuse_old_sqlite(apsw.sqlite_lib_version(), self.name)
@@ -82,13 +85,30 @@ class Connections:
         with self.failures(), self._locked():
             create_if_empty(self._open_writer(), self.settings.migrations, self.clock, shards)
 
+    def interrupt(self) -> None:
+        """Break off what is being read, and let nobody begin to: the program is about to end."""
+        self._is_interrupted = True
+        for connection in tuple(self._reading):
+            with suppress(apsw.ConnectionClosedError):  # it has just ended by itself
+                connection.interrupt()
+
     def close(self) -> None:
-        """Close every connection; whatever was committed stays."""
-        with self._lock:
+        """Close every connection; whatever was committed stays.
+
+        Somebody who writes is waited for no longer than for the lock of another program: then
+        their connection is left to them.
+        """
+        is_ours = self._lock.acquire(timeout=self.settings.busy_timeout_us / SECOND_US)
+        try:
             self._is_closed = True
             self._folding.wait()
-            writer, self._writer = self._writer, None
+            writer = None
+            if is_ours:
+                writer, self._writer = self._writer, None
             readers, self._idle_readers = self._idle_readers, []
+        finally:
+            if is_ours:
+                self._lock.release()
         for connection in (*readers, writer):
             if connection is not None:
                 connection.close()
@@ -150,14 +170,18 @@ class Connections:
         """Open a snapshot; it waits for nobody. Of any schema, when that is what is looked at."""
         with self.failures():
             connection = self._borrow_reader()
+            self._reading.add(connection)
             try:
+                self._refuse_interrupted()
                 connection.execute("BEGIN")
                 if not is_any_age:
                     self._require_usable(connection)
                 yield Look(connection, self.clock.now_us())
             except BaseException:
+                self._reading.discard(connection)
                 connection.close(force=True)
                 raise
+            self._reading.discard(connection)
             self._give_back(connection)
 
     @contextmanager
@@ -194,6 +218,11 @@ class Connections:
         if not self._is_usable:
             require_usable(connection, self.settings.migrations, self.name)
             self._is_usable = True
+
+    def _refuse_interrupted(self) -> None:
+        # After it is known who reads: either they are seen by who interrupts, or they see it.
+        if self._is_interrupted:
+            raise StoreUnavailable(self.name, "is no longer read: the program ends", "start it")
 
     def _borrow_reader(self) -> apsw.Connection:
         # The list's own operations are atomic; no lock, so that a reader never waits for a writer.

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Look, Work
 
 OLDEST_DOUBTS = "SELECT run_id, since, reason FROM duly_ambiguous ORDER BY since, run_id LIMIT ?"
+# CROSS JOIN keeps to this order: those in doubt are few, and runs are not.
 OLDEST_DOUBTS_OF = """
-SELECT u.run_id, u.since, u.reason FROM duly_ambiguous u JOIN duly_runs r ON r.id = u.run_id
+SELECT u.run_id, u.since, u.reason FROM duly_ambiguous u CROSS JOIN duly_runs r ON r.id = u.run_id
 WHERE r.tenant = ? ORDER BY u.since, u.run_id LIMIT ?"""
 TAKE_OUT_AMBIGUOUS = "DELETE FROM duly_ambiguous WHERE run_id = ?"
 FORGET_CHECKPOINTS = "DELETE FROM duly_checkpoints WHERE run_id = ?"

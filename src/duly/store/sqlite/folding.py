@@ -21,6 +21,7 @@ from duly.store.sqlite.patience import patience
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WAIT_SECONDS_MAX = 10.0
 PATIENCE_US = 50_000
 """How long to wait for whoever writes, and then, while nobody else can write, for who reads."""
 
@@ -48,10 +49,10 @@ class Folding:
         return apsw.SQLITE_OK
 
     def wait(self) -> None:
-        """Wait until nobody folds."""
+        """Wait until nobody folds, but not for ever: what is not folded is in the log."""
         thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(WAIT_SECONDS_MAX)
 
     def _fold(self, pages: int) -> None:
         # Unless it succeeds: others fold at this moment, or somebody reads for long.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.identity import RunId
@@ -46,7 +47,7 @@ ALL = b""
 
 
 def list_last_ends(
-    look: Look, schedule_ids: Sequence[ScheduleId], limit: int
+    look: Look, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool
 ) -> dict[ScheduleId, LastEnds]:
     """Return how the newest runs of each ended."""
     found: dict[ScheduleId, LastEnds] = {}
@@ -55,20 +56,19 @@ def list_last_ends(
         if known is not None:
             beyond = look.connection.execute(BEYOND, (one, limit)).fetchone()
             after, since = (ALL, None) if beyond is None else beyond
-            found[one] = _last_ends(look, one, after, unknown_through(known[0], since))
+            ends = _last_ends(look, (one, after), with_errors=with_errors)
+            found[one] = replace(ends, unknown_through=unknown_through(known[0], since))
     return found
 
 
-def _last_ends(look: Look, schedule_id: ScheduleId, after: bytes, through: int | None) -> LastEnds:
-    among = (schedule_id, after)
+def _last_ends(look: Look, among: tuple[ScheduleId, bytes], *, with_errors: bool) -> LastEnds:
     success = look.connection.execute(SUCCESS, among).fetchone()
     verified = look.connection.execute(VERIFIED, among).fetchone()
-    error = look.connection.execute(ERROR, among).fetchone()
+    error = look.connection.execute(ERROR, among).fetchone() if with_errors else None
     return LastEnds(
         success=None if success is None else _end(success),
         verified=None if verified is None else _end(verified),
         error=None if error is None else _error(error),
-        unknown_through=through,
     )
 
 

@@ -11,7 +11,7 @@ from duly.domain.literals import ScheduleStatus, SkipReason
 from duly.domain.run_times import RunSpan
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.store import records
-from duly.store.filters import audit_where, schedules_where
+from duly.store.filters import audit_leads, audit_where, schedules_where
 from duly.store.leases import Standing
 from duly.store.reading import (
     FIRST_DELAYED,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
+    from duly.store.filters import Value
     from duly.store.reading import TenantCounts
     from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
     from duly.store.sqlite.work import Look
@@ -101,6 +102,18 @@ READ_STORE = "SELECT shards, tzdata, incarnation, judge_after FROM duly_cluster"
 LIST_MEMBERS = f"""{rows.MEMBER}
 WHERE {rows.IS_ALIVE} ORDER BY id"""
 LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
+
+
+class AuditWhere(SqliteWhere):
+    """Conditions on the audit trail, of which one alone may choose the index: what narrows most."""
+
+    def __init__(self, command: AuditFilter) -> None:
+        super().__init__()
+        self._lead = next((column for column, _ in audit_leads(command)[1]), None)
+
+    def equal(self, column: str, value: Value | None) -> None:
+        """Ask for a value, if one is given; a + keeps SQLite from going by this one."""
+        super().equal(column if column == self._lead else f"+{column}", value)
 
 
 class SqliteReading:
@@ -180,7 +193,7 @@ class SqliteReading:
 
     def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
         """Return audit entries, newest first."""
-        where = audit_where(SqliteWhere(), command)
+        where = audit_where(AuditWhere(command), command)
         sql = where.sql(rows.AUDIT, "ORDER BY number DESC", command.limit)
         return [
             records.audit_entry(row) for row in self._look.connection.execute(sql, where.bound())
@@ -222,10 +235,10 @@ class SqliteReading:
         return found
 
     def list_last_ends(
-        self, schedule_ids: Sequence[ScheduleId], limit: int
+        self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
     ) -> dict[ScheduleId, LastEnds]:
         """Return how the newest runs of each ended."""
-        return last_ends.list_last_ends(self._look, schedule_ids, limit)
+        return last_ends.list_last_ends(self._look, schedule_ids, limit, with_errors=with_errors)
 
     def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
         """Return what is known of runs, newest first."""

@@ -33,6 +33,7 @@ from duly.store.sqlite.access import SqliteAccess
 from duly.store.sqlite.alerting import SqliteAlerting
 from duly.store.sqlite.connection import Connections, SqliteSettings, read_path
 from duly.store.sqlite.firing_many import NotAsBelievedError
+from duly.store.sqlite.surveys import SqliteSurveys
 from duly.store.sqlite.transaction import SqliteTransaction, lent
 from duly.store.sqlite.working import Working
 from duly.store.wakeups import UdpWakeups
@@ -73,7 +74,7 @@ SHARDS_DEFAULT = 8
 INSERT_TASK = "INSERT INTO duly_tasks (name) VALUES (?) ON CONFLICT DO NOTHING"
 
 
-class SqliteStore(Working, SqliteAccess, SqliteAlerting, ReadsBySnapshot):
+class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsBySnapshot):
     """Promises in one file; for several threads, and several processes of one host.
 
     An empty file gets its schema at once. A store object must not be used on the other side of a
@@ -94,6 +95,10 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, ReadsBySnapshot):
         )
         self.name = self._connections.name
         self._connections.create(shards)
+
+    def interrupt(self) -> None:
+        """Break off what others read; the program is about to end."""
+        self._connections.interrupt()
 
     def close(self) -> None:
         """Let go of the file; whatever was committed stays."""

@@ -57,6 +57,7 @@ from duly.testing.conformance.schedules import ChangingSchedules, CreatingSchedu
 from duly.testing.conformance.sealing import Sealing
 from duly.testing.conformance.searching import SearchingAttempts, SearchingAudit, SearchingRuns
 from duly.testing.conformance.standing import TakingOutOfService
+from duly.testing.conformance.surveys import Surveying
 from duly.testing.conformance.tenancy import Tenancy
 from duly.testing.conformance.trailing import FollowingTheTrail
 from duly.testing.conformance.transactional import FinishingWithin
@@ -106,6 +107,7 @@ class StoreContract(
     ReadingLastEnds,
     ReadingRunVitals,
     FindingMissing,
+    Surveying,
     SearchingRuns,
     SearchingAttempts,
     SearchingAudit,

@@ -70,6 +70,8 @@ class ReadingLastEnds:
             error=LastError(third.id, third.scheduled_for, failed_at, "error", "it broke"),
         )
         assert {record.id: expected} == store.list_last_ends([record.id], 10)
+        without = store.list_last_ends([record.id], 10, with_errors=False)
+        assert {record.id: replace(expected, error=None)} == without
 
     def test_what_was_found_last_counts(self, store: Store, clock: ManualClock) -> None:
         """V1, E6: a result that was there, and then was not, is not verified."""

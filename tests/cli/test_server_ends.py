@@ -1,0 +1,149 @@
+"""A server ends within seconds of being told to, whatever its threads are at (R9)."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import threading
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+import duly
+from duly.api.serving import STOP_SECONDS
+from duly.cli.server import END_SECONDS_MAX
+from duly.clock import SystemClock
+from tests.api.ports import free_port
+from tests.cli.test_alerts import running, until
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+    from tests.cli.duly_command import Workplace
+
+LOOKERS = 3
+PROGRAM = """
+import os
+import threading
+from pathlib import Path
+
+import duly
+from duly.store.postgres import PostgresStore
+from duly.store.sqlite import SqliteStore
+
+FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+def told():
+    with Path("told").open("a") as file:
+        file.write("x")
+
+
+class SlowFile(SqliteStore):
+    def search_audit(self, command):
+        with self._connections.read() as look:
+            told()
+            return look.connection.execute(FOREVER).fetchone()
+
+
+class SlowDatabase(PostgresStore):
+    def search_audit(self, command):
+        with self._connections.read() as look:
+            told()
+            return look.session.rows("SELECT pg_sleep(600)")
+
+
+class StuckFile(SqliteStore):
+    def search_audit(self, command):
+        told()
+        threading.Event().wait()
+
+
+place = os.environ["PLACE"]
+stores = {"sqlite": SlowFile, "postgres": SlowDatabase, "stuck": StuckFile}
+app = duly.App(store=stores[os.environ["KIND"]](place))
+"""
+
+
+def ask(port: int, secret: str, path: str) -> None:
+    """Ask, and wait for an answer that may never come."""
+    with (
+        closing(http.client.HTTPConnection("127.0.0.1", port)) as connection,
+        suppress(OSError, http.client.HTTPException),
+    ):
+        connection.request("GET", path, headers={"Authorization": f"Bearer {secret}"})
+        connection.getresponse().read()
+
+
+def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Return where a store is, for its class and for an application."""
+    if kind == "postgres":
+        url = request.getfixturevalue("database")
+        return url, url
+    path = str(folder / "slow.db")
+    return path, f"sqlite:///{path}"
+
+
+def end_while_reading(
+    place: Workplace, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> tuple[subprocess.Popen[str], str, float]:
+    """Have threads read without an end and somebody follow; tell it to stop; return how it went."""
+    (place.folder / "slow.py").write_text(PROGRAM)
+    store, url = place_of(kind, place.folder, request)
+    with duly.App(url) as app:
+        secret = app.tokens.create("anna", role="admin", tenant="*").text
+    monkeypatch.setenv("KIND", kind)
+    monkeypatch.setenv("PLACE", store)
+    port, told = free_port(), place.folder / "told"
+    clock = SystemClock()
+    with running(place, "server", "--app=slow.py:app", f"--port={port}") as process:
+        until(lambda: _is_up(port))
+        lookers = [
+            threading.Thread(target=ask, args=(port, secret, path), daemon=True)
+            for path in ["/api/v1/audit"] * LOOKERS + ["/api/v1/events"]
+        ]
+        for one in lookers:
+            one.start()
+        until(lambda: told.exists() and len(told.read_text()) >= LOOKERS)
+        begun = clock.monotonic_us()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=4 * END_SECONDS_MAX)
+        took = (clock.monotonic_us() - begun) / 1_000_000
+        for one in lookers:
+            one.join(END_SECONDS_MAX)
+        return process, err, took
+
+
+def _is_up(port: int) -> bool:
+    with (
+        closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection,
+        suppress(OSError),
+    ):
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status < 500
+    return False
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_reads_that_take_too_long_are_broken_off(place, request, monkeypatch, kind):
+    """R9: requests have some seconds; then the store lets go of who reads, and all is over."""
+    process, err, took = end_while_reading(place, request, monkeypatch, kind)
+
+    assert 0 == process.returncode, err
+    assert "stopped; requests that took too long were broken off" in err
+    assert "Traceback" not in err
+    assert STOP_SECONDS <= took < END_SECONDS_MAX
+
+
+def test_a_thread_that_can_not_be_stopped_does_not_keep_the_process(place, request, monkeypatch):
+    """R9: ended as by a crash, which loses nothing that was acknowledged."""
+    process, err, took = end_while_reading(place, request, monkeypatch, "stuck")
+
+    assert 1 == process.returncode, err
+    assert f"not ended within {END_SECONDS_MAX} seconds" in err
+    assert took >= END_SECONDS_MAX
+    with duly.App(f"sqlite:///{os.environ['PLACE']}") as app:
+        assert ["anna"] == [one.name for one in app.tokens.list()]
