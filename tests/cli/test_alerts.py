@@ -76,6 +76,22 @@ def test_a_silence_is_taken_back_by_what_was_told(place: Workplace):
     assert (2, True) == (wrong.status, "duration: None is needed" in wrong.err)
 
 
+def test_who_was_slower_overwrites_nothing(place: Workplace):
+    """V3, S4: by --version, as of schedules."""
+    seen = place.duly("alert", "rule", "set", "queue-age", "--threshold", "15m", "--json").json
+    version = ("--version", str(seen["version"]))
+    place.duly("alert", "rule", "set", "queue-age", "--threshold", "20m", *version)
+    late = place.duly("alert", "rule", "set", "queue-age", "--threshold", "9m", *version)
+    gone = place.duly("alert", "rule", "remove", "queue-age", *version)
+    place.duly("alert", "channel", "add", "ops", "log", "--version", "0")
+    kept = place.duly("alert", "channel", "remove", "ops", "--version", "0")
+    rules = {one["name"]: one for one in place.duly("alert", "rules", "--json").json}
+
+    assert all(one.status and "was set by ada" in one.err for one in (late, gone, kept))
+    assert 1200 == rules["queue-age"]["threshold"]
+    assert str(rules["queue-age"]["version"]) in place.duly("alert", "rules").out
+
+
 def test_rules_are_set_and_taken_back_by_what_was_told(place: Workplace):
     """V3."""
     made = place.duly("alert", "rule", "set", "queue-age", "--threshold", "15m", *HERE)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from duly.domain.alert_delivery import DeliveryState
 from duly.domain.alerting import AlertState
+from duly.errors import Outdated
 from duly.store.alert_rulings import new_deliveries
 from duly.store.alerting import TroubledRun, WatchFence
 from duly.store.memory import MemoryStore
@@ -91,6 +92,32 @@ class SilencesForGood(MemoryStore):
         return super().set_alert_term(replace(command, until=None))
 
 
+class OverwritesUnseen(MemoryStore):
+    """Lets whoever speaks last be right."""
+
+    def set_alert_term(self, command):
+        return super().set_alert_term(replace(command, version=None))
+
+
+class RepeatsVersions(MemoryStore):
+    """Takes the clock's word for which one is newer."""
+
+    def set_alert_term(self, command):
+        made = replace(super().set_alert_term(command), set_at=self.now())
+        self.tables.alert_terms[command.sort, command.name] = made
+        return made
+
+
+class RefusesRepetitions(MemoryStore):
+    """Takes an order that is given again for somebody else's."""
+
+    def set_alert_term(self, command):
+        known = self.tables.alert_terms.get((command.sort, command.name))
+        if known is not None and command.version not in {None, known.version}:
+            raise Outdated("alert rule", command.name, "is another", "look")
+        return super().set_alert_term(command)
+
+
 class PrunesWhatIsOpen(MemoryStore):
     """Forgets alerts by their age alone."""
 
@@ -126,6 +153,9 @@ ALERT_DEFECTS = [
     (SettlesTwice, "test_a_try_is_settled_once"),
     (ForgetsWhoTookNote, "test_who_takes_note_of_an_alert_is_on_record"),
     (SilencesForGood, "test_a_silence_is_over_by_itself"),
+    (OverwritesUnseen, "test_of_two_who_saw_the_same_one_is_kept"),
+    (RepeatsVersions, "test_a_version_is_never_there_twice"),
+    (RefusesRepetitions, "test_the_same_word_given_again_is_no_conflict"),
     (PrunesWhatIsOpen, "test_what_was_resolved_long_ago_is_removed"),
     (SpeaksOfTheOrdinary, "test_a_store_where_all_is_well_has_no_trouble"),
 ]

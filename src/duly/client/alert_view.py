@@ -9,6 +9,7 @@ from uuid import UUID
 from duly.domain.alert_kinds import USUAL
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.store.alert_rulings import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +137,8 @@ class AlertRule:
     queue: str | None
     is_default: bool
     """Whether nobody has set it."""
+    version: int
+    """Another one with each change, to give back with the next; 0 while nobody has set it."""
     set_at: datetime | None
     set_by: str | None
     reason: str | None
@@ -158,6 +161,7 @@ class AlertRule:
             "task": self.task,
             "queue": self.queue,
             "is_default": self.is_default,
+            "version": self.version,
             "set_at": _iso(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
@@ -174,6 +178,8 @@ class AlertChannel:
     """Of a secret, the reference."""
     is_default: bool
     """Whether it is the log, of which nobody has said anything."""
+    version: int
+    """Another one with each change, to give back with the next; 0 while nobody has set it."""
     set_at: datetime | None
     set_by: str | None
     reason: str | None
@@ -185,6 +191,7 @@ class AlertChannel:
             "kind": self.kind,
             "options": self.options,
             "is_default": self.is_default,
+            "version": self.version,
             "set_at": _iso(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
@@ -216,6 +223,8 @@ class AlertSilence:
     """None named: all."""
     subject: str | None
     until: datetime
+    version: int
+    """Another one with each change."""
     set_at: datetime
     set_by: str
     reason: str | None
@@ -228,6 +237,7 @@ class AlertSilence:
             "kinds": list(self.kinds),
             "subject": self.subject,
             "until": iso_utc(self.until),
+            "version": self.version,
             "set_at": iso_utc(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
@@ -277,6 +287,7 @@ def rule_view(rule: Rule, said: TermRecord | None) -> AlertRule:
         task=rule.task,
         queue=rule.queue,
         is_default=rule.is_default,
+        version=version_of(said),
         set_at=None if said is None else from_microseconds(said.set_at),
         set_by=None if said is None else said.set_by,
         reason=None if said is None else said.reason,
@@ -290,6 +301,7 @@ def channel_view(name: str, kind: str, options: Any, said: TermRecord | None) ->
         kind=kind,
         options=dict(options),
         is_default=said is None,
+        version=version_of(said),
         set_at=None if said is None else from_microseconds(said.set_at),
         set_by=None if said is None else said.set_by,
         reason=None if said is None else said.reason,
@@ -305,6 +317,7 @@ def silence_view(said: TermRecord) -> AlertSilence:
         kinds=tuple(said.terms.get("kinds") or ()),
         subject=said.terms.get("subject"),
         until=from_microseconds(said.until),
+        version=said.version,
         set_at=from_microseconds(said.set_at),
         set_by=said.set_by,
         reason=said.reason,

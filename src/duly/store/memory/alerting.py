@@ -17,6 +17,7 @@ from duly.store.alert_rulings import (
     new_deliveries,
     new_term,
     ordered_terms,
+    removed_term,
     require_open,
     term_subject,
     undelivered_subject,
@@ -198,6 +199,8 @@ class MemoryAlerting(ABC):
             terms, key = self.tables.alert_terms, (command.sort, command.name)
             before = terms.get(key)
             made = new_term(command, before, len(terms), journal.now)
+            if made is before:
+                return made
             journal.put(terms, key, made)
             subject = term_subject(command.sort, before, made)
             journal.record_about(command.actor, f"alert-{command.sort}.set", subject)
@@ -210,8 +213,8 @@ class MemoryAlerting(ABC):
 
         def remove(journal: Journal) -> bool:
             terms, key = self.tables.alert_terms, (command.sort, command.name)
-            before = terms.get(key)
-            if before is None or command.tenant not in {None, before.tenant}:
+            before = removed_term(command, terms.get(key))
+            if before is None:
                 return False
             journal.remove(terms, key)
             subject = term_subject(command.sort, before, None)

@@ -28,6 +28,7 @@ from duly.store.alert_rulings import (
     read_alert,
     read_delivery,
     read_term,
+    removed_term,
     require_open,
     taken_term,
     term_row,
@@ -131,13 +132,17 @@ _TERM = f"SELECT {TERM_COLUMNS} FROM duly.alert_terms"  # noqa: S608 - columns o
 GET_TERM = f"{_TERM} WHERE sort = $1 AND name = $2 FOR UPDATE"
 LIST_TERMS = f"{_TERM} WHERE $1::text IS NULL OR sort = $1"
 COUNT_TERMS = "SELECT count(*) FROM duly.alert_terms"
-# Of two who say something new under one name at once, the second waits, and is refused or goes on.
-WRITE_TERM = f"""
+# Of two who say something new under one name at once, the second waits, and looks again.
+INSERT_TERM = f"""
 INSERT INTO duly.alert_terms ({TERM_COLUMNS})
 VALUES ($1, $2, $3, $4, $5::int8, $6::int8, $7, $8)
-ON CONFLICT (sort, name) DO UPDATE SET terms = excluded.terms, until = excluded.until,
-    set_at = excluded.set_at, set_by = excluded.set_by, reason = excluded.reason
-WHERE NOT $9::bool AND alert_terms.tenant = excluded.tenant"""  # noqa: S608 - columns of ours
+ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
+UPDATE_TERM = """
+UPDATE duly.alert_terms
+SET terms = $4, until = $5::int8, set_at = $6::int8, set_by = $7, reason = $8
+WHERE sort = $1 AND name = $2 AND tenant = $3"""
+LOOKS_MAX = 5
+"""How often somebody else may have said and taken back something before that is told."""
 DELETE_TERM = "DELETE FROM duly.alert_terms WHERE sort = $1 AND name = $2"
 FORGET_TERMS = """
 DELETE FROM duly.alert_terms WHERE (sort, name) IN (
@@ -237,23 +242,19 @@ class PostgresAlerting:
     def set_alert_term(self, command: SetTerm) -> TermRecord:
         """Keep what was said."""
         with self._connections.write() as work:
-            row = first(work.session, GET_TERM, (str(command.sort), command.name))
-            before = None if row is None else read_term(row)
-            (count,) = one(work.session, COUNT_TERMS)
-            made = new_term(command, before, count, work.now)
-            if not work.session.run(WRITE_TERM, (*term_row(made), command.is_new)):
-                raise taken_term(command)
-            subject = term_subject(command.sort, before, made)
-            work.record(command.actor, f"alert-{command.sort}.set", subject)
-            return made
+            for _ in range(LOOKS_MAX):
+                made = _set_term(work, command)
+                if made is not None:
+                    return made
+            raise taken_term(command)
 
     def remove_alert_term(self, command: RemoveTerm) -> bool:
         """Take back what was said."""
         with self._connections.write() as work:
             key = (str(command.sort), command.name)
             row = first(work.session, GET_TERM, key)
-            before = None if row is None else read_term(row)
-            if before is None or command.tenant not in {None, before.tenant}:
+            before = removed_term(command, None if row is None else read_term(row))
+            if before is None:
                 return False
             work.session.run(DELETE_TERM, key)
             subject = term_subject(command.sort, before, None)
@@ -336,6 +337,21 @@ def _settle(work: Work, command: SettleDelivery) -> bool:
         subject = undelivered_subject(alert, command, delivery.channel)
         work.record(WATCHER, "alert.undelivered", subject)
     return True
+
+
+def _set_term(work: Work, command: SetTerm) -> TermRecord | None:
+    """Keep what was said; None when another has just said the first word under that name."""
+    row = first(work.session, GET_TERM, (str(command.sort), command.name))
+    before = None if row is None else read_term(row)
+    (count,) = one(work.session, COUNT_TERMS)
+    made = new_term(command, before, count, work.now)
+    if made is before:
+        return made
+    if not work.session.run(INSERT_TERM if before is None else UPDATE_TERM, term_row(made)):
+        return None
+    subject = term_subject(command.sort, before, made)
+    work.record(command.actor, f"alert-{command.sort}.set", subject)
+    return made
 
 
 def _alert(session: Session, alert_id: AlertId) -> AlertRecord | None:

@@ -25,6 +25,7 @@ from duly.store.alert_rulings import (
     read_alert,
     read_delivery,
     read_term,
+    removed_term,
     require_open,
     term_row,
     term_subject,
@@ -220,6 +221,8 @@ class SqliteAlerting(ABC):
             before = None if row is None else read_term(row)
             (count,) = one(work.connection, COUNT_TERMS)
             made = new_term(command, before, count, work.now)
+            if made is before:
+                return made
             work.connection.execute(WRITE_TERM, term_row(made))
             subject = term_subject(command.sort, before, made)
             work.record(command.actor, f"alert-{command.sort}.set", subject)
@@ -230,8 +233,8 @@ class SqliteAlerting(ABC):
         with self._write() as work:
             key = (command.sort, command.name)
             row = work.connection.execute(GET_TERM, key).fetchone()
-            before = None if row is None else read_term(row)
-            if before is None or command.tenant not in {None, before.tenant}:
+            before = removed_term(command, None if row is None else read_term(row))
+            if before is None:
                 return False
             work.connection.execute(DELETE_TERM, key)
             subject = term_subject(command.sort, before, None)

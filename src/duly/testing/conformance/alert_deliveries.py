@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.alert_delivery import DeliveryState, Tried
-from duly.errors import Conflict
-from duly.store.alerting import RemoveTerm, SetTerm, SettleDelivery, TermSort
+from duly.errors import Conflict, Outdated
+from duly.store.alerting import UNSAID, RemoveTerm, SetTerm, SettleDelivery, TermSort
 from duly.testing.conformance import steps
 from duly.testing.conformance.alerts import LOST, PERSON, actions, condition, look, lose, watch
 
@@ -182,3 +182,51 @@ class AlertTerms:
 
         assert (1, 1) == before
         assert ([], ()) == (store.list_alert_terms(TermSort.SILENCE), store.load_watched().terms)
+
+    def test_of_two_who_saw_the_same_one_is_kept(self, store: Store) -> None:
+        """V3, S4: who was slower is refused by name, and nothing of the faster one is lost."""
+        said = _rule({"n": 1})
+        first = store.set_alert_term(said)
+        second = store.set_alert_term(replace(said, terms={"n": 2}, version=first.version))
+
+        with pytest.raises(Outdated, match="anna"):
+            store.set_alert_term(replace(said, terms={"n": 3}, version=first.version))
+        with pytest.raises(Outdated):
+            store.set_alert_term(replace(said, terms={"n": 3}, version=UNSAID))
+        with pytest.raises(Outdated):
+            store.remove_alert_term(_removal(first.version))
+
+        assert [second] == store.list_alert_terms(TermSort.RULE)
+        assert ["alert-rule.set"] * 2 == actions(store)
+        assert store.remove_alert_term(_removal(second.version))
+        with pytest.raises(Outdated, match="taken back"):
+            store.set_alert_term(replace(said, terms={"n": 4}, version=second.version))
+        assert {"n": 5} == store.set_alert_term(replace(said, terms={"n": 5}, version=UNSAID)).terms
+
+    def test_a_version_is_never_there_twice(self, store: Store, clock: ManualClock) -> None:
+        """V3, S4: neither in one moment, nor after the clock was put back."""
+        said = _rule({"n": 1})
+        versions = [store.set_alert_term(replace(said, terms={"n": n})).version for n in range(2)]
+        clock.set(clock.now_us() - 60_000_000)
+        versions.append(store.set_alert_term(replace(said, terms={"n": 3})).version)
+        (kept,) = store.list_alert_terms(TermSort.RULE)
+
+        assert sorted(set(versions)) == versions
+        assert kept.version == versions[-1] > UNSAID
+
+    def test_the_same_word_given_again_is_no_conflict(self, store: Store) -> None:
+        """V3, R3: its answer was lost; it is told what is kept, and nothing is written."""
+        said = _rule({"n": 1})
+        first = store.set_alert_term(replace(said, version=UNSAID))
+        again = store.set_alert_term(replace(said, version=UNSAID))
+
+        assert first == again
+        assert ["alert-rule.set"] == actions(store)
+
+
+def _rule(terms: dict[str, int]) -> SetTerm:
+    return SetTerm(sort=TermSort.RULE, name="queue-age", terms=terms, actor=PERSON)
+
+
+def _removal(version: int) -> RemoveTerm:
+    return RemoveTerm(sort=TermSort.RULE, name="queue-age", actor=PERSON, version=version)
