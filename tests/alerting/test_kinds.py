@@ -52,7 +52,7 @@ def guard(stored, servers, monkeypatch):
     """Somebody who watches, and tells both servers."""
     monkeypatch.setenv("DULY_SECRET_KEY", KEY)
     servers.forget()
-    return TellingRoom(*stored, servers=servers)
+    return TellingRoom(stored[0], stored[1], servers=servers)
 
 
 def raised(guard, kind: AlertKind, *subjects: str) -> None:

@@ -74,6 +74,24 @@ class SettlesTwice(MemoryStore):
         return super().settle_delivery(replace(command, tries=one.tries))
 
 
+class DeliversInOneLine(MemoryStore):
+    """Lets whoever has many deliveries go first with all of them."""
+
+    def load_deliveries(self, limit, without=()):
+        found = super().load_deliveries(1000)
+        due = sorted(found.due, key=lambda one: (one.delivery.next_at, one.delivery.id))
+        return replace(found, due=tuple(due[:limit]))
+
+
+class WaitsForTheFuture(MemoryStore):
+    """Takes a clock that ran ahead at its word."""
+
+    def load_deliveries(self, limit, without=()):
+        found = super().load_deliveries(limit, without)
+        due = tuple(one for one in found.due if one.delivery.next_at <= found.now)
+        return replace(found, due=due)
+
+
 class ForgetsWhoTookNote(MemoryStore):
     """Lets the watcher write over what people have said."""
 
@@ -151,6 +169,8 @@ ALERT_DEFECTS = [
     (WatchesWithoutEnd, "test_one_has_the_watch_until_its_time_is_over"),
     (SettlesForAnybody, "test_whoever_has_the_watch_no_more_settles_nothing[taken over]"),
     (SettlesTwice, "test_a_try_is_settled_once"),
+    (DeliversInOneLine, "test_each_channel_has_its_turn"),
+    (WaitsForTheFuture, "test_a_clock_that_ran_ahead_delays_no_delivery"),
     (ForgetsWhoTookNote, "test_who_takes_note_of_an_alert_is_on_record"),
     (SilencesForGood, "test_a_silence_is_over_by_itself"),
     (OverwritesUnseen, "test_of_two_who_saw_the_same_one_is_kept"),

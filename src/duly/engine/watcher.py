@@ -12,7 +12,8 @@ What happens when
 - its answer is lost: the next look finds the alert open, and raises none;
 - it was only paused, and another has the watch: its write is refused whole, on record;
 - the store is away: nothing is known, so that nothing is raised and nothing is resolved;
-- some part can't be looked at: of that part all stays as it was.
+- some part can't be looked at: of that part all stays as it was;
+- it can't look at all, by a defect of its own: it gives up the watch, and lets others try first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from duly.engine.observers.work import (
     QueueObserver,
     TroubleObserver,
 )
-from duly.engine.watch_terms import channels_of, silence_of
+from duly.engine.watch_terms import channel_names, silence_of
 from duly.errors import STORE_AWAY, DulyError, UsageError
 from duly.store.alerting import (
     NOTES_LENGTH_MAX,
@@ -65,6 +66,10 @@ if TYPE_CHECKING:
     from duly.store.alerting import TermRecord, Watched
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
+
+
+RESTS = 2
+"""How many looks are left to others by one who could not look: each of them asks in that time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +127,7 @@ class Watcher:
         self._observers = usual_observers() if observers is None else tuple(observers)
         self._telemetry = telemetry or NullTelemetry()
         self._notes: dict[str, Any] | None = None
+        self._rests_until = 0
         self.fence: WatchFence | None = None
         """Under which it writes; None while another watches. Read by who delivers."""
         self.on_told: Callable[[], None] = _nobody
@@ -146,6 +152,9 @@ class Watcher:
 
     def _watch(self) -> int:
         settings, watchman = self._settings, self._watchman
+        rest_us = self._rests_until - self._clock.monotonic_us()
+        if rest_us > 0:
+            return rest_us
         self._store.now()
         if not sees_everything(self._store):
             # Whoever is shown one tenant's would find that all is well.
@@ -163,7 +172,15 @@ class Watcher:
         if fence != self.fence:
             self.fence, self._notes = fence, _read_notes(held.notes)
             self._telemetry.emit(WatchTaken(member=0, epoch=held.epoch))
-        self._look(fence)
+        try:
+            self._look(fence)
+        except STORE_AWAY:
+            raise
+        except Exception:
+            # Whoever holds on to the watch and sees nothing would keep from it who can.
+            self._rests_until = self._clock.monotonic_us() + RESTS * settings.every_us
+            self.stop()
+            raise
         return settings.every_us
 
     def _look(self, fence: WatchFence) -> None:
@@ -225,7 +242,7 @@ def standards_of(terms: Sequence[TermRecord]) -> Standards:
     return Standards(
         rules=Rulebook(rules),
         silences=tuple(one for one in silences if one is not None),
-        channels=tuple(channels_of(terms)),
+        channels=channel_names(terms),
     )
 
 

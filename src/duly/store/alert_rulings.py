@@ -106,6 +106,12 @@ def read_alert(row: Row) -> AlertRecord:
     )
 
 
+def read_alerts(rows: Iterable[Row]) -> list[AlertRecord]:
+    """Return alerts from their rows, without those of kinds that only a newer program knows."""
+    kinds = set(AlertKind)
+    return [read_alert(row) for row in rows if row[1] in kinds]
+
+
 def new_deliveries(change: Change, now: int) -> list[DeliveryRecord]:
     """Return what is to be delivered of a change."""
     if change.tells is None:

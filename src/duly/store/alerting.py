@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from duly.domain.instants import DAY, SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from duly.domain.alert_delivery import DeliveryRecord, Tried
     from duly.domain.alert_kinds import AlertKind
@@ -186,6 +186,7 @@ class DueDeliveries:
     now: int
     due: tuple[DueDelivery, ...]
     next_at: int | None
+    """Now, if more may be due than were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +286,13 @@ class AlertingStore(Protocol):
         """
         ...
 
-    def load_deliveries(self, limit: int) -> DueDeliveries:
-        """Return deliveries whose time has come, by the store's clock, longest due first."""
+    def load_deliveries(self, limit: int, without: Collection[str] = ()) -> DueDeliveries:
+        """Return deliveries whose time has come, by the store's clock, `without` some channels'.
+
+        First the longest due of each channel, then the second of each, and so on. That of an end is
+        none before that of its beginning to the same channel is settled. One that waits for longer
+        than any waits was left by a clock that ran ahead: its time has come, too.
+        """
         ...
 
     def settle_delivery(self, command: SettleDelivery) -> bool:

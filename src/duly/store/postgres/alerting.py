@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.alert_delivery import DeliveryState
+from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
 from duly.domain.alerting import Step
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
@@ -25,7 +25,7 @@ from duly.store.alert_rulings import (
     new_deliveries,
     new_term,
     ordered_terms,
-    read_alert,
+    read_alerts,
     read_delivery,
     read_term,
     removed_term,
@@ -45,13 +45,15 @@ from duly.store.alerting import (
     Watched,
 )
 from duly.store.filters import alerts_where
-from duly.store.postgres.arrays import Uuids
+from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.filtering import PostgresWhere
 from duly.store.postgres.session import as_values, first, one, uid
 from duly.store.postgres.trouble import find_trouble
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from duly.domain.alert_delivery import DeliveryRecord
     from duly.domain.alerting import AlertId, AlertRecord, Change
     from duly.store.alerting import (
@@ -114,11 +116,22 @@ INSERT_DELIVERY = f"""
 INSERT INTO duly.alert_deliveries ({DELIVERY_COLUMNS})
 VALUES ($1::uuid, $2::uuid, $3, $4, $5, $6::int4, $7::int8, $8::int8, $9::int8, $10)
 ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
-DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= $1::int8
-ORDER BY next_at, id LIMIT $2::int8"""
-NEXT_DELIVERY = """
-SELECT next_at FROM duly.alert_deliveries WHERE state = 'pending'
-ORDER BY next_at, id LIMIT 1 OFFSET $1::int8"""
+# Whoever was told of an end before its beginning would take the beginning for news.
+ITS_TURN = """(told = 'raised' OR NOT EXISTS (
+    SELECT FROM duly.alert_deliveries AS begun
+    WHERE begun.alert_id = alert_deliveries.alert_id AND begun.channel = alert_deliveries.channel
+    AND begun.told = 'raised' AND begun.state = 'pending'))"""
+DUE_DELIVERIES = f"""
+SELECT uuid_send(id), {_COLUMNS} FROM (
+    SELECT *, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS place
+    FROM duly.alert_deliveries
+    WHERE state = 'pending' AND (next_at <= $1::int8 OR next_at > $1::int8 + {WAIT_MAX_US})
+    AND channel <> ALL($3::text[]) AND {ITS_TURN}) AS due
+ORDER BY place, next_at, id LIMIT $2::int8"""  # noqa: S608 - columns and a number of ours
+NEXT_DELIVERY = f"""
+SELECT min(next_at) FROM duly.alert_deliveries
+WHERE state = 'pending' AND next_at > $1::int8 AND next_at <= $1::int8 + {WAIT_MAX_US}
+AND channel <> ALL($2::text[])"""  # noqa: S608 - a number of ours
 DELIVERIES_OF = f"""{_DELIVERY} WHERE alert_id = $1::uuid
 ORDER BY made_at, channel, id LIMIT $2::int8"""
 GET_DELIVERY = f"""{_DELIVERY}
@@ -175,7 +188,7 @@ class PostgresAlerting:
     def load_watched(self) -> Watched:
         """Return what a watcher decides upon."""
         with self._connections.read() as look:
-            alerts = tuple(read_alert(row) for row in look.session.rows(LIST_LIVE))
+            alerts = tuple(read_alerts(look.session.rows(LIST_LIVE)))
             said = [read_term(row) for row in look.session.rows(LIST_TERMS, (None,))]
             return Watched(now=look.now, alerts=alerts, terms=tuple(ordered_terms(said, look.now)))
 
@@ -188,18 +201,19 @@ class PostgresAlerting:
                 _apply(work, change)
             return True
 
-    def load_deliveries(self, limit: int) -> DueDeliveries:
-        """Return deliveries whose time has come."""
+    def load_deliveries(self, limit: int, without: Collection[str] = ()) -> DueDeliveries:
+        """Return deliveries whose time has come, each channel's in its turn."""
         with self._connections.read() as look:
-            session = look.session
-            found = [read_delivery(row) for row in session.rows(DUE_DELIVERIES, (look.now, limit))]
+            session, others = look.session, Texts(sorted(without))
+            rows = session.rows(DUE_DELIVERIES, (look.now, limit, others))
+            found = [read_delivery(row) for row in rows]
             alerts = {alert: _alert(session, alert) for alert in {one.alert_id for one in found}}
-            later = first(session, NEXT_DELIVERY, (len(found),))
+            (later,) = one(session, NEXT_DELIVERY, (look.now, others))
             listed = [(delivery, alerts[delivery.alert_id]) for delivery in found]
             return DueDeliveries(
                 now=look.now,
                 due=tuple(DueDelivery(own, alert) for own, alert in listed if alert is not None),
-                next_at=None if later is None else later[0],
+                next_at=look.now if len(found) == limit else later,
             )
 
     def settle_delivery(self, command: SettleDelivery) -> bool:
@@ -212,7 +226,7 @@ class PostgresAlerting:
         with self._connections.statement() as session:
             where = alerts_where(PostgresWhere(), command)
             sql = where.sql(ALERT, "ORDER BY id DESC", min(command.limit, LISTED_MAX))
-            return [read_alert(row) for row in session.rows(sql, where.bound())]
+            return read_alerts(session.rows(sql, where.bound()))
 
     def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
         """Return an alert."""
@@ -228,8 +242,8 @@ class PostgresAlerting:
     def acknowledge_alert(self, command: AcknowledgeAlert) -> AlertRecord:
         """Note who has taken note."""
         with self._connections.write() as work:
-            row = first(work.session, LOCK_ALERT, (uid(command.id),))
-            alert = require_open(None if row is None else read_alert(row), command)
+            found = read_alerts(work.session.rows(LOCK_ALERT, (uid(command.id),)))
+            alert = require_open(found[0] if found else None, command)
             if alert.acknowledged_at is not None:
                 return alert
             actor = command.actor
@@ -355,5 +369,4 @@ def _set_term(work: Work, command: SetTerm) -> TermRecord | None:
 
 
 def _alert(session: Session, alert_id: AlertId) -> AlertRecord | None:
-    row = first(session, GET_ALERT, (uid(alert_id),))
-    return None if row is None else read_alert(row)
+    return next(iter(read_alerts(session.rows(GET_ALERT, (uid(alert_id),)))), None)

@@ -110,6 +110,69 @@ class Deliveries:
         assert ["queue a", "queue a", "queue b"] == [one.alert.subject for one in found.due]
         assert (clock.now_us(), clock.now_us()) == (found.next_at, found.now)
 
+    def test_an_end_waits_for_its_beginning(self, store: Store, clock: ManualClock) -> None:
+        """V3: who was told of the end first would take the beginning for news, and stay alarmed."""
+        fence = watch(store)
+        look(store, fence, condition())
+        done, late = store.load_deliveries(10).due
+        later = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        for one, tried in ((done, Tried(DeliveryState.DONE)), (late, later)):
+            order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=tried)
+            assert store.settle_delivery(order)
+        look(store, fence)
+
+        before = store.load_deliveries(10)
+        clock.advance(5_000_000)
+        (begun,) = [one for one in store.load_deliveries(10).due if one.delivery.told == "raised"]
+        gone = Tried(DeliveryState.GIVEN_UP, error="no")
+        order = SettleDelivery(fence=fence, id=begun.delivery.id, tries=1, tried=gone)
+        assert store.settle_delivery(order)
+        after = store.load_deliveries(10)
+
+        channel = done.delivery.channel
+        assert [("resolved", channel)] == [
+            (one.delivery.told, one.delivery.channel) for one in before.due
+        ]
+        assert before.now + 5_000_000 == before.next_at
+        assert ({"resolved"}, 2) == ({one.delivery.told for one in after.due}, len(after.due))
+
+    def test_each_channel_has_its_turn(self, store: Store, clock: ManualClock) -> None:
+        """V3: many deliveries to one keep nobody else's from being read."""
+        fence = watch(store)
+        look(store, fence, *(condition(f"queue {name}") for name in "abc"))
+        mail = [one for one in store.load_deliveries(10).due if one.delivery.channel == "mail"]
+        for one in mail:
+            wait = Tried(DeliveryState.PENDING, wait_us=10, error="busy")
+            order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=wait)
+            assert store.settle_delivery(order)
+        clock.advance(10)
+
+        two = store.load_deliveries(2)
+        rest = store.load_deliveries(10, {"log"})
+
+        assert ["log", "mail"] == sorted(one.delivery.channel for one in two.due)
+        assert two.now == two.next_at
+        assert (3, {"mail"}) == (len(rest.due), {one.delivery.channel for one in rest.due})
+        assert ((), None) == (store.load_deliveries(10, ["log", "mail"]).due, rest.next_at)
+
+    def test_a_clock_that_ran_ahead_delays_no_delivery(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """V3: what was to be tried again at a time that is far away now is tried at once."""
+        now = clock.now_us()
+        clock.advance("365d")
+        fence = watch(store)
+        look(store, fence, condition())
+        due = store.load_deliveries(1).due[0].delivery
+        wait = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        order = SettleDelivery(fence=fence, id=due.id, tries=0, tried=wait)
+        assert store.settle_delivery(order)
+        clock.set(now)
+
+        found = store.load_deliveries(10)
+
+        assert (2, None) == (len(found.due), found.next_at)
+
 
 class AlertTerms:
     """What is promised about rules, channels and silences."""
