@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly.cli.output import print_json, print_line
@@ -9,6 +10,7 @@ from duly.cli.output import print_json, print_line
 if TYPE_CHECKING:
     from duly.cli.target import Target
     from duly.client.alert_view import Alert, AlertRule, AlertSilence
+    from duly.client.status_view import Status
 
 RULE_HEADINGS = (
     "rule", "kind", "from", "for", "clear", "severity", "channels", "set by", "version", "counts"
@@ -20,6 +22,16 @@ def alert_state(alert: Alert) -> str:
     if alert.is_silenced:
         return f"{alert.state}, silenced"
     return f"{alert.state}, acknowledged" if alert.acknowledged_at is not None else alert.state
+
+
+def open_alerts_text(found: Status) -> str:
+    """Say how many are open, by how urgent they are."""
+    silenced = sum(one.silenced for one in found.alerts)
+    counts = Counter[str]()
+    for one in found.alerts:
+        counts[one.severity] += one.count
+    told = ", ".join(f"{count:,} {severity}" for severity, count in sorted(counts.items()))
+    return (told or "none") + (f"; {silenced:,} of them silenced" if silenced else "")
 
 
 def silenced_what(silence: AlertSilence) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -109,6 +110,26 @@ class Alert:
             "acknowledged_reason": self.acknowledged_reason,
             "is_silenced": self.is_silenced,
             "deliveries": [one.to_json() for one in self.deliveries],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAlerts:
+    """How many alerts of a kind and severity are open."""
+
+    kind: str
+    severity: str
+    count: int
+    silenced: int
+    """How many of them nobody was told of."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "count": self.count,
+            "silenced": self.silenced,
         }
 
 
@@ -265,6 +286,18 @@ def alert_view(record: AlertRecord, deliveries: Sequence[DeliveryRecord] = ()) -
         acknowledged_by=record.acknowledged_by,
         acknowledged_reason=record.acknowledged_reason,
         deliveries=tuple(_delivery_view(one) for one in deliveries),
+    )
+
+
+def count_open(records: Sequence[AlertRecord]) -> tuple[OpenAlerts, ...]:
+    """Count open alerts by severity and kind, those that page first."""
+    every = Counter((one.severity, one.kind) for one in records)
+    silenced = Counter((one.severity, one.kind) for one in records if one.told_at is None)
+    return tuple(
+        OpenAlerts(
+            kind=str(kind), severity=str(severity), count=count, silenced=silenced[severity, kind]
+        )
+        for (severity, kind), count in sorted(every.items())
     )
 
 

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from duly.client.alert_view import OpenAlerts, count_open
 from duly.client.judging import completion_findings
+from duly.domain.alerting import AlertState
 from duly.domain.attempts import TASK_GONE
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus
+from duly.store.alerting import AlertFilter
 from duly.store.dispatch import MemberKind
 from duly.store.reading import ScheduleFilter
 from duly.store.signs import Reach, read_signs
@@ -117,6 +120,8 @@ class Status:
     """Schedules that are paused because no worker knows their task any more (S6)."""
     stale: tuple[Finding, ...] = ()
     """Active schedules whose last useful completion is old, of the first hundred (V4)."""
+    alerts: tuple[OpenAlerts, ...] = ()
+    """How many alerts are open, by severity and kind."""
 
     @property
     def workers(self) -> tuple[MemberStatus, ...]:
@@ -151,6 +156,7 @@ class Status:
             "paused_queues": list(self.paused_queues),
             "taskless": list(self.taskless),
             "stale": [str(one) for one in self.stale],
+            "alerts": [one.to_json() for one in self.alerts],
         }
 
 
@@ -159,7 +165,10 @@ def look_at_status(caller: Caller, store: str, *, with_stale: bool = True) -> St
     status = read_status(caller)
     seen = status_view(store, status, find_taskless(caller))
     one = caller.tenant if tells_of_one(caller) else None
-    return replace(seen, tenant=one, stale=find_stale(caller) if with_stale else ())
+    opened = AlertFilter(tenant=one, states=frozenset({AlertState.OPEN}))
+    alerts = count_open(caller.store.list_alerts(opened))
+    stale = find_stale(caller) if with_stale else ()
+    return replace(seen, tenant=one, stale=stale, alerts=alerts)
 
 
 def find_stale(caller: Caller) -> tuple[Finding, ...]:
