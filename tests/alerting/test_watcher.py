@@ -352,7 +352,7 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
     store, clock = stored
     for number in range(7):
         steps.create(store, f"s{number}")
-    observer = ScheduleObserver(page=3)
+    observer = ScheduleObserver(page=2, most=3)
     guard = GuardRoom(store, clock, observers=(observer,))
     seen: list[set[str]] = []
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.alert_rules import Rulebook, rule_from_json
@@ -82,6 +83,8 @@ class WatcherSettings:
     """After this long without a look another one watches."""
     retry_us: int = 5 * SECOND_US
     """After the store was away."""
+    round_us: int = SECOND_US
+    """How long who goes round over schedules does so in one look: the next one goes on there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +207,11 @@ class Watcher:
         )
         found: list[Observation] = []
         for observer in self._observers:
+            until = self._clock.monotonic_us() + self._settings.round_us
             try:
-                found.append(observer.observe(asked))
+                found.append(
+                    observer.observe(replace(asked, is_time_up=partial(self._is_over, until)))
+                )
             except STORE_AWAY:
                 raise
             except Exception as error:  # noqa: BLE001 - one who fails must not blind the others
@@ -213,6 +219,9 @@ class Watcher:
                 event = ObserverFailed(member=0, observer=name, problem=repr(error))
                 self._telemetry.emit(event)
         return joined(found)
+
+    def _is_over(self, until: int) -> bool:
+        return self._clock.monotonic_us() >= until
 
     def _lose(self) -> None:
         fence, self.fence, self._notes = self.fence, None, None
