@@ -165,10 +165,10 @@ def look_at_status(caller: Caller, store: str, *, with_stale: bool = True) -> St
     status = read_status(caller)
     seen = status_view(store, status, find_taskless(caller))
     one = caller.tenant if tells_of_one(caller) else None
-    opened = AlertFilter(tenant=one, states=frozenset({AlertState.OPEN}))
-    alerts = count_open(caller.store.list_alerts(opened))
-    stale = find_stale(caller) if with_stale else ()
-    return replace(seen, tenant=one, stale=stale, alerts=alerts)
+    seen = replace(seen, tenant=one)
+    if not with_stale:
+        return seen
+    return replace(seen, stale=find_stale(caller), alerts=find_open_alerts(caller, one))
 
 
 def find_stale(caller: Caller) -> tuple[Finding, ...]:
@@ -179,6 +179,12 @@ def find_stale(caller: Caller) -> tuple[Finding, ...]:
     )
     signs = read_signs(caller.store, found, Reach(window=1, ends=RUNS_LOOKED_AT_MAX))
     return tuple(finding for one in signs for finding in completion_findings(one))
+
+
+def find_open_alerts(caller: Caller, tenant: str | None) -> tuple[OpenAlerts, ...]:
+    """Count the alerts that are open: a tenant's, or everybody's."""
+    opened = AlertFilter(tenant=tenant, states=frozenset({AlertState.OPEN}))
+    return count_open(caller.store.list_alerts(opened))
 
 
 def find_taskless(caller: Caller) -> tuple[str, ...]:
