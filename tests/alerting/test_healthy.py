@@ -9,26 +9,20 @@ import pytest
 from duly.domain.concluding import Succeeded
 from duly.domain.literals import Overlap
 from duly.domain.timetable.interval import every
-from duly.store.memory import MemoryStore
-from duly.store.sqlite import SqliteStore
 from tests.alerting.guard_room import GuardRoom
 from tests.engine.rig import MINUTE, SECOND, Rig
-from tests.store.sqlite.made_file import made_file
 
 LOOKS = 240
 """An hour of them."""
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def rig(request, tmp_path):
-    """A fleet on a store whose time is set by hand."""
+@pytest.fixture
+def rig(stored):
+    """A fleet on a store whose time is set by hand, on each database in turn."""
     made: Any = Rig()
-    if request.param == "sqlite":
-        path = made_file(tmp_path / "duly.db", made.store_clock)
-        made.store = SqliteStore(path, made.store_clock)
-    yield made
-    assert isinstance(made.store, MemoryStore | SqliteStore)
-    made.store.close()
+    made.store, made.store_clock = stored
+    made.clocks = [made.store_clock]
+    return made
 
 
 def test_a_healthy_busy_hour_raises_none(rig):

@@ -1,4 +1,8 @@
-"""Every kind of alert, made real: raised once, about the right thing, and over by itself (V3)."""
+"""Every kind of alert, made real: raised once, about the right thing, and over by itself (V3).
+
+On each store, and told to a real mail server and a real web server: one message each when it is
+raised, one when it is over, and what they say is what is on record.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,27 @@ from duly.testing import factories
 from duly.testing.conformance import limit_steps, steps, work_steps
 from duly.testing.conformance.effects import in_doubt
 from duly.testing.factories import ADA, HOUR_US, MINUTE_US, SECOND_US
+from tests.alerting.receivers import Servers, TellingRoom
 from tests.remote.test_commands import names_of
+from tests.webhooks.rig import KEY
 
 LONG_US = 100 * HOUR_US
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """A mail server and a web server."""
+    made = Servers()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def guard(stored, servers, monkeypatch):
+    """Somebody who watches, and tells both servers."""
+    monkeypatch.setenv("DULY_SECRET_KEY", KEY)
+    servers.forget()
+    return TellingRoom(stored[0], stored[1], servers=servers)
 
 
 def raised(guard, kind: AlertKind, *subjects: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import apsw
+import psycopg
 import pytest
 
 from duly.domain.alert_kinds import AlertKind
@@ -24,6 +27,7 @@ from duly.store.alerting import (
     TermSort,
 )
 from duly.store.memory import MemoryStore
+from duly.store.sqlite import SqliteStore
 from duly.store.tenancy import KeepsTenants
 from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
 from duly.testing.conformance import steps, work_steps
@@ -239,6 +243,80 @@ def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
     )
 
 
+class Broken:
+    """A store of which one who can't read it finds out only by looking."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+
+    def __getattr__(self, name):
+        if name == "load_watched":
+            raise ValueError("a kind that nobody here knows")
+        return getattr(self._store, name)
+
+
+def test_who_can_not_look_leaves_the_watch_to_others(stored):
+    """V3: a program with a defect, or of an older release, does not keep it and see nothing."""
+    in_trouble(stored)
+    broken = GuardRoom(Broken(stored[0]), stored[1], b"b" * 16)
+    stored[1].advance("15s")
+    with pytest.raises(ValueError, match="nobody here"):
+        broken.watcher.tick()
+    other = GuardRoom(*stored)
+    for _ in range(10):
+        broken.watcher.tick()
+        other.look()
+
+    assert broken.watcher.fence is None
+    assert [("raised", "queue mail")] == other.told("no-executions")
+
+
+def test_an_alert_of_a_kind_of_a_newer_program_is_left_alone(stored):
+    """V3: an older one looks after the others, and the newer one finds its own as it left it."""
+    store, _ = stored
+    if isinstance(store, MemoryStore):
+        pytest.skip("is one program's alone")
+    in_trouble(stored)
+    guard = GuardRoom(*stored)
+    guard.look(8)
+    (alert,) = guard.alerts("no-executions")
+    raw(store, "UPDATE {} SET kind = 'from-the-future'")
+    guard.look(8)
+    found = raw(store, "SELECT state FROM {} WHERE kind = 'from-the-future' ORDER BY state")
+
+    assert (None, 1) == (store.get_alert(alert.id), len(guard.alerts("no-executions")))
+    assert [("open",)] == found
+
+
+def raw(store, statement: str) -> list[Any]:
+    """Do something to the table of alerts, or look at it, as only another program would."""
+    if isinstance(store, SqliteStore):
+        connection = apsw.Connection(store.name.removeprefix("sqlite:///"))
+        found = connection.execute(statement.format("duly_alerts")).fetchall()
+        connection.close()
+        return found
+    with psycopg.connect(store.url, autocommit=True) as line:
+        cursor = line.execute(statement.format("duly.alerts").encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def test_what_goes_to_a_channel_of_a_newer_program_waits_for_it(guard):
+    """V3: it is neither given up nor left out."""
+    terms = {"kind": "carrier-pigeon", "options": {}}
+    said = SetTerm(sort=TermSort.CHANNEL, name="ops", terms=terms, actor=ADA)
+    guard.store.set_alert_term(said)
+    in_trouble((guard.store, guard.clock))
+    guard.look(12)
+    (alert,) = guard.alerts("no-executions")
+    waiting = {one.channel: str(one.state) for one in guard.store.list_deliveries(alert.id)}
+    guard.store.set_alert_term(replace(said, terms={"kind": "log", "options": {}}))
+    guard.look(30)
+    after = {one.channel: str(one.state) for one in guard.store.list_deliveries(alert.id)}
+
+    assert {"log": "done", "ops": "pending"} == waiting
+    assert {"log": "done", "ops": "done"} == after
+
+
 class Away:
     """A store that can't be reached for a while."""
 
@@ -274,7 +352,7 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
     store, clock = stored
     for number in range(7):
         steps.create(store, f"s{number}")
-    observer = ScheduleObserver(page=3)
+    observer = ScheduleObserver(page=2, most=3)
     guard = GuardRoom(store, clock, observers=(observer,))
     seen: list[set[str]] = []
 

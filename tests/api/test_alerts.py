@@ -86,3 +86,42 @@ def test_a_tenants_token_sees_its_own(desk):
 
     assert [["schedule x"], []] == [[one["subject"] for one in each] for each in seen]
     assert 403 == desk.asked.get("/alerts/rules", headers=theirs).status_code
+
+
+def test_an_edit_of_what_somebody_else_has_set_meanwhile_is_refused(desk):
+    """V3, S4: by If-Match; of rules, channels and silences; what is sent twice is taken once."""
+    rule, channel = "/alerts/rules/queue-age", "/alerts/channels/ops"
+    first = desk.asked.put(rule, json={"threshold": 60}, headers={"If-Match": '"0"'})
+    seen = {"If-Match": first.headers["ETag"]}
+    second = desk.asked.put(rule, json={"threshold": 70}, headers=seen)
+    again = desk.asked.put(rule, json={"threshold": 70}, headers=seen)
+    late = desk.asked.put(rule, json={"threshold": 80}, headers=seen)
+    gone = desk.asked.delete(rule, headers=seen)
+    made = desk.asked.put(channel, json={"kind": "log"}, headers={"If-Match": '"0"'})
+    other = desk.asked.put(
+        channel, json={"kind": "log", "options": {}}, headers={"If-Match": '"5"'}
+    )
+    taken = desk.asked.delete(channel, headers={"If-Match": '"5"'})
+    silence = desk.asked.post("/alerts/silences", json={"duration": "2h", "reason": "moving"})
+    path = f"/alerts/silences/{silence.json()['id']}"
+
+    assert f'"{first.json()["version"]}"' == first.headers["ETag"]
+    assert [200, 200, 200, 412, 412] == [
+        one.status_code for one in (first, second, again, late, gone)
+    ]
+    assert second.json() == again.json()
+    assert "outdated" == late.json()["code"]
+    assert "anna" in late.json()["detail"]
+    # The channel is just as it was asked for: nothing would be overwritten.
+    assert [200, 200, 412] == [one.status_code for one in (made, other, taken)]
+    assert 412 == desk.asked.delete(path, headers={"If-Match": '"5"'}).status_code
+    assert desk.asked.delete(path, headers={"If-Match": silence.headers["ETag"]}).is_success
+
+
+def test_what_is_said_without_a_version_is_set_all_the_same(desk):
+    """V3: what is not given stays."""
+    rule = "/alerts/rules/queue-age"
+    desk.asked.put(rule, json={"threshold": 60})
+    last = desk.asked.put(rule, json={"hold_for": "2m"}, headers={"If-Match": "*"}).json()
+
+    assert (60, "2m") == (last["threshold"], last["hold_for"])

@@ -12,10 +12,12 @@ import duly
 from duly import every
 from duly.app.metric_names import STORE_METRICS
 from duly.app.metrics import RUNS_LOOKED_AT_MAX, SCHEDULES_TOLD_MAX, WINDOW_RUNS_MAX, measure
+from duly.domain.alert_kinds import AlertKind
 from duly.engine.metrics import DISPATCHER_METRICS
 from duly.store.memory import MemoryStore
 from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS
 from duly.telemetry.exposition import MEDIA_TYPE
+from duly.testing.conformance import alerts
 from tests.api.desk import token_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -76,6 +78,24 @@ def test_a_timer_that_nobody_fires_shows_while_no_work_waits(asked, app, clock):
         told['duly_findings{light="dispatch",code="no-dispatcher"}'],
     )
     assert 0 < told["duly_timers_oldest_due_age_seconds"] <= 5400
+
+
+def test_open_alerts_are_counted_by_kind_and_severity(asked, app):
+    """V2, V3: also that there are none; and the lights are by what is so now."""
+    before = numbers(asked.get(URL).text)
+    fence = alerts.watch(app.store)
+    alerts.look(app.store, fence, alerts.condition("queue a"), severity="page")
+    alerts.look(app.store, fence, *map(alerts.condition, ("queue a", "queue b")))
+    told = numbers(asked.get(URL).text)
+    alerts.look(app.store, fence)
+    after = numbers(asked.get(URL).text)
+
+    paging = 'duly_alerts_open{kind="queue-age",severity="page"}'
+    warning = 'duly_alerts_open{kind="queue-age",severity="warn"}'
+    assert len(AlertKind) == sum(name.startswith("duly_alerts_open") for name in before)
+    assert (None, 0) == (before.get(paging), before[warning])
+    assert (1, 1) == (told[paging], told[warning])
+    assert (None, 0, 1) == (after.get(paging), after[warning], told["duly_work_well"])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +159,7 @@ def test_a_scrape_costs_the_same_however_much_there_is(clock):
     many = dict(counted.asked)
 
     assert few == [name for name, _ in counted.asked]
-    assert 10 == len(few)
+    assert 11 == len(few)
     (window,) = many["list_run_vitals"]
     assert (SCHEDULES_TOLD_MAX, WINDOW_RUNS_MAX) == (len(window.schedule_ids), window.limit)
     ids, runs = many["list_last_ends"]

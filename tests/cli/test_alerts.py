@@ -12,6 +12,7 @@ import pytest
 
 import duly
 from duly.clock import SystemClock
+from duly.domain.alerting import Silence
 from duly.testing.conformance import alerts
 from tests.api.ports import free_port
 from tests.cli.played_worker import PlayedWorker
@@ -74,6 +75,60 @@ def test_a_silence_is_taken_back_by_what_was_told(place: Workplace):
     assert "Removed the silence " in back.out
     assert "Nothing is silenced.\n" == place.duly("alert", "silences").out
     assert (2, True) == (wrong.status, "duration: None is needed" in wrong.err)
+
+
+@pytest.mark.parametrize(
+    ("terms", "code", "says"),
+    [
+        ({"severity": "page"}, 1, "degraded: 1 alert is open, and must be looked at now"),
+        ({"severity": "warn"}, 0, "note: 1 alert is open (queue-age 1): duly alert list"),
+    ],
+)
+def test_what_is_open_shows_wherever_one_looks(place: Workplace, terms, code, says):
+    """V3: in status, top and doctor; what is to page somebody is an exit code as well."""
+    before = place.duly("status")
+    with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
+        fence = alerts.watch(app.store)
+        alerts.look(app.store, fence, alerts.condition(), **terms)
+    told, top = place.duly("status"), place.duly("top")
+    shown = place.duly("status", "--json").json
+    doctor = place.duly("doctor")
+
+    assert (0, code) == (before.status, told.status)
+    assert "open alerts" in before.out
+    assert says in told.out
+    assert f"open alerts: 1 {terms['severity']}" in top.out
+    assert [{"kind": "queue-age", **terms, "count": 1, "silenced": 0}] == shown["alerts"]
+    assert (code, True) == (doctor.status, "alert is open" in doctor.out)
+
+
+def test_what_is_silenced_is_no_matter_for_an_exit_code(place: Workplace):
+    """V3: somebody knows."""
+    place.duly("status")
+    with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
+        quiet = Silence(id="s", until=app.store.now() + 10**9)
+        fence = alerts.watch(app.store)
+        alerts.look(app.store, fence, alerts.condition(), silences=(quiet,), severity="page")
+    told = place.duly("status")
+
+    assert 0 == told.status
+    assert "1 page; 1 of them silenced" in told.out
+
+
+def test_who_was_slower_overwrites_nothing(place: Workplace):
+    """V3, S4: by --version, as of schedules."""
+    seen = place.duly("alert", "rule", "set", "queue-age", "--threshold", "15m", "--json").json
+    version = ("--version", str(seen["version"]))
+    place.duly("alert", "rule", "set", "queue-age", "--threshold", "20m", *version)
+    late = place.duly("alert", "rule", "set", "queue-age", "--threshold", "9m", *version)
+    gone = place.duly("alert", "rule", "remove", "queue-age", *version)
+    place.duly("alert", "channel", "add", "ops", "log", "--version", "0")
+    kept = place.duly("alert", "channel", "remove", "ops", "--version", "0")
+    rules = {one["name"]: one for one in place.duly("alert", "rules", "--json").json}
+
+    assert all(one.status and "was set by ada" in one.err for one in (late, gone, kept))
+    assert 1200 == rules["queue-age"]["threshold"]
+    assert str(rules["queue-age"]["version"]) in place.duly("alert", "rules").out
 
 
 def test_rules_are_set_and_taken_back_by_what_was_told(place: Workplace):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import pytest
 
 import duly
-from duly.errors import Conflict, Forbidden, NotFound, UsageError
+from duly.errors import Conflict, Forbidden, NotFound, Outdated, UsageError
 from duly.store.memory import MemoryStore
 from duly.testing.conformance import alerts, steps
 from duly.testing.manual_clock import ManualClock
@@ -144,6 +145,30 @@ def test_a_rule_is_set_changed_and_taken_back(app):
     assert usual["queue-age"] == {one.name: one for one in app.alerts.rules()}["queue-age"]
     actions = [one.action for one in steps.audit(app.store)]
     assert 3 == actions.count("alert-rule.set")
+
+
+def test_who_was_slower_is_told_so(app):
+    """V3, S4: of rules, channels and silences; 0 stands for what nobody has set."""
+    first = app.alerts.set_rule("queue-age", threshold="1m", version=0)
+    app.alerts.set_rule("queue-age", threshold="2m", version=first.version)
+    channel = app.alerts.add_channel("ops", "log", version=0)
+    silence = app.alerts.silence(duration="1h", reason="moving")
+    slow = (
+        partial(app.alerts.set_rule, "queue-age", threshold="3m", version=first.version),
+        partial(app.alerts.remove_rule, "queue-age", version=first.version),
+        partial(app.alerts.remove_channel, "ops", version=channel.version - 1),
+        partial(app.alerts.unsilence, silence.id, version=silence.version - 1),
+    )
+
+    for order in slow:
+        with pytest.raises(Outdated, match="was set by anna"):
+            order()
+    rules = {one.name: one for one in app.alerts.rules()}
+    assert (120, 0) == (rules["queue-age"].threshold, rules["overlap"].version)
+    assert app.alerts.unsilence(silence.id, version=silence.version)
+    for wrong in (-1, True, "1"):
+        with pytest.raises(UsageError, match="is not a version"):
+            app.alerts.remove_rule("queue-age", version=wrong)
 
 
 def test_a_channel_is_added_tried_and_removed(app, caplog):

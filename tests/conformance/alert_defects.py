@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from duly.domain.alert_delivery import DeliveryState
 from duly.domain.alerting import AlertState
+from duly.errors import Outdated
 from duly.store.alert_rulings import new_deliveries
 from duly.store.alerting import TroubledRun, WatchFence
 from duly.store.memory import MemoryStore
@@ -73,6 +74,24 @@ class SettlesTwice(MemoryStore):
         return super().settle_delivery(replace(command, tries=one.tries))
 
 
+class DeliversInOneLine(MemoryStore):
+    """Lets whoever has many deliveries go first with all of them."""
+
+    def load_deliveries(self, limit, without=()):
+        found = super().load_deliveries(1000)
+        due = sorted(found.due, key=lambda one: (one.delivery.next_at, one.delivery.id))
+        return replace(found, due=tuple(due[:limit]))
+
+
+class WaitsForTheFuture(MemoryStore):
+    """Takes a clock that ran ahead at its word."""
+
+    def load_deliveries(self, limit, without=()):
+        found = super().load_deliveries(limit, without)
+        due = tuple(one for one in found.due if one.delivery.next_at <= found.now)
+        return replace(found, due=due)
+
+
 class ForgetsWhoTookNote(MemoryStore):
     """Lets the watcher write over what people have said."""
 
@@ -89,6 +108,32 @@ class SilencesForGood(MemoryStore):
 
     def set_alert_term(self, command):
         return super().set_alert_term(replace(command, until=None))
+
+
+class OverwritesUnseen(MemoryStore):
+    """Lets whoever speaks last be right."""
+
+    def set_alert_term(self, command):
+        return super().set_alert_term(replace(command, version=None))
+
+
+class RepeatsVersions(MemoryStore):
+    """Takes the clock's word for which one is newer."""
+
+    def set_alert_term(self, command):
+        made = replace(super().set_alert_term(command), set_at=self.now())
+        self.tables.alert_terms[command.sort, command.name] = made
+        return made
+
+
+class RefusesRepetitions(MemoryStore):
+    """Takes an order that is given again for somebody else's."""
+
+    def set_alert_term(self, command):
+        known = self.tables.alert_terms.get((command.sort, command.name))
+        if known is not None and command.version not in {None, known.version}:
+            raise Outdated("alert rule", command.name, "is another", "look")
+        return super().set_alert_term(command)
 
 
 class PrunesWhatIsOpen(MemoryStore):
@@ -124,8 +169,13 @@ ALERT_DEFECTS = [
     (WatchesWithoutEnd, "test_one_has_the_watch_until_its_time_is_over"),
     (SettlesForAnybody, "test_whoever_has_the_watch_no_more_settles_nothing[taken over]"),
     (SettlesTwice, "test_a_try_is_settled_once"),
+    (DeliversInOneLine, "test_each_channel_has_its_turn"),
+    (WaitsForTheFuture, "test_a_clock_that_ran_ahead_delays_no_delivery"),
     (ForgetsWhoTookNote, "test_who_takes_note_of_an_alert_is_on_record"),
     (SilencesForGood, "test_a_silence_is_over_by_itself"),
+    (OverwritesUnseen, "test_of_two_who_saw_the_same_one_is_kept"),
+    (RepeatsVersions, "test_a_version_is_never_there_twice"),
+    (RefusesRepetitions, "test_the_same_word_given_again_is_no_conflict"),
     (PrunesWhatIsOpen, "test_what_was_resolved_long_ago_is_removed"),
     (SpeaksOfTheOrdinary, "test_a_store_where_all_is_well_has_no_trouble"),
 ]

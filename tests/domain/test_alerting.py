@@ -172,6 +172,35 @@ def test_what_was_silenced_is_told_when_the_silence_is_over():
     assert [] == record.look(11, condition())
 
 
+def test_a_clock_that_is_put_back_keeps_nobody_waiting_for_an_alert():
+    """V3: what was first seen in a time that is still to come holds from now on."""
+    record = Record(standards(hold_for="10s"))
+    record.look(1_000_000 * SECOND, condition())
+    record.look(5 * SECOND, condition())
+    early = list(record.told)
+    record.look(15 * SECOND, condition())
+
+    assert [] == early
+    assert Told.RAISED in {told for told, _ in record.told}
+
+
+def test_an_alert_whose_channels_are_all_gone_is_told_to_all():
+    """V3: a rule that names who is not there tells everybody, and not nobody."""
+    rule = read_rule("queue-age", {"channels": ["gone"]})
+    record = Record(Standards(rules=Rulebook([rule]), channels=CHANNELS))
+    record.look(1, condition())
+
+    assert [(Told.RAISED, one) for one in CHANNELS] == record.told
+
+
+def test_a_rule_that_was_made_anew_for_another_kind_says_nothing_of_an_alert():
+    """V3: what is usual for the alert's kind holds."""
+    rules = Rulebook([read_rule("strict", {"kind": "overlap", "clear_for": "9m"})])
+
+    assert AlertKind.QUEUE_AGE is rules.named("strict", AlertKind.QUEUE_AGE).kind
+    assert "strict" == rules.named("strict", AlertKind.OVERLAP).name
+
+
 def test_the_end_of_what_was_told_is_told_in_a_silence_too():
     """V3: nobody's pager stays lit."""
     record = Record(standards())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from uuid import UUID
 
@@ -181,7 +182,7 @@ def test_a_rule_is_changed_and_that_is_undone(visitor):
     """V3, UX 38: all its terms; undoing what was the first word takes it back to the default."""
     terms = {"threshold": "20m", "hold_for": "1m", "clear_for": "5m", "severity": "page"}
     visitor.post(
-        "/alerts/rules/queue-age", {**terms, "channels": "log", "reason": "x", "seen": "-"}
+        "/alerts/rules/queue-age", {**terms, "channels": "log", "reason": "x", "version": "0"}
     )
     rule = rule_of(visitor, "queue-age")
     undo = visitor.said()
@@ -198,14 +199,39 @@ def test_a_rule_is_changed_and_that_is_undone(visitor):
 
 
 def test_a_rule_that_somebody_else_changed_meanwhile_is_not_overwritten(visitor):
-    """UX 41: who saw an older one is told by whom it was changed."""
-    page = visitor.get("/alerts/rules/queue-age").text
-    (seen,) = re.findall(r'name="seen" value="([^"]*)"', page)
+    """UX 41: who saw an older one is shown what differs, and who goes on from there is taken."""
+    form = fields_of(visitor.get("/alerts/rules/queue-age").text)
+    visitor.app.alerts.set_rule("queue-age", threshold="7m", severity="page")
+    mine = {**form, "threshold": "540", "hold_for": "2m", "reason": "x"}
+    answer = visitor.post("/alerts/rules/queue-age", mine)
+    told = text_of(answer)
+
+    assert 409 == answer.status_code
+    assert "changed this rule while you were editing" in told
+    assert "both changed it: yours is below 300 420 540" in told
+    assert "you changed it 0s 0s 2m" in told
+    assert "they changed it: taken over below warn page warn" in told
+    assert (420, "0s") == (
+        rule_of(visitor, "queue-age").threshold,
+        rule_of(visitor, "queue-age").hold_for,
+    )
+
+    visitor.post("/alerts/rules/queue-age", {**fields_of(answer.text), "reason": "x"})
+
+    rule = rule_of(visitor, "queue-age")
+    assert (540, "2m", "page") == (rule.threshold, rule.hold_for, rule.severity)
+
+
+def test_a_rule_is_not_taken_back_by_who_saw_another(visitor):
+    """UX 41: neither by an order nor by undoing one."""
     visitor.app.alerts.set_rule("queue-age", threshold="7m")
-    answer = visitor.post("/alerts/rules/queue-age", {"threshold": "9m", "seen": seen})
+    seen = rule_of(visitor, "queue-age").version
+    visitor.app.alerts.set_rule("queue-age", threshold="8m")
+    order = {"reason": "x", "version": str(seen)}
+    answer = visitor.post("/alerts/rules/queue-age/reset", order)
 
     assert answer.status_code in {409, 412}
-    assert 420 == rule_of(visitor, "queue-age").threshold
+    assert 480 == rule_of(visitor, "queue-age").threshold
 
 
 @pytest.mark.parametrize(
@@ -213,7 +239,7 @@ def test_a_rule_that_somebody_else_changed_meanwhile_is_not_overwritten(visitor)
 )
 def test_what_is_no_rule_is_refused(visitor, field, value):
     """L6: the field, the value and the remedy."""
-    answer = visitor.post("/alerts/rules/queue-age", {field: value, "seen": "-"})
+    answer = visitor.post("/alerts/rules/queue-age", {field: value, "version": "0"})
 
     assert 422 == answer.status_code
     assert value in answer.text
@@ -297,6 +323,23 @@ def test_states_and_severities_have_marks():
 
     assert wanted <= MARKS.keys()
     assert MARKS["severity-page"].icon != MARKS["severity-warn"].icon
+
+
+def fields_of(page: str) -> dict[str, str]:
+    """Return what a form would send, as a browser has it."""
+    (form,) = re.findall(
+        r'<form method="post" action="[^"]*rules/[^"/]+" class="stack">.*?</form>', page, re.DOTALL
+    )
+    found = {
+        name: html.unescape(value)
+        for name, value in re.findall(r'name="(version|seen)" value="([^"]*)"', form)
+    }
+    for name in ("threshold", "hold_for", "clear_for"):
+        (field,) = re.findall(rf'<input[^>]*name="{name}"[^>]*>', form)
+        found[name] = html.unescape(re.findall(r'value="([^"]*)"', field)[0])
+    found["severity"] = re.findall(r"<option selected>(\w+)", form)[0]
+    found["is_on"] = re.findall(r'name="is_on" value="(\w+)" checked', form)[0]
+    return found
 
 
 def rule_of(visitor, name):

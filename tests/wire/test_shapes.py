@@ -16,6 +16,7 @@ import duly.client
 import duly.wire
 from duly import Retry, every
 from duly.client.history import OwedRange, SkippedRange
+from duly.client.alert_view import OpenAlerts
 from duly.client.last_ends import BadEnding, Ending
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.settled_effects import Settled
@@ -77,6 +78,7 @@ SHAPES: dict[str, type[Shown]] = {
     "Line": attempts.Line,
     "LookedFrom": vitals.LookedFrom,
     "MemberStatus": members.Member,
+    "OpenAlerts": status.OpenAlerts,
     "MissingRun": vitals.MissingRun,
     "NewToken": access.MadeToken,
     "Occurrence": schedules.Occurrence,
@@ -239,6 +241,7 @@ def views() -> Iterator[dict[str, Any]]:
                 updated_at=NOON,
             ),
         ]
+        found.append(OpenAlerts(kind="queue-age", severity="page", count=2, silenced=1))
         yield {type(one).__name__: one for one in reversed(found)}
 
 

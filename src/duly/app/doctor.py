@@ -248,6 +248,7 @@ def _fleet(app: App) -> Iterator[Check]:
             remedy="pip install --upgrade tzdata",
         )
     yield from _found("work", health.work, Level.DEGRADED, _work_text(found, queues))
+    yield from _found("alerts", health.alerts, Level.DEGRADED, "none that pages is open")
     yield from _found("notes", health.notes, Level.NOTE, "nothing else to look at")
     if not found.early_fires:
         yield Check(about="early fires", says="0, as it must be")

@@ -64,6 +64,12 @@ QUEUE_AGE = Metric(
 QUEUE_PAUSED = Metric("duly_queue_paused", "gauge", "1 while a queue is paused.", ("queue",))
 SLOTS = Metric("duly_slots", "gauge", "Slots of living workers: busy, free, leaked.", ("state",))
 BREAKERS = Metric("duly_breakers", "gauge", "Destinations, by their breaker's state.", ("state",))
+ALERTS = Metric(
+    "duly_alerts_open",
+    "gauge",
+    "Alerts that are raised and not over, silenced or not.",
+    ("kind", "severity"),
+)
 BACKFILLS = Metric("duly_backfills_active", "gauge", "Backfills that go on.")
 BACKFILL_LEFT = Metric(
     "duly_backfill_occurrences_left", "gauge", "Occurrences that those have not looked at yet."
@@ -138,6 +144,7 @@ STORE_METRICS = (
     QUEUE_PAUSED,
     SLOTS,
     BREAKERS,
+    ALERTS,
     BACKFILLS,
     BACKFILL_LEFT,
     FINDINGS,

@@ -15,9 +15,12 @@ from duly.app.vital_metrics import note_vitals
 from duly.client.health import judge_health
 from duly.client.judging import completion_findings
 from duly.client.status_view import status_view
+from duly.domain.alert_kinds import USUAL
+from duly.domain.alerting import AlertState
 from duly.domain.attempts import TASK_GONE
 from duly.domain.literals import ScheduleStatus
 from duly.errors import Forbidden
+from duly.store.alerting import AlertFilter
 from duly.store.backfilling import LISTED_MAX
 from duly.store.reading import ScheduleFilter
 from duly.store.signs import Reach, read_signs
@@ -62,6 +65,7 @@ def measure(app: App) -> Measured:
     _note_work(measured, status, queues)
     for state, count in sorted(Counter(one.state for one in breakers).items()):
         measured.note(named.BREAKERS, count, state)
+    _note_alerts(measured, app)
     _note_health(measured, judge_health(status, queues, breakers))
     backfills = app.store.load_backfills(LISTED_MAX)
     measured.note(named.BACKFILLS, len(backfills))
@@ -126,6 +130,15 @@ def _note_work(measured: Measured, status: Status, queues: list[Queue]) -> None:
         measured.note(named.QUEUED, queue.queued, queue.name)
         measured.note(named.QUEUE_AGE, _age(queue.oldest_at, status.now), queue.name)
         measured.note(named.QUEUE_PAUSED, int(queue.is_paused), queue.name)
+
+
+def _note_alerts(measured: Measured, app: App) -> None:
+    """Note how many are open; also that none of a kind is, at its usual severity."""
+    found = app.store.list_alerts(AlertFilter(states=frozenset({AlertState.OPEN})))
+    counts = Counter((str(one.kind), str(one.severity)) for one in found)
+    usual = {(str(kind), str(one.severity)) for kind, one in USUAL.items()}
+    for of_one in sorted(counts.keys() | usual):
+        measured.note(named.ALERTS, counts[of_one], *of_one)
 
 
 def _note_health(measured: Measured, health: Health) -> None:

@@ -21,6 +21,7 @@ from duly.draws import SystemDraws
 from duly.engine.alert_courier import AlertCourier
 from duly.engine.loop import Loop
 from duly.engine.notifying import ChannelSurroundings, open_channel
+from duly.engine.senders import Senders
 from duly.engine.watcher import Watcher, Watchman
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import NullTelemetry
@@ -49,10 +50,11 @@ def watching(
     name = f"{socket.gethostname()}, process {os.getpid()}"
     watchman = Watchman(holder=SystemDraws().draw(16), name=name)
     watcher = Watcher(app.store, clock, watchman, settings, telemetry=heard)
-    courier = make_courier(app, clock, heard)
+    senders = Senders(heard)
+    courier = make_courier(app, clock, heard, senders)
     courier.fence = lambda: watcher.fence
     places = (LocalWakeups(), LocalWakeups())
-    watcher.on_told = places[1].wake
+    watcher.on_told = courier.on_done = places[1].wake
     loops = (
         Loop(watcher, places[0], clock, heard),
         Loop(courier, places[1], clock, heard),
@@ -67,20 +69,25 @@ def watching(
     try:
         yield
     finally:
-        for loop in loops:
-            loop.stop()
-        for thread in threads:
-            thread.join(END_SECONDS)
+        # The watch is given up last: what is being sent is settled under it, and not sent twice.
+        loops[1].stop()
+        threads[1].join(END_SECONDS)
+        senders.wait(END_SECONDS)
+        loops[0].stop()
+        threads[0].join(END_SECONDS)
 
 
-def make_courier(app: App, clock: Clock, telemetry: Telemetry | None = None) -> AlertCourier:
-    """Return who delivers an application's alerts."""
+def make_courier(
+    app: App, clock: Clock, telemetry: Telemetry | None = None, senders: Senders | None = None
+) -> AlertCourier:
+    """Return who delivers an application's alerts: in threads, or one after the other."""
     surroundings = channel_surroundings(app, clock)
 
     def opened(config: ChannelConfig) -> Channel:
         return open_channel(config, surroundings)
 
-    return AlertCourier(app.store, clock, opened, telemetry)
+    start = None if senders is None else senders.start
+    return AlertCourier(app.store, clock, opened, telemetry, start=start)
 
 
 def try_channel(app: App, config: ChannelConfig, identity: UUID) -> tuple[bool, str]:

@@ -8,10 +8,17 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from duly.cli.alert_texts import (
+    RULE_HEADINGS,
+    alert_state,
+    print_removed,
+    rule_row,
+    silenced_what,
+    threshold_text,
+)
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo, undo_text
-from duly.client.alert_view import Alert, AlertRule, AlertSilence
 from duly.client.arguments import read_json_text
 from duly.domain.time_texts import distance_text, utc_text
 from duly.errors import UsageError
@@ -114,7 +121,7 @@ def list_alerts(
             one.kind,
             one.subject,
             one.tenant or "-",
-            _state(one),
+            alert_state(one),
             f"{distance_text(one.since, now)} ago",
             one.summary,
         )
@@ -143,7 +150,7 @@ def show(alert: str, /, *, target: Target = TARGET) -> None:
         ("kind", f"{found.kind} ({found.severity}), by rule {found.rule}"),
         ("about", found.subject),
         ("tenant", found.tenant or "all"),
-        ("state", _state(found)),
+        ("state", alert_state(found)),
         ("since", utc_text(found.since)),
         ("raised", utc_text(found.raised_at)),
         ("resolved", utc_text(found.resolved_at)),
@@ -227,7 +234,7 @@ def silence(  # noqa: PLR0913 - options of a command
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
         return
-    print_line(f"Silenced {_what(made)} until {utc_text(made.until)}.")
+    print_line(f"Silenced {silenced_what(made)} until {utc_text(made.until)}.")
     print_undo(taking_back)
 
 
@@ -243,14 +250,21 @@ def silences(*, target: Target = TARGET) -> None:
         print_line("Nothing is silenced.")
         return
     rows = [
-        (str(one.id), _what(one), utc_text(one.until), one.set_by, one.reason or "-")
+        (str(one.id), silenced_what(one), utc_text(one.until), one.set_by, one.reason or "-")
         for one in found
     ]
     print_table(("silence", "of", "until", "by", "because"), rows)
 
 
 @app.command
-def unsilence(silence: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+def unsilence(
+    silence: str,
+    /,
+    *,
+    reason: str | None = None,
+    version: int | None = None,
+    target: Target = TARGET,
+) -> None:
     """End a silence before its time.
 
     Parameters
@@ -259,10 +273,12 @@ def unsilence(silence: str, /, *, reason: str | None = None, target: Target = TA
         Its id: duly alert silences.
     reason
         Why.
+    version
+        Only if it is still at this version, as duly alert silences --json has it.
     """
     with opened(target, makes_store=False) as application:
-        is_done = application.alerts.unsilence(silence, reason=reason)
-    _tell_removed(target, is_done=is_done, what="silence", name=silence)
+        is_done = application.alerts.unsilence(silence, reason=reason, version=version)
+    print_removed(target, is_done=is_done, what="silence", name=silence)
 
 
 @app.command
@@ -273,17 +289,17 @@ def rules(*, target: Target = TARGET) -> None:
     if target.json:
         print_json([one.to_json() for one in found])
         return
-    headings = ("rule", "kind", "from", "for", "clear", "severity", "channels", "set by", "counts")
-    print_table(headings, [_rule_row(one) for one in found])
+    print_table(RULE_HEADINGS, [rule_row(one) for one in found])
 
 
 @rule.command(name="set")
-def set_rule(
+def set_rule(  # noqa: PLR0913 - options of a command
     name: str,
     /,
     *,
     options: RuleOptions = RULE,
     reason: str | None = None,
+    version: int | None = None,
     target: Target = TARGET,
 ) -> None:
     """Set a rule; what is not given stays as it is.
@@ -295,20 +311,30 @@ def set_rule(
         needs --kind and holds for some subjects.
     reason
         Why.
+    version
+        Only if the rule is still at this version, as duly alert rules has it; 0 if nobody has set
+        it.
     """
     with opened(target) as application:
-        made = application.alerts.set_rule(name, reason=reason, **options.terms())
+        made = application.alerts.set_rule(name, reason=reason, version=version, **options.terms())
     taking_back = undo_text("alert", "rule", "remove", name)
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
         return
-    words = "is off" if not made.is_on else f"raises from {_threshold(made)} on: {made.meaning}"
+    words = "is off" if not made.is_on else f"raises from {threshold_text(made)} on: {made.meaning}"
     print_line(f"Rule {made.name} {words}.")
     print_undo(taking_back)
 
 
 @rule.command(name="remove")
-def remove_rule(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+def remove_rule(
+    name: str,
+    /,
+    *,
+    reason: str | None = None,
+    version: int | None = None,
+    target: Target = TARGET,
+) -> None:
     """Take back a rule that was set: what is usual holds again.
 
     Parameters
@@ -317,10 +343,12 @@ def remove_rule(name: str, /, *, reason: str | None = None, target: Target = TAR
         Its name: duly alert rules.
     reason
         Why.
+    version
+        Only if the rule is still at this version, as duly alert rules has it.
     """
     with opened(target, makes_store=False) as application:
-        is_done = application.alerts.remove_rule(name, reason=reason)
-    _tell_removed(target, is_done=is_done, what="rule", name=name)
+        is_done = application.alerts.remove_rule(name, reason=reason, version=version)
+    print_removed(target, is_done=is_done, what="rule", name=name)
 
 
 @app.command
@@ -337,10 +365,11 @@ def channels(*, target: Target = TARGET) -> None:
             one.kind,
             json.dumps(one.options, ensure_ascii=False) if one.options else "-",
             one.set_by or "-",
+            str(one.version),
         )
         for one in found
     ]
-    print_table(("channel", "kind", "options", "set by"), rows)
+    print_table(("channel", "kind", "options", "set by", "version"), rows)
 
 
 @channel.command
@@ -351,6 +380,7 @@ def add(  # noqa: PLR0913 - options of a command
     *,
     options: str | None = None,
     reason: str | None = None,
+    version: int | None = None,
     target: Target = TARGET,
 ) -> None:
     """Have alerts go somewhere, in place of what was said under that name before.
@@ -366,10 +396,13 @@ def add(  # noqa: PLR0913 - options of a command
         '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'.
     reason
         Why.
+    version
+        Only if what is said under that name is still at this version, as duly alert channels has
+        it; 0 if nothing is.
     """
     told = None if options is None else read_json_text("options", options)
     with opened(target) as application:
-        made = application.alerts.add_channel(name, kind, told, reason=reason)
+        made = application.alerts.add_channel(name, kind, told, reason=reason, version=version)
     taking_back = undo_text("alert", "channel", "remove", name)
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
@@ -379,7 +412,14 @@ def add(  # noqa: PLR0913 - options of a command
 
 
 @channel.command(name="remove")
-def remove_channel(name: str, /, *, reason: str | None = None, target: Target = TARGET) -> None:
+def remove_channel(
+    name: str,
+    /,
+    *,
+    reason: str | None = None,
+    version: int | None = None,
+    target: Target = TARGET,
+) -> None:
     """Have alerts go there no more.
 
     Parameters
@@ -388,10 +428,12 @@ def remove_channel(name: str, /, *, reason: str | None = None, target: Target = 
         Its name: duly alert channels.
     reason
         Why.
+    version
+        Only if the channel is still at this version, as duly alert channels has it.
     """
     with opened(target, makes_store=False) as application:
-        is_done = application.alerts.remove_channel(name, reason=reason)
-    _tell_removed(target, is_done=is_done, what="channel", name=name)
+        is_done = application.alerts.remove_channel(name, reason=reason, version=version)
+    print_removed(target, is_done=is_done, what="channel", name=name)
 
 
 @channel.command(name="test")
@@ -413,56 +455,6 @@ def try_channel(name: str, /, *, target: Target = TARGET) -> None:
         print_line(f"{name} has not taken it: {tried.detail}")
     if not tried.is_done:
         raise SystemExit(FAILED)
-
-
-def _state(alert: Alert) -> str:
-    if alert.is_silenced:
-        return f"{alert.state}, silenced"
-    return f"{alert.state}, acknowledged" if alert.acknowledged_at is not None else alert.state
-
-
-def _what(silence: AlertSilence) -> str:
-    kinds = ", ".join(silence.kinds) or "all alerts"
-    about = "" if silence.subject is None else f" about {silence.subject}"
-    return f"{kinds}{about}" + ("" if silence.tenant is None else f" of {silence.tenant}")
-
-
-def _threshold(rule: AlertRule) -> str:
-    unit = {"seconds": " s", "times": " times"}.get(rule.unit, "")
-    return f"{rule.threshold:,.10g}{unit}"
-
-
-def _rule_row(one: AlertRule) -> tuple[str, ...]:
-    about = [
-        f"{name} {value}"
-        for name, value in (
-            ("schedule", one.schedule),
-            ("task", one.task),
-            ("queue", one.queue),
-            ("tenant", one.tenant),
-        )
-        if value is not None
-    ]
-    return (
-        one.name,
-        ", ".join((one.kind, *about)),
-        _threshold(one) if one.is_on else "off",
-        one.hold_for,
-        one.clear_for,
-        one.severity,
-        ", ".join(one.channels) or "all",
-        one.set_by or "-",
-        one.meaning,
-    )
-
-
-def _tell_removed(target: Target, *, is_done: bool, what: str, name: str) -> None:
-    if target.json:
-        print_json({"is_removed": is_done})
-    elif is_done:
-        print_line(f"Removed the {what} {name}.")
-    else:
-        print_line(f"There is no {what} {name} that somebody has set. Nothing was changed.")
 
 
 def _trying(name: str) -> str:

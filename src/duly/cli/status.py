@@ -8,6 +8,7 @@ from contextlib import suppress
 from threading import Event
 
 from duly.app import App
+from duly.cli.alert_texts import open_alerts_text
 from duly.cli.output import (
     console,
     print_aside,
@@ -117,6 +118,7 @@ def _print(
         ("overdue", _overdue(found)),
         ("owed", f"{found.owed:,} ranges to catch up with" if found.owed else "nothing"),
         ("early fires", f"{found.early_fires} (never more than 0)"),
+        ("open alerts", open_alerts_text(found)),
         ("leases owned", _leases(found, leases)),
         ("tzdata", found.tzdata or "not noted yet"),
     ]

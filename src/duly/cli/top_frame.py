@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from duly.cli.alert_texts import open_alerts_text
 from duly.cli.output import neutral, table_lines
 from duly.cli.run.story import progress_text, state_text
 from duly.cli.snapshot import RUNNING_SHOWN_MAX, Snapshot
@@ -46,6 +47,7 @@ def _lights(shot: Snapshot) -> list[Text]:
             f" {found.retrying:,} retrying, {found.dead:,} dead"
         ),
     ]
+    lines.append(Text(f"open alerts: {open_alerts_text(found)}"))
     lines += [
         Text.assemble(("  ! ", "bold red"), neutral(str(one))) for one in shot.health.findings
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from duly.domain.alert_channels import read_channel
 from duly.domain.alert_rules import DECLARED_BY, read_rule
 from duly.errors import Conflict, UsageError
+from duly.store.alert_rulings import version_of
 from duly.store.alerting import SetTerm, TermSort
 
 if TYPE_CHECKING:
@@ -113,5 +114,7 @@ def _set(
         terms=terms,
         actor=caller.ordering("declared"),
         is_new=before is None,
+        # What a person says meanwhile stays said.
+        version=version_of(before),
     )
     caller.store.set_alert_term(order)

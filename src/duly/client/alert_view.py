@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 from duly.domain.alert_kinds import USUAL
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.store.alert_rulings import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +114,26 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAlerts:
+    """How many alerts of a kind and severity are open."""
+
+    kind: str
+    severity: str
+    count: int
+    silenced: int
+    """How many of them nobody was told of."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "count": self.count,
+            "silenced": self.silenced,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRule:
     """When a condition of a kind is an alert."""
 
@@ -136,6 +158,8 @@ class AlertRule:
     queue: str | None
     is_default: bool
     """Whether nobody has set it."""
+    version: int
+    """Another one with each change, to give back with the next; 0 while nobody has set it."""
     set_at: datetime | None
     set_by: str | None
     reason: str | None
@@ -158,6 +182,7 @@ class AlertRule:
             "task": self.task,
             "queue": self.queue,
             "is_default": self.is_default,
+            "version": self.version,
             "set_at": _iso(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
@@ -174,6 +199,8 @@ class AlertChannel:
     """Of a secret, the reference."""
     is_default: bool
     """Whether it is the log, of which nobody has said anything."""
+    version: int
+    """Another one with each change, to give back with the next; 0 while nobody has set it."""
     set_at: datetime | None
     set_by: str | None
     reason: str | None
@@ -185,6 +212,7 @@ class AlertChannel:
             "kind": self.kind,
             "options": self.options,
             "is_default": self.is_default,
+            "version": self.version,
             "set_at": _iso(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
@@ -216,6 +244,8 @@ class AlertSilence:
     """None named: all."""
     subject: str | None
     until: datetime
+    version: int
+    """Another one with each change."""
     set_at: datetime
     set_by: str
     reason: str | None
@@ -228,6 +258,7 @@ class AlertSilence:
             "kinds": list(self.kinds),
             "subject": self.subject,
             "until": iso_utc(self.until),
+            "version": self.version,
             "set_at": iso_utc(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
@@ -258,6 +289,18 @@ def alert_view(record: AlertRecord, deliveries: Sequence[DeliveryRecord] = ()) -
     )
 
 
+def count_open(records: Sequence[AlertRecord]) -> tuple[OpenAlerts, ...]:
+    """Count open alerts by severity and kind, those that page first."""
+    every = Counter((one.severity, one.kind) for one in records)
+    silenced = Counter((one.severity, one.kind) for one in records if one.told_at is None)
+    return tuple(
+        OpenAlerts(
+            kind=str(kind), severity=str(severity), count=count, silenced=silenced[severity, kind]
+        )
+        for (severity, kind), count in sorted(every.items())
+    )
+
+
 def rule_view(rule: Rule, said: TermRecord | None) -> AlertRule:
     """Show a rule, and who has set it."""
     usual = USUAL[rule.kind]
@@ -277,6 +320,7 @@ def rule_view(rule: Rule, said: TermRecord | None) -> AlertRule:
         task=rule.task,
         queue=rule.queue,
         is_default=rule.is_default,
+        version=version_of(said),
         set_at=None if said is None else from_microseconds(said.set_at),
         set_by=None if said is None else said.set_by,
         reason=None if said is None else said.reason,
@@ -290,6 +334,7 @@ def channel_view(name: str, kind: str, options: Any, said: TermRecord | None) ->
         kind=kind,
         options=dict(options),
         is_default=said is None,
+        version=version_of(said),
         set_at=None if said is None else from_microseconds(said.set_at),
         set_by=None if said is None else said.set_by,
         reason=None if said is None else said.reason,
@@ -305,6 +350,7 @@ def silence_view(said: TermRecord) -> AlertSilence:
         kinds=tuple(said.terms.get("kinds") or ()),
         subject=said.terms.get("subject"),
         until=from_microseconds(said.until),
+        version=said.version,
         set_at=from_microseconds(said.set_at),
         set_by=said.set_by,
         reason=said.reason,

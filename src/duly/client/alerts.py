@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from duly.client.alert_view import (
@@ -31,9 +31,11 @@ from duly.domain.alert_rules import Rulebook, read_rule, rule_from_json
 from duly.domain.alerting import SUBJECT_LENGTH_MAX, AlertId, AlertState
 from duly.domain.identity import identity_text, read_identity, schedule_id
 from duly.domain.instants import DAY, SECOND_US
-from duly.errors import NotFound, UsageError, require_text
+from duly.errors import Conflict, NotFound, Outdated, UsageError, require_text
+from duly.store.alert_rulings import version_of
 from duly.store.alerting import (
     LISTED_MAX,
+    UNSAID,
     AcknowledgeAlert,
     AlertFilter,
     RemoveTerm,
@@ -63,6 +65,13 @@ ListedAlerts = list["Alert"]
 ListedRules = list[AlertRule]
 ListedChannels = list[AlertChannel]
 ListedSilences = list[AlertSilence]
+
+
+class Because(NamedTuple):
+    """Why something is taken back, and which word of it; None for whatever there is."""
+
+    reason: str | None
+    version: int | None
 
 
 class Alerts:
@@ -150,10 +159,12 @@ class Alerts:
         )
         return silence_view(caller.store.set_alert_term(order))
 
-    def unsilence(self, silence: UUID | str, *, reason: str | None = None) -> bool:
+    def unsilence(
+        self, silence: UUID | str, *, reason: str | None = None, version: int | None = None
+    ) -> bool:
         """End a silence before its time; say whether there was one."""
         name = identity_text(read_identity(silence, "silence"))
-        return self._remove(TermSort.SILENCE, name, reason, self._own())
+        return self._remove(TermSort.SILENCE, name, Because(reason, version), self._own())
 
     def rules(self) -> ListedRules:
         """Return every rule by name: those that were set, and what is usual for the others."""
@@ -161,29 +172,48 @@ class Alerts:
         said = self._said(TermSort.RULE)
         return [rule_view(one, said.get(one.name)) for one in Rulebook(_rules(said)).rules()]
 
-    def set_rule(self, name: str, *, reason: str | None = None, **terms: Any) -> AlertRule:  # noqa: ANN401 - as the domain reads them
+    def set_rule(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        **terms: Any,  # noqa: ANN401 - as the domain reads them
+    ) -> AlertRule:
         """Set a rule: the one of a kind by its name, or another of a `kind` for some subjects.
 
         Terms: kind, threshold (a number, or "5m" of seconds), hold_for, clear_for, severity (page,
         warn), channels, is_on, and about whom: tenant, schedule, task, queue. What is not given
-        stays as it was.
+        stays as it was, also when somebody else sets it at the same moment. With `version`, only if
+        nobody was faster: Outdated if somebody was.
         """
         self._caller.require_operator("set rules of alerts")
-        said = self._said(TermSort.RULE)
-        before = next((one for one in _rules(said) if one.name == name), None)
-        rule = read_rule(name, terms, before)
-        order = SetTerm(
-            sort=TermSort.RULE,
-            name=rule.name,
-            terms=rule.to_json(),
-            actor=self._caller.ordering(reason),
-        )
-        return rule_view(rule, self._caller.store.set_alert_term(order))
+        actor = self._caller.ordering(reason)
+        for _ in range(self._caller.settings.decisions_max):
+            said = self._said(TermSort.RULE)
+            before = next((one for one in _rules(said) if one.name == name), None)
+            rule = read_rule(name, terms, before)
+            order = SetTerm(
+                sort=TermSort.RULE,
+                name=rule.name,
+                terms=rule.to_json(),
+                actor=actor,
+                version=version_of(said.get(name)) if version is None else read_version(version),
+            )
+            try:
+                return rule_view(rule, self._caller.store.set_alert_term(order))
+            except Outdated:
+                if version is not None:
+                    raise
+        problem = "kept changing while this order was decided"
+        raise Conflict("alert rule", name, problem, "look at it, then try again")
 
-    def remove_rule(self, name: str, *, reason: str | None = None) -> bool:
+    def remove_rule(
+        self, name: str, *, reason: str | None = None, version: int | None = None
+    ) -> bool:
         """Take back a rule that was set: what is usual holds again. Say whether there was one."""
         self._caller.require_operator("set rules of alerts")
-        return self._remove(TermSort.RULE, name, reason)
+        return self._remove(TermSort.RULE, name, Because(reason, version))
 
     def channels(self) -> ListedChannels:
         """Return where alerts go, by name."""
@@ -195,17 +225,19 @@ class Alerts:
             found[name] = channel_view(name, kind, options, one)
         return [found[name] for name in sorted(found)]
 
-    def add_channel(
+    def add_channel(  # noqa: PLR0913 - each part of a channel is an argument
         self,
         name: str,
         kind: str,
         options: Mapping[str, Any] | None = None,
         *,
         reason: str | None = None,
+        version: int | None = None,
     ) -> AlertChannel:
         """Have alerts go somewhere else as well, in place of what was said under that name before.
 
-        Secrets are given by reference: {"secret": "env:DULY_SECRET_HOOK"}.
+        Secrets are given by reference: {"secret": "env:DULY_SECRET_HOOK"}. With `version`, only if
+        nobody was faster.
         """
         self._caller.require_operator("set channels of alerts")
         config = read_channel(name, kind, {} if options is None else options)
@@ -214,14 +246,17 @@ class Alerts:
             name=config.name,
             terms={"kind": config.kind, "options": dict(config.options)},
             actor=self._caller.ordering(reason),
+            version=None if version is None else read_version(version),
         )
         said = self._caller.store.set_alert_term(order)
         return channel_view(config.name, config.kind, config.options, said)
 
-    def remove_channel(self, name: str, *, reason: str | None = None) -> bool:
+    def remove_channel(
+        self, name: str, *, reason: str | None = None, version: int | None = None
+    ) -> bool:
         """Have alerts go there no more; say whether there was such a channel."""
         self._caller.require_operator("set channels of alerts")
-        return self._remove(TermSort.CHANNEL, name, reason)
+        return self._remove(TermSort.CHANNEL, name, Because(reason, version))
 
     def test_channel(self, name: str) -> ChannelTest:
         """Send a notice that is marked as a test, from here and at once; say how it went."""
@@ -267,12 +302,25 @@ class Alerts:
         return {one.name: one for one in self._caller.store.list_alert_terms(sort)}
 
     def _remove(
-        self, sort: TermSort, name: str, reason: str | None, tenant: str | None = None
+        self, sort: TermSort, name: str, because: Because, tenant: str | None = None
     ) -> bool:
         require_text(str(sort), name, SUBJECT_LENGTH_MAX)
-        actor = self._caller.ordering(reason)
-        order = RemoveTerm(sort=sort, name=name, tenant=tenant, actor=actor)
+        order = RemoveTerm(
+            sort=sort,
+            name=name,
+            tenant=tenant,
+            actor=self._caller.ordering(because.reason),
+            version=None if because.version is None else read_version(because.version),
+        )
         return self._caller.store.remove_alert_term(order)
+
+
+def read_version(value: object) -> int:
+    """Return a version that somebody saw, if it can be one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < UNSAID:
+        remedy = "give the version that you saw, or leave it out"
+        raise UsageError("version", value, "is not a version", remedy)
+    return value
 
 
 def _rules(said: Mapping[str, TermRecord]) -> list[Rule]:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.client.judging import Finding
+from duly.domain.alert_kinds import Severity
 from duly.domain.time_texts import distance_text, utc_text
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Health:
     dispatch: tuple[Finding, ...]
     work: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    alerts: tuple[Finding, ...] = ()
+    """Of those that page: they are of either light, and stay until they are over."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All that is wrong."""
-        return self.dispatch + self.work
+        return self.dispatch + self.work + self.alerts
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -57,7 +60,8 @@ def judge_health(
     return Health(
         dispatch=tuple(dispatch_findings(found)),
         work=tuple(work_findings(found, queues)),
-        notes=(*_notes(found, queues), *_down(breakers)),
+        notes=(*_notes(found, queues), *_down(breakers), *_open_alerts(found, is_paging=False)),
+        alerts=tuple(_open_alerts(found, is_paging=True)),
     )
 
 
@@ -169,6 +173,23 @@ def _down(breakers: Sequence[Breaker]) -> list[Finding]:
     more = f" and {len(down) - _NAMES_SHOWN_MAX:,} more" if len(down) > _NAMES_SHOWN_MAX else ""
     text = f"runs wait for {shown}{more} to be up again"
     return [Finding("destination-down", text, "duly breaker list")]
+
+
+def _open_alerts(found: Status, *, is_paging: bool) -> list[Finding]:
+    """Say how many alerts are open, of those that somebody must look at now or of the others."""
+    counts: dict[str, int] = {}
+    for one in found.alerts:
+        told = one.count - one.silenced
+        count = told if is_paging else one.count - (told if one.severity == Severity.PAGE else 0)
+        if count and (not is_paging or one.severity == Severity.PAGE):
+            counts[one.kind] = counts.get(one.kind, 0) + count
+    if not counts:
+        return []
+    total = sum(counts.values())
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.items()))
+    some = "1 alert is open" if total == 1 else f"{total:,} alerts are open"
+    page = ", and must be looked at now" if is_paging else ""
+    return [Finding("alerts-open", f"{some}{page} ({kinds})", "duly alert list")]
 
 
 def _sentences(findings: Sequence[Finding]) -> list[str]:

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from duly.client.alert_view import OpenAlerts, count_open
 from duly.client.judging import completion_findings
+from duly.domain.alerting import AlertState
 from duly.domain.attempts import TASK_GONE
 from duly.domain.durations import duration_text
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus
+from duly.store.alerting import AlertFilter
 from duly.store.dispatch import MemberKind
 from duly.store.reading import ScheduleFilter
 from duly.store.signs import Reach, read_signs
@@ -118,6 +121,8 @@ class Status:
     """Schedules that are paused because no worker knows their task any more (S6)."""
     stale: tuple[Finding, ...] = ()
     """Active schedules whose last useful completion is old, of the first hundred (V4)."""
+    alerts: tuple[OpenAlerts, ...] = ()
+    """How many alerts are open, by severity and kind."""
 
     @property
     def workers(self) -> tuple[MemberStatus, ...]:
@@ -152,16 +157,23 @@ class Status:
             "paused_queues": list(self.paused_queues),
             "taskless": list(self.taskless),
             "stale": [str(one) for one in self.stale],
+            "alerts": [one.to_json() for one in self.alerts],
         }
 
 
 def look_at_status(caller: Caller, store: str, *, with_stale: bool = True) -> Status:
     """Return the state of a store on one screen, as the caller may see it."""
     seen = status_view(store, read_status(caller))
-    seen = replace(seen, tenant=caller.tenant if tells_of_one(caller) else None)
+    one = caller.tenant if tells_of_one(caller) else None
+    seen = replace(seen, tenant=one)
     if not with_stale:
         return seen
-    return replace(seen, taskless=find_taskless(caller), stale=find_stale(caller))
+    return replace(
+        seen,
+        taskless=find_taskless(caller),
+        stale=find_stale(caller),
+        alerts=find_open_alerts(caller, one),
+    )
 
 
 def find_stale(caller: Caller) -> tuple[Finding, ...]:
@@ -172,6 +184,12 @@ def find_stale(caller: Caller) -> tuple[Finding, ...]:
     )
     signs = read_signs(caller.store, found, _FOR_STALENESS)
     return tuple(finding for one in signs for finding in completion_findings(one))
+
+
+def find_open_alerts(caller: Caller, tenant: str | None) -> tuple[OpenAlerts, ...]:
+    """Count the alerts that are open: a tenant's, or everybody's."""
+    opened = AlertFilter(tenant=tenant, states=frozenset({AlertState.OPEN}))
+    return count_open(caller.store.list_alerts(opened))
 
 
 def find_taskless(caller: Caller) -> tuple[str, ...]:

@@ -117,8 +117,9 @@ class Rulebook:
         return next((one for one in self._by_kind[condition.kind] if one.fits(condition)), None)
 
     def named(self, name: str, kind: AlertKind) -> Rule:
-        """Return the rule of a name; what is usual, if it is there no more."""
-        return self._by_name.get(name) or default_rule(kind)
+        """Return the rule of a name; what is usual, if it is there no more, or of another kind."""
+        found = self._by_name.get(name)
+        return found if found is not None and found.kind is kind else default_rule(kind)
 
 
 def read_rule(name: object, terms: Mapping[str, Any], before: Rule | None = None) -> Rule:

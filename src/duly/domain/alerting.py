@@ -262,6 +262,9 @@ def _go_on(alert: AlertRecord, found: Judged, standards: Standards, now: int) ->
     """Go on with one whose condition is seen."""
     condition, rule = found
     if alert.state is AlertState.PENDING:
+        if alert.seen_at > now:
+            # As below: nobody waits until that time has come again.
+            return Change(step=Step.NOTED, alert=replace(alert, seen_at=now))
         if now - alert.seen_at < rule.hold_us:
             return None
         newest = replace(
@@ -333,8 +336,9 @@ def _is_silenced(alert: AlertRecord, standards: Standards, now: int) -> bool:
 
 
 def _channels(rule: Rule, standards: Standards) -> tuple[str, ...]:
-    wanted = rule.channels or standards.channels
-    return tuple(one for one in wanted if one in standards.channels)
+    named = tuple(one for one in rule.channels if one in standards.channels)
+    # Whoever was to be told is there no more: everybody is better than nobody.
+    return named or standards.channels
 
 
 def alert_id(key: AlertKey, seen_at: int) -> AlertId:

@@ -1,29 +1,37 @@
 """The courier of alerts: brings what is to be delivered to its channels, at least once each (V3).
 
-It has a thread of its own: a mail server that takes its time keeps nobody but the next delivery. A
-delivery is settled after it was sent. Whoever dies in between leaves it pending, and the next one
-sends it again under the same id, by which the receiver knows it.
+It has a thread of its own, and one for each channel that is being told something: a receiver that
+takes its time, or hangs, keeps nobody but the next delivery to itself. A delivery is settled after
+it was sent. Whoever dies in between leaves it pending, and the next one sends it again under the
+same id, by which the receiver knows it.
+
+A channel that has just failed is left alone for a while, with all that is to go there: each of many
+deliveries would wait for the same receiver. What goes to one channel goes in order.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duly.domain.alert_delivery import DeliveryState, conclude_try
+from duly.domain.alert_delivery import FIRST_WAIT_US, WAIT_MAX_US, DeliveryState, conclude_try
 from duly.domain.alert_messages import AlertNotice
 from duly.domain.alerting import Told
 from duly.domain.identity import identity_text
 from duly.domain.instants import SECOND_US, from_microseconds
 from duly.engine.notifying import DeliveryResult
-from duly.engine.watch_terms import channels_of
+from duly.engine.watch_terms import channel_names, channels_of
 from duly.errors import STORE_AWAY, UsageError, printable
 from duly.store.alerting import SettleDelivery, TermSort
 from duly.telemetry import DeliveryFailed, NullTelemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from duly.clock import Clock
     from duly.domain.alert_channels import ChannelConfig
@@ -34,30 +42,57 @@ if TYPE_CHECKING:
 
 EVERY_US = 15 * SECOND_US
 """How often it looks for what nobody has told it of."""
-DELIVERIES_MAX = 20
-"""How many are read at a time."""
+DELIVERIES_MAX = 40
+"""How many are read at a time: some of each channel."""
+SENDERS_MAX = 8
+"""How many channels are told something at once."""
+PAUSE_MAX_US = 5 * 60 * SECOND_US
+"""How long a channel that fails is left alone at most, unless it asks for longer."""
+Start = Callable[[Callable[[], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A channel that has failed, as it was set then."""
+
+    config: ChannelConfig | None
+    failures: int
+    """In a row."""
+    until: int
+    """On the monotonic clock."""
 
 
 class AlertCourier:
-    """Delivers what is due, one after the other, while the watch is ours."""
+    """Delivers what is due, by several channels at once, while the watch is ours."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each replaceable
         self,
         store: Store,
         clock: Clock,
         open_channel: Callable[[ChannelConfig], Channel],
         telemetry: Telemetry | None = None,
+        *,
+        start: Start | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._open_channel = open_channel
         self._telemetry = telemetry or NullTelemetry()
+        self._start = start or _in_turn
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+        self._pauses: dict[str, Pause] = {}
+        self._settled = 0
         self._opened: dict[str, tuple[ChannelConfig, Channel]] = {}
+        self._named = frozenset[str]()
+        """What channels are called, also those that only a newer program can read."""
         self.fence: Callable[[], WatchFence | None] = _nobodys
         """Says under which watch it settles; nothing is sent while that is another's."""
+        self.on_done: Callable[[], None] = _nobody
+        """Is called when a channel is free again: something else may go there."""
 
     def tick(self) -> int:
-        """Deliver some of what is due; return when to be called next, on the monotonic clock."""
+        """Begin to deliver some of what is due; return when to be called next, monotonic."""
         try:
             wait_us = self._deliver()
         except STORE_AWAY:
@@ -74,15 +109,49 @@ class AlertCourier:
         fence = self.fence()
         if fence is None:
             return EVERY_US
-        found = self._store.load_deliveries(DELIVERIES_MAX)
-        if found.due:
-            channels = channels_of(self._store.list_alert_terms(TermSort.CHANNEL))
-            for due in found.due:
-                if self.fence() != fence or not self._deliver_one(fence, due, channels):
-                    return EVERY_US
-        if found.next_at is None:
+        channels = self._channels() if self._pauses else None
+        now = self._clock.monotonic_us()
+        with self._lock:
+            busy, settled = set(self._busy), self._settled
+            paused = {name: one.until for name, one in self._pauses.items() if one.until > now}
+        room = SENDERS_MAX - len(busy)
+        if room <= 0:
             return EVERY_US
-        return min(max(found.next_at - found.now, 0), EVERY_US)
+        found = self._store.load_deliveries(DELIVERIES_MAX, busy | paused.keys())
+        by_channel: dict[str, list[DueDelivery]] = {}
+        for due in found.due:
+            by_channel.setdefault(due.delivery.channel, []).append(due)
+        if by_channel and channels is None:
+            channels = self._channels()
+        for name, dues in list(by_channel.items())[:room]:
+            with self._lock:
+                self._busy.add(name)
+            self._start(partial(self._carry, fence, dues, channels or {}))
+        if self._settled != settled:
+            return 0
+        waits = [EVERY_US, *(until - now for until in paused.values())]
+        if found.next_at is not None:
+            waits.append(max(found.next_at - found.now, 0))
+        return min(waits)
+
+    def _carry(
+        self, fence: WatchFence, dues: list[DueDelivery], channels: Mapping[str, ChannelConfig]
+    ) -> None:
+        """Bring to one channel what is due there, until it fails or the watch is another's."""
+        name = dues[0].delivery.channel
+        try:
+            for due in dues:
+                if self.fence() != fence or not self._deliver_one(fence, due, channels):
+                    return
+                if self._is_paused(name):
+                    return
+        except STORE_AWAY:
+            # What was sent could not be settled: it is sent again, and not at once.
+            self._pause(name, channels.get(name), EVERY_US)
+        finally:
+            with self._lock:
+                self._busy.discard(name)
+            self.on_done()
 
     def _deliver_one(
         self, fence: WatchFence, due: DueDelivery, channels: Mapping[str, ChannelConfig]
@@ -95,6 +164,9 @@ class AlertCourier:
         tried = conclude_try(delivery, said, retry_us, self._store.now())
         order = SettleDelivery(fence=fence, id=delivery.id, tries=delivery.tries, tried=tried)
         is_settled = self._store.settle_delivery(order)
+        with self._lock:
+            self._settled += is_settled
+        self._note(delivery.channel, channels.get(delivery.channel), result)
         if tried.state is not DeliveryState.DONE:
             event = DeliveryFailed(
                 member=0,
@@ -109,7 +181,9 @@ class AlertCourier:
 
     def _send(self, due: DueDelivery, config: ChannelConfig | None) -> DeliveryResult:
         if config is None:
-            return DeliveryResult(is_done=False, is_final=True, detail="there is no such channel")
+            is_gone = due.delivery.channel not in self._named
+            detail = "there is no such channel" if is_gone else "a newer program has set it"
+            return DeliveryResult(is_done=False, is_final=is_gone, detail=detail)
         try:
             return self._channel(config).deliver(notice_of(due))
         except UsageError as error:
@@ -117,13 +191,49 @@ class AlertCourier:
         except Exception as error:  # noqa: BLE001 - a defect of one channel must not stop the others
             return DeliveryResult(is_done=False, is_final=False, detail=repr(error))
 
+    def _channels(self) -> dict[str, ChannelConfig]:
+        """Return the channels there are; forget what was known of those that were set anew."""
+        terms = self._store.list_alert_terms(TermSort.CHANNEL)
+        found, self._named = channels_of(terms), frozenset(channel_names(terms))
+        with self._lock:
+            self._pauses = {
+                name: one for name, one in self._pauses.items() if found.get(name) == one.config
+            }
+            self._opened = {name: one for name, one in self._opened.items() if name in found}
+        return found
+
     def _channel(self, config: ChannelConfig) -> Channel:
         """Return what sends by a channel; it is kept while nothing else is said of it."""
-        known = self._opened.get(config.name)
-        if known is None or known[0] != config:
-            known = (config, self._open_channel(config))
-            self._opened[config.name] = known
-        return known[1]
+        with self._lock:
+            known = self._opened.get(config.name)
+            if known is None or known[0] != config:
+                known = (config, self._open_channel(config))
+                self._opened[config.name] = known
+            return known[1]
+
+    def _note(self, name: str, config: ChannelConfig | None, result: DeliveryResult) -> None:
+        """Remember whether a channel takes something; one that answers for good is not down."""
+        if result.is_done:
+            with self._lock:
+                self._pauses.pop(name, None)
+        elif not result.is_final:
+            asked = result.retry_after
+            asked_us = 0 if asked is None else min(asked // _MICROSECOND, WAIT_MAX_US)
+            self._pause(name, config, asked_us)
+
+    def _pause(self, name: str, config: ChannelConfig | None, least_us: int) -> None:
+        """Leave a channel alone: the longer, the more often it has failed."""
+        with self._lock:
+            known = self._pauses.get(name)
+            failures = 1 if known is None else known.failures + 1
+            doubled = min(FIRST_WAIT_US << min(failures - 1, 20), PAUSE_MAX_US)
+            until = self._clock.monotonic_us() + max(doubled, least_us)
+            self._pauses[name] = Pause(config, failures, until)
+
+    def _is_paused(self, name: str) -> bool:
+        with self._lock:
+            known = self._pauses.get(name)
+        return known is not None and known.until > self._clock.monotonic_us()
 
 
 def notice_of(due: DueDelivery) -> AlertNotice:
@@ -145,6 +255,15 @@ def notice_of(due: DueDelivery) -> AlertNotice:
         since=from_microseconds(alert.since),
         at=from_microseconds(delivery.made_at if at is None else at),
     )
+
+
+def _in_turn(work: Callable[[], None]) -> None:
+    """Do it here and now."""
+    work()
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 def _nobodys() -> WatchFence | None:

@@ -30,6 +30,15 @@ def channels_of(terms: Iterable[TermRecord]) -> dict[str, ChannelConfig]:
     return dict(sorted(found.items()))
 
 
+def channel_names(terms: Iterable[TermRecord]) -> tuple[str, ...]:
+    """Return what channels there are called, also those that only a newer program can read.
+
+    What goes there waits for one.
+    """
+    said = {one.name for one in terms if one.sort is TermSort.CHANNEL}
+    return tuple(sorted({LOG.name, *said}))
+
+
 def channel_of(term: TermRecord) -> ChannelConfig | None:
     """Return a channel as it was said; None if a program that is newer has said it."""
     try:

@@ -12,14 +12,16 @@ What happens when
 - its answer is lost: the next look finds the alert open, and raises none;
 - it was only paused, and another has the watch: its write is refused whole, on record;
 - the store is away: nothing is known, so that nothing is raised and nothing is resolved;
-- some part can't be looked at: of that part all stays as it was.
+- some part can't be looked at: of that part all stays as it was;
+- it can't look at all, by a defect of its own: it gives up the watch, and lets others try first.
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.alert_rules import Rulebook, rule_from_json
@@ -35,7 +37,7 @@ from duly.engine.observers.work import (
     QueueObserver,
     TroubleObserver,
 )
-from duly.engine.watch_terms import channels_of, silence_of
+from duly.engine.watch_terms import channel_names, silence_of
 from duly.errors import STORE_AWAY, DulyError, UsageError
 from duly.store.alerting import (
     NOTES_LENGTH_MAX,
@@ -67,6 +69,10 @@ if TYPE_CHECKING:
     from duly.telemetry import Telemetry
 
 
+RESTS = 2
+"""How many looks are left to others by one who could not look: each of them asks in that time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherSettings:
     """How often somebody looks."""
@@ -77,6 +83,8 @@ class WatcherSettings:
     """After this long without a look another one watches."""
     retry_us: int = 5 * SECOND_US
     """After the store was away."""
+    round_us: int = SECOND_US
+    """How long who goes round over schedules does so in one look: the next one goes on there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +130,7 @@ class Watcher:
         self._observers = usual_observers() if observers is None else tuple(observers)
         self._telemetry = telemetry or NullTelemetry()
         self._notes: dict[str, Any] | None = None
+        self._rests_until = 0
         self.fence: WatchFence | None = None
         """Under which it writes; None while another watches. Read by who delivers."""
         self.on_told: Callable[[], None] = _nobody
@@ -146,6 +155,9 @@ class Watcher:
 
     def _watch(self) -> int:
         settings, watchman = self._settings, self._watchman
+        rest_us = self._rests_until - self._clock.monotonic_us()
+        if rest_us > 0:
+            return rest_us
         self._store.now()
         if not sees_everything(self._store):
             # Whoever is shown one tenant's would find that all is well.
@@ -163,7 +175,15 @@ class Watcher:
         if fence != self.fence:
             self.fence, self._notes = fence, _read_notes(held.notes)
             self._telemetry.emit(WatchTaken(member=0, epoch=held.epoch))
-        self._look(fence)
+        try:
+            self._look(fence)
+        except STORE_AWAY:
+            raise
+        except Exception:
+            # Whoever holds on to the watch and sees nothing would keep from it who can.
+            self._rests_until = self._clock.monotonic_us() + RESTS * settings.every_us
+            self.stop()
+            raise
         return settings.every_us
 
     def _look(self, fence: WatchFence) -> None:
@@ -187,8 +207,11 @@ class Watcher:
         )
         found: list[Observation] = []
         for observer in self._observers:
+            until = self._clock.monotonic_us() + self._settings.round_us
             try:
-                found.append(observer.observe(asked))
+                found.append(
+                    observer.observe(replace(asked, is_time_up=partial(self._is_over, until)))
+                )
             except STORE_AWAY:
                 raise
             except Exception as error:  # noqa: BLE001 - one who fails must not blind the others
@@ -196,6 +219,9 @@ class Watcher:
                 event = ObserverFailed(member=0, observer=name, problem=repr(error))
                 self._telemetry.emit(event)
         return joined(found)
+
+    def _is_over(self, until: int) -> bool:
+        return self._clock.monotonic_us() >= until
 
     def _lose(self) -> None:
         fence, self.fence, self._notes = self.fence, None, None
@@ -225,7 +251,7 @@ def standards_of(terms: Sequence[TermRecord]) -> Standards:
     return Standards(
         rules=Rulebook(rules),
         silences=tuple(one for one in silences if one is not None),
-        channels=tuple(channels_of(terms)),
+        channels=channel_names(terms),
     )
 
 

@@ -102,45 +102,62 @@ class Alerts:
         )
         return self._asking.ask(SILENCE_ALERTS, body=body)
 
-    def unsilence(self, silence: UUID | str, *, reason: str | None = None) -> bool:
+    def unsilence(
+        self, silence: UUID | str, *, reason: str | None = None, version: int | None = None
+    ) -> bool:
         """End a silence before its time; say whether there was one."""
         query = said(Removal, reason=reason)
-        return self._asking.ask(UNSILENCE, silence, query=query).is_removed
+        return self._asking.ask(UNSILENCE, silence, query=query, version=version).is_removed
 
     def rules(self) -> Rules:
         """Return every rule by name."""
         return self._asking.items(LIST_RULES)
 
-    def set_rule(self, name: str, **terms: Any) -> AlertRule:  # noqa: ANN401 - as `SetAlertRule` has them
-        """Set a rule; what is not given stays."""
-        return self._asking.ask(SET_RULE, name, body=said(SetAlertRule, **terms))
+    def set_rule(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        **terms: Any,  # noqa: ANN401 - as `SetAlertRule` has them
+    ) -> AlertRule:
+        """Set a rule; what is not given stays. Outdated if it is no longer at a `version`."""
+        body = said(SetAlertRule, **terms)
+        return self._asking.ask(SET_RULE, name, body=body, version=version)
 
-    def remove_rule(self, name: str, *, reason: str | None = None) -> bool:
+    def remove_rule(
+        self, name: str, *, reason: str | None = None, version: int | None = None
+    ) -> bool:
         """Take back a rule that was set; say whether there was one."""
         query = said(Removal, reason=reason)
-        return self._asking.ask(REMOVE_RULE, name, query=query).is_removed
+        return self._asking.ask(REMOVE_RULE, name, query=query, version=version).is_removed
 
     def channels(self) -> Channels:
         """Return where alerts go, by name."""
         return self._asking.items(LIST_CHANNELS)
 
-    def add_channel(
+    def add_channel(  # noqa: PLR0913 - each part of a channel is an argument
         self,
         name: str,
         kind: str,
         options: Mapping[str, Any] | None = None,
         *,
         reason: str | None = None,
+        version: int | None = None,
     ) -> AlertChannel:
-        """Have alerts go somewhere, in place of what was said under that name before."""
+        """Have alerts go somewhere, in place of what was said under that name before.
+
+        Outdated if that is no longer at a `version`.
+        """
         told = None if options is None else dict(options)
         body = said(SetAlertChannel, kind=kind, options=told, reason=reason)
-        return self._asking.ask(SET_CHANNEL, name, body=body)
+        return self._asking.ask(SET_CHANNEL, name, body=body, version=version)
 
-    def remove_channel(self, name: str, *, reason: str | None = None) -> bool:
+    def remove_channel(
+        self, name: str, *, reason: str | None = None, version: int | None = None
+    ) -> bool:
         """Have alerts go there no more; say whether there was such a channel."""
         query = said(Removal, reason=reason)
-        return self._asking.ask(REMOVE_CHANNEL, name, query=query).is_removed
+        return self._asking.ask(REMOVE_CHANNEL, name, query=query, version=version).is_removed
 
     def test_channel(self, name: str) -> ChannelTest:
         """Send a notice that is marked as a test, from the server and at once."""

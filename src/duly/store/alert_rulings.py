@@ -19,8 +19,8 @@ from duly.domain.alerting import (
 from duly.domain.attempts import stored_policy
 from duly.domain.audit import Actor, instant_text
 from duly.domain.identity import RunId, identity_text
-from duly.errors import Conflict, NotFound, UsageError
-from duly.store.alerting import TERMS_MAX, TermRecord, TermSort, TroubledRun
+from duly.errors import Conflict, NotFound, Outdated, UsageError
+from duly.store.alerting import TERMS_MAX, UNSAID, TermRecord, TermSort, TroubledRun
 from duly.store.auditing import Subject
 from duly.store.rulings import is_current
 
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly.domain.alerting import Change
-    from duly.store.alerting import AcknowledgeAlert, SetTerm, SettleDelivery, WatchFence
+    from duly.store.alerting import (
+        AcknowledgeAlert,
+        RemoveTerm,
+        SetTerm,
+        SettleDelivery,
+        WatchFence,
+    )
     from duly.store.records import Row
 
 WATCHER = Actor("duly", "watcher")
@@ -100,6 +106,12 @@ def read_alert(row: Row) -> AlertRecord:
     )
 
 
+def read_alerts(rows: Iterable[Row]) -> list[AlertRecord]:
+    """Return alerts from their rows, without those of kinds that only a newer program knows."""
+    kinds = set(AlertKind)
+    return [read_alert(row) for row in rows if row[1] in kinds]
+
+
 def new_deliveries(change: Change, now: int) -> list[DeliveryRecord]:
     """Return what is to be delivered of a change."""
     if change.tells is None:
@@ -165,9 +177,16 @@ def term_row(one: TermRecord) -> tuple[Any, ...]:
 
 
 def new_term(command: SetTerm, before: TermRecord | None, count: int, now: int) -> TermRecord:
-    """Return what is kept; refuse what is there already, another tenant's, or one too many."""
+    """Return what is kept: `before` itself if just this was said already, by an order given again.
+
+    Refuses what is there already, another tenant's, not what it was, or one too many.
+    """
     if before is not None and (command.is_new or before.tenant != command.tenant):
         raise taken_term(command)
+    if command.version is not None and command.version != version_of(before):
+        if before is not None and (before.terms, before.until) == (command.terms, command.until):
+            return before
+        raise _outdated(command, before)
     if before is None and count >= TERMS_MAX:
         problem = f"would be one more than the {TERMS_MAX:,} that are kept"
         remedy = "remove some that nobody needs"
@@ -178,16 +197,40 @@ def new_term(command: SetTerm, before: TermRecord | None, count: int, now: int) 
         tenant=command.tenant,
         terms=command.terms,
         until=command.until,
-        set_at=now,
+        # A clock that was put back must not repeat a version.
+        set_at=now if before is None else max(now, before.set_at + 1),
         set_by=command.actor.name,
         reason=command.actor.reason,
     )
+
+
+def removed_term(command: RemoveTerm, before: TermRecord | None) -> TermRecord | None:
+    """Return what is taken back, if there is something; refuse what is not what it was."""
+    if before is None or command.tenant not in {None, before.tenant}:
+        return None
+    if command.version not in {None, before.version}:
+        raise _outdated(command, before)
+    return before
+
+
+def version_of(said: TermRecord | None) -> int:
+    """Return which word it is that was said, if one was."""
+    return UNSAID if said is None else said.version
 
 
 def taken_term(command: SetTerm) -> Conflict:
     """Return the refusal of a name that stands for something else."""
     what = f"alert {command.sort}"
     return Conflict(what, command.name, "is there already", "give it another name")
+
+
+def _outdated(command: SetTerm | RemoveTerm, before: TermRecord | None) -> Outdated:
+    """Return the refusal of an order that is based on what no longer holds."""
+    problem = "was taken back meanwhile"
+    if before is not None:
+        problem = f"was set by {before.set_by} at {instant_text(before.set_at)}, meanwhile"
+    remedy = f"look at it again: you saw version {command.version}"
+    return Outdated(f"alert {command.sort}", command.name, problem, remedy)
 
 
 def term_subject(sort: TermSort, before: TermRecord | None, after: TermRecord | None) -> Subject:

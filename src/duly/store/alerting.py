@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from duly.domain.instants import DAY, SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from duly.domain.alert_delivery import DeliveryRecord, Tried
     from duly.domain.alert_kinds import AlertKind
@@ -89,8 +89,18 @@ class TermRecord:
     until: int | None
     """Of a silence."""
     set_at: int
+    """Later than whatever was said under that name before, however the clock goes."""
     set_by: str
     reason: str | None
+
+    @property
+    def version(self) -> int:
+        """Which word it is: another one each time that somebody says something."""
+        return self.set_at
+
+
+UNSAID = 0
+"""The version of what nobody has said anything about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +115,8 @@ class SetTerm:
     actor: Actor
     is_new: bool = False
     """Whether nobody may have said anything under that name."""
+    version: int | None = None
+    """Only if what was said is still this; `UNSAID` if nothing is. None for whatever there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +128,8 @@ class RemoveTerm:
     tenant: str | None = None
     """Only if it is this tenant's; None for anybody's."""
     actor: Actor
+    version: int | None = None
+    """Only if what was said is still this; None for whatever there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +186,7 @@ class DueDeliveries:
     now: int
     due: tuple[DueDelivery, ...]
     next_at: int | None
+    """Now, if more may be due than were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +286,13 @@ class AlertingStore(Protocol):
         """
         ...
 
-    def load_deliveries(self, limit: int) -> DueDeliveries:
-        """Return deliveries whose time has come, by the store's clock, longest due first."""
+    def load_deliveries(self, limit: int, without: Collection[str] = ()) -> DueDeliveries:
+        """Return deliveries whose time has come, by the store's clock, `without` some channels'.
+
+        First the longest due of each channel, then the second of each, and so on. That of an end is
+        none before that of its beginning to the same channel is settled. One that waits for longer
+        than any waits was left by a clock that ran ahead: its time has come, too.
+        """
         ...
 
     def settle_delivery(self, command: SettleDelivery) -> bool:
@@ -306,13 +326,17 @@ class AlertingStore(Protocol):
     def set_alert_term(self, command: SetTerm) -> TermRecord:
         """Keep what was said; audited as `alert-rule.set` and so on, with before and after.
 
-        Conflict when it was to be new and is there, or is another tenant's; UsageError beyond
-        `TERMS_MAX`.
+        Conflict when it was to be new and is there, or is another tenant's; Outdated when it was to
+        be a version that it no longer is, unless just this was said already: then nothing changes.
+        UsageError beyond `TERMS_MAX`.
         """
         ...
 
     def remove_alert_term(self, command: RemoveTerm) -> bool:
-        """Take back what was said; say whether there was something. Audited as `….removed`."""
+        """Take back what was said; say whether there was something. Audited as `….removed`.
+
+        Outdated when somebody has said something else since the version that was seen.
+        """
         ...
 
     def list_alert_terms(self, sort: TermSort) -> list[TermRecord]:

@@ -67,6 +67,8 @@ class AlertRule(Shown, frozen=True, kw_only=True):
     task: str | None
     queue: str | None
     is_default: bool
+    version: int
+    """Also the ETag; an edit gives it back, and is refused if somebody else was faster."""
     set_at: Instant | None
     set_by: str | None
     reason: str | None
@@ -79,6 +81,8 @@ class AlertChannel(Shown, frozen=True, kw_only=True):
     kind: str
     options: dict[str, Any]
     is_default: bool
+    version: int
+    """Also the ETag; an edit gives it back, and is refused if somebody else was faster."""
     set_at: Instant | None
     set_by: str | None
     reason: str | None
@@ -100,6 +104,7 @@ class AlertSilence(Shown, frozen=True, kw_only=True):
     kinds: list[str]
     subject: str | None
     until: Instant
+    version: int
     set_at: Instant
     set_by: str
     reason: str | None

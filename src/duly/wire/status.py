@@ -6,6 +6,15 @@ from duly.wire.members import Member
 from duly.wire.shapes import Instant, Shown
 
 
+class OpenAlerts(Shown, frozen=True, kw_only=True):
+    """How many alerts of a kind and severity are open."""
+
+    kind: str
+    severity: str
+    count: int
+    silenced: int
+
+
 class Status(Shown, frozen=True, kw_only=True):
     """What is promised, what is due, what waits for a worker, and who keeps time."""
 
@@ -35,6 +44,8 @@ class Status(Shown, frozen=True, kw_only=True):
     taskless: list[str]
     stale: list[str]
     """Active schedules whose last useful completion is old, each in a sentence."""
+    alerts: list[OpenAlerts]
+    """How many alerts are open, by severity and kind."""
 
 
 class Ready(Shown, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
 RULES = "/alerts/rules"
 SEVERITIES = tuple(str(one) for one in Severity)
 NARROWED_BY = ("tenant", "schedule", "task", "queue")
-UNSET = "-"
-"""What a form says of a rule that nobody had set when it was opened."""
+COMPARED = {
+    "threshold": "From this number on",
+    "hold_for": "Raised when it has held for",
+    "clear_for": "Resolved when it is gone for",
+    "severity": "Severity",
+    "channels": "Who is told",
+    "is_on": "The rule is on",
+}
+"""What a form says of a rule, field by field."""
+EVERYBODY = "all"
 
 
 class RuleForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,14 +44,29 @@ class RuleForm(msgspec.Struct, forbid_unknown_fields=True):
     channels: list[str] = []
     """None of them ticked: all are told."""
     reason: str | None = None
-    seen: str = ""
-    """Since when the rule was as the form showed it."""
+    version: int | None = None
+    """Of the rule that the form showed."""
+    seen: str = "{}"
+    """What that one said, field by field, for who finds that somebody was faster."""
 
 
 class ResetForm(msgspec.Struct, forbid_unknown_fields=True):
     """What a form says that takes a rule back."""
 
     reason: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field that is not the same for two who change a rule at once."""
+
+    label: str
+    before: str
+    theirs: str
+    mine: str
+    by: str
+    """Who changed it: they, you, or both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +77,6 @@ class RuleRow:
     threshold: str
     about: str
     """Whom it is narrowed to; empty for all."""
-    seen: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +91,14 @@ class RuleModel:
     """One rule, to be changed."""
 
     row: RuleRow
-    value: str
-    """The threshold as one types it."""
+    form: RuleForm
+    """What is in the fields: the rule, or what was typed where somebody was faster."""
     channels: tuple[str, ...]
     """Those there are, and those that the rule names."""
     severities: tuple[str, ...] = SEVERITIES
+    is_stale: bool = False
+    stale: tuple[Difference, ...] = ()
+    """What somebody else has changed since, beside what is wanted here (UX 41)."""
 
 
 def show_rules(asked: Asked) -> Shown:
@@ -84,19 +110,13 @@ def show_rules(asked: Asked) -> Shown:
 def show_rule(asked: Asked) -> Shown:
     """Show one, to be changed."""
     rule = find_rule(asked)
-    names = [one.name for one in asked.app.alerts.channels()]
-    channels = tuple(dict.fromkeys([*names, *rule.channels]))
-    model = RuleModel(row=rule_row(rule), value=f"{rule.threshold:.15g}", channels=channels)
-    return Shown(template="alert_rule.html", model=model, title=f"Rule {rule.name}")
+    return _rule_page(asked, rule, rule_form(rule))
 
 
-def set_rule(asked: Asked) -> Moved:
-    """Set it, unless somebody else has set it since the form was opened."""
+def set_rule(asked: Asked) -> Moved | Shown:
+    """Set it; who finds that somebody was faster is shown what differs, and nothing is written."""
     form: RuleForm = asked.form
     before = find_rule(asked)
-    if form.seen and form.seen != seen_of(before):
-        who = f"was changed by {before.set_by}" if before.set_by else "was taken back"
-        raise Outdated("alert rule", before.name, f"{who} meanwhile", "look at it again")
     terms: dict[str, Any] = {
         "threshold": form.threshold or None,
         "hold_for": form.hold_for or None,
@@ -105,7 +125,12 @@ def set_rule(asked: Asked) -> Moved:
         "is_on": form.is_on == "yes",
         "channels": form.channels,
     }
-    rule = asked.app.alerts.set_rule(before.name, reason=form.reason, **terms)
+    try:
+        rule = asked.app.alerts.set_rule(
+            before.name, reason=form.reason, version=form.version, **terms
+        )
+    except Outdated:
+        return _stale(asked, form)
     text = f"the rule {rule.name} holds from now on"
     return Moved(to=RULES, said=Said(text=text, undo=_undo(before, rule)))
 
@@ -114,7 +139,7 @@ def reset_rule(asked: Asked) -> Moved:
     """Take back a rule that was set: what is usual holds again."""
     form: ResetForm = asked.form
     before = find_rule(asked)
-    if not asked.app.alerts.remove_rule(before.name, reason=form.reason):
+    if not asked.app.alerts.remove_rule(before.name, reason=form.reason, version=form.version):
         raise NotFound("alert rule", before.name, "nobody has set it: what is usual holds")
     return Moved(to=RULES, said=Said(text=f"the rule {before.name} is taken back"))
 
@@ -133,9 +158,22 @@ def rule_row(rule: AlertRule) -> RuleRow:
     narrowed = [
         f"{name} {value}" for name in NARROWED_BY if (value := getattr(rule, name)) is not None
     ]
-    return RuleRow(
-        rule=rule, threshold=threshold_text(rule), about=", ".join(narrowed), seen=seen_of(rule)
+    return RuleRow(rule=rule, threshold=threshold_text(rule), about=", ".join(narrowed))
+
+
+def rule_form(rule: AlertRule) -> RuleForm:
+    """Return the form that says what a rule says."""
+    made = RuleForm(
+        threshold=f"{rule.threshold:.15g}",
+        hold_for=rule.hold_for,
+        clear_for=rule.clear_for,
+        severity=rule.severity,
+        is_on="yes" if rule.is_on else "no",
+        channels=list(rule.channels),
+        version=rule.version,
     )
+    made.seen = json.dumps(_compared(made))
+    return made
 
 
 def threshold_text(rule: AlertRule) -> str:
@@ -146,16 +184,56 @@ def threshold_text(rule: AlertRule) -> str:
     return f"{number} times" if rule.unit == "times" else number
 
 
-def seen_of(rule: AlertRule) -> str:
-    """Return since when a rule is as it is."""
-    return UNSET if rule.set_at is None else rule.set_at.isoformat()
+def _rule_page(asked: Asked, rule: AlertRule, form: RuleForm, **more: Any) -> Shown:  # noqa: ANN401 - further fields of the model
+    names = [one.name for one in asked.app.alerts.channels()]
+    channels = tuple(dict.fromkeys([*names, *rule.channels, *form.channels]))
+    model = RuleModel(row=rule_row(rule), form=form, channels=channels, **more)
+    status = 409 if model.is_stale else 200
+    return Shown(template="alert_rule.html", model=model, title=f"Rule {rule.name}", status=status)
+
+
+def _stale(asked: Asked, form: RuleForm) -> Shown:
+    """Show what somebody else has changed beside what is wanted; whoever goes on has seen it."""
+    rule = find_rule(asked)
+    current = rule_form(rule)
+    seen, theirs, mine = _read_seen(form.seen), _compared(current), _compared(form)
+    found: list[Difference] = []
+    for name, label in COMPARED.items():
+        before = seen.get(name, theirs[name])
+        if theirs[name] != mine[name]:
+            by = "they" if before == mine[name] else "you" if before == theirs[name] else "both"
+            found.append(Difference(label, before, theirs[name], mine[name], by))
+        if before == mine[name]:
+            # What they changed and I did not is theirs; what both did is mine, and shown.
+            setattr(form, name, getattr(current, name))
+    form.version, form.seen = current.version, current.seen
+    return _rule_page(asked, rule, form, is_stale=True, stale=tuple(found))
+
+
+def _compared(form: RuleForm) -> dict[str, str]:
+    """Return what a form says, as texts."""
+    said = {name: getattr(form, name) for name in COMPARED}
+    return {**said, "channels": ", ".join(sorted(form.channels)) or EVERYBODY}
+
+
+def _read_seen(text: str) -> dict[str, str]:
+    """Return what a form was made from; what can't be read was nothing."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def _undo(before: AlertRule, after: AlertRule) -> Undo | None:
     """Return the order that sets a rule as it was, if it still is as it was made just now."""
     path = f"{RULES}/{quote(after.name, safe='')}"
+    version = str(after.version)
     if before.is_default:
-        return Undo(label="Undo", path=f"{path}/reset", fields={"reason": "undone"})
+        fields = {"reason": "undone", "version": version}
+        return Undo(label="Undo", path=f"{path}/reset", fields=fields)
     if len(before.channels) > 1:
         return None  # an undo says each thing once
     fields = {
@@ -165,7 +243,7 @@ def _undo(before: AlertRule, after: AlertRule) -> Undo | None:
         "severity": before.severity,
         "is_on": "yes" if before.is_on else "no",
         "reason": "undone",
-        "seen": seen_of(after),
+        "version": version,
     }
     if before.channels:
         fields["channels"] = before.channels[0]

@@ -166,6 +166,8 @@ HOT = {
     "forget frozen": access.FORGET[3],
 }
 WALKED = (
+    # It holds what is pending and nothing else.
+    "SCAN duly_alert_deliveries USING INDEX duly_alert_deliveries_due",
     "SCAN value",
     "SCAN json_each",
     "SCAN (subquery",
@@ -190,6 +192,7 @@ SORTED_FEW = frozenset(
         "overdue",
         "made in a minute",
         "live alerts",
+        "due deliveries",
         "newly dead",
     )
 )

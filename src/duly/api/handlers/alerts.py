@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duly.api.handlers.parts import given, look, order, whole
+from duly.api.route import Answer
 from duly.wire.alerts import (
     Alert,
     AlertChannel,
@@ -45,16 +46,16 @@ def list_alert_silences(received: Received) -> Page[AlertSilence]:
     return whole(AlertSilence, received.app.alerts.silences())
 
 
-def silence_alerts(received: Received) -> AlertSilence:
+def silence_alerts(received: Received) -> Answer:
     """Tell nobody of such alerts for a while; they are on record all the same."""
     made = received.app.alerts.silence(**given(received.body), id=received.order_id())
-    return AlertSilence.from_view(made)
+    return Answer(value=AlertSilence.from_view(made), version=made.version)
 
 
 def unsilence_alerts(received: Received) -> Removed:
     """End a silence before its time."""
-    terms = given(received.query)
-    return Removed(is_removed=received.app.alerts.unsilence(received.path["silence"], **terms))
+    done = received.app.alerts.unsilence(received.path["silence"], **_removal(received))
+    return Removed(is_removed=done)
 
 
 def list_alert_rules(received: Received) -> Page[AlertRule]:
@@ -62,16 +63,17 @@ def list_alert_rules(received: Received) -> Page[AlertRule]:
     return whole(AlertRule, received.app.alerts.rules())
 
 
-def set_alert_rule(received: Received) -> AlertRule:
+def set_alert_rule(received: Received) -> Answer:
     """Set a rule; what is not given stays."""
-    terms = given(received.body)
-    return AlertRule.from_view(received.app.alerts.set_rule(received.path["rule"], **terms))
+    terms = {**given(received.body), "version": received.version}
+    made = received.app.alerts.set_rule(received.path["rule"], **terms)
+    return Answer(value=AlertRule.from_view(made), version=made.version)
 
 
 def remove_alert_rule(received: Received) -> Removed:
     """Take back a rule that was set: what is usual holds again."""
-    terms = given(received.query)
-    return Removed(is_removed=received.app.alerts.remove_rule(received.path["rule"], **terms))
+    done = received.app.alerts.remove_rule(received.path["rule"], **_removal(received))
+    return Removed(is_removed=done)
 
 
 def list_alert_channels(received: Received) -> Page[AlertChannel]:
@@ -79,17 +81,16 @@ def list_alert_channels(received: Received) -> Page[AlertChannel]:
     return whole(AlertChannel, received.app.alerts.channels())
 
 
-def set_alert_channel(received: Received) -> AlertChannel:
+def set_alert_channel(received: Received) -> Answer:
     """Have alerts go somewhere, in place of what was said under that name before."""
-    terms = given(received.body)
+    terms = {**given(received.body), "version": received.version}
     made = received.app.alerts.add_channel(received.path["channel"], **terms)
-    return AlertChannel.from_view(made)
+    return Answer(value=AlertChannel.from_view(made), version=made.version)
 
 
 def remove_alert_channel(received: Received) -> Removed:
     """Have alerts go there no more."""
-    terms = given(received.query)
-    done = received.app.alerts.remove_channel(received.path["channel"], **terms)
+    done = received.app.alerts.remove_channel(received.path["channel"], **_removal(received))
     return Removed(is_removed=done)
 
 
@@ -98,9 +99,14 @@ def try_alert_channel(received: Received) -> ChannelTest:
     return ChannelTest.from_view(received.app.alerts.test_channel(received.path["channel"]))
 
 
+def _removal(received: Received) -> dict[str, Any]:
+    return {**given(received.query), "version": received.version}
+
+
 _RULE, _CHANNEL = "/alerts/rules/{rule}", "/alerts/channels/{channel}"
 _SILENCES = "/alerts/silences"
-_REMOVAL = {"method": "DELETE", "query": Removal}
+_SET = {"method": "PUT", "scope": "admin", "has_version": True}
+_REMOVAL = {"method": "DELETE", "query": Removal, "has_version": True}
 ROUTES: tuple[Route, ...] = (
     look("/alerts", list_alerts, Page[Alert], AlertsAsked),
     look("/alerts/{alert}", get_alert, Alert),
@@ -109,10 +115,10 @@ ROUTES: tuple[Route, ...] = (
     order(_SILENCES, silence_alerts, SilenceAlerts, AlertSilence, status=201),
     order(f"{_SILENCES}/{{silence}}", unsilence_alerts, None, Removed, **_REMOVAL),
     look("/alerts/rules", list_alert_rules, Page[AlertRule]),
-    order(_RULE, set_alert_rule, SetAlertRule, AlertRule, method="PUT", scope="admin"),
+    order(_RULE, set_alert_rule, SetAlertRule, AlertRule, **_SET),
     order(_RULE, remove_alert_rule, None, Removed, scope="admin", **_REMOVAL),
     look("/alerts/channels", list_alert_channels, Page[AlertChannel]),
-    order(_CHANNEL, set_alert_channel, SetAlertChannel, AlertChannel, method="PUT", scope="admin"),
+    order(_CHANNEL, set_alert_channel, SetAlertChannel, AlertChannel, **_SET),
     order(_CHANNEL, remove_alert_channel, None, Removed, scope="admin", **_REMOVAL),
     order(
         f"{_CHANNEL}/test",

@@ -10,12 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly.domain.alerting import AlertRecord, Observation
     from duly.store.protocol import Store
     from duly.store.reading import StoreStatus
 
 SUBJECTS_MAX = 50
 """How many things of one kind are told one by one."""
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,8 @@ class Asked:
     """Pending and open: what these are about is to be looked at again."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What watchers have learnt so far; an observer may put something in under its own name."""
+    is_time_up: Callable[[], bool] = _never
+    """Whether whoever goes round has done enough for one look."""
 
     @property
     def now(self) -> int:

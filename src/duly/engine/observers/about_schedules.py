@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import Condition
-from duly.domain.instants import from_microseconds
+from duly.domain.instants import SECOND_US, from_microseconds
 from duly.domain.time_texts import utc_text
 from duly.engine.observers import SUBJECTS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
-    from duly.domain.alert_kinds import AlertKind
     from duly.domain.schedules import ScheduleRecord
     from duly.engine.observers import Asked
 
 SUBJECT = "schedule "
 """How the subject of such an alert begins; its name follows."""
+PAGE = 500
+"""How many schedules are asked about at once."""
+SCHEDULES_MAX = 1_500
+"""How many are looked at in one go: ten thousand within eight looks, two minutes."""
 
 
 def find_suspects(
     asked: Asked, kinds: Collection[AlertKind]
 ) -> dict[tuple[str, str], ScheduleRecord | None]:
-    """Return the schedules that alerts are about, by tenant and name; None for one that is gone."""
-    about = [
-        (one.tenant, one.subject.removeprefix(SUBJECT))
-        for one in asked.alerts
-        if one.kind in kinds and one.subject.startswith(SUBJECT)
-    ]
+    """Return the schedules that alerts are about, by tenant and name; None for one that is gone.
+
+    Of more than are told one by one, others each time.
+    """
+    about = list(
+        dict.fromkeys(
+            (one.tenant, one.subject.removeprefix(SUBJECT))
+            for one in asked.alerts
+            if one.kind in kinds and one.subject.startswith(SUBJECT)
+        )
+    )
+    most = SUBJECTS_MAX * len(kinds)
+    first = asked.now // SECOND_US % len(about) if len(about) > most else 0
     found: dict[tuple[str, str], ScheduleRecord | None] = {}
-    for tenant, name in list(dict.fromkeys(about))[:SUBJECTS_MAX]:
+    for tenant, name in (about[first:] + about[:first])[:most]:
         seen = asked.store.find_schedule(tenant, name)
         found[tenant, name] = None if seen is None else seen.record
     return found
+
+
+def told_one_by_one(asked: Asked, conditions: Sequence[Condition]) -> list[Condition]:
+    """Return what is known already and, of each kind, the worst of the rest: so many and no more.
+
+    Whoever has ten thousand schedules that stopped at once needs no ten thousand messages.
+    """
+    known = {one.key for one in asked.alerts}
+    room = Counter(dict.fromkeys(AlertKind, SUBJECTS_MAX))
+    room.subtract(one.kind for one in asked.alerts)
+    told = [one for one in conditions if one.key in known]
+    for one in sorted(conditions, key=lambda one: -one.value):
+        if one.key not in known and room[one.kind] > 0:
+            room[one.kind] -= 1
+            told.append(one)
+    return told
 
 
 def schedule_condition(  # noqa: PLR0913, PLR0917 - the parts of a condition

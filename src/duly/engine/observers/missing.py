@@ -15,10 +15,13 @@ from duly.domain.alerting import AlertKey, Observation
 from duly.domain.instants import DAY, HOUR, SECOND_US
 from duly.domain.missing import Cause
 from duly.engine.observers.about_schedules import (
+    PAGE,
+    SCHEDULES_MAX,
     SUBJECT,
     find_suspects,
     instant_text,
     schedule_condition,
+    told_one_by_one,
 )
 from duly.store.missing import MissingFilter, find_missing
 
@@ -29,10 +32,10 @@ if TYPE_CHECKING:
     from duly.engine.observers import Asked
     from duly.store.missing import MissingPage, Place
 
-PAGE = 100
-"""How many schedules are looked at in one go."""
 SLOTS_MAX = 2_500
-"""And how many occurrences of all of them: at least one schedule is looked at whole."""
+"""How many occurrences are asked about at once: at least one schedule is looked at whole."""
+SLOTS_LOOKED_AT_MAX = 20_000
+"""And in one go; those that fire every minute take longer to go round."""
 LOOKED_BACK_US = HOUR * SECOND_US
 LOOKED_BACK_MAX_US = DAY * SECOND_US
 """How far a look reaches where it takes longer to go round."""
@@ -44,34 +47,52 @@ KINDS = (AlertKind.MISSING_RUN,)
 class MissingObserver:
     """Looks for occurrences without a record, page by page."""
 
-    def __init__(self, page: int = PAGE) -> None:
+    def __init__(self, page: int = PAGE, most: int = SCHEDULES_MAX) -> None:
         self._page = page
+        self._most = most
         self._after: Place | None = None
         self._rounds_from: tuple[int, int] | None = None
         """When the round before this one began, and this one."""
 
     def observe(self, asked: Asked) -> Observation:
-        """Say what is missing, of one page and of those that alerts are about."""
+        """Say what is missing, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
         since = self._since(asked.now)
-        command = MissingFilter(
-            since=since, after=self._after, schedules_max=self._page, slots_max=SLOTS_MAX
-        )
-        pages = [find_missing(asked.store, command)]
-        self._after = pages[0].after
-        seen = {one.id for one in pages[0].looked_at}
+        pages = self._next_pages(asked, since)
+        seen = {one.id for page in pages for one in page.looked_at}
         for record in suspects.values():
             if record is not None and record.id not in seen:
                 alone = MissingFilter(since=since, schedule_id=record.id, slots_max=SLOTS_MAX)
                 pages.append(find_missing(asked.store, alone))
         names = {(one.tenant, one.name) for page in pages for one in page.looked_at}
         return Observation(
-            conditions=tuple(one for page in pages for one in _conditions(page)),
+            conditions=tuple(
+                told_one_by_one(asked, [one for page in pages for one in _conditions(page)])
+            ),
             keys=frozenset(
                 AlertKey(AlertKind.MISSING_RUN, tenant, f"{SUBJECT}{name}")
                 for tenant, name in names | suspects.keys()
             ),
         )
+
+    def _next_pages(self, asked: Asked, since: int) -> list[MissingPage]:
+        """Go on to look, until the round is over or enough was done for now."""
+        pages: list[MissingPage] = []
+        looked = slots = 0
+        while looked < self._most and slots < SLOTS_LOOKED_AT_MAX:
+            command = MissingFilter(
+                since=since,
+                after=self._after,
+                schedules_max=min(self._page, self._most - looked),
+                slots_max=SLOTS_MAX,
+            )
+            page = find_missing(asked.store, command)
+            pages.append(page)
+            self._after = page.after
+            looked, slots = looked + page.schedules, slots + page.slots
+            if self._after is None or asked.is_time_up():
+                break
+        return pages
 
     def _since(self, now: int) -> int:
         """Return from when on: what fell due since a schedule was last looked at is always in."""

@@ -1,7 +1,7 @@
 """Whether schedules get done what they are there for, in time, and not in each other's way.
 
-However many there are, a look is at one page of them and at those that alerts are about; the next
-look goes on behind it.
+However many there are, a look is at some pages of them and at those that alerts are about; the next
+look goes on behind them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from duly.domain.run_times import RUNS_LOOKED_AT, run_times
 from duly.domain.schedules import jitter_offset_us
 from duly.domain.vitals import BEHIND_MAX, count_behind
 from duly.engine.observers.about_schedules import (
+    PAGE,
+    SCHEDULES_MAX,
     SUBJECT,
     find_suspects,
     instant_text,
     schedule_condition,
+    told_one_by_one,
 )
 from duly.store.reading import ScheduleFilter
 from duly.store.signs import Reach, read_signs
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
     from duly.engine.observers import Asked
     from duly.store.protocol import Store
 
-PAGE = 100
-"""How many schedules are looked at in one go."""
 REACH = Reach(window=1, ends=20)
 """How many of the newest runs of each are looked at."""
 STALE_FROM_US = 5 * MINUTE * SECOND_US
@@ -46,28 +47,27 @@ KINDS = (AlertKind.STALE_COMPLETION, AlertKind.OVERLAP)
 class ScheduleObserver:
     """Looks at schedules, page by page."""
 
-    def __init__(self, page: int = PAGE) -> None:
+    def __init__(self, page: int = PAGE, most: int = SCHEDULES_MAX) -> None:
         self._page = page
+        self._most = most
         self._after: tuple[str, str, ScheduleId] | None = None
 
     def observe(self, asked: Asked) -> Observation:
-        """Say what schedules lack, of one page and of those that alerts are about."""
+        """Say what schedules lack, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
-        records |= {one.id: one for one in self._next_page(asked.store)}
-        active = [one for one in records.values() if one.status is ScheduleStatus.ACTIVE]
-        ids = [one.id for one in active]
-        signs = read_signs(asked.store, active, REACH) if active else []
-        spans = asked.store.list_run_times(ids, RUNS_LOOKED_AT) if ids else {}
-        conditions: list[Condition | None] = []
-        for one in signs:
-            conditions += [
-                _stale(one),
-                _overlapping(one.record, spans.get(one.record.id, []), asked.now),
-            ]
+        conditions = _conditions(asked, list(records.values()))
+        looked = 0
+        while looked < self._most:
+            page = self._next_page(asked.store, min(self._page, self._most - looked))
+            conditions += _conditions(asked, [one for one in page if one.id not in records])
+            records |= {one.id: one for one in page}
+            looked += len(page)
+            if self._after is None or asked.is_time_up():
+                break
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
         return Observation(
-            conditions=tuple(one for one in conditions if one is not None),
+            conditions=tuple(told_one_by_one(asked, conditions)),
             keys=frozenset(
                 AlertKey(kind, tenant, f"{SUBJECT}{name}")
                 for kind in KINDS
@@ -75,19 +75,32 @@ class ScheduleObserver:
             ),
         )
 
-    def _next_page(self, store: Store) -> list[ScheduleRecord]:
+    def _next_page(self, store: Store, limit: int) -> list[ScheduleRecord]:
         active = frozenset({ScheduleStatus.ACTIVE})
         command = ScheduleFilter(
             tenant=None,
             statuses=active,
             after=self._after,
-            limit=self._page,
+            limit=limit,
         )
         found = store.list_schedules(command)
-        is_over = len(found) < self._page
+        is_over = len(found) < limit
         last = found[-1] if found else None
         self._after = None if is_over or last is None else (last.tenant, last.name, last.id)
         return found
+
+
+def _conditions(asked: Asked, records: list[ScheduleRecord]) -> list[Condition]:
+    """Return what is so of some schedules: by as many questions, however many they are."""
+    active = [one for one in records if one.status is ScheduleStatus.ACTIVE]
+    if not active:
+        return []
+    spans = asked.store.list_run_times([one.id for one in active], RUNS_LOOKED_AT)
+    found: list[Condition | None] = []
+    for one in read_signs(asked.store, active, REACH):
+        of_one = spans.get(one.record.id, [])
+        found += [_stale(one), _overlapping(one.record, of_one, asked.now)]
+    return [one for one in found if one is not None]
 
 
 def _stale(signs: Signs) -> Condition | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.domain.alert_delivery import DeliveryState
-from duly.domain.alerting import AlertState, Step
+from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
+from duly.domain.alerting import AlertState, Step, Told
 from duly.store.alert_rulings import (
     AUDITED,
     WATCHER,
@@ -17,6 +18,7 @@ from duly.store.alert_rulings import (
     new_deliveries,
     new_term,
     ordered_terms,
+    removed_term,
     require_open,
     term_subject,
     undelivered_subject,
@@ -34,7 +36,7 @@ from duly.store.memory.trouble import find_trouble
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from duly.domain.alert_delivery import DeliveryRecord
     from duly.domain.alerting import AlertId, AlertRecord, Change
@@ -126,21 +128,20 @@ class MemoryAlerting(ABC):
 
         return self._write(apply)
 
-    def load_deliveries(self, limit: int) -> DueDeliveries:
-        """Return deliveries whose time has come."""
+    def load_deliveries(self, limit: int, without: Collection[str] = ()) -> DueDeliveries:
+        """Return deliveries whose time has come, each channel's in its turn."""
 
         def read(journal: Journal) -> DueDeliveries:
-            tables = journal.tables
-            pending = [
-                one
-                for one in tables.alert_deliveries.values()
-                if one.state is DeliveryState.PENDING
-            ]
-            pending.sort(key=lambda one: (one.next_at, one.id))
-            due = [one for one in pending if one.next_at <= journal.now][:limit]
-            later = [one.next_at for one in pending if one not in due]
+            tables, now = journal.tables, journal.now
+            rows = tables.alert_deliveries.values()
+            pending = [one for one in rows if one.state is DeliveryState.PENDING]
+            begun = {(one.alert_id, one.channel) for one in pending if one.told is Told.RAISED}
+            pending = [one for one in pending if one.channel not in without]
+            due = _in_turn([one for one in pending if _is_due(one, begun, now)])[:limit]
             listed = tuple(DueDelivery(one, tables.alerts[one.alert_id]) for one in due)
-            return DueDeliveries(now=journal.now, due=listed, next_at=min(later, default=None))
+            later = [one.next_at for one in pending if now < one.next_at <= now + WAIT_MAX_US]
+            next_at = now if len(due) == limit else min(later, default=None)
+            return DueDeliveries(now=now, due=listed, next_at=next_at)
 
         return self._read(read)
 
@@ -198,6 +199,8 @@ class MemoryAlerting(ABC):
             terms, key = self.tables.alert_terms, (command.sort, command.name)
             before = terms.get(key)
             made = new_term(command, before, len(terms), journal.now)
+            if made is before:
+                return made
             journal.put(terms, key, made)
             subject = term_subject(command.sort, before, made)
             journal.record_about(command.actor, f"alert-{command.sort}.set", subject)
@@ -210,8 +213,8 @@ class MemoryAlerting(ABC):
 
         def remove(journal: Journal) -> bool:
             terms, key = self.tables.alert_terms, (command.sort, command.name)
-            before = terms.get(key)
-            if before is None or command.tenant not in {None, before.tenant}:
+            before = removed_term(command, terms.get(key))
+            if before is None:
                 return False
             journal.remove(terms, key)
             subject = term_subject(command.sort, before, None)
@@ -339,6 +342,27 @@ def _settle(journal: Journal, command: SettleDelivery) -> bool:
         subject = undelivered_subject(tables.alerts[one.alert_id], command, one.channel)
         journal.record_about(WATCHER, "alert.undelivered", subject)
     return True
+
+
+def _is_due(one: DeliveryRecord, begun: set[tuple[AlertId, str]], now: int) -> bool:
+    is_time = one.next_at <= now or one.next_at > now + WAIT_MAX_US
+    return is_time and _is_its_turn(one, begun)
+
+
+def _is_its_turn(one: DeliveryRecord, begun: set[tuple[AlertId, str]]) -> bool:
+    """Say whether nobody would be told of an end before its beginning, which would be news then."""
+    return one.told is Told.RAISED or (one.alert_id, one.channel) not in begun
+
+
+def _in_turn(due: list[DeliveryRecord]) -> list[DeliveryRecord]:
+    """Return the first of each channel, then the second of each, and so on."""
+    placed: list[tuple[int, DeliveryRecord]] = []
+    counts: Counter[str] = Counter()
+    for one in sorted(due, key=lambda one: (one.next_at, one.id)):
+        counts[one.channel] += 1
+        placed.append((counts[one.channel], one))
+    placed.sort(key=lambda pair: pair[0])
+    return [one for _, one in placed]
 
 
 def _is_live(alert: AlertRecord) -> bool:

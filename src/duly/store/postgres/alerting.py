@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.alert_delivery import DeliveryState
+from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
 from duly.domain.alerting import Step
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
@@ -25,9 +25,10 @@ from duly.store.alert_rulings import (
     new_deliveries,
     new_term,
     ordered_terms,
-    read_alert,
+    read_alerts,
     read_delivery,
     read_term,
+    removed_term,
     require_open,
     taken_term,
     term_row,
@@ -44,13 +45,15 @@ from duly.store.alerting import (
     Watched,
 )
 from duly.store.filters import alerts_where
-from duly.store.postgres.arrays import Uuids
+from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.filtering import PostgresWhere
 from duly.store.postgres.session import as_values, first, one, uid
 from duly.store.postgres.trouble import find_trouble
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from duly.domain.alert_delivery import DeliveryRecord
     from duly.domain.alerting import AlertId, AlertRecord, Change
     from duly.store.alerting import (
@@ -113,11 +116,22 @@ INSERT_DELIVERY = f"""
 INSERT INTO duly.alert_deliveries ({DELIVERY_COLUMNS})
 VALUES ($1::uuid, $2::uuid, $3, $4, $5, $6::int4, $7::int8, $8::int8, $9::int8, $10)
 ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
-DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= $1::int8
-ORDER BY next_at, id LIMIT $2::int8"""
-NEXT_DELIVERY = """
-SELECT next_at FROM duly.alert_deliveries WHERE state = 'pending'
-ORDER BY next_at, id LIMIT 1 OFFSET $1::int8"""
+# Whoever was told of an end before its beginning would take the beginning for news.
+ITS_TURN = """(told = 'raised' OR NOT EXISTS (
+    SELECT FROM duly.alert_deliveries AS begun
+    WHERE begun.alert_id = alert_deliveries.alert_id AND begun.channel = alert_deliveries.channel
+    AND begun.told = 'raised' AND begun.state = 'pending'))"""
+DUE_DELIVERIES = f"""
+SELECT uuid_send(id), {_COLUMNS} FROM (
+    SELECT *, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS place
+    FROM duly.alert_deliveries
+    WHERE state = 'pending' AND (next_at <= $1::int8 OR next_at > $1::int8 + {WAIT_MAX_US})
+    AND channel <> ALL($3::text[]) AND {ITS_TURN}) AS due
+ORDER BY place, next_at, id LIMIT $2::int8"""  # noqa: S608 - columns and a number of ours
+NEXT_DELIVERY = f"""
+SELECT min(next_at) FROM duly.alert_deliveries
+WHERE state = 'pending' AND next_at > $1::int8 AND next_at <= $1::int8 + {WAIT_MAX_US}
+AND channel <> ALL($2::text[])"""  # noqa: S608 - a number of ours
 DELIVERIES_OF = f"""{_DELIVERY} WHERE alert_id = $1::uuid
 ORDER BY made_at, channel, id LIMIT $2::int8"""
 GET_DELIVERY = f"""{_DELIVERY}
@@ -131,13 +145,17 @@ _TERM = f"SELECT {TERM_COLUMNS} FROM duly.alert_terms"  # noqa: S608 - columns o
 GET_TERM = f"{_TERM} WHERE sort = $1 AND name = $2 FOR UPDATE"
 LIST_TERMS = f"{_TERM} WHERE $1::text IS NULL OR sort = $1"
 COUNT_TERMS = "SELECT count(*) FROM duly.alert_terms"
-# Of two who say something new under one name at once, the second waits, and is refused or goes on.
-WRITE_TERM = f"""
+# Of two who say something new under one name at once, the second waits, and looks again.
+INSERT_TERM = f"""
 INSERT INTO duly.alert_terms ({TERM_COLUMNS})
 VALUES ($1, $2, $3, $4, $5::int8, $6::int8, $7, $8)
-ON CONFLICT (sort, name) DO UPDATE SET terms = excluded.terms, until = excluded.until,
-    set_at = excluded.set_at, set_by = excluded.set_by, reason = excluded.reason
-WHERE NOT $9::bool AND alert_terms.tenant = excluded.tenant"""  # noqa: S608 - columns of ours
+ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
+UPDATE_TERM = """
+UPDATE duly.alert_terms
+SET terms = $4, until = $5::int8, set_at = $6::int8, set_by = $7, reason = $8
+WHERE sort = $1 AND name = $2 AND tenant = $3"""
+LOOKS_MAX = 5
+"""How often somebody else may have said and taken back something before that is told."""
 DELETE_TERM = "DELETE FROM duly.alert_terms WHERE sort = $1 AND name = $2"
 FORGET_TERMS = """
 DELETE FROM duly.alert_terms WHERE (sort, name) IN (
@@ -170,7 +188,7 @@ class PostgresAlerting:
     def load_watched(self) -> Watched:
         """Return what a watcher decides upon."""
         with self._connections.read() as look:
-            alerts = tuple(read_alert(row) for row in look.session.rows(LIST_LIVE))
+            alerts = tuple(read_alerts(look.session.rows(LIST_LIVE)))
             said = [read_term(row) for row in look.session.rows(LIST_TERMS, (None,))]
             return Watched(now=look.now, alerts=alerts, terms=tuple(ordered_terms(said, look.now)))
 
@@ -183,18 +201,19 @@ class PostgresAlerting:
                 _apply(work, change)
             return True
 
-    def load_deliveries(self, limit: int) -> DueDeliveries:
-        """Return deliveries whose time has come."""
+    def load_deliveries(self, limit: int, without: Collection[str] = ()) -> DueDeliveries:
+        """Return deliveries whose time has come, each channel's in its turn."""
         with self._connections.read() as look:
-            session = look.session
-            found = [read_delivery(row) for row in session.rows(DUE_DELIVERIES, (look.now, limit))]
+            session, others = look.session, Texts(sorted(without))
+            rows = session.rows(DUE_DELIVERIES, (look.now, limit, others))
+            found = [read_delivery(row) for row in rows]
             alerts = {alert: _alert(session, alert) for alert in {one.alert_id for one in found}}
-            later = first(session, NEXT_DELIVERY, (len(found),))
+            (later,) = one(session, NEXT_DELIVERY, (look.now, others))
             listed = [(delivery, alerts[delivery.alert_id]) for delivery in found]
             return DueDeliveries(
                 now=look.now,
                 due=tuple(DueDelivery(own, alert) for own, alert in listed if alert is not None),
-                next_at=None if later is None else later[0],
+                next_at=look.now if len(found) == limit else later,
             )
 
     def settle_delivery(self, command: SettleDelivery) -> bool:
@@ -207,7 +226,7 @@ class PostgresAlerting:
         with self._connections.statement() as session:
             where = alerts_where(PostgresWhere(), command)
             sql = where.sql(ALERT, "ORDER BY id DESC", min(command.limit, LISTED_MAX))
-            return [read_alert(row) for row in session.rows(sql, where.bound())]
+            return read_alerts(session.rows(sql, where.bound()))
 
     def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
         """Return an alert."""
@@ -223,8 +242,8 @@ class PostgresAlerting:
     def acknowledge_alert(self, command: AcknowledgeAlert) -> AlertRecord:
         """Note who has taken note."""
         with self._connections.write() as work:
-            row = first(work.session, LOCK_ALERT, (uid(command.id),))
-            alert = require_open(None if row is None else read_alert(row), command)
+            found = read_alerts(work.session.rows(LOCK_ALERT, (uid(command.id),)))
+            alert = require_open(found[0] if found else None, command)
             if alert.acknowledged_at is not None:
                 return alert
             actor = command.actor
@@ -237,23 +256,19 @@ class PostgresAlerting:
     def set_alert_term(self, command: SetTerm) -> TermRecord:
         """Keep what was said."""
         with self._connections.write() as work:
-            row = first(work.session, GET_TERM, (str(command.sort), command.name))
-            before = None if row is None else read_term(row)
-            (count,) = one(work.session, COUNT_TERMS)
-            made = new_term(command, before, count, work.now)
-            if not work.session.run(WRITE_TERM, (*term_row(made), command.is_new)):
-                raise taken_term(command)
-            subject = term_subject(command.sort, before, made)
-            work.record(command.actor, f"alert-{command.sort}.set", subject)
-            return made
+            for _ in range(LOOKS_MAX):
+                made = _set_term(work, command)
+                if made is not None:
+                    return made
+            raise taken_term(command)
 
     def remove_alert_term(self, command: RemoveTerm) -> bool:
         """Take back what was said."""
         with self._connections.write() as work:
             key = (str(command.sort), command.name)
             row = first(work.session, GET_TERM, key)
-            before = None if row is None else read_term(row)
-            if before is None or command.tenant not in {None, before.tenant}:
+            before = removed_term(command, None if row is None else read_term(row))
+            if before is None:
                 return False
             work.session.run(DELETE_TERM, key)
             subject = term_subject(command.sort, before, None)
@@ -338,6 +353,20 @@ def _settle(work: Work, command: SettleDelivery) -> bool:
     return True
 
 
+def _set_term(work: Work, command: SetTerm) -> TermRecord | None:
+    """Keep what was said; None when another has just said the first word under that name."""
+    row = first(work.session, GET_TERM, (str(command.sort), command.name))
+    before = None if row is None else read_term(row)
+    (count,) = one(work.session, COUNT_TERMS)
+    made = new_term(command, before, count, work.now)
+    if made is before:
+        return made
+    if not work.session.run(INSERT_TERM if before is None else UPDATE_TERM, term_row(made)):
+        return None
+    subject = term_subject(command.sort, before, made)
+    work.record(command.actor, f"alert-{command.sort}.set", subject)
+    return made
+
+
 def _alert(session: Session, alert_id: AlertId) -> AlertRecord | None:
-    row = first(session, GET_ALERT, (uid(alert_id),))
-    return None if row is None else read_alert(row)
+    return next(iter(read_alerts(session.rows(GET_ALERT, (uid(alert_id),)))), None)

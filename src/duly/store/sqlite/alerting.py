@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.domain.alert_delivery import DeliveryState
+from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
 from duly.domain.alerting import Step
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
@@ -22,9 +23,10 @@ from duly.store.alert_rulings import (
     new_deliveries,
     new_term,
     ordered_terms,
-    read_alert,
+    read_alerts,
     read_delivery,
     read_term,
+    removed_term,
     require_open,
     term_row,
     term_subject,
@@ -46,6 +48,7 @@ from duly.store.sqlite.rows import one
 from duly.store.sqlite.trouble import find_trouble
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from contextlib import AbstractContextManager
 
     from duly.domain.alert_delivery import DeliveryRecord
@@ -94,11 +97,23 @@ _DELIVERY = f"SELECT {DELIVERY_COLUMNS} FROM duly_alert_deliveries"  # noqa: S60
 INSERT_DELIVERY = f"""
 INSERT INTO duly_alert_deliveries ({DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
-DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= ?
-ORDER BY next_at, id LIMIT ?"""
-NEXT_DELIVERY = """
-SELECT next_at FROM duly_alert_deliveries WHERE state = 'pending'
-ORDER BY next_at, id LIMIT 1 OFFSET ?"""
+# Whoever was told of an end before its beginning would take the beginning for news.
+ITS_TURN = """(told = 'raised' OR NOT EXISTS (
+    SELECT 1 FROM duly_alert_deliveries AS begun
+    WHERE begun.alert_id = duly_alert_deliveries.alert_id
+    AND begun.channel = duly_alert_deliveries.channel
+    AND begun.told = 'raised' AND begun.state = 'pending'))"""
+DUE_DELIVERIES = f"""
+SELECT {DELIVERY_COLUMNS} FROM (
+    SELECT *, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS place
+    FROM duly_alert_deliveries
+    WHERE state = 'pending' AND (next_at <= ?1 OR next_at > ?1 + {WAIT_MAX_US})
+    AND channel NOT IN (SELECT value FROM json_each(?3)) AND {ITS_TURN})
+ORDER BY place, next_at, id LIMIT ?2"""  # noqa: S608 - columns and a number of ours
+NEXT_DELIVERY = f"""
+SELECT min(next_at) FROM duly_alert_deliveries
+WHERE state = 'pending' AND next_at > ?1 AND next_at <= ?1 + {WAIT_MAX_US}
+AND channel NOT IN (SELECT value FROM json_each(?2))"""  # noqa: S608 - a number of ours
 DELIVERIES_OF = f"{_DELIVERY} WHERE alert_id = ? ORDER BY made_at, channel, id LIMIT ?"
 GET_DELIVERY = f"{_DELIVERY} WHERE id = ? AND state = 'pending' AND tries = ?"
 SETTLE_DELIVERY = """
@@ -149,7 +164,7 @@ class SqliteAlerting(ABC):
     def load_watched(self) -> Watched:
         """Return what a watcher decides upon."""
         with self._read() as look:
-            alerts = tuple(read_alert(row) for row in look.connection.execute(LIST_LIVE))
+            alerts = tuple(read_alerts(look.connection.execute(LIST_LIVE)))
             said = [read_term(row) for row in look.connection.execute(LIST_TERMS, (None,))]
             return Watched(now=look.now, alerts=alerts, terms=tuple(ordered_terms(said, look.now)))
 
@@ -162,18 +177,19 @@ class SqliteAlerting(ABC):
                 _apply(work, change)
             return True
 
-    def load_deliveries(self, limit: int) -> DueDeliveries:
-        """Return deliveries whose time has come."""
+    def load_deliveries(self, limit: int, without: Collection[str] = ()) -> DueDeliveries:
+        """Return deliveries whose time has come, each channel's in its turn."""
         with self._read() as look:
-            found = look.connection.execute(DUE_DELIVERIES, (look.now, limit)).fetchall()
+            others = json.dumps(sorted(without))
+            found = look.connection.execute(DUE_DELIVERIES, (look.now, limit, others)).fetchall()
             due = [read_delivery(row) for row in found]
             alerts = {alert: _alert(look, alert) for alert in {one.alert_id for one in due}}
-            later = look.connection.execute(NEXT_DELIVERY, (len(due),)).fetchone()
-            listed = [(one, alerts[one.alert_id]) for one in due]
+            (later,) = one(look.connection, NEXT_DELIVERY, (look.now, others))
+            listed = [(delivery, alerts[delivery.alert_id]) for delivery in due]
             return DueDeliveries(
                 now=look.now,
-                due=tuple(DueDelivery(one, alert) for one, alert in listed if alert is not None),
-                next_at=None if later is None else later[0],
+                due=tuple(DueDelivery(own, alert) for own, alert in listed if alert is not None),
+                next_at=look.now if len(due) == limit else later,
             )
 
     def settle_delivery(self, command: SettleDelivery) -> bool:
@@ -186,7 +202,7 @@ class SqliteAlerting(ABC):
         with self._read() as look:
             where = alerts_where(SqliteWhere(), command)
             sql = where.sql(ALERT, "ORDER BY id DESC", min(command.limit, LISTED_MAX))
-            return [read_alert(row) for row in look.connection.execute(sql, where.bound())]
+            return read_alerts(look.connection.execute(sql, where.bound()))
 
     def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
         """Return an alert."""
@@ -220,6 +236,8 @@ class SqliteAlerting(ABC):
             before = None if row is None else read_term(row)
             (count,) = one(work.connection, COUNT_TERMS)
             made = new_term(command, before, count, work.now)
+            if made is before:
+                return made
             work.connection.execute(WRITE_TERM, term_row(made))
             subject = term_subject(command.sort, before, made)
             work.record(command.actor, f"alert-{command.sort}.set", subject)
@@ -230,8 +248,8 @@ class SqliteAlerting(ABC):
         with self._write() as work:
             key = (command.sort, command.name)
             row = work.connection.execute(GET_TERM, key).fetchone()
-            before = None if row is None else read_term(row)
-            if before is None or command.tenant not in {None, before.tenant}:
+            before = removed_term(command, None if row is None else read_term(row))
+            if before is None:
                 return False
             work.connection.execute(DELETE_TERM, key)
             subject = term_subject(command.sort, before, None)
@@ -320,5 +338,4 @@ def _settle(work: Work, command: SettleDelivery) -> bool:
 
 
 def _alert(seen: Look | Work, alert_id: AlertId) -> AlertRecord | None:
-    row = seen.connection.execute(GET_ALERT, (alert_id,)).fetchone()
-    return None if row is None else read_alert(row)
+    return next(iter(read_alerts(seen.connection.execute(GET_ALERT, (alert_id,)))), None)

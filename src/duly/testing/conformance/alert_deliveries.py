@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.alert_delivery import DeliveryState, Tried
-from duly.errors import Conflict
-from duly.store.alerting import RemoveTerm, SetTerm, SettleDelivery, TermSort
+from duly.errors import Conflict, Outdated
+from duly.store.alerting import UNSAID, RemoveTerm, SetTerm, SettleDelivery, TermSort
 from duly.testing.conformance import steps
 from duly.testing.conformance.alerts import LOST, PERSON, actions, condition, look, lose, watch
 
@@ -110,6 +110,69 @@ class Deliveries:
         assert ["queue a", "queue a", "queue b"] == [one.alert.subject for one in found.due]
         assert (clock.now_us(), clock.now_us()) == (found.next_at, found.now)
 
+    def test_an_end_waits_for_its_beginning(self, store: Store, clock: ManualClock) -> None:
+        """V3: who was told of the end first would take the beginning for news, and stay alarmed."""
+        fence = watch(store)
+        look(store, fence, condition())
+        done, late = store.load_deliveries(10).due
+        later = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        for one, tried in ((done, Tried(DeliveryState.DONE)), (late, later)):
+            order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=tried)
+            assert store.settle_delivery(order)
+        look(store, fence)
+
+        before = store.load_deliveries(10)
+        clock.advance(5_000_000)
+        (begun,) = [one for one in store.load_deliveries(10).due if one.delivery.told == "raised"]
+        gone = Tried(DeliveryState.GIVEN_UP, error="no")
+        order = SettleDelivery(fence=fence, id=begun.delivery.id, tries=1, tried=gone)
+        assert store.settle_delivery(order)
+        after = store.load_deliveries(10)
+
+        channel = done.delivery.channel
+        assert [("resolved", channel)] == [
+            (one.delivery.told, one.delivery.channel) for one in before.due
+        ]
+        assert before.now + 5_000_000 == before.next_at
+        assert ({"resolved"}, 2) == ({one.delivery.told for one in after.due}, len(after.due))
+
+    def test_each_channel_has_its_turn(self, store: Store, clock: ManualClock) -> None:
+        """V3: many deliveries to one keep nobody else's from being read."""
+        fence = watch(store)
+        look(store, fence, *(condition(f"queue {name}") for name in "abc"))
+        mail = [one for one in store.load_deliveries(10).due if one.delivery.channel == "mail"]
+        for one in mail:
+            wait = Tried(DeliveryState.PENDING, wait_us=10, error="busy")
+            order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=wait)
+            assert store.settle_delivery(order)
+        clock.advance(10)
+
+        two = store.load_deliveries(2)
+        rest = store.load_deliveries(10, {"log"})
+
+        assert ["log", "mail"] == sorted(one.delivery.channel for one in two.due)
+        assert two.now == two.next_at
+        assert (3, {"mail"}) == (len(rest.due), {one.delivery.channel for one in rest.due})
+        assert ((), None) == (store.load_deliveries(10, ["log", "mail"]).due, rest.next_at)
+
+    def test_a_clock_that_ran_ahead_delays_no_delivery(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """V3: what was to be tried again at a time that is far away now is tried at once."""
+        now = clock.now_us()
+        clock.advance("365d")
+        fence = watch(store)
+        look(store, fence, condition())
+        due = store.load_deliveries(1).due[0].delivery
+        wait = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        order = SettleDelivery(fence=fence, id=due.id, tries=0, tried=wait)
+        assert store.settle_delivery(order)
+        clock.set(now)
+
+        found = store.load_deliveries(10)
+
+        assert (2, None) == (len(found.due), found.next_at)
+
 
 class AlertTerms:
     """What is promised about rules, channels and silences."""
@@ -182,3 +245,51 @@ class AlertTerms:
 
         assert (1, 1) == before
         assert ([], ()) == (store.list_alert_terms(TermSort.SILENCE), store.load_watched().terms)
+
+    def test_of_two_who_saw_the_same_one_is_kept(self, store: Store) -> None:
+        """V3, S4: who was slower is refused by name, and nothing of the faster one is lost."""
+        said = _rule({"n": 1})
+        first = store.set_alert_term(said)
+        second = store.set_alert_term(replace(said, terms={"n": 2}, version=first.version))
+
+        with pytest.raises(Outdated, match="anna"):
+            store.set_alert_term(replace(said, terms={"n": 3}, version=first.version))
+        with pytest.raises(Outdated):
+            store.set_alert_term(replace(said, terms={"n": 3}, version=UNSAID))
+        with pytest.raises(Outdated):
+            store.remove_alert_term(_removal(first.version))
+
+        assert [second] == store.list_alert_terms(TermSort.RULE)
+        assert ["alert-rule.set"] * 2 == actions(store)
+        assert store.remove_alert_term(_removal(second.version))
+        with pytest.raises(Outdated, match="taken back"):
+            store.set_alert_term(replace(said, terms={"n": 4}, version=second.version))
+        assert {"n": 5} == store.set_alert_term(replace(said, terms={"n": 5}, version=UNSAID)).terms
+
+    def test_a_version_is_never_there_twice(self, store: Store, clock: ManualClock) -> None:
+        """V3, S4: neither in one moment, nor after the clock was put back."""
+        said = _rule({"n": 1})
+        versions = [store.set_alert_term(replace(said, terms={"n": n})).version for n in range(2)]
+        clock.set(clock.now_us() - 60_000_000)
+        versions.append(store.set_alert_term(replace(said, terms={"n": 3})).version)
+        (kept,) = store.list_alert_terms(TermSort.RULE)
+
+        assert sorted(set(versions)) == versions
+        assert kept.version == versions[-1] > UNSAID
+
+    def test_the_same_word_given_again_is_no_conflict(self, store: Store) -> None:
+        """V3, R3: its answer was lost; it is told what is kept, and nothing is written."""
+        said = _rule({"n": 1})
+        first = store.set_alert_term(replace(said, version=UNSAID))
+        again = store.set_alert_term(replace(said, version=UNSAID))
+
+        assert first == again
+        assert ["alert-rule.set"] == actions(store)
+
+
+def _rule(terms: dict[str, int]) -> SetTerm:
+    return SetTerm(sort=TermSort.RULE, name="queue-age", terms=terms, actor=PERSON)
+
+
+def _removal(version: int) -> RemoveTerm:
+    return RemoveTerm(sort=TermSort.RULE, name="queue-age", actor=PERSON, version=version)

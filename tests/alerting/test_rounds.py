@@ -1,0 +1,141 @@
+"""Going round over schedules: quickly, at a bounded price, and without a flood (V3, P3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from duly.domain.alert_kinds import AlertKind
+from duly.engine.observers import SUBJECTS_MAX, Asked
+from duly.engine.observers.about_schedules import PAGE, SCHEDULES_MAX, told_one_by_one
+from duly.engine.observers.missing import MissingObserver
+from duly.engine.observers.schedules import ScheduleObserver
+from duly.engine.watcher import WatcherSettings
+from duly.store.memory import MemoryStore
+from duly.testing.conformance import alerts, steps
+from duly.testing.factories import MINUTE_US
+from duly.testing.manual_clock import ManualClock
+from tests.alerting.guard_room import GuardRoom
+
+if TYPE_CHECKING:
+    from duly.domain.alerting import Observation
+
+OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])
+CALLS_OF_A_PAGE = 6
+
+
+class Counted:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.asked: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.asked[name] += 1
+            return found(*arguments, **named)
+
+        return call if callable(found) else found
+
+
+def make(store, count: int) -> None:
+    """Make so many schedules."""
+    for number in range(count):
+        steps.create(store, f"s{number:03}")
+
+
+def ask(observer, store, **parts) -> list[str]:
+    """Have an observer look; return the schedules that it has looked at."""
+    seen: Observation = observer.observe(Asked(store=store, status=store.status(), **parts))
+    return sorted({key.subject.removeprefix("schedule ") for key in seen.keys})
+
+
+@OBSERVERS
+def test_every_schedule_is_looked_at_in_a_round(stored, kind):
+    """V3: however many there are, as many in each look as are to be, and then from the first."""
+    store, _ = stored
+    make(store, 13)
+    observer = kind(page=2, most=5)
+    looks = [ask(observer, store) for _ in range(4)]
+    names = [f"s{number:03}" for number in range(13)]
+
+    assert [names[:5], names[5:10], names[10:], names[:5]] == looks
+
+
+@OBSERVERS
+def test_who_has_done_enough_goes_on_in_the_next_look(stored, kind):
+    """P3: a slow store makes the round longer, and not the look."""
+    store, _ = stored
+    make(store, 6)
+    observer = kind(page=2, most=6)
+    looks = [ask(observer, store, is_time_up=lambda: True) for _ in range(3)]
+
+    assert [["s000", "s001"], ["s002", "s003"], ["s004", "s005"]] == looks
+
+
+def test_a_page_costs_the_same_however_many_are_on_it(stored):
+    """P3: as many calls of the store for fifty as for five."""
+    store, _ = stored
+    make(store, 55)
+    counted = Counted(store)
+    asked = Asked(store=counted, status=store.status())  # type: ignore[arg-type]
+    costs: list[int] = []
+    for page in (5, 50):
+        counted.asked.clear()
+        ScheduleObserver(page=page, most=page).observe(asked)
+        costs.append(counted.asked.total())
+
+    assert [CALLS_OF_A_PAGE, CALLS_OF_A_PAGE] == costs
+
+
+def test_ten_thousand_are_gone_round_in_two_minutes():
+    """V3: by looks that ask a few times six questions."""
+    looks = ceil(10_000 / SCHEDULES_MAX)
+
+    assert looks * WatcherSettings().every_us <= 2 * MINUTE_US
+    assert CALLS_OF_A_PAGE * ceil(SCHEDULES_MAX / PAGE) <= 20
+
+
+def test_the_worst_are_told_one_by_one_and_no_more():
+    """V3: what is known already is looked at again; of the others there is room for so many."""
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    fence = alerts.watch(store)
+    known = [alerts.condition(f"queue {number}") for number in range(3)]
+    alerts.look(store, fence, *known)
+    many = [alerts.condition(f"queue {number}", value=number) for number in range(100)]
+    others = [alerts.condition("queue a", kind=AlertKind.OVERLAP, value=0.1)]
+    asked = Asked(store=store, status=store.status(), alerts=store.load_watched().alerts)
+    told = told_one_by_one(asked, [*many, *others])
+    values = sorted(one.value for one in told if one.kind is AlertKind.QUEUE_AGE)
+
+    assert [0, 1, 2, *range(100 - SUBJECTS_MAX + 3, 100)] == values
+    assert others == [one for one in told if one.kind is AlertKind.OVERLAP]
+
+
+def test_schedules_that_all_stop_at_once_are_no_flood(stored):
+    """V3: fifty messages; as some of those are over, others are told."""
+    store, clock = stored
+    for number in range(SUBJECTS_MAX + 5):
+        record = steps.create(store, f"s{number:03}")
+        steps.fire_due(store, clock, record)
+    clock.advance("6h")
+    guard = GuardRoom(store, clock, observers=(ScheduleObserver(),))
+    guard.rule("stale-completion", threshold=1, clear_for="0s")
+    guard.look(4)
+    first = guard.subjects("stale-completion")
+    for subject in first[:5]:
+        found = store.find_schedule("default", subject.removeprefix("schedule "))
+        steps.delete(store, found.record)
+    guard.look(4)
+
+    assert SUBJECTS_MAX == len(first)
+    assert SUBJECTS_MAX == len(guard.subjects("stale-completion"))
+    raised = [one for one in guard.told("stale-completion") if one[0] == "raised"]
+    assert SUBJECTS_MAX + 5 == len(raised) == len(set(raised))
