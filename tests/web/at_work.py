@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 import duly
 from duly import Retry, every
 from duly.domain.instants import SECOND_US
+from duly.store.postgres import PostgresStore
+from duly.store.sqlite import SqliteStore
 from duly.testing.conformance import alerts
+from duly.testing.manual_clock import ManualClock
 from duly.testing.virtual_time import VirtualClock
+from tests.conformance.test_postgres import with_schema
+from tests.postgres.database_clock import DatabaseClock
+from tests.store.sqlite.made_file import made_file
 from tests.web.conftest import Site, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from duly.api.views import Alert
-    from duly.engine.manual_clock import ManualClock
+    from tests.postgres.server import Databases
 
 WARM_UP_US = 5 * SECOND_US
 
@@ -53,6 +60,28 @@ class Workplace:
         alerts.look(store, alerts.watch(store), alerts.condition(subject))
         (found,) = [one for one in self.app.alerts.list() if one.subject == subject]
         return found
+
+
+@contextmanager
+def on_sqlite(folder: Path) -> Iterator[Workplace]:
+    """Have it on a file."""
+    clock = ManualClock()
+    store = SqliteStore(made_file(folder / "duly.db", clock), clock)
+    with at_work(store, clock) as work:
+        yield work
+    store.close()
+
+
+@contextmanager
+def on_postgres(server: Databases) -> Iterator[Workplace]:
+    """Have it in a database of its own."""
+    url = server.create_database(server.prepared(with_schema))
+    with DatabaseClock(url) as clock:
+        store = PostgresStore(url, clock)
+        with at_work(store, clock) as work:
+            yield work
+        store.close()
+    server.drop_database(url)
 
 
 @contextmanager

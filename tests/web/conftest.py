@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Response
 
     import duly
+    from tests.web.at_work import Workplace
     from tests.web.browsing import Rig
 
-WAIT_MS = 50_000
+WAIT_MS = 8_000
 """A machine that does much else is slow, and nothing is wrong with the page."""
 START_SECONDS = 60
 ORDERS = tuple(one for one in PAGES if one.method == "POST")
@@ -82,6 +83,21 @@ def served(app: duly.App) -> Iterator[Site]:
     finally:
         serving.stop()
         thread.join()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def work(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workplace]:
+    """One console for each store; each test makes what it orders about."""
+    from tests.web.at_work import on_postgres, on_sqlite
+
+    if request.param == "sqlite":
+        made = on_sqlite(tmp_path_factory.mktemp("work"))
+    else:
+        made = on_postgres(request.getfixturevalue("postgres_server"))
+    with made as work:
+        yield work
 
 
 @pytest.fixture(scope="session")

@@ -17,35 +17,8 @@ from duly.demo.pacing import rest
 from duly.domain.literals import TaskKind
 from duly.engine.surroundings import Node
 from duly.engine.worker import Worker
-from duly.store.postgres import PostgresStore
-from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
-from tests.conformance.test_postgres import with_schema
-from tests.postgres.database_clock import DatabaseClock
-from tests.store.sqlite.made_file import made_file
-from tests.web.at_work import at_work
 
 pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def work(request, tmp_path_factory):
-    """One console for each store; each test makes what it orders about."""
-    if request.param == "sqlite":
-        clock = ManualClock()
-        store = SqliteStore(made_file(tmp_path_factory.mktemp("work") / "duly.db", clock), clock)
-        with at_work(store, clock) as work:
-            yield work
-        store.close()
-        return
-    server = request.getfixturevalue("postgres_server")
-    url = server.create_database(server.prepared(with_schema))
-    with DatabaseClock(url) as clock:
-        store = PostgresStore(url, clock)
-        with at_work(store, clock) as work:
-            yield work
-        store.close()
-    server.drop_database(url)
 
 
 def order(page, label, verb=None, reason="because", **fields):
