@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.postgres.server import Databases
 
 WARM_UP_US = 5 * SECOND_US
+START_US = 1_806_138_000 * SECOND_US
+"""2027-03-27T09:00Z: the day before the clocks change in Europe."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Workplace:
 @contextmanager
 def on_sqlite(folder: Path) -> Iterator[Workplace]:
     """Have it on a file."""
-    clock = ManualClock()
+    clock = ManualClock(START_US)
     store = SqliteStore(made_file(folder / "duly.db", clock), clock)
     with at_work(store, clock) as work:
         yield work
@@ -76,7 +78,7 @@ def on_sqlite(folder: Path) -> Iterator[Workplace]:
 def on_postgres(server: Databases) -> Iterator[Workplace]:
     """Have it in a database of its own."""
     url = server.create_database(server.prepared(with_schema))
-    with DatabaseClock(url) as clock:
+    with DatabaseClock(url, START_US) as clock:
         store = PostgresStore(url, clock)
         with at_work(store, clock) as work:
             yield work
@@ -115,6 +117,11 @@ def declare(app: duly.App) -> None:
     def look(run: duly.Run) -> duly.Verdict:
         return duly.Verdict.present(run.result)
 
+    @app.task
+    def digest(run: duly.Run) -> dict[str, int]:
+        run.log("nothing new since the last one: nothing is sent")
+        return {"new": 0}
+
     @app.task(queue="mail")
     def remind(class_id: int) -> None: ...
 
@@ -128,6 +135,7 @@ def declare(app: duly.App) -> None:
 
     @app.task(effects="unsafe")
     def settle(run: duly.Run) -> None:
+        run.checkpoint({"page": 3})
         run.once("pay:anna", lambda: {"receipt": 17})
         with run.effect("pay:ben"):
             raise ConnectionResetError("no answer after the request was sent")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.web.at_work import Workplace
     from tests.web.browsing import Rig
 
-WAIT_MS = 8_000
+WAIT_MS = 50_000
 """A machine that does much else is slow, and nothing is wrong with the page."""
 START_SECONDS = 60
 ORDERS = tuple(one for one in PAGES if one.method == "POST")
@@ -85,11 +85,11 @@ def served(app: duly.App) -> Iterator[Site]:
         thread.join()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
 def work(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workplace]:
-    """One console for each store; each test makes what it orders about."""
+    """One console for each store, and for all tests; each makes what it is about."""
     from tests.web.at_work import on_postgres, on_sqlite
 
     if request.param == "sqlite":

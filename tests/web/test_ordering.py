@@ -264,19 +264,27 @@ def test_what_may_not_be_repeated_takes_the_runs_id_typed(work, open_page):
 
 @pytest.mark.clicks("choose_runs", "order_chosen")
 def test_many_runs_are_cancelled_as_they_were_seen(work, open_page):
-    """A1, UX 39: all that fit the filters, frozen with their number; what comes later is not."""
-    runs = [work.run("remind", class_id=number) for number in range(20, 23)]
+    """A1, UX 39: all that fit the filters, frozen; above a hundred their number is typed."""
+    wanted = [work.app.call("remind", {"class_id": number}) for number in range(200, 301)]
+    runs = work.app.enqueue_many(wanted)
     page = open_page(work.site, "/runs?task=remind&state=queued")
-    count = len(work.app.runs.list(task="remind", state="queued"))
+    count = len(work.app.runs.list(task="remind", state="queued", limit=500))
     page.get_by_label("all that fit these filters").check()
     page.get_by_role("button", name="Cancel …").click()
     page.get_by_role("heading", name=f"Cancel {count} runs").wait_for()
     later = work.run("remind", class_id=99)
     page.get_by_label("Reason").fill("no school today")
+    page.get_by_label("How many runs are these?").fill("7")
+    page.get_by_role("button", name=f"Cancel {count} runs").click()
+    page.locator("form .problems").get_by_text("confirm").first.wait_for()
+
+    assert "queued" == work.state(runs[0])
+
+    page.get_by_label("How many runs are these?").fill(str(count))
     page.get_by_role("button", name=f"Cancel {count} runs").click()
     told(page, f"{count} of {count} runs were cancelled")
 
-    assert {"cancelled"} == {work.state(one) for one in runs}
+    assert {"cancelled"} == {work.state(one) for one in runs[::20]}
     assert "queued" == work.state(later)
 
 
@@ -312,6 +320,27 @@ def test_a_run_in_doubt_is_checked_and_decided(work, open_page):
 
     assert "the bank was asked" == retry.get_by_label("Reason").input_value()
     assert "ambiguous" == work.state(risky)
+
+
+@pytest.mark.clicks("decide_doubt")
+def test_each_choice_about_a_run_in_doubt_is_carried_out(work, open_page):
+    """E5, UX 30: retry, resume, repair and skip; what may do something twice takes the run's id."""
+    page = open_page(work.site, "/inbox")
+    states = {}
+    for choice in ("retry", "resume", "repair", "skip"):
+        run = work.run("settle")
+        page.goto(f"{work.site.url}/inbox/{run.id}")
+        card = page.locator("details.choice", has=page.locator(f"input[value={choice}]"))
+        card.locator("summary").click()
+        card.get_by_label("Reason").fill("the bank was asked")
+        if card.get_by_label("Type the run's id to confirm").count():
+            card.get_by_label("Type the run's id to confirm").fill(str(run.id))
+        card.locator("form button").last.click()
+        told(page, "is on record")
+        states[choice] = work.state(run)
+
+    assert ("queued", "queued", "skipped") == (states["retry"], states["resume"], states["skip"])
+    assert "ambiguous" != states["repair"]
 
 
 @pytest.mark.clicks("preview_doubts", "decide_doubts", "preview_dead", "decide_dead")
@@ -367,7 +396,11 @@ def test_a_backfill_is_planned_made_throttled_paused_and_cancelled(work, open_pa
     page.get_by_label("Reason").fill("close the gap")
     make.click()
     told(page, f"{count} runs of gappy are being made, 6 a minute")
-    (backfill,) = work.app.backfills.list()
+    (backfill,) = [one for one in work.app.backfills.list() if one.schedule == "gappy"]
+
+    assert "at least" in page.locator("#progress").inner_text()
+    assert page.get_by_role("heading", name="The live lane meanwhile").is_visible()
+
     order(page, "Throttle gappy", "Throttle", **{"Runs a minute": "3", "At a time": "2"})
     told(page, "makes 3 a minute now, 2 at a time")
     page.locator("#orders").get_by_role("button", name="Pause").click()

@@ -116,6 +116,9 @@ def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
     app.schedules.skip_next(made.id, reason="fire drill")
     work.clock.advance("30m")
     app.schedules.edit(made.id, priority=2, reason="more urgent")
+    span = {"since": app.status().now - timedelta(hours=2), "until": app.status().now}
+    app.backfills.create("told", **span, mode="redo", classes=["succeeded"], per_minute=60)
+    work.clock.advance("1m")
     page = open_page(work.site, "/schedules?search=told")
     row = text_of(page, f"#s-{made.id}")
 
@@ -136,6 +139,7 @@ def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
     assert page.get_by_role("heading", name="Why it runs when it runs").is_visible()
     assert page.get_by_role("heading", name="When clocks change").is_visible()
     assert page.locator("svg.calendar").is_visible()
+    assert page.locator("svg.calendar .ring").count()
 
     changes = page.get_by_role("table", name="Changes")
 
@@ -146,7 +150,12 @@ def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
 
 def test_a_run_tells_its_lineage_chain_attempts_effects_and_why(work, open_page):
     """A3, UX 21-27, 42: unknown is not failed; each fact has its time, each attempt its fence."""
-    run = work.run("settle")
+    run, waiting = work.run("settle"), work.run("remind", class_id=5)
+    page = open_page(work.site, f"/runs/{waiting.id}")
+
+    assert "paused" in text_of(page, "#why")
+    assert page.locator(".chain .longest, .stretches .longest").count()
+
     page = open_page(
         work.site, f"/runs/{run.id}", permissions=["clipboard-read", "clipboard-write"]
     )
@@ -168,6 +177,16 @@ def test_a_run_tells_its_lineage_chain_attempts_effects_and_why(work, open_page)
     page.locator("#status", has_text="Copied").wait_for(state="attached")
 
     assert f"duly run show {run.id}" == page.evaluate("navigator.clipboard.readText()")
+
+
+def test_a_run_that_found_nothing_new_says_so(work, open_page):
+    """UX editor 7: the task's own look, its result and its log; it has succeeded, and is useful."""
+    run = work.run("digest")
+    page = open_page(work.site, f"/runs/{run.id}")
+
+    assert "succeeded" in text_of(page, "#run-state")
+    assert '"new": 0' in page.get_by_role("region", name="Result", exact=True).inner_text()
+    assert "nothing is sent" in text_of(page, "#log")
 
 
 def test_what_was_not_made_is_found_with_its_cause(work, open_page):
@@ -209,22 +228,22 @@ def test_the_editor_takes_all_terms_shows_the_limit_and_sends_one_now(work, open
     page.get_by_label("Name", exact=True).fill("all-terms")
     page.get_by_label("Task", exact=True).select_option("report")
     page.get_by_text("From, until, holidays and days away").click()
-    page.get_by_label("From", exact=True).fill("2027-03-25")
+    page.get_by_label("From", exact=True).fill("2027-05-05")
     page.get_by_label("Until", exact=True).fill("2027-12-31")
     page.get_by_label("Not on holidays of").fill("DE-BY")
-    page.get_by_label("Away on").fill("2027-03-31")
+    page.get_by_label("Away on").fill("2027-05-07")
     page.get_by_text("Spread, owner, queue").click()
     page.get_by_label("Owner", exact=True).fill("zoe")
     page.get_by_label("Owner", exact=True).blur()
     page.get_by_text("1 of 3 active schedules of zoe used").wait_for()
-    page.locator("#preview-body .coming li", has_text="Thu 1 Apr").wait_for()
+    page.locator("#preview-body .coming li", has_text="Tue 11 May").wait_for()
     coming = page.locator("#preview-body .coming li").all_inner_texts()
     more = page.get_by_role("button", name="Show 5")
     more.click()
     page.locator("#preview-body .coming li").nth(4).wait_for()
 
-    # Good Friday and Easter Monday are holidays there, and on Wednesday everybody is away.
-    assert ["Thu 25 Mar", "Tue 30 Mar", "Thu 1 Apr "] == [one[:10] for one in coming]
+    # Thursday is a holiday there, and on Friday everybody is away.
+    assert ["Wed 5 May", "Mon 10 May", "Tue 11 May"] == [one[:10].strip() for one in coming]
     assert "UTC" in coming[0]
 
     page.locator(".editor-aside").get_by_role("button", name="Review").click()
@@ -239,4 +258,4 @@ def test_the_editor_takes_all_terms_shows_the_limit_and_sends_one_now(work, open
     (run,) = work.app.runs.list(schedule="all-terms")
 
     assert "manual" == run.origin
-    assert "2027-03-25" == work.app.schedules.get("all-terms").next_for.date().isoformat()
+    assert "2027-05-05" == work.app.schedules.get("all-terms").next_for.date().isoformat()
