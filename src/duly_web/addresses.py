@@ -24,6 +24,15 @@ def local_path(text: str | None) -> str | None:
     return text
 
 
+def came_from(request: Request) -> str | None:
+    """Return the page of ours that somebody came from, as far as the browser says it."""
+    split = urlsplit(request.headers.get("referer") or "")
+    if split.netloc != request.url.netloc:
+        return None
+    root = request.scope.get("root_path", "")
+    return local_path(split.path.removeprefix(root) + (f"?{split.query}" if split.query else ""))
+
+
 def way_back(request: Request) -> str:
     """Return the query by which the door knows where somebody wanted to go."""
     root = request.scope.get("root_path", "")

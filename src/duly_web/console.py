@@ -21,7 +21,7 @@ from duly.api.problems import headers_of, problem_of, refuse
 from duly.api.reading import read_fields, read_pairs
 from duly.api.security import CSRF_HEADER, answer_headers, check_csrf, csrf_token
 from duly.api.table import Table, path_parts
-from duly_web.addresses import local_path, way_back
+from duly_web.addresses import came_from, local_path, way_back
 from duly_web.assets import manifest
 from duly_web.entering import Entrance
 from duly_web.forms import read_form
@@ -30,6 +30,7 @@ from duly_web.live import Pulses
 from duly_web.moments import Clocks, read_choice, read_zone
 from duly_web.page import Asked, Moved, Shown, Visitor
 from duly_web.pages import PAGES
+from duly_web.refusals import RefusalModel, heading
 from duly_web.rendering import Here, Printed, render
 from duly_web.said import NAME as SAID
 from duly_web.said import SECONDS, read_said, write_said
@@ -229,7 +230,8 @@ class Console:
             _LOGGER.error("%s %r failed", request.method, request.scope["path"], exc_info=error)
         is_part = "hx-request" in request.headers
         here = here_of(request, Clocks(), self._front.clock.now())
-        printed = Printed(here=here, title=problem.title, model=problem)
+        model = RefusalModel(problem=problem, back=came_from(request))
+        printed = Printed(here=here, title=heading(problem), model=model)
         text = render("problem_part.html" if is_part else "problem.html", printed)
         return Response(
             text, status_code=problem.status, headers=headers_of(error), media_type=HTML

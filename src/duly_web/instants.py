@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from duly import UsageError, at
 
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", re.ASCII)
+_BEFORE = re.compile(r"-(\d{1,5})(m|h|d|w)", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -21,3 +23,11 @@ def read_local(field: str, text: str, zone: str | None) -> datetime | str:
     except UsageError as error:
         raise UsageError(field, text, error.problem, error.remedy) from error
     return typed if found is None else found
+
+
+def read_past(field: str, text: str, zone: str | None, now: datetime) -> datetime | str:
+    """Read how long ago, such as -14d; or a wall time, as above."""
+    found = _BEFORE.fullmatch(text.strip())
+    if found is None:
+        return read_local(field, text, zone)
+    return now - timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -17,10 +19,15 @@ from duly_web.states import mark, origin_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from duly_web.page import Said, Visitor
     from duly_web.shell import Shell
+
+
+_INSTANT = re.compile(
+    r"(?<![@\w-])\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)(?!\w)"
+)
+"""Not what is a part of a label: that is a name, and stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,18 @@ class Here:
     def at(self, instant: datetime, own: str | None = None) -> Moment:
         """Show an instant; `own` is its schedule's zone."""
         return self.clocks.moment(instant, self.now, own)
+
+    def spoken(self, text: object, own: str | None = None) -> str:
+        """Return a sentence of the engine with its instants on the clock that was chosen."""
+
+        def shown(found: re.Match[str]) -> str:
+            try:
+                moment = self.at(datetime.fromisoformat(found[0]), own)
+            except (ValueError, OverflowError):
+                return found[0]  # somebody's words, and no instant
+            return f"{moment.day} {moment.clock} {moment.zone}"
+
+        return _INSTANT.sub(shown, str(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

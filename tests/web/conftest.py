@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from duly.api.listening import Listening
 from duly.api.serving import Serving
 from duly.testing.virtual_time import virtual_time
 from duly_web import Console
+from duly_web.pages import PAGES
 from tests.api.desk import START, lives, make_app
 from tests.api.ports import free_port
 from tests.web.visiting import Visitor
@@ -22,14 +25,22 @@ from tests.web.visiting import Visitor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Response
 
     import duly
+    from tests.web.at_work import Workplace
     from tests.web.browsing import Rig
 
 WAIT_MS = 50_000
 """A machine that does much else is slow, and nothing is wrong with the page."""
 START_SECONDS = 60
+ORDERS = tuple(one for one in PAGES if one.method == "POST")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a test say which orders it gives."""
+    words = "clicks(*names): orders that its browser gives, and that are not refused"
+    config.addinivalue_line("markers", words)
 
 
 @pytest.fixture
@@ -74,6 +85,21 @@ def served(app: duly.App) -> Iterator[Site]:
         thread.join()
 
 
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def work(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workplace]:
+    """One console for each store, and for all tests; each makes what it is about."""
+    from tests.web.at_work import on_postgres, on_sqlite
+
+    if request.param == "sqlite":
+        made = on_sqlite(tmp_path_factory.mktemp("work"))
+    else:
+        made = on_postgres(request.getfixturevalue("postgres_server"))
+    with made as work:
+        yield work
+
+
 @pytest.fixture(scope="session")
 def rig() -> Iterator[Rig]:
     """Start no browser unless a test needs one; say clearly why there is none."""
@@ -98,7 +124,28 @@ def browser(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brow
 
 
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Any]:
+def given(request: pytest.FixtureRequest) -> Iterator[set[str]]:
+    """Hold a test to its word: the orders that it says it gives were given, and not refused."""
+    given: set[str] = set()
+    yield given
+    marker = request.node.get_closest_marker("clicks")
+    said = set() if marker is None else set(marker.args)
+
+    assert said <= given, f"not clicked: {', '.join(sorted(said - given))}"
+
+
+def note_order(given: set[str], answer: Response) -> None:
+    """Note an order that a page has sent, unless it was refused."""
+    if answer.request.method != "POST" or answer.status >= 400:
+        return
+    path = urlsplit(answer.url).path
+    fitting = [one for one in ORDERS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", one.path), path)]
+    if fitting:  # what is named goes before what is any
+        given.add(min(fitting, key=lambda one: one.path.count("{")).name)
+
+
+@pytest.fixture
+def open_page(browser: Browser, given: set[str]) -> Iterator[Any]:
     """Return what opens a page of a site for somebody who has signed in."""
     contexts = []
 
@@ -106,6 +153,7 @@ def open_page(browser: Browser) -> Iterator[Any]:
         context = browser.new_context(**{"timezone_id": "Europe/Paris"} | options)
         contexts.append(context)
         context.set_default_timeout(WAIT_MS)
+        context.on("response", lambda answer: note_order(given, answer))
         # What the door would have left behind: the session, and the zone that the browser is in.
         zone = options.get("timezone_id", "Europe/Paris")
         known = {"duly_session": site.session, "duly_zone": zone}

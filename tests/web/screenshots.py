@@ -45,7 +45,7 @@ PLACES = {
 }
 FOLLOWED = {
     "run": ("/runs?state=succeeded", "tbody th a"),
-    "decision": ("/inbox", "a:has-text('Decide')"),
+    "decision": ("/inbox", "main a:has-text('Decide')"),
     "backfill": ("/backfills", "tbody th a"),
     "alert": ("/alerts", "tbody th a"),
 }

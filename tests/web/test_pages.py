@@ -6,6 +6,7 @@ import pytest
 
 from duly.domain.literals import RunState
 from duly_web.moments import Clocks, relative
+from duly_web.rendering import Here
 from duly_web.states import MARKS, RUN_STATES
 from tests.domain.moments import moment
 
@@ -43,6 +44,18 @@ def test_a_time_is_shown_on_the_clock_that_was_chosen(choice, own, clock, zone):
     shown = Clocks(choice, "Europe/Paris").moment(NOON, NOON, own)
 
     assert (clock, zone, "now") == (shown.clock, shown.zone, shown.relative)
+
+
+def test_instants_in_a_sentence_are_shown_on_the_clock_that_was_chosen():
+    """UX 3: what the engine says in UTC; names and what only looks like an instant stay."""
+    clocks = Clocks("schedule", "Europe/Paris")
+    here = Here(root="", path="/", query=(), now=NOON, clocks=clocks)
+    said = "due 2026-04-03T10:00:00Z as hourly@2026-04-03T10:00Z, not 2026-99-99T10:00Z"
+
+    assert (
+        "due Fri 3 Apr 19:00:00 JST as hourly@2026-04-03T10:00Z, not 2026-99-99T10:00Z"
+        == here.spoken(said, "Asia/Tokyo")
+    )
 
 
 def test_a_time_says_how_far_it_is():

@@ -47,8 +47,8 @@ def test_a_skipped_occurrence_is_the_last_result_with_its_reason(visitor):
     visitor.clock.advance("61m")
     row = text_of(visitor.get("/schedules")).partition("hourly")[2]
 
-    assert re.search(r"skipped skipped Fri 3 Apr 05:00", row)
-    assert "skipped skipped" in text_of(visitor.get(f"/schedules/{schedule.id}"))
+    assert re.search(r"skipped by hand Fri 3 Apr 05:00", row)
+    assert "skipped by hand" in text_of(visitor.get(f"/schedules/{schedule.id}"))
 
 
 @pytest.mark.parametrize(

@@ -484,7 +484,8 @@ def _check(record: VerdictRecord) -> Check:
 def _require_typed(run: Run, confirm: UUID | str | None, risk: str) -> None:
     if confirm is None or str(confirm) != str(run.id):
         remedy = f"if it shall be done all the same, confirm it with the run's id: {run.id}"
-        raise UsageError("confirm", confirm, f"is missing: this {risk}", remedy)
+        wrong = "is missing" if confirm is None else "is not the id of this run"
+        raise UsageError("confirm", confirm, f"{wrong}: this {risk}", remedy)
 
 
 def _read_known(effects: Mapping[str, bool] | None) -> dict[str, bool]:

@@ -52,6 +52,9 @@ def read_zone_name(text: str) -> str:
     """Return a zone by its IANA name; anything else is refused, and could be looked for."""
     if text in default_zones().keys:
         return text
+    if "profile" in text.lower():
+        remedy = "choose a zone; whoever edits it from elsewhere can move it by one button"
+        raise UsageError("tz", text, "can't be followed: the zone of a schedule is fixed", remedy)
     problem = "is not the name of a time zone" if text else "is missing"
     raise UsageError("tz", text, problem, "choose one: search by city, country or abbreviation")
 

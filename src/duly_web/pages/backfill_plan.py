@@ -13,6 +13,7 @@ import msgspec
 
 from duly import UsageError
 from duly.api.views import zone_of
+from duly_web.instants import read_past
 from duly_web.page import Asked, Moved, Page, Said, Shown
 
 if TYPE_CHECKING:
@@ -85,9 +86,13 @@ def show_plan(asked: Asked) -> Shown:
 
 def _planned(asked: Asked, query: PlanQuery, chosen: tuple[str, ...]) -> PlanModel:
     schedule = asked.app.schedules.get(query.schedule or "")
-    until = query.until or asked.now.isoformat()
+    mine, now = asked.clocks.mine, asked.now
     plan = asked.app.backfills.plan(
-        schedule.id, since=query.since or "", until=until, classes=chosen, mode=query.mode
+        schedule.id,
+        since=read_past("since", query.since or "", mine, now),
+        until=read_past("until", query.until, mine, now) if query.until else now,
+        classes=chosen,
+        mode=query.mode,
     )
     return PlanModel(
         query=query,

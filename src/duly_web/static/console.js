@@ -91,12 +91,20 @@
     find(".problems", inner).replaceChildren();
     open(dialog);
   }
+  // What is wrong with an order is said in its form, above its buttons; what was typed stays.
+  function addProblems(form) {
+    const made = document.createElement("div");
+    made.className = "problems";
+    made.setAttribute("role", "alert");
+    form.insertBefore(made, form.lastElementChild);
+    return made;
+  }
   async function send(form) {
     keep(form);
     const body = new URLSearchParams(new FormData(form));
     const here = location.pathname + location.search;
     const headers = { "HX-Request": "true", "HX-Current-URL": here };
-    const problems = find(".problems", form);
+    const problems = find(".problems", form) ?? addProblems(form);
     const button = find("button:not([type=button])", form);
     let answer;
     button.disabled = true;
@@ -123,7 +131,7 @@
     if (form.dataset.dialog) {
       event.preventDefault();
       ask(form, event.submitter);
-    } else if (form.closest("dialog") && form.method === "post") {
+    } else if (form.method === "post" && form.matches("dialog form, form[data-inline]")) {
       event.preventDefault();
       send(form);
     } else keep(form);
