@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.domain.alert_delivery import DeliveryState
-from duly.domain.alerting import AlertState, Step
+from duly.domain.alerting import AlertState, Step, Told
 from duly.store.alert_rulings import (
     AUDITED,
     WATCHER,
@@ -118,7 +118,7 @@ class MemoryAlerting(ABC):
         """Write changes, deliveries and audit entries together."""
 
         def apply(journal: Journal) -> bool:
-            if not is_watch_ours(journal, command.fence):
+            if not is_watch_ours(journal, command.fence, command.held_at):
                 return False
             for change in command.changes:
                 _apply(journal, change)
@@ -136,6 +136,8 @@ class MemoryAlerting(ABC):
                 for one in tables.alert_deliveries.values()
                 if one.state is DeliveryState.PENDING
             ]
+            begun = {(one.alert_id, one.channel) for one in pending if one.told is Told.RAISED}
+            pending = [one for one in pending if _is_its_turn(one, begun)]
             pending.sort(key=lambda one: (one.next_at, one.id))
             due = [one for one in pending if one.next_at <= journal.now][:limit]
             later = [one.next_at for one in pending if one not in due]
@@ -239,9 +241,9 @@ def watch_row(journal: Journal) -> WatchRow:
     return journal.tables.watch.get(0, NOBODY)
 
 
-def is_watch_ours(journal: Journal, fence: WatchFence) -> bool:
+def is_watch_ours(journal: Journal, fence: WatchFence, held_at: int | None = None) -> bool:
     """Say whether somebody has the watch; put on record who writes and has not."""
-    if is_watching(watch_row(journal).as_row(), fence, journal.now):
+    if is_watching(watch_row(journal).as_row(), fence, journal.now, held_at):
         return True
     journal.record_about(WATCHER, "watch.refused", watch_refused(fence))
     return False
@@ -339,6 +341,11 @@ def _settle(journal: Journal, command: SettleDelivery) -> bool:
         subject = undelivered_subject(tables.alerts[one.alert_id], command, one.channel)
         journal.record_about(WATCHER, "alert.undelivered", subject)
     return True
+
+
+def _is_its_turn(one: DeliveryRecord, begun: set[tuple[AlertId, str]]) -> bool:
+    """Say whether nobody would be told of an end before its beginning, which would be news then."""
+    return one.told is Told.RAISED or (one.alert_id, one.channel) not in begun
 
 
 def _is_live(alert: AlertRecord) -> bool:

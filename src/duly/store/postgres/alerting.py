@@ -113,11 +113,16 @@ INSERT_DELIVERY = f"""
 INSERT INTO duly.alert_deliveries ({DELIVERY_COLUMNS})
 VALUES ($1::uuid, $2::uuid, $3, $4, $5, $6::int4, $7::int8, $8::int8, $9::int8, $10)
 ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
-DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= $1::int8
+# Whoever was told of an end before its beginning would take the beginning for news.
+ITS_TURN = """(told = 'raised' OR NOT EXISTS (
+    SELECT FROM duly.alert_deliveries AS begun
+    WHERE begun.alert_id = alert_deliveries.alert_id AND begun.channel = alert_deliveries.channel
+    AND begun.told = 'raised' AND begun.state = 'pending'))"""
+DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= $1::int8 AND {ITS_TURN}
 ORDER BY next_at, id LIMIT $2::int8"""
-NEXT_DELIVERY = """
-SELECT next_at FROM duly.alert_deliveries WHERE state = 'pending'
-ORDER BY next_at, id LIMIT 1 OFFSET $1::int8"""
+NEXT_DELIVERY = f"""
+SELECT next_at FROM duly.alert_deliveries WHERE state = 'pending' AND {ITS_TURN}
+ORDER BY next_at, id LIMIT 1 OFFSET $1::int8"""  # noqa: S608 - columns of ours
 DELIVERIES_OF = f"""{_DELIVERY} WHERE alert_id = $1::uuid
 ORDER BY made_at, channel, id LIMIT $2::int8"""
 GET_DELIVERY = f"""{_DELIVERY}
@@ -177,7 +182,7 @@ class PostgresAlerting:
     def apply_alerts(self, command: ApplyAlerts) -> bool:
         """Write changes, deliveries and audit entries together."""
         with self._connections.write() as work:
-            if not is_watch_ours(work, command.fence):
+            if not is_watch_ours(work, command.fence, command.held_at):
                 return False
             for change in command.changes:
                 _apply(work, change)
@@ -272,11 +277,11 @@ class PostgresAlerting:
             return find_trouble(look, command)
 
 
-def is_watch_ours(work: Work, fence: WatchFence) -> bool:
+def is_watch_ours(work: Work, fence: WatchFence, held_at: int | None = None) -> bool:
     """Hold on to the watch, if it is somebody's; put on record who writes and has it not."""
     row = one(work.session, LOCK_WATCH)
     work.look_at_the_clock()
-    if is_watching(row, fence, work.now):
+    if is_watching(row, fence, work.now, held_at):
         return True
     work.record(WATCHER, "watch.refused", watch_refused(fence))
     return False

@@ -94,11 +94,17 @@ _DELIVERY = f"SELECT {DELIVERY_COLUMNS} FROM duly_alert_deliveries"  # noqa: S60
 INSERT_DELIVERY = f"""
 INSERT INTO duly_alert_deliveries ({DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING"""  # noqa: S608 - columns of ours
-DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= ?
+# Whoever was told of an end before its beginning would take the beginning for news.
+ITS_TURN = """(told = 'raised' OR NOT EXISTS (
+    SELECT 1 FROM duly_alert_deliveries AS begun
+    WHERE begun.alert_id = duly_alert_deliveries.alert_id
+    AND begun.channel = duly_alert_deliveries.channel
+    AND begun.told = 'raised' AND begun.state = 'pending'))"""
+DUE_DELIVERIES = f"""{_DELIVERY} WHERE state = 'pending' AND next_at <= ? AND {ITS_TURN}
 ORDER BY next_at, id LIMIT ?"""
-NEXT_DELIVERY = """
-SELECT next_at FROM duly_alert_deliveries WHERE state = 'pending'
-ORDER BY next_at, id LIMIT 1 OFFSET ?"""
+NEXT_DELIVERY = f"""
+SELECT next_at FROM duly_alert_deliveries WHERE state = 'pending' AND {ITS_TURN}
+ORDER BY next_at, id LIMIT 1 OFFSET ?"""  # noqa: S608 - columns of ours
 DELIVERIES_OF = f"{_DELIVERY} WHERE alert_id = ? ORDER BY made_at, channel, id LIMIT ?"
 GET_DELIVERY = f"{_DELIVERY} WHERE id = ? AND state = 'pending' AND tries = ?"
 SETTLE_DELIVERY = """
@@ -156,7 +162,7 @@ class SqliteAlerting(ABC):
     def apply_alerts(self, command: ApplyAlerts) -> bool:
         """Write changes, deliveries and audit entries together."""
         with self._write() as work:
-            if not is_watch_ours(work, command.fence):
+            if not is_watch_ours(work, command.fence, command.held_at):
                 return False
             for change in command.changes:
                 _apply(work, change)
@@ -250,9 +256,9 @@ class SqliteAlerting(ABC):
             return find_trouble(look, command)
 
 
-def is_watch_ours(work: Work, fence: WatchFence) -> bool:
+def is_watch_ours(work: Work, fence: WatchFence, held_at: int | None = None) -> bool:
     """Say whether somebody has the watch; put on record who writes and has not."""
-    if is_watching(one(work.connection, READ_WATCH), fence, work.now):
+    if is_watching(one(work.connection, READ_WATCH), fence, work.now, held_at):
         return True
     work.record(WATCHER, "watch.refused", watch_refused(fence))
     return False

@@ -110,6 +110,32 @@ class Deliveries:
         assert ["queue a", "queue a", "queue b"] == [one.alert.subject for one in found.due]
         assert (clock.now_us(), clock.now_us()) == (found.next_at, found.now)
 
+    def test_an_end_waits_for_its_beginning(self, store: Store, clock: ManualClock) -> None:
+        """V3: who was told of the end first would take the beginning for news, and stay alarmed."""
+        fence = watch(store)
+        look(store, fence, condition())
+        done, late = store.load_deliveries(10).due
+        later = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        for one, tried in ((done, Tried(DeliveryState.DONE)), (late, later)):
+            order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=tried)
+            assert store.settle_delivery(order)
+        look(store, fence)
+
+        before = store.load_deliveries(10)
+        clock.advance(5_000_000)
+        (begun,) = [one for one in store.load_deliveries(10).due if one.delivery.told == "raised"]
+        gone = Tried(DeliveryState.GIVEN_UP, error="no")
+        order = SettleDelivery(fence=fence, id=begun.delivery.id, tries=1, tried=gone)
+        assert store.settle_delivery(order)
+        after = store.load_deliveries(10)
+
+        channel = done.delivery.channel
+        assert [("resolved", channel)] == [
+            (one.delivery.told, one.delivery.channel) for one in before.due
+        ]
+        assert before.now + 5_000_000 == before.next_at
+        assert ({"resolved"}, 2) == ({one.delivery.told for one in after.due}, len(after.due))
+
 
 class AlertTerms:
     """What is promised about rules, channels and silences."""
