@@ -112,14 +112,14 @@ def test_who_was_paused_and_replaced_changes_nothing(stored):
     store, clock = stored
     one, other = GuardRoom(*stored), GuardRoom(stored[0], stored[1], b"o" * 16)
     one.look()
-    stale = one.watcher.fence
+    stale, held_at = one.watcher.fence, store.now()
     assert stale is not None
     clock.advance(WATCH_TTL_US)
     other.look()
     in_trouble(stored)
     clock.advance("2m")
     one.watcher.fence = stale
-    one.watcher._look(stale)  # noqa: SLF001 - it was paused between its two orders
+    one.watcher._look(stale, held_at)  # noqa: SLF001 - it was paused between its two orders
 
     assert [] == store.list_alerts(AlertFilter())
     assert one.watcher.fence is None

@@ -8,7 +8,7 @@ from duly.domain.alert_delivery import DeliveryState
 from duly.domain.alerting import AlertState
 from duly.errors import Outdated
 from duly.store.alert_rulings import new_deliveries
-from duly.store.alerting import TroubledRun, WatchFence
+from duly.store.alerting import DueDelivery, TroubledRun, WatchFence
 from duly.store.memory import MemoryStore
 from duly.store.memory.alerting import watch_row
 
@@ -103,6 +103,24 @@ class ForgetsWhoTookNote(MemoryStore):
         return super().apply_alerts(command)
 
 
+class WritesEveryLook(MemoryStore):
+    """Carries out whatever arrives, also after what was decided later."""
+
+    def apply_alerts(self, command):
+        return super().apply_alerts(replace(command, held_at=self._read(watch_row).renewed_at))
+
+
+class TellsOfTheEndFirst(MemoryStore):
+    """Lets the end of something overtake its beginning."""
+
+    def load_deliveries(self, limit):
+        rows = self.tables.alert_deliveries.values()
+        due = [one for one in rows if one.state == "pending" and one.next_at <= self.now()]
+        found = super().load_deliveries(limit)
+        both = tuple(DueDelivery(one, self.tables.alerts[one.alert_id]) for one in due)
+        return replace(found, due=both)
+
+
 class SilencesForGood(MemoryStore):
     """Never ends a silence."""
 
@@ -168,6 +186,8 @@ ALERT_DEFECTS = [
     (ForgetsToDeliver, "test_what_is_raised_is_on_record_with_its_deliveries_and_its_entry"),
     (WatchesWithoutEnd, "test_one_has_the_watch_until_its_time_is_over"),
     (SettlesForAnybody, "test_whoever_has_the_watch_no_more_settles_nothing[taken over]"),
+    (WritesEveryLook, "test_a_look_that_arrives_after_the_next_one_changes_nothing"),
+    (TellsOfTheEndFirst, "test_an_end_waits_for_its_beginning"),
     (SettlesTwice, "test_a_try_is_settled_once"),
     (DeliversInOneLine, "test_each_channel_has_its_turn"),
     (WaitsForTheFuture, "test_a_clock_that_ran_ahead_delays_no_delivery"),

@@ -20,9 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.limiting import SOMETIMES as LIMITS_SOMETIMES
-from tests.simulation.recipe import Recipe, changed, recipe_of, with_effects, with_limits
+from tests.simulation.recipe import (
+    Recipe,
+    changed,
+    recipe_of,
+    with_effects,
+    with_limits,
+    with_watchers,
+)
 from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import HEALTHY, Mutant, Report, simulate
+from tests.simulation.watching import SOMETIMES as WATCH_SOMETIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,6 +99,7 @@ WORLDS: dict[str, Callable[[Recipe], Recipe]] = {
     "plain": lambda recipe: recipe,
     "effects": with_effects,
     "limits": with_limits,
+    "watch": with_watchers,
 }
 
 
@@ -126,7 +135,7 @@ def run_campaign(first: int, seeds: int, processes: int, worlds: str = "plain") 
     """Play seeds and tell; the answer is the exit code."""
     play = partial(play_seed, worlds=worlds)
     reports = play_seeds(range(first, first + seeds), processes, play)
-    wanted = {"plain": SOMETIMES, "limits": LIMITS_SOMETIMES}
+    wanted = {"plain": SOMETIMES, "limits": LIMITS_SOMETIMES, "watch": WATCH_SOMETIMES}
     return tell_reports(reports, seeds, wanted=wanted.get(worlds, ()))
 
 
@@ -190,7 +199,13 @@ def read_recipe(words: argparse.Namespace) -> Recipe:
                 parts[one.name] = frozenset(text.split(",")) - {"none", ""}
             case "planned":
                 parts[one.name] = frozenset(int(item) for item in text.split(",") if item != "none")
-            case "has_open_transactions" | "has_policies" | "has_effects" | "has_limits":
+            case (
+                "has_open_transactions"
+                | "has_policies"
+                | "has_effects"
+                | "has_limits"
+                | "has_standing"
+            ):
                 parts[one.name] = text == "True"
             case "start":
                 parts[one.name] = text

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.domain.settling import Settlement
+    from tests.simulation.alert_checker import AlertChecker
     from tests.simulation.ledger import ScheduleNote
     from tests.simulation.oracle import Template
     from tests.simulation.world import Executed
@@ -48,6 +49,8 @@ class Checker:
         self.gates: GateLedger | None = None
         """In a world that has policies for what may not overlap."""
         self.backfills: BackfillChecker | None = None
+        self.alerts: AlertChecker | None = None
+        """In a world in which somebody watches."""
         self._open: dict[int, tuple[int, list[Executed]]] = {}
 
     def watch_policies(self, store: Any) -> None:
@@ -73,6 +76,7 @@ class Checker:
             or getattr(self.backfills, operation, None)
             or getattr(self.work.effects, operation, None)
             or getattr(self.work.limits, operation, None)
+            or getattr(self.alerts, operation, None)
         )
         if check is not None:
             check(executed)

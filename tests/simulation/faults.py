@@ -23,7 +23,7 @@ FENCED = frozenset(
     (
         "fire_timers", "drain_owed", "release_leases", "acquire_leases",
         "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "finish_and_claim",
-        "settle_lost", "step_backfill", "admit",
+        "settle_lost", "step_backfill", "admit", "hold_watch", "apply_alerts", "settle_delivery",
     )
 )  # fmt: skip
 """Writes that hurt most when they arrive late."""

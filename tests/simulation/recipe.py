@@ -68,6 +68,10 @@ class Recipe:
     """Whether tasks do what can't be taken back, and people settle what is in doubt; the same."""
     has_limits: bool = False
     """Whether tasks are limited, and call destinations that are down for a while; the same."""
+    watchers: int = 0
+    """How many processes look for trouble and deliver alerts."""
+    has_standing: bool = False
+    """Whether people take workers out of service, and put them back; only with workers."""
 
     @property
     def start_at(self) -> int:
@@ -138,6 +142,39 @@ def with_limits(recipe: Recipe) -> Recipe:
         kinds=recipe.kinds - {"store-step"},
         has_policies=False,
         has_limits=True,
+    )
+
+
+def with_watchers(recipe: Recipe) -> Recipe:
+    """Return the world of a recipe in which somebody watches, and people say what is an alert.
+
+    It is short, so that a delivery that went wrong all the time is tried again within the quiet.
+    """
+    draws = recipe.stream("watchers")
+    return replace(
+        recipe,
+        seconds=40,
+        dispatchers=min(recipe.dispatchers, 2),
+        users=1,
+        schedules=3,
+        workers=min(recipe.workers, 1),
+        has_policies=False,
+        has_open_transactions=False,
+        watchers=draws.choice((1, 2, 2, 3)),
+    )
+
+
+def with_standing(recipe: Recipe) -> Recipe:
+    """Return the world of a recipe whose workers are drained, quarantined and released."""
+    return replace(
+        recipe,
+        seconds=min(recipe.seconds, 60),
+        dispatchers=min(recipe.dispatchers, 2),
+        users=min(recipe.users, 2),
+        schedules=min(recipe.schedules, 10),
+        workers=max(2, recipe.workers),
+        has_policies=False,
+        has_standing=True,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.store.memory import MemoryStore
+from tests.simulation.alert_checker import AlertChecker
 from tests.simulation.checker import Checker
 from tests.simulation.dispatching import dispatch
 from tests.simulation.effect_checker import EffectChecker
@@ -21,6 +22,8 @@ from tests.simulation.reckoning import reckon
 from tests.simulation.reconcilers import Reconciler, Repeater
 from tests.simulation.stewards import Steward
 from tests.simulation.users import User
+from tests.simulation.wardens import Warden
+from tests.simulation.watching import watching
 from tests.simulation.work_reckoning import reckon_work
 from tests.simulation.working import working
 from tests.simulation.world import Violation, World
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 RECONCILERS = 2
 QUIET_US = 62 * SECOND
 """After the faults stop everything due must be handled within a minute (INV-26)."""
+QUIET_WATCHED_US = 110 * SECOND
+"""What a receiver has refused all the time is brought to it again within this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +80,13 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
     if recipe.has_policies:
         checker.watch_policies(world.store)
         lose_openings(world)
+    if recipe.watchers:
+        checker.alerts = AlertChecker(world)
     violation = None
     try:
         with mutant.patch(world):
-            play(world, observer)
-        runs = reckon(checker.ledger, checker.work.runs, world)
-        reckon_work(checker.work, runs, world)
-        if checker.work.effects is not None:
-            checker.work.effects.reckon(world.store)
-        if checker.work.limits is not None:
-            checker.work.limits.reckon(runs)
-        if checker.backfills is not None:
-            checker.backfills.reckon(world.store.now())
+            play(world, observer, checker.alerts)
+        reckon_everything(checker, world)
     except Violation as broken:
         violation = str(broken)
     finally:
@@ -94,6 +94,20 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
             node.kill()
         world.store.close()
     return Report(recipe, violation, world.trace, world.counts)
+
+
+def reckon_everything(checker: Checker, world: World) -> None:
+    """Compare all that is kept with all that was told and seen."""
+    runs = reckon(checker.ledger, checker.work.runs, world)
+    reckon_work(checker.work, runs, world)
+    if checker.work.effects is not None:
+        checker.work.effects.reckon(world.store)
+    if checker.work.limits is not None:
+        checker.work.limits.reckon(runs)
+    if checker.backfills is not None:
+        checker.backfills.reckon(world.store.now())
+    if checker.alerts is not None:
+        checker.alerts.reckon()
 
 
 def lose_openings(world: World) -> None:
@@ -111,8 +125,8 @@ def lose_openings(world: World) -> None:
     world.store._open = let_go_or_die  # type: ignore[method-assign] # noqa: SLF001 - as above
 
 
-def play(world: World, observer: Observer) -> None:
-    """Let dispatchers, workers and users live through the faults, and then through the quiet."""
+def play(world: World, observer: Observer, alerts: AlertChecker | None = None) -> None:
+    """Let dispatchers, workers, watchers and users live through the faults, and then through the quiet."""
     recipe = world.recipe
     known: list[ScheduleId] = []
     dispatchers = [Node(world, f"d{n}", dispatch) for n in range(recipe.dispatchers)]
@@ -130,10 +144,15 @@ def play(world: World, observer: Observer) -> None:
             reconciler = Reconciler(recipe, number, observer.outside)
             users.append(Node(world, f"r{number}", reconciler.live))
         users.append(Node(world, "r9", Repeater(recipe).live))
-    mischief = Mischief(world, dispatchers, workers, users)
+    watchers = []
+    if alerts is not None:
+        programs = [watching(recipe, number, alerts) for number in range(recipe.watchers)]
+        watchers = [Node(world, f"g{number}", one) for number, one in enumerate(programs)]
+        users.append(Node(world, "a0", Warden(recipe).live))
+    mischief = Mischief(world, dispatchers, [*workers, *watchers], users)
     for node in world.nodes:
         node.start()
     until = recipe.start_at + recipe.seconds * SECOND
     world.run(until)
     mischief.end()
-    world.run(until + QUIET_US)
+    world.run(until + (QUIET_WATCHED_US if watchers else QUIET_US))

@@ -85,6 +85,10 @@ class Strand:
     def interrupt(self, error: BaseException) -> None:
         """Let an error be raised where it sleeps, or will sleep next."""
         self._interruption = error
+        self.rouse()
+
+    def rouse(self) -> None:
+        """End its sleep, if it sleeps."""
         if self._is_asleep:
             turn = self._turn
             self.world.after(0, lambda: self.resume(turn))

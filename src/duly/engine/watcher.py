@@ -10,6 +10,7 @@ What happens when
 - it dies after that: the alert is on record together with its deliveries, which wait for whoever
   delivers next;
 - its answer is lost: the next look finds the alert open, and raises none;
+- its order itself is late, and arrives when it has looked again: it is refused, on record;
 - it was only paused, and another has the watch: its write is refused whole, on record;
 - the store is away: nothing is known, so that nothing is raised and nothing is resolved;
 - some part can't be looked at: of that part all stays as it was;
@@ -176,7 +177,7 @@ class Watcher:
             self.fence, self._notes = fence, _read_notes(held.notes)
             self._telemetry.emit(WatchTaken(member=0, epoch=held.epoch))
         try:
-            self._look(fence)
+            self._look(fence, held.now)
         except STORE_AWAY:
             raise
         except Exception:
@@ -186,13 +187,14 @@ class Watcher:
             raise
         return settings.every_us
 
-    def _look(self, fence: WatchFence) -> None:
+    def _look(self, fence: WatchFence, held_at: int) -> None:
         watched = self._store.load_watched()
         seen = self._observe(watched)
         changes = decide(watched.alerts, seen, standards_of(watched.terms), watched.now)
         if not changes:
             return
-        if not self._store.apply_alerts(ApplyAlerts(fence=fence, changes=tuple(changes))):
+        order = ApplyAlerts(fence=fence, held_at=held_at, changes=tuple(changes))
+        if not self._store.apply_alerts(order):
             self._lose()
             return
         for change in changes:

@@ -284,11 +284,15 @@ def watch_refused(fence: WatchFence) -> Subject:
     return Subject(name="watch", after=after)
 
 
-def is_watching(row: Row, fence: WatchFence, now: int) -> bool:
-    """Say whether the watch is somebody's: epoch, holder, when it was renewed and expires."""
+def is_watching(row: Row, fence: WatchFence, now: int, held_at: int | None = None) -> bool:
+    """Say whether the watch is somebody's: epoch, holder, when it was renewed and expires.
+
+    If told when it was held: and whether it was not held again since.
+    """
     epoch, holder, renewed_at, expires_at = row[:4]
     is_ours = holder is not None and (bytes(holder), epoch) == (fence.holder, fence.epoch)
-    return is_ours and is_current(renewed_at, expires_at, now)
+    is_newest = held_at in {None, renewed_at}
+    return is_ours and is_newest and is_current(renewed_at, expires_at, now)
 
 
 def require_open(alert: AlertRecord | None, command: AcknowledgeAlert) -> AlertRecord:

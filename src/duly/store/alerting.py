@@ -145,9 +145,11 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyAlerts:
-    """Write what was decided."""
+    """Write what was decided in one look."""
 
     fence: WatchFence
+    held_at: int
+    """When the look began: `Watch.now` of it. Who has held the watch again since looks anew."""
     changes: tuple[Change, ...]
 
 
@@ -280,9 +282,11 @@ class AlertingStore(Protocol):
     def apply_alerts(self, command: ApplyAlerts) -> bool:
         """Write changes of alerts, the deliveries they make, and their audit entries: all or none.
 
-        False, and nothing of it written, when the watch is not ours at that epoch, or its time is
-        over; that is on record as `watch.refused`. What is raised, told and resolved is audited as
-        `alert.raised`, `alert.told` and `alert.resolved`. A delivery that is there already stays.
+        False, and nothing of it written, when the watch is not ours at that epoch, its time is
+        over, or it was held again since: what was decided before is another look's to decide, also
+        should it arrive after that. That is on record as `watch.refused`. What is raised, told and
+        resolved is audited as `alert.raised`, `alert.told` and `alert.resolved`. A delivery that is
+        there already stays.
         """
         ...
 

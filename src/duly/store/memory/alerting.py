@@ -120,7 +120,7 @@ class MemoryAlerting(ABC):
         """Write changes, deliveries and audit entries together."""
 
         def apply(journal: Journal) -> bool:
-            if not is_watch_ours(journal, command.fence):
+            if not is_watch_ours(journal, command.fence, command.held_at):
                 return False
             for change in command.changes:
                 _apply(journal, change)
@@ -242,9 +242,9 @@ def watch_row(journal: Journal) -> WatchRow:
     return journal.tables.watch.get(0, NOBODY)
 
 
-def is_watch_ours(journal: Journal, fence: WatchFence) -> bool:
+def is_watch_ours(journal: Journal, fence: WatchFence, held_at: int | None = None) -> bool:
     """Say whether somebody has the watch; put on record who writes and has not."""
-    if is_watching(watch_row(journal).as_row(), fence, journal.now):
+    if is_watching(watch_row(journal).as_row(), fence, journal.now, held_at):
         return True
     journal.record_about(WATCHER, "watch.refused", watch_refused(fence))
     return False

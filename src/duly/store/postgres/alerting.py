@@ -195,7 +195,7 @@ class PostgresAlerting:
     def apply_alerts(self, command: ApplyAlerts) -> bool:
         """Write changes, deliveries and audit entries together."""
         with self._connections.write() as work:
-            if not is_watch_ours(work, command.fence):
+            if not is_watch_ours(work, command.fence, command.held_at):
                 return False
             for change in command.changes:
                 _apply(work, change)
@@ -287,11 +287,11 @@ class PostgresAlerting:
             return find_trouble(look, command)
 
 
-def is_watch_ours(work: Work, fence: WatchFence) -> bool:
+def is_watch_ours(work: Work, fence: WatchFence, held_at: int | None = None) -> bool:
     """Hold on to the watch, if it is somebody's; put on record who writes and has it not."""
     row = one(work.session, LOCK_WATCH)
     work.look_at_the_clock()
-    if is_watching(row, fence, work.now):
+    if is_watching(row, fence, work.now, held_at):
         return True
     work.record(WATCHER, "watch.refused", watch_refused(fence))
     return False

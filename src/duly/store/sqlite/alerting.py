@@ -171,7 +171,7 @@ class SqliteAlerting(ABC):
     def apply_alerts(self, command: ApplyAlerts) -> bool:
         """Write changes, deliveries and audit entries together."""
         with self._write() as work:
-            if not is_watch_ours(work, command.fence):
+            if not is_watch_ours(work, command.fence, command.held_at):
                 return False
             for change in command.changes:
                 _apply(work, change)
@@ -268,9 +268,9 @@ class SqliteAlerting(ABC):
             return find_trouble(look, command)
 
 
-def is_watch_ours(work: Work, fence: WatchFence) -> bool:
+def is_watch_ours(work: Work, fence: WatchFence, held_at: int | None = None) -> bool:
     """Say whether somebody has the watch; put on record who writes and has not."""
-    if is_watching(one(work.connection, READ_WATCH), fence, work.now):
+    if is_watching(one(work.connection, READ_WATCH), fence, work.now, held_at):
         return True
     work.record(WATCHER, "watch.refused", watch_refused(fence))
     return False

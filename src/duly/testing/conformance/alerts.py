@@ -90,8 +90,9 @@ def decided(
 
 def look(store: Store, fence: WatchFence, *conditions: Condition, **parts: Any) -> list[Step]:
     """Decide, and write what was decided; return the steps."""
+    held_at = hold(store, fence.holder).now
     changes = decided(store, *conditions, **parts)
-    assert store.apply_alerts(ApplyAlerts(fence=fence, changes=tuple(changes)))
+    assert store.apply_alerts(ApplyAlerts(fence=fence, held_at=held_at, changes=tuple(changes)))
     return [change.step for change in changes]
 
 
@@ -305,10 +306,11 @@ class AlertsOnRecord:
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
         """V3, INV-5: neither alerts nor deliveries nor entries, and it is on record."""
-        changes = decided(store, condition())
+        changes, held_at = decided(store, condition()), store.now()
         fence = lose(store, clock, how)
 
-        is_done = store.apply_alerts(ApplyAlerts(fence=fence, changes=tuple(changes)))
+        order = ApplyAlerts(fence=fence, held_at=held_at, changes=tuple(changes))
+        is_done = store.apply_alerts(order)
 
         assert (False, [], ()) == (is_done, listed(store), store.load_deliveries(10).due)
         assert ([], ["watch.refused"]) == (actions(store), actions(store, "watch"))
@@ -316,10 +318,27 @@ class AlertsOnRecord:
     def test_what_was_decided_twice_is_written_once(self, store: Store) -> None:
         """V3: when the answer was lost, say."""
         fence = watch(store)
-        order = ApplyAlerts(fence=fence, changes=tuple(decided(store, condition())))
+        changes = tuple(decided(store, condition()))
+        order = ApplyAlerts(fence=fence, held_at=store.now(), changes=changes)
 
         assert [True, True] == [store.apply_alerts(order), store.apply_alerts(order)]
         assert (1, 2) == (len(listed(store)), len(store.load_deliveries(10).due))
+
+    def test_a_look_that_arrives_after_the_next_one_changes_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """V3, INV-5: an order that was given up, and is carried out all the same."""
+        fence = watch(store)
+        look(store, fence, condition())
+        resolved = tuple(decided(store))
+        late = ApplyAlerts(fence=fence, held_at=store.now(), changes=resolved)
+        clock.advance(1)
+        look(store, fence, condition())
+        (known,) = listed(store)
+
+        assert not store.apply_alerts(late)
+        assert ([known], 2) == (listed(store), len(store.load_deliveries(10).due))
+        assert (["alert.raised"], ["watch.refused"]) == (actions(store), actions(store, "watch"))
 
     def test_all_changes_are_written_or_none(self, store: Store) -> None:
         """V3: should one of them fail."""
@@ -328,7 +347,7 @@ class AlertsOnRecord:
         (known,) = listed(store)
         good, bad = decided(store, condition("queue b")), decided(store, condition("queue c"))
         twin = replace(bad[0], alert=replace(bad[0].alert, subject="queue a"))
-        order = ApplyAlerts(fence=fence, changes=(good[0], twin))
+        order = ApplyAlerts(fence=fence, held_at=store.now(), changes=(good[0], twin))
 
         with pytest.raises(Exception):  # noqa: B017, PT011 - a constraint, in each store's words
             store.apply_alerts(order)
