@@ -37,9 +37,7 @@ from duly.store.access_rulings import (
 from duly.store.postgres.session import first, uid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from duly.domain.access import Refusal, TokenId, TokenRecord
+    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
     from duly.store.access import (
         AddSession,
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
         FinishAnswer,
         Freeze,
         FrozenSet,
+        NoteRefusals,
         RevokeToken,
         SessionRecord,
     )
@@ -191,10 +190,10 @@ class PostgresAccess:
         with self._connections.statement() as session:
             return first(session, HAS_LIVE_TOKEN) is not None
 
-    def note_refusals(self, counts: Mapping[Refusal, int], actor: Actor) -> None:
+    def note_refusals(self, command: NoteRefusals) -> None:
         """Write one audit entry about credentials that opened nothing."""
         with self._connections.write() as work:
-            work.record(actor, "access.refused", refusals_subject(counts))
+            work.record(command.actor, "access.refused", refusals_subject(command))
 
     def add_session(self, command: AddSession) -> SessionRecord:
         """Begin a session."""

@@ -34,10 +34,9 @@ from duly.store.access_rulings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from duly.domain.access import Refusal, TokenId, TokenRecord
+    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
     from duly.store.access import (
         AddSession,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         FinishAnswer,
         Freeze,
         FrozenSet,
+        NoteRefusals,
         RevokeToken,
         SessionRecord,
     )
@@ -187,10 +187,10 @@ class SqliteAccess(ABC):
         with self._read() as look:
             return look.connection.execute(HAS_LIVE_TOKEN, (look.now,)).fetchone() is not None
 
-    def note_refusals(self, counts: Mapping[Refusal, int], actor: Actor) -> None:
+    def note_refusals(self, command: NoteRefusals) -> None:
         """Write one audit entry about credentials that opened nothing."""
         with self._write() as work:
-            work.record(actor, "access.refused", refusals_subject(counts))
+            work.record(command.actor, "access.refused", refusals_subject(command))
 
     def add_session(self, command: AddSession) -> SessionRecord:
         """Begin a session."""
