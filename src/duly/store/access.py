@@ -206,8 +206,11 @@ class AccessStore(Protocol):
         """
         ...
 
-    def find_token(self, prefix: str) -> FoundToken | None:
-        """Return the token of a prefix, live or not: whoever asks must still compare the hash."""
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
+        """Return the token of a prefix, live or not: whoever asks must still compare the hash.
+
+        With a tenant, only if it is theirs.
+        """
         ...
 
     def list_tokens(self, tenant: str | None) -> list[TokenRecord]:

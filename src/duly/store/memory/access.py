@@ -85,12 +85,12 @@ class MemoryAccess(ABC):
 
         return self._write(add)
 
-    def find_token(self, prefix: str) -> FoundToken | None:
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
         """Return the token of a prefix."""
 
         def find(journal: Journal) -> FoundToken | None:
             for record in self.tables.tokens.values():
-                if record.prefix == prefix:
+                if record.prefix == prefix and tenant in {None, record.tenant}:
                     return FoundToken(record, journal.now)
             return None
 

@@ -62,7 +62,7 @@ FROM duly.tokens t"""
 INSERT_TOKEN = """
 INSERT INTO duly.tokens (id, name, tenant, role, prefix, hash, created_at, created_by, expires_at)
 VALUES ($1::uuid, $2, $3, $4, $5, $6::bytea, $7::int8, $8, $9::int8) ON CONFLICT DO NOTHING"""
-FIND_TOKEN = f"{TOKEN} WHERE t.prefix = $1"
+FIND_TOKEN = f"{TOKEN} WHERE t.prefix = $1 AND ($2::text IS NULL OR t.tenant = $2)"
 HOLD_TOKEN = f"{TOKEN} WHERE t.id = $1::uuid AND ($2::text IS NULL OR t.tenant = $2) FOR UPDATE"
 LIST_TOKENS = f"""{TOKEN} WHERE $1::text IS NULL OR t.tenant = $1
 ORDER BY t.created_at DESC, t.id DESC LIMIT $2::int8"""
@@ -154,10 +154,10 @@ class PostgresAccess:
             work.record(command.actor, "token.created", token_made(one))
             return one
 
-    def find_token(self, prefix: str) -> FoundToken | None:
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
         """Return the token of a prefix."""
         with self._connections.statement() as session:
-            row = first(session, FIND_TOKEN, (prefix,))
+            row = first(session, FIND_TOKEN, (prefix, tenant))
         return None if row is None else FoundToken(token_record(row), row[12])
 
     def list_tokens(self, tenant: str | None) -> list[TokenRecord]:

@@ -93,7 +93,7 @@ ON CONFLICT (id) DO UPDATE SET
 {", ".join(f"{name} = excluded.{name}" for name in _WRITTEN[4:])}"""  # noqa: S608 - columns of ours
 FORGET_PENDING = "DELETE FROM duly.alerts WHERE id = $1::uuid AND state = 'pending'"
 LIST_LIVE = f"{ALERT} WHERE state <> 'resolved' ORDER BY id"
-GET_ALERT = f"{ALERT} WHERE id = $1::uuid"
+GET_ALERT = f"{ALERT} WHERE id = $1::uuid AND ($2::text IS NULL OR tenant = $2)"
 LOCK_ALERT = f"{GET_ALERT} FOR UPDATE"
 ACKNOWLEDGE = """
 UPDATE duly.alerts
@@ -129,6 +129,8 @@ WHERE id = $5::uuid"""
 
 _TERM = f"SELECT {TERM_COLUMNS} FROM duly.alert_terms"  # noqa: S608 - columns of ours
 GET_TERM = f"{_TERM} WHERE sort = $1 AND name = $2 FOR UPDATE"
+GET_TERM_OF = f"""
+{_TERM} WHERE sort = $1 AND name = $2 AND ($3::text IS NULL OR tenant = $3) FOR UPDATE"""
 LIST_TERMS = f"{_TERM} WHERE $1::text IS NULL OR sort = $1"
 COUNT_TERMS = "SELECT count(*) FROM duly.alert_terms"
 # Of two who say something new under one name at once, the second waits, and is refused or goes on.
@@ -209,10 +211,10 @@ class PostgresAlerting:
             sql = where.sql(ALERT, "ORDER BY id DESC", min(command.limit, LISTED_MAX))
             return [read_alert(row) for row in session.rows(sql, where.bound())]
 
-    def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
+    def get_alert(self, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
         """Return an alert."""
         with self._connections.statement() as session:
-            return _alert(session, alert_id)
+            return _alert(session, alert_id, tenant)
 
     def list_deliveries(self, alert_id: AlertId) -> list[DeliveryRecord]:
         """Return the deliveries of an alert."""
@@ -223,7 +225,7 @@ class PostgresAlerting:
     def acknowledge_alert(self, command: AcknowledgeAlert) -> AlertRecord:
         """Note who has taken note."""
         with self._connections.write() as work:
-            row = first(work.session, LOCK_ALERT, (uid(command.id),))
+            row = first(work.session, LOCK_ALERT, (uid(command.id), command.tenant))
             alert = require_open(None if row is None else read_alert(row), command)
             if alert.acknowledged_at is not None:
                 return alert
@@ -251,10 +253,10 @@ class PostgresAlerting:
         """Take back what was said."""
         with self._connections.write() as work:
             key = (str(command.sort), command.name)
-            row = first(work.session, GET_TERM, key)
-            before = None if row is None else read_term(row)
-            if before is None or command.tenant not in {None, before.tenant}:
+            row = first(work.session, GET_TERM_OF, (*key, command.tenant))
+            if row is None:
                 return False
+            before = read_term(row)
             work.session.run(DELETE_TERM, key)
             subject = term_subject(command.sort, before, None)
             work.record(command.actor, f"alert-{command.sort}.removed", subject)
@@ -338,6 +340,6 @@ def _settle(work: Work, command: SettleDelivery) -> bool:
     return True
 
 
-def _alert(session: Session, alert_id: AlertId) -> AlertRecord | None:
-    row = first(session, GET_ALERT, (uid(alert_id),))
+def _alert(session: Session, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
+    row = first(session, GET_ALERT, (uid(alert_id), tenant))
     return None if row is None else read_alert(row)

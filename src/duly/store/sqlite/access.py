@@ -60,7 +60,7 @@ FROM duly_tokens"""
 INSERT_TOKEN = """
 INSERT INTO duly_tokens (id, name, tenant, role, prefix, hash, created_at, created_by, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"""
-FIND_TOKEN = f"{TOKEN} WHERE prefix = ?"
+FIND_TOKEN = f"{TOKEN} WHERE prefix = ?1 AND (?2 IS NULL OR tenant = ?2)"
 GET_TOKEN = f"{TOKEN} WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
 LIST_TOKENS = f"""{TOKEN} WHERE ?1 IS NULL OR tenant = ?1
 ORDER BY created_at DESC, id DESC LIMIT ?2"""
@@ -151,10 +151,10 @@ class SqliteAccess(ABC):
             work.record(command.actor, "token.created", token_made(one))
             return one
 
-    def find_token(self, prefix: str) -> FoundToken | None:
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
         """Return the token of a prefix."""
         with self._read() as look:
-            row = look.connection.execute(FIND_TOKEN, (prefix,)).fetchone()
+            row = look.connection.execute(FIND_TOKEN, (prefix, tenant)).fetchone()
             return None if row is None else FoundToken(token_record(row), look.now)
 
     def list_tokens(self, tenant: str | None) -> list[TokenRecord]:
