@@ -118,7 +118,8 @@ class Console:
             return _static(parts)
         if parts[0] == "enter":
             return await self._entrance.answer(request, parts)
-        principal, secret = await self._front.in_thread(self._front.door.visitor, request.headers)
+        door = self._front.door_for(request)
+        principal, secret = await self._front.in_thread(door.visitor, request.headers)
         self._front.admit(principal, "read")
         visit = self._visit(request, principal, secret)
         if parts == ["live"] and request.method == "GET":
@@ -137,9 +138,8 @@ class Console:
         pairs = read_pairs(request.scope.get("query_string", b""))
         asked = pairs.pop("tz", [request.cookies.get(CHOICE_COOKIE, "")])[-1]
         named = pairs.pop("tenant", [request.cookies.get(TENANT_COOKIE, "")])[-1]
-        app = self._front.acting(
-            principal, (named or None) if principal.is_everywhere else None, SOURCE
-        )
+        tenant = (named or None) if principal.is_everywhere else None
+        app = self._front.acting(request, principal, tenant, SOURCE)
         visitor = Visitor(
             name=principal.name,
             role=str(principal.role),

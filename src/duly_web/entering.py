@@ -23,6 +23,7 @@ from duly_web.rendering import Here, Printed, render
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from duly.api.door import Door
     from duly.api.front import Front
 
 HTML = "text/html; charset=utf-8"
@@ -50,7 +51,7 @@ class Entrance:
             case "POST", []:
                 return await self._enter(request)
             case "GET", ["known"]:
-                await self._front.in_thread(self._front.door.visitor, request.headers)
+                await self._front.in_thread(self._front.door_for(request).visitor, request.headers)
                 return Response(status_code=204)
             case "POST", ["leave"]:
                 return await self._leave(request)
@@ -62,7 +63,7 @@ class Entrance:
         shown = form.get("secret", [""])[-1].strip()
         to = _next(form.get("next", [""])[-1])
         try:
-            begun = await self._front.in_thread(self._begin, shown)
+            begun = await self._front.in_thread(self._begin, self._front.door_for(request), shown)
         except DulyError as error:
             problem = problem_of(error)
             return self._page(request, EnterModel(to, problem.detail), problem.status)
@@ -70,15 +71,14 @@ class Entrance:
         response.headers["Set-Cookie"] = self._front.door.cookie(begun)
         return response
 
-    def _begin(self, shown: str) -> str:
+    def _begin(self, door: Door, shown: str) -> str:
         """Begin a session by whichever of the two was pasted."""
-        door = self._front.door
         if shown.startswith("duly_"):
             return door.begin(code=None, token=shown).secret
         return door.begin(code=shown, token=None).secret
 
     async def _leave(self, request: Request) -> Response:
-        door = self._front.door
+        door = self._front.door_for(request)
         principal, secret = await self._front.in_thread(door.visitor, request.headers)
         form = await read_form(request, self._front.settings)
         check_csrf(request.method, {CSRF_HEADER: form.get("csrf", [""])[-1]}, secret)

@@ -47,7 +47,7 @@ class Pulses:
 
     async def answer(self, app: App, principal: Principal, request: Request) -> Response:
         """Tell of changes for as long as somebody has the page open and may see it."""
-        recheck = partial(self._front.door.visitor, request.headers)
+        recheck = partial(self._front.door_for(request).visitor, request.headers)
         self._front.streams.enter(principal.id)
         leave = partial(self._front.streams.leave, principal.id)
         look = partial(self.mark, app, is_everywhere=principal.is_everywhere)

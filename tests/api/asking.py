@@ -14,10 +14,12 @@ BASE = "http://localhost/api/v1"
 class Asker:
     """A client of an ASGI application, whose every call returns when it is answered."""
 
-    def __init__(self, api: Any, headers: dict[str, str]) -> None:
+    def __init__(self, api: Any, headers: dict[str, str], address: str = "127.0.0.1") -> None:
         self._runner = asyncio.Runner()
         self._client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=api), base_url=BASE, headers=headers
+            transport=httpx.ASGITransport(app=api, client=(address, 50_000)),
+            base_url=BASE,
+            headers=headers,
         )
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:

@@ -286,7 +286,7 @@ class Stuck:
         self.error = error
         self.released = threading.Event()
 
-    def authenticate(self, _text: str) -> None:
+    def authenticate(self, _text: str, _address: str | None) -> None:
         if self.error is not None:
             raise self.error
         self.released.wait()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+import duly
+from duly.domain.audit import Actor
 from duly.domain.literals import Lane
 from duly.store.sealing import SealAudit
 from duly.store.sqlite import SqliteStore
@@ -100,6 +102,17 @@ def test_the_audit_trail_says_who_did_what_from_where_and_why(place: Workplace):
     assert [("nightly", "active", "paused")] == [
         (one["subject"], one["before"]["status"], one["after"]["status"]) for one in paused
     ]
+
+
+def test_the_audit_trail_says_from_which_address_an_order_came_over_http(place: Workplace):
+    """A2: beside the way by which it came in."""
+    with duly.App(f"sqlite:///{place.folder}/promises.db") as app:
+        by = Actor("ci", "api", None, "203.0.113.9", "token:1")
+        app.within(tenant="default", actor=by, is_confined=False).queues.pause("mail", reason="why")
+
+    assert "api, 203.0.113.9" in place.duly("audit").out
+    assert ["203.0.113.9"] == [one["address"] for one in place.duly("audit", "--json").json]
+    assert ["token:1"] == [one["credential"] for one in place.duly("audit", "--json").json]
 
 
 def test_a_file_knows_no_roles(place: Workplace):

@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly import StoreUnavailable, Unauthenticated
-from duly.client.access import REMEMBERED_MAX, REMEMBERED_US, TOLD_US, Doorkeeper
+from duly.client.access import ADDRESSES_MAX, REMEMBERED_MAX, REMEMBERED_US, TOLD_US, Doorkeeper
 from duly.domain.access import DRAWN_BYTES, PrincipalKind, Role, make_token, read_token
 from duly.store.memory import MemoryStore
 from duly.store.reading import AuditFilter
@@ -108,10 +108,10 @@ class CountingStore(MemoryStore):
         self._be_away()
         super().use_token(token)
 
-    def note_refusals(self, counts, actor):
+    def note_refusals(self, command):
         self.asked["note_refusals"] += 1
         self._be_away()
-        super().note_refusals(counts, actor)
+        super().note_refusals(command)
 
     def _be_away(self):
         if self.is_away:
@@ -186,6 +186,31 @@ class TestCosts:
 
         assert [{"malformed": 1}, {"unknown": 50, "malformed": 50}, {"unknown": 1}] == refusals(app)
 
+    def test_refusals_are_told_with_the_addresses_they_came_from(self, app, door, clock):
+        """L1, A2: who tries, from where, and how often."""
+        refused(door.authenticate, "nonsense", "192.0.2.1")
+        for address in ("192.0.2.1", "192.0.2.1", "2001:db8::7", None):
+            refused(door.session, "nonsense", address)
+        refused(door.spend_code, "nonsense", "192.0.2.9")
+        door.close()
+
+        told, first = refusals(app)
+        assert {"malformed": 1, "from": {"192.0.2.1": 1}} == first
+        assert {"192.0.2.1": 2, "192.0.2.9": 1, "2001:db8::7": 1} == told["from"]
+
+    def test_a_crowd_of_addresses_is_told_in_one_bounded_entry(self, store, app, door):
+        """L1: a flood of bad tokens, from wherever, fills neither memory nor store; none is lost."""
+        store.is_away = True
+        for number in range(ADDRESSES_MAX + 500):
+            refused(door.authenticate, "nonsense", f"198.51.{number // 250}.{number % 250}")
+        store.is_away = False
+        door.close()
+
+        (told,) = refusals(app)
+        assert ADDRESSES_MAX + 1 == len(told["from"])
+        assert (ADDRESSES_MAX + 500, 500) == (told["malformed"], told["from"]["others"])
+        assert told["malformed"] == sum(told["from"].values())
+
     def test_who_brings_nothing_is_not_worth_a_word(self, app, door):
         refused(door.authenticate, None)
         refused(door.session, "")
@@ -239,6 +264,25 @@ def test_a_session_is_over_at_once_when_its_browser_ends_it(door, token):
     assert door.end_session(begun.secret)
     assert refused(door.session, begun.secret)
     assert not door.end_session(begun.secret)
+
+
+def test_a_session_is_on_record_with_address_and_token(app, door, token):
+    """A2: who began and ended it, by what, and from where."""
+    begun = door.begin_session(token.text, "192.0.2.1")
+    principal = door.session(begun.secret)
+    door.end_session(begun.secret, "192.0.2.2")
+    door.spend_code(door.make_code(), "192.0.2.3")
+
+    told = [
+        (entry.action, entry.actor.address, entry.actor.credential)
+        for entry in app.store.list_audit(AuditFilter())
+        if entry.action.startswith("session.")
+    ]
+    assert [
+        ("session.begun", "192.0.2.3", None),
+        ("session.ended", "192.0.2.2", principal.credential),
+        ("session.begun", "192.0.2.1", f"token:{token.token.id}"),
+    ] == told
 
 
 def test_a_token_is_no_session_and_a_session_no_token(door, token):

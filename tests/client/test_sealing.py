@@ -15,6 +15,26 @@ from duly.store.sealing import SealAudit
 from duly.testing.conformance import steps
 from tests.store.tampering import found, seal_six
 
+BEFORE = (
+    '{"duly":"audit","format":1,"source":"memory"}\n'
+    '{"kind":"entry","number":1,"at":1775000000000000,"actor":"zoë","source":"cli","reaso'
+    'n":"because","action":"queue.paused","tenant":"","subject":"mail","subject_id":null,'
+    '"before":null,"after":null}\n'
+    '{"kind":"seal","number":1,"after":0,"through":1,"format":1,"sealed_at":1775000000000'
+    '000,"sealed_by":1,"hash":"4b3c5cccfeff44dca7b9152c1e213ea8fb35421e2026b72402dc95f784'
+    '75099b","entries":[[1,"86efa48978c1bec90d14ad88fbc617cacb61d85a4ba956279f348110c662f'
+    '34d"]]}\n'
+    '{"kind":"entry","number":2,"at":1775000000000000,"actor":"zoë","source":"cli","reaso'
+    'n":"because","action":"queue.paused","tenant":"","subject":"häfen","subject_id":null'
+    ',"before":null,"after":null}\n'
+    '{"kind":"seal","number":2,"after":1,"through":2,"format":1,"sealed_at":1775000000000'
+    '000,"sealed_by":1,"hash":"d0904a5b1841f193b914420df9ade3c0a4a1f5c5f0984e751cb6eb6d2a'
+    '97cc89","entries":[[2,"1415bcaf6f3c10a8f74537e071d3c3b3ecd6a630cf331becfae2781162fa9'
+    '181"]]}\n'
+    '{"kind":"end","seals":2,"entries":2}\n'
+)
+"""What a program wrote that knew neither addresses nor credentials."""
+
 
 @pytest.fixture
 def sealed(store):
@@ -76,6 +96,33 @@ def test_a_file_is_verified_without_its_store(app, sealed, lines, tmp_path):
 
     assert stored.to_json() | {"source": told.source} == told.to_json()
     assert told.is_sound
+
+
+def test_a_file_of_before_addresses_is_sound_and_protected_as_it_was(tmp_path):
+    """A2, D5: by a later program; what it did not cover is counted and not taken for protected."""
+    lines = BEFORE.encode().splitlines(keepends=True)
+    changed = [one.replace(b"h\xc3\xa4fen", b"hafen") for one in lines]
+    added = [one.replace(b'"source":"cli"', b'"source":"cli","address":"::1"') for one in lines]
+
+    assert (True, 2, 0) == outcome(verdict(tmp_path, lines))
+    assert (False, 2, 0) == outcome(verdict(tmp_path, changed))
+    assert (True, 2, 2) == outcome(verdict(tmp_path, added))
+
+
+def outcome(told):
+    return told.is_sound, told.entries, told.uncovered
+
+
+def test_an_address_is_under_seal(lines, tmp_path):
+    """A2: also in a file."""
+    entry = json.loads(lines[1])
+    assert ("192.0.2.7", True) == (entry["address"], entry["credential"].startswith("token:"))
+    for changed in ({"address": None}, {"credential": "token:other"}):
+        told = [lines[0], json.dumps(entry | changed).encode() + b"\n", *lines[2:]]
+
+        assert [("changed", 1)] == [
+            (str(one.kind), one.number) for one in verdict(tmp_path, told).traces
+        ]
 
 
 def test_a_file_that_was_tampered_with_shows(lines, tmp_path):

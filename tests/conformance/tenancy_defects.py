@@ -45,7 +45,15 @@ class CountsForAll(MemoryStore):
         return replace(super().count_tenant(tenant), dead=len(self.tables.dead))
 
 
+class FindsAnybodys(MemoryStore):
+    """Looks runs up by their id alone."""
+
+    def get_run(self, run_id, tenant=None):
+        return super().get_run(run_id)
+
+
 TENANCY_DEFECTS = [
+    (FindsAnybodys, "test_who_names_a_tenant_finds_that_tenants_things_and_no_others"),
     (
         ChangesAnybodys,
         "test_another_tenants_schedule_is_changed_as_little_as_one_that_is_not_there",

@@ -155,6 +155,7 @@ def test_mail_to_another_machine_needs_tls_unless_somebody_says_otherwise():
         ("smtp", {**MAIL, "sender": "Duly <duly@example.com>"}, "sender"),
         ("smtp", {**MAIL, "sender": "a@b.example\r\nBcc: c@d.example"}, "sender"),
         ("smtp", {**MAIL, "sender": "ä@example.com"}, "sender"),
+        ("smtp", {**MAIL, "sender": "=?utf-8?q?x=0d=0aBcc=3A_e=40f.ex?=@b.example"}, "sender"),
         ("smtp", {**MAIL, "recipients": []}, "recipients"),
         ("smtp", {**MAIL, "recipients": None}, "recipients"),
         ("smtp", {**MAIL, "recipients": ["a@example.com", "A@example.com"]}, "recipients"),

@@ -6,8 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from duly.domain import sealing
 from duly.domain.audit import Actor, AuditEntry
-from duly.domain.sealing import Chain, Trace, entry_facts, make_seal, sealed_entry
+from duly.domain.sealing import (
+    Chain,
+    Seal,
+    Trace,
+    entry_facts,
+    is_covered,
+    make_seal,
+    sealed_entry,
+)
+
+NEWER = ("address", "credential")
 
 
 def entry(number: int, **parts) -> AuditEntry:
@@ -34,7 +45,8 @@ def traces(trail, *seals):
     chain, told = Chain(), list[Trace]()
     for seal in seals or (FIRST, SECOND):
         stretch = [one for one in trail if seal.after < one.number <= seal.through]
-        told += chain.follow(seal, [sealed_entry(entry_facts(one)) for one in stretch])
+        found = [sealed_entry(entry_facts(one), seal.format) for one in stretch]
+        told += chain.follow(seal, found)
     return [(str(one.kind), one.number) for one in told]
 
 
@@ -50,6 +62,8 @@ def test_what_nobody_touched_agrees():
         {"actor": Actor("eve", "cli", "why")},
         {"actor": Actor("ada", "library", "why")},
         {"actor": Actor("ada", "cli", None)},
+        {"actor": Actor("ada", "cli", "why", "192.0.2.1")},
+        {"actor": Actor("ada", "cli", "why", None, "token:1")},
         {"action": "schedule.resumed"},
         {"tenant": "theirs"},
         {"subject": "hourly"},
@@ -87,13 +101,14 @@ def test_the_order_of_keys_says_nothing():
         ((replace(FIRST, sealed_at=9), SECOND), [("seal", 1)]),
         ((replace(FIRST, hash=bytes(32)), SECOND), [("seal", 1), ("seal", 2)]),
         ((FIRST, replace(SECOND, after=3)), [("seal", 2)]),
-        ((FIRST, replace(SECOND, format=2)), [("seal", 2)]),
+        ((FIRST, replace(SECOND, format=3)), [("seal", 2)]),
+        ((FIRST, replace(SECOND, format=1)), [("seal", 2), ("changed", 4), ("changed", 5)]),
         (
             (FIRST, replace(make_seal(None, TRAIL[2:], now=8, by=3), number=2, after=2)),
             [("seal", 2)],
         ),
     ],
-    ids=["removed", "changed", "hash", "stretch", "format", "begun anew"],
+    ids=["removed", "changed", "hash", "stretch", "format", "other format", "begun anew"],
 )
 def test_a_chain_that_was_tampered_with_shows(seals, expected):
     """A2: also to whoever changes the seal with the entry."""
@@ -108,6 +123,47 @@ def test_who_seals_a_changed_entry_anew_contradicts_what_follows():
     assert [("seal", 2)] == traces([TRAIL[0], forged, *TRAIL[2:]], anew, SECOND)
 
 
+def seal_as_before(previous: Seal | None, trail) -> Seal:
+    """Seal entries as programs did that knew neither address nor credential."""
+    facts = [
+        {key: value for key, value in entry_facts(one).items() if key not in NEWER} for one in trail
+    ]
+    seal = Seal(
+        number=1 if previous is None else 2,
+        after=0 if previous is None else previous.through,
+        through=trail[-1].number,
+        entries=tuple(sealed_entry(one) for one in facts),
+        sealed_at=7 if previous is None else 8,
+        sealed_by=3,
+        format=1,
+    )
+    return sealing._hashed(seal, previous)  # noqa: SLF001 - what is written for ever
+
+
 def test_the_way_it_is_hashed_stays():
     """A2: chains of earlier releases are verified by later ones."""
-    assert "585f43ed63f6a337d886b7b1b7058ef5c227026b7dbecf04216783f60198b710" == SECOND.hash.hex()
+    first = seal_as_before(None, TRAIL[:2])
+    second = seal_as_before(first, TRAIL[2:])
+
+    assert "585f43ed63f6a337d886b7b1b7058ef5c227026b7dbecf04216783f60198b710" == second.hash.hex()
+    assert "8ec04672b7346d06292be1d82839b10f1b49dec0a3c786139f238da70ef3f95c" == SECOND.hash.hex()
+    assert [] == traces(TRAIL, first, second)
+
+
+def test_programs_of_both_formats_may_seal_one_after_the_other():
+    """A2, D5: while a fleet is brought to a newer release, an older member may hold the lease."""
+    known = replace(TRAIL[2], actor=Actor("ada", "api", "why", "192.0.2.1", "token:1"))
+    trail = [*TRAIL[:2], known, TRAIL[3]]
+    second = seal_as_before(FIRST, trail[2:])
+
+    assert [] == traces(trail, FIRST, second)
+    assert [("changed", 4)] == traces([*TRAIL[:2], entry(4, at=1), TRAIL[3]], FIRST, second)
+
+
+def test_what_a_seal_leaves_out_is_known():
+    """A2: nobody takes an address for protected that was sealed by a program without it."""
+    known = entry(4, actor=Actor("ada", "api", "why", "192.0.2.1"))
+
+    assert is_covered(entry_facts(TRAIL[0]), 1)
+    assert not is_covered(entry_facts(known), 1)
+    assert is_covered(entry_facts(known), 2)

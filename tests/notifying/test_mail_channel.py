@@ -86,6 +86,19 @@ def test_a_hostile_text_adds_no_header_no_recipient_and_no_markup(postbox):
         assert not {"\u202e", "\u200b", "\x00", "\ud800"} & set(text)
 
 
+def test_an_encoded_word_is_not_decoded_into_another_header(postbox):
+    """V3, L4: printable ASCII that Python's own messages would decode into a line of its own."""
+    box = postbox()
+    name = "=?utf-8?q?x=0d=0aBcc:_eve@evil.example?="
+
+    assert mail(box).deliver(notice(subject=f"schedule {name}")).is_done
+
+    letter = box.letters[0]
+    assert (["ada@example.com"], None) == (letter.recipients, letter.message["Bcc"])
+    assert b"\nBcc:" not in letter.raw
+    assert letter.message["Subject"].endswith("schedule = ?utf-8?q?x=0d=0aBcc:_eve@evil.example?=")
+
+
 def test_a_text_of_a_megabyte_is_cut(postbox):
     box = postbox()
     huge = dict.fromkeys(("subject", "summary", "remedy", "tenant"), "é" * 1_000_000)

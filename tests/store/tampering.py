@@ -14,6 +14,8 @@ INSERT = (
 )
 TAMPERED = {
     "UPDATE {audit} SET actor = 'eve' WHERE number = 2": [("changed", 2)],
+    "UPDATE {audit} SET address = '192.0.2.66' WHERE number = 2": [("changed", 2)],
+    "UPDATE {audit} SET credential = NULL WHERE number = 4": [("changed", 4)],
     "UPDATE {audit} SET after = NULL WHERE number = 6": [("changed", 6)],
     "DELETE FROM {audit} WHERE number = 3": [("removed", 3)],
     "DELETE FROM {audit} WHERE number > 4": [("removed", 5), ("removed", 6)],

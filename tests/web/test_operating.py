@@ -137,6 +137,18 @@ def test_the_trail_shows_who_why_and_what_changed(visitor):
     assert "No entry fits" in visitor.get("/audit?actor=nobody").text
 
 
+def test_the_trail_shows_from_which_address_and_by_which_session_an_order_came(visitor):
+    """A2: an order of a page."""
+    visitor.post("/fleet/queues/mail/pause", {"reason": "moving house"})
+    (entry,) = visitor.app.audit.page(action="queue.paused", all_tenants=True).items
+    text = visitor.get("/audit?action=queue.paused&scope=all").text
+
+    assert ("console", "127.0.0.1") == (entry.source, entry.address)
+    assert (entry.credential or "").startswith("session:")
+    assert "by console, from 127.0.0.1" in text
+    assert entry.credential in text
+
+
 def test_who_may_only_look_is_offered_no_order(visitor):
     """L1: buttons that would be refused are not there."""
     visitor.enter("viewer", "default")

@@ -15,8 +15,8 @@ import duly
 import duly.client
 import duly.wire
 from duly import Retry, every
-from duly.client.history import OwedRange, SkippedRange
 from duly.client.alert_view import OpenAlerts
+from duly.client.history import OwedRange, SkippedRange
 from duly.client.last_ends import BadEnding, Ending
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.settled_effects import Settled

@@ -116,9 +116,9 @@ class Api:
         if parts == METRICS_PATH and request.method == "GET":
             return await self._metrics(request)
         route, named = self._table.find(request.method, parts)
-        known = None
+        known, door = None, front.door_for(request)
         if route.scope is not None:
-            known = await front.in_thread(front.door.who, request.method, request.headers)
+            known = await front.in_thread(door.who, request.method, request.headers)
             front.admit(known, route.scope)
         check_accept(request.headers, EVENT_STREAM if route.is_stream else JSON)
         check_body_headers(route, request.headers, self._settings)
@@ -127,7 +127,7 @@ class Api:
         received = Received(
             app=self._app if known is None else self._acting(request, known),
             known=known,
-            door=front.door,
+            door=door,
             headers=request.headers,
             path=named,
             query=read_query(route, request.scope.get("query_string", b"")),
@@ -144,20 +144,21 @@ class Api:
 
     def _acting(self, request: Request, principal: Principal) -> App:
         """Return the application as it acts for whoever asks, in the tenant that they name."""
-        return self.front.acting(principal, request.headers.get(TENANT_HEADER))
+        return self.front.acting(request, principal, request.headers.get(TENANT_HEADER))
 
     async def _stream(self, received: Received, request: Request) -> Response:
         """Answer with events as they happen, for as long as whoever asks may see them."""
         front = self.front
         first = (await front.in_thread(follow_events, received)).value
-        recheck = partial(front.door.who, request.method, request.headers)
+        recheck = partial(front.door_for(request).who, request.method, request.headers)
         is_of_all: bool = received.query.all_tenants
         watching = Watching(received.app, received.principal, first, recheck, is_of_all)
         return front.stream(watching)
 
     async def _metrics(self, request: Request) -> Response:
         """Answer with the numbers of the whole store, to a token of every tenant (V2, L2)."""
-        known = await self.front.in_thread(self.front.door.who, request.method, request.headers)
+        door = self.front.door_for(request)
+        known = await self.front.in_thread(door.who, request.method, request.headers)
         self.front.admit(known, Scope.READ)
         if not known.is_everywhere:
             remedy = (

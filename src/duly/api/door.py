@@ -29,9 +29,17 @@ _BEARER = "bearer "
 class Door:
     """Says who asks."""
 
-    def __init__(self, keeper: Doorkeeper, settings: ApiSettings) -> None:
+    def __init__(
+        self, keeper: Doorkeeper, settings: ApiSettings, address: str | None = None
+    ) -> None:
         self._keeper = keeper
         self._settings = settings
+        self._address = address
+        """From where whoever stands before it has come."""
+
+    def asked_from(self, address: str | None) -> Door:
+        """Return the same door, for somebody who comes from there."""
+        return Door(self._keeper, self._settings, address)
 
     def who(self, method: str, headers: Mapping[str, str]) -> Principal:
         """Return who asks; refuse a stranger, and an order by a cookie that somebody else used."""
@@ -39,11 +47,11 @@ class Door:
         if said is not None:
             if not said.lower().startswith(_BEARER):
                 raise unauthenticated(Refusal.MALFORMED)
-            return self._keeper.authenticate(said[len(_BEARER) :].strip())
+            return self._keeper.authenticate(said[len(_BEARER) :].strip(), self._address)
         secret = self.session_secret(headers)
         if secret is None:
             raise unauthenticated(Refusal.MISSING)
-        principal = self._keeper.session(secret)
+        principal = self._keeper.session(secret, self._address)
         check_csrf(method, headers, secret)
         return principal
 
@@ -52,7 +60,7 @@ class Door:
         secret = self.session_secret(headers)
         if secret is None:
             raise unauthenticated(Refusal.MISSING)
-        return self._keeper.session(secret), secret
+        return self._keeper.session(secret, self._address), secret
 
     def session_secret(self, headers: Mapping[str, str]) -> str | None:
         """Return the secret that a browser's cookie holds, if it has one."""
@@ -68,15 +76,15 @@ class Door:
     def begin(self, *, code: str | None, token: str | None) -> NewSession:
         """Begin a session by a one-time code, or by a token."""
         if token is not None:
-            return self._keeper.begin_session(token)
-        return self._keeper.spend_code(code or "")
+            return self._keeper.begin_session(token, self._address)
+        return self._keeper.spend_code(code or "", self._address)
 
     def end(self, principal: Principal, headers: Mapping[str, str]) -> bool:
         """End the session that asks for it; a token is nothing that a session's end could end."""
         secret = self.session_secret(headers)
         if principal.kind is not PrincipalKind.SESSION or secret is None:
             return False
-        return self._keeper.end_session(secret, principal.name)
+        return self._keeper.end_session(secret, self._address)
 
     @property
     def cookie_name(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from duly.api.addresses import caller_address
 from duly.api.door import Door
 from duly.api.events import PAGE, EventResponse, Follower, Streams
 from duly.api.pacing import Pace
@@ -21,6 +22,7 @@ from duly.api.settings import ApiSettings
 from duly.api.threads import Threads
 from duly.clock import SystemClock
 from duly.domain.access import Scope
+from duly.domain.audit import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,12 +83,18 @@ class Front:
         self._pace.require(principal.id)
         principal.require(Scope(scope))
 
-    def acting(self, principal: Principal, tenant: str | None, source: str = SOURCE) -> App:
+    def door_for(self, request: Request) -> Door:
+        """Return the door as a request stands before it: from where it comes, is on record."""
+        return self.door.asked_from(caller_address(request, self.settings.proxies))
+
+    def acting(
+        self, request: Request, principal: Principal, tenant: str | None, source: str = SOURCE
+    ) -> App:
         """Return the application as it acts for whoever asks, in the tenant that they name."""
+        address = caller_address(request, self.settings.proxies)
         return self.app.within(
             tenant=principal.tenant_for(tenant),
-            actor=principal.name,
-            source=source,
+            actor=Actor(principal.name, source, address=address, credential=principal.credential),
             is_confined=not principal.is_everywhere,
         )
 

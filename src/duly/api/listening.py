@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from duly.api.addresses import read_proxies
 from duly.api.settings import LOOPBACK, ApiSettings
 from duly.errors import UsageError, require_text
 
@@ -31,6 +32,8 @@ class Listening:
     tls_key: Path | None = None
     allow_hosts: tuple[str, ...] = ()
     """Names besides its own by which it may be asked for."""
+    trust_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies that say from where callers come."""
 
     @property
     def is_loopback(self) -> bool:
@@ -65,6 +68,7 @@ class Listening:
             path: Path | None = getattr(self, field)
             if path is not None and not path.is_file():
                 raise UsageError(field, str(path), "is not a file", "give a PEM file")
+        read_proxies(self.trust_proxies)
         if self.is_loopback:
             return self
         if not (self.has_tls or self.is_behind_proxy):
@@ -84,8 +88,13 @@ class Listening:
         own = () if self._is_every_address else (self.host,)
         names = (*LOOPBACK, *own, *self.allow_hosts)
         hosts = tuple(dict.fromkeys(_bracketed(name.lower()) for name in names))
-        is_secure = self.has_tls or self.is_behind_proxy
-        return replace(settings or ApiSettings(), hosts=hosts, is_secure=is_secure)
+        given = settings or ApiSettings()
+        return replace(
+            given,
+            hosts=hosts,
+            proxies=(*given.proxies, *read_proxies(self.trust_proxies)),
+            is_secure=self.has_tls or self.is_behind_proxy,
+        )
 
     @property
     def _is_every_address(self) -> bool:

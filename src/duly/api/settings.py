@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duly.api.addresses import Network
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -34,5 +38,8 @@ class ApiSettings:
     """How long a stream of events may say nothing: proxies cut what is silent."""
     event_seconds: float = 1
     """How often the trail is looked at for whoever follows."""
+    proxies: tuple[Network, ...] = ()
+    """Whose word is taken for where a caller has come from (X-Forwarded-For): nobody's unless
+    told, for anybody can write that."""
     is_secure: bool = False
     """Whether browsers reach it by HTTPS: cookies go by nothing else then."""

@@ -38,6 +38,7 @@ from duly.client.task_options import TASK_NAME_LENGTH_MAX
 from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
 from duly.clock import SystemClock
 from duly.config import Settings
+from duly.domain.audit import Actor
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.timetable.combined import zone_of
 from duly.draws import SystemDraws
@@ -71,6 +72,9 @@ if TYPE_CHECKING:
 
 
 ROLE_LENGTH_MAX = 63
+
+
+_API = "api"
 
 
 class App(Speaking, Declaring):
@@ -130,20 +134,21 @@ class App(Speaking, Declaring):
         App._act_as(other, replace_parts(self._caller, actor=actor, source=source))
         return other
 
-    def within(
-        self, *, tenant: str, actor: str, source: str = "api", is_confined: bool = True
-    ) -> Self:
+    def within(self, *, tenant: str, actor: str | Actor, is_confined: bool = True) -> Self:
         """Return this application as it is for one tenant, on behalf of whoever asks.
 
         Every call is that tenant's: of others there is nothing. What concerns all is refused,
         unless `is_confined` is false, which it can't become for one that is confined.
         """
         other = copy(self)
+        by = Actor(actor, _API) if isinstance(actor, str) else actor
         caller = replace_parts(
             self._caller,
             tenant=read_tenant(tenant),
-            actor=read_actor(actor),
-            source=source,
+            actor=read_actor(by.name),
+            source=by.source,
+            address=by.address,
+            credential=by.credential,
             is_confined=is_confined or self._caller.is_confined,
         )
         App._speak_as(other, caller)
@@ -154,7 +159,7 @@ class App(Speaking, Declaring):
         """Who is told of spans, here and in all copies of this application."""
         return self._caller.traces
 
-    def doorkeeper(self, source: str = "api") -> Doorkeeper:
+    def doorkeeper(self, source: str = _API) -> Doorkeeper:
         """Return whoever says who comes with a token or a session, for a server to ask."""
         return Doorkeeper(self._store.get, self._clock, self._caller.draws, source)
 

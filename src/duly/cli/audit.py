@@ -132,6 +132,11 @@ def _print_verified(found: Verified) -> None:
         print_line(f"… and {len(found.traces) - TRACES_SHOWN:,} more: see --json")
     sealed = f"{_counted(found.entries, 'entry', 'entries')} under {_counted(found.seals, 'seal')}"
     young = f", {found.unsealed:,} not sealed yet" if found.unsealed else ""
+    if found.uncovered:
+        told = _counted(found.uncovered, "entry tells", "entries tell")
+        print_line(
+            f"{told} an address or credential that its seal, of an older program, leaves out"
+        )
     verdict = "sound" if found.is_sound else "TAMPERED WITH"
     print_line(f"{found.source}: {verdict}. {sealed}{young}.")
     if found.head is not None:

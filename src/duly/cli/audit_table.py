@@ -25,7 +25,7 @@ def print_entries(entries: Sequence[HistoryEntry], *, has_subject: bool) -> None
         row = [
             utc_text(entry.at),
             entry.actor,
-            entry.source,
+            source_text(entry),
             entry.action,
             entry.reason or "-",
             change_text(entry.before, entry.after),
@@ -37,6 +37,11 @@ def print_entries(entries: Sequence[HistoryEntry], *, has_subject: bool) -> None
         print_line("Nothing is recorded.")
         return
     print_table(headings, rows)
+
+
+def source_text(entry: HistoryEntry) -> str:
+    """Say from where an order came: by which way, and over the network from which address."""
+    return entry.source if entry.address is None else f"{entry.source}, {entry.address}"
 
 
 def change_text(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:

@@ -37,6 +37,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     allow_host: tuple[str, ...] = (),
+    trust_proxy: tuple[str, ...] = (),
     console: bool = True,
     observed: Observed = OBSERVED,
     target: Target = TARGET,
@@ -61,6 +62,9 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     allow_host
         A name by which it may be asked for besides its own, such as duly.example.com; may be given
         several times.
+    trust_proxy
+        An address or network of proxies, such as 10.0.8.0/24, whose X-Forwarded-For is believed:
+        then the audit trail tells callers' own addresses. May be given several times.
     console
         Serve the console at / too, and not the API alone.
     """
@@ -81,6 +85,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
             tls_cert=tls_cert,
             tls_key=tls_key,
             allow_hosts=allow_host,
+            trust_proxies=trust_proxy,
         )
         listening.checked(has_token=app.store.has_live_token())
         serving = Serving(app, listening, make=Console if console else Api)

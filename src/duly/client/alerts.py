@@ -107,7 +107,7 @@ class Alerts:
     def get(self, alert: UUID | str) -> Alert:
         """Return an alert with its deliveries."""
         identity = AlertId(read_identity(alert, "alert"))
-        record = self._caller.store.get_alert(identity)
+        record = self._caller.store.get_alert(identity, self._own())
         if record is None or self._own() not in {None, record.tenant}:
             raise NotFound("alert", identity_text(identity), _LIST)
         return alert_view(record, self._caller.store.list_deliveries(identity))

@@ -57,6 +57,10 @@ class Caller:
     tenant: str
     actor: str
     source: str = LIBRARY
+    address: str | None = None
+    """From where whoever asks has come over the network, if so."""
+    credential: str | None = None
+    """By which token or session they are known, if so."""
     is_confined: bool = False
     """Whether it speaks for its tenant only: what all share it neither changes nor counts."""
     rest: Callable[[int], None] = rest_for
@@ -83,4 +87,5 @@ class Caller:
 
     def ordering(self, reason: str | None = None) -> Actor:
         """Return who gives an order, from where and why, as the audit trail records it."""
-        return Actor(self.actor, self.source, read_reason(reason))
+        why = read_reason(reason)
+        return Actor(self.actor, self.source, why, self.address, self.credential)

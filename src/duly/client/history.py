@@ -39,6 +39,10 @@ class HistoryEntry:
     at: datetime
     actor: str
     source: str
+    address: str | None
+    """From which address of the network, if over one."""
+    credential: str | None
+    """By which token or session: its kind and its id."""
     reason: str | None
     action: str
     subject: str
@@ -52,6 +56,8 @@ class HistoryEntry:
             "at": iso_utc(self.at),
             "actor": self.actor,
             "source": self.source,
+            "address": self.address,
+            "credential": self.credential,
             "reason": self.reason,
             "action": self.action,
             "subject": self.subject,
@@ -233,6 +239,8 @@ def entry_view(entry: AuditEntry) -> HistoryEntry:
         at=from_microseconds(entry.at),
         actor=entry.actor.name,
         source=entry.actor.source,
+        address=entry.actor.address,
+        credential=entry.actor.credential,
         reason=entry.actor.reason,
         action=entry.action,
         subject=entry.subject,

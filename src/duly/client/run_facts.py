@@ -36,8 +36,8 @@ def read_run_facts(caller: Caller, run_id: RunId) -> RunFacts | None:
     To a tenant's caller processes have numbers and no places, and queues hold what is its own.
     """
     store = caller.store
-    run = store.get_run(run_id)
-    pending = store.get_delayed(run_id) if run is None else None
+    run = store.get_run(run_id, caller.tenant)
+    pending = store.get_delayed(run_id, caller.tenant) if run is None else None
     if run is None and pending is None:
         return None
     record = run if run is not None else _promised(pending)

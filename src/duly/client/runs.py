@@ -311,7 +311,7 @@ class Runs:
             command = replace(command, before_id=page.next)
 
     def _by_id(self, run: UUID) -> RunRecord | None:
-        return self._caller.store.get_run(RunId(run.bytes))
+        return self._caller.store.get_run(RunId(run.bytes), self._caller.tenant)
 
     def _by_text(self, text: object) -> RunRecord | None:
         if not isinstance(text, str):
@@ -344,8 +344,8 @@ class Runs:
     def _where_else(self, run: UUID | str) -> str:
         """Say where to look: what is promised but not yet due is no run."""
         if isinstance(run, UUID):
-            pending = self._caller.store.get_delayed(RunId(run.bytes))
-            if pending is not None and pending.tenant == self._caller.tenant:
+            pending = self._caller.store.get_delayed(RunId(run.bytes), self._caller.tenant)
+            if pending is not None:
                 return "it is still pending: look at app.delayed.get()"
         return "list them with app.runs.list()"
 
@@ -407,7 +407,7 @@ class DelayedRuns:
     def _find(self, key_or_id: str | UUID) -> DelayedRecord | None:
         key, run_id = read_reference(key_or_id)
         if run_id is not None:
-            return self._caller.store.get_delayed(run_id)
+            return self._caller.store.get_delayed(run_id, self._caller.tenant)
         return None if key is None else self._caller.store.find_delayed(self._caller.tenant, key)
 
 

@@ -122,7 +122,7 @@ def find_schedule(caller: Caller, schedule: Reference) -> Seen:
     """Return a schedule of this tenant by its id or name, with the store's now."""
     seen = None
     if isinstance(schedule, UUID):
-        seen = caller.store.get_schedule(ScheduleId(schedule.bytes))
+        seen = caller.store.get_schedule(ScheduleId(schedule.bytes), caller.tenant)
     elif isinstance(schedule, str):
         require_text("schedule", schedule, LOOKED_FOR_LENGTH_MAX)
         seen = caller.store.find_schedule(caller.tenant, schedule)
@@ -195,4 +195,4 @@ def _by_id_text(caller: Caller, text: str) -> Seen | None:
         identity = UUID(text)
     except ValueError:
         return None
-    return caller.store.get_schedule(ScheduleId(identity.bytes))
+    return caller.store.get_schedule(ScheduleId(identity.bytes), caller.tenant)

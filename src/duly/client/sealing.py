@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from duly.client.promises import written
 from duly.domain.sealing import (
     FORMAT,
+    FORMATS,
     Chain,
     Seal,
     SealedEntry,
     Tampering,
     Trace,
     entry_facts,
+    is_covered,
     sealed_entry,
 )
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from duly.domain.audit import AuditEntry
     from duly.store.protocol import Store
@@ -49,6 +51,9 @@ class Verified:
     """How many entries there are under seals."""
     unsealed: int
     """How many are too young: the sealer has not come to them yet."""
+    uncovered: int
+    """How many tell an address or a credential under a seal of a program that knew of neither: of
+    these, whatever else they say is protected."""
     head: str | None
     """The last seal's number and hash: kept elsewhere, it proves later that nothing was redone."""
     traces: tuple[Trace, ...]
@@ -67,6 +72,7 @@ class Verified:
             "seals": self.seals,
             "entries": self.entries,
             "unsealed": self.unsealed,
+            "uncovered": self.uncovered,
             "head": self.head,
             "traces": [one.to_json() for one in self.traces],
         }
@@ -87,20 +93,46 @@ class ExportedTrail:
         return {"source": self.source, **counts, "head": self.head}
 
 
+class Stretch:
+    """Entries one after the other, as seals of one format or another would name them."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self._named: dict[int, list[SealedEntry]] = {}
+        self._uncovered: dict[int, int] = {}
+
+    def add(self, facts: dict[str, Any], formats: Iterable[int]) -> None:
+        """Add an entry; which format its seal has may be known, or come later."""
+        self.numbers.append(facts["number"])
+        for made_as in formats:
+            self._named.setdefault(made_as, []).append(sealed_entry(facts, made_as))
+            if not is_covered(facts, made_as):
+                self._uncovered[made_as] = self._uncovered.get(made_as, 0) + 1
+
+    def named(self, made_as: int) -> list[SealedEntry]:
+        """Return the entries as a seal of a format names them; of one that nobody knows, ours."""
+        return self._named.get(made_as, self._named.get(FORMAT, []))
+
+    def uncovered(self, made_as: int) -> int:
+        """Return how many say what a seal of a format does not speak about."""
+        return self._uncovered.get(made_as, 0)
+
+
 class Verifying:
     """Counts what is verified, and gathers what does not agree."""
 
     def __init__(self, known: str | None) -> None:
         self._known = None if known is None else read_head(known)
         self._chain = Chain()
-        self._seals = self._entries = self._unsealed = 0
+        self._seals = self._entries = self._unsealed = self._uncovered = 0
         self._traces: list[Trace] = []
 
-    def add_seal(self, seal: Seal, found: Sequence[SealedEntry]) -> None:
+    def add_seal(self, seal: Seal, found: Stretch) -> None:
         """Compare a seal with what was found of its stretch."""
         self._seals += 1
-        self._entries += len(found)
-        for trace in self._chain.follow(seal, found):
+        self._entries += len(found.numbers)
+        self._uncovered += found.uncovered(seal.format)
+        for trace in self._chain.follow(seal, found.named(seal.format)):
             self._tell(trace)
         if self._known is not None and seal.number == self._known[0]:
             if seal.hash != self._known[1]:
@@ -108,10 +140,10 @@ class Verifying:
                 self._tell(Trace(Tampering.SEAL, seal.number, problem))
             self._known = None
 
-    def add_unsealed(self, found: Sequence[SealedEntry]) -> None:
+    def add_unsealed(self, found: Stretch) -> None:
         """Count entries after the last seal; one of a number below that was inserted."""
         through = 0 if self._chain.last is None else self._chain.last.through
-        for number, _ in found:
+        for number in found.numbers:
             if number <= through:
                 self._tell(Trace(Tampering.INSERTED, number, "stands after the last seal"))
             else:
@@ -127,6 +159,7 @@ class Verifying:
             seals=self._seals,
             entries=self._entries,
             unsealed=self._unsealed,
+            uncovered=self._uncovered,
             head=head_text(self._chain.last),
             traces=tuple(self._traces),
         )
@@ -158,11 +191,13 @@ def verify_store(store: Store, known: str | None) -> Verified:
     """Compare all seals of a store with its entries."""
     verifying = Verifying(known)
     for seal, entries in _stretches(store):
-        found = [sealed_entry(entry_facts(one)) for one in entries]
+        stretch = Stretch()
+        for one in entries:
+            stretch.add(entry_facts(one), () if seal is None else (seal.format,))
         if seal is None:
-            verifying.add_unsealed(found)
+            verifying.add_unsealed(stretch)
         else:
-            verifying.add_seal(seal, found)
+            verifying.add_seal(seal, stretch)
     return verifying.done(store.name)
 
 
@@ -186,7 +221,7 @@ def export_trail(store: Store, file: str | Path | BinaryIO) -> ExportedTrail:
 def verify_file(file: str | Path, known: str | None) -> Verified:
     """Compare all seals of an exported file with its entries; no store is asked."""
     verifying, name = Verifying(known), str(file)
-    stretch: list[SealedEntry] = []
+    stretch = Stretch()
     source, is_whole = name, False
     for number, document in enumerate(_documents(name), start=1):
         try:
@@ -195,10 +230,10 @@ def verify_file(file: str | Path, known: str | None) -> Verified:
                 case {"duly": "audit", "source": str(said)} if number == 1:
                     source = said
                 case {"kind": "entry", "number": int()} if number > 1:
-                    stretch.append(sealed_entry(facts))
+                    stretch.add(facts, FORMATS)
                 case {"kind": "seal"} if number > 1:
                     verifying.add_seal(_read_seal(facts), stretch)
-                    stretch.clear()
+                    stretch = Stretch()
                 case {"kind": "end"} if number > 1:
                     is_whole = True
                 case _:

@@ -175,7 +175,7 @@ class Tokens:
             wanted = read_identity(reference, "token")
             found = next((one for one in store.list_tokens(self._own) if one.id == wanted), None)
         else:
-            seen = store.find_token(prefix)
+            seen = store.find_token(prefix, self._own)
             found = None if seen is None else seen.record
         if found is None or self._own not in {None, found.tenant}:
             raise NotFound("token", prefix or str(reference), _LISTS)

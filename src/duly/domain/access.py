@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b, sha256
 from typing import NamedTuple, NewType
+from uuid import UUID
 
 from duly.domain.identity import schedule_id
 from duly.domain.instants import DAY, MINUTE, SECOND_US, from_microseconds, iso_utc
@@ -106,6 +107,11 @@ class Principal:
     def scopes(self) -> frozenset[Scope]:
         """What it may do."""
         return SCOPES_BY_ROLE[self.role]
+
+    @property
+    def credential(self) -> str:
+        """By what it is known, as the audit trail tells it: nothing that would open anything."""
+        return f"{self.kind}:{UUID(bytes=self.id)}"
 
     @property
     def is_everywhere(self) -> bool:

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 from duly.domain.durations import duration_microseconds, duration_text
+from duly.domain.harmless import for_header
 from duly.domain.instants import SECOND_US
 from duly.domain.secrets import CONCEALED, SecretReference, read_reference
 from duly.domain.web_addresses import HOST_LENGTH_MAX, read_host
@@ -258,7 +259,14 @@ def _read_mail_address(field: str, given: object) -> str:
     assert isinstance(given, str), "just checked"
     local, _, domain = given.rpartition("@")
     is_local = len(local) <= _LOCAL_PART_LENGTH_MAX and _LOCAL_PART.fullmatch(local)
-    if not is_local or not domain or not domain.isascii() or not domain[0].isalnum():
+    # A local part may hold all that an encoded word is made of, which a header would decode.
+    if (
+        not is_local
+        or for_header(local) != local
+        or not domain
+        or not domain.isascii()
+        or not domain[0].isalnum()
+    ):
         raise UsageError(field, given, "is not a mail address", remedy)
     return f"{local}@{read_host(field, domain)}"
 

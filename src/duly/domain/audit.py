@@ -21,6 +21,10 @@ class Actor:
     source: str
     """Library, cli, dispatcher, declaration, …"""
     reason: str | None = None
+    address: str | None = None
+    """From which address of the network; None for whoever did not come over one."""
+    credential: str | None = None
+    """By which token or session he was known: `token:` or `session:` and its id, never a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

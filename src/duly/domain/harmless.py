@@ -27,6 +27,8 @@ _MENTION = re.compile(r"[@~#](?=[^\W\d])")
 _LINK = re.compile(r":(?=//)|(?<=www)\.|(?<=mailto):", re.IGNORECASE)
 _MARKDOWN = re.compile(r"[\\`*_\[\]()#!|~]")
 _CODE_MARK = "`"
+_ENCODED_WORD = "=?"
+"""With this a header says that what follows is to be decoded."""
 
 
 def one_line(text: str, length_max: int) -> str:
@@ -39,6 +41,15 @@ def one_line(text: str, length_max: int) -> str:
     begun = text[: length_max + 1]
     line = " ".join("".join(map(_seen, begun)).split())
     return _cut(line, length_max, is_cut=len(begun) < len(text))
+
+
+def for_header(line: str) -> str:
+    """Return a line for a mail's header, in which nothing is an encoded word.
+
+    `=?utf-8?q?a=0d=0aBcc:…?=` is printable ASCII, and decoded it is another header; Python's own
+    messages decode it when it is put in, and older ones write down what comes out.
+    """
+    return line.replace(_ENCODED_WORD, " ".join(_ENCODED_WORD))
 
 
 def for_page(text: str) -> str:

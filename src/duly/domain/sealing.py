@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from duly.domain.audit import AuditEntry
 
-FORMAT = 1
+FORMAT = 2
 """How digests and hashes are made; it is part of what is hashed."""
+FORMATS = frozenset({1, FORMAT})
+_SINCE = {"address": 2, "credential": 2}
+"""What seals of an earlier format do not speak about."""
 BEFORE_ALL = bytes(32)
 """What stands in the first seal for the hash of the one before it."""
 
@@ -79,6 +82,8 @@ def entry_facts(entry: AuditEntry) -> dict[str, Any]:
         "at": entry.at,
         "actor": entry.actor.name,
         "source": entry.actor.source,
+        "address": entry.actor.address,
+        "credential": entry.actor.credential,
         "reason": entry.actor.reason,
         "action": entry.action,
         "tenant": entry.tenant,
@@ -89,9 +94,15 @@ def entry_facts(entry: AuditEntry) -> dict[str, Any]:
     }
 
 
-def sealed_entry(facts: Mapping[str, Any]) -> SealedEntry:
-    """Return what a seal says of an entry."""
-    return SealedEntry(facts["number"], sha256(_canonical(facts)).digest())
+def sealed_entry(facts: Mapping[str, Any], made_as: int = FORMAT) -> SealedEntry:
+    """Return what a seal of a format says of an entry."""
+    covered = {key: value for key, value in facts.items() if _SINCE.get(key, 1) <= made_as}
+    return SealedEntry(facts["number"], sha256(_canonical(covered)).digest())
+
+
+def is_covered(facts: Mapping[str, Any], made_as: int) -> bool:
+    """Say whether a seal of a format speaks about all that an entry says."""
+    return all(facts.get(key) is None for key, since in _SINCE.items() if made_as < since)
 
 
 def make_seal(previous: Seal | None, entries: Sequence[AuditEntry], *, now: int, by: int) -> Seal:
@@ -134,8 +145,8 @@ def _broken(previous: Seal | None, seal: Seal) -> Iterator[Trace]:
     """Say what is wrong with a seal itself."""
     expected = 1 if previous is None else previous.number + 1
     after = 0 if previous is None else previous.through
-    if seal.format != FORMAT:
-        problem = f"is of format {seal.format}, and this program knows {FORMAT}"
+    if seal.format not in FORMATS:
+        problem = f"is of format {seal.format}, and this program knows those up to {FORMAT}"
         yield Trace(Tampering.SEAL, seal.number, problem)
     elif seal.number != expected:
         yield Trace(Tampering.SEAL, expected, f"is not there: seal {seal.number} comes next")
@@ -147,7 +158,7 @@ def _broken(previous: Seal | None, seal: Seal) -> Iterator[Trace]:
 
 def _hashed(seal: Seal, previous: Seal | None) -> Seal:
     document = {
-        "format": FORMAT,
+        "format": seal.format,
         "number": seal.number,
         "after": seal.after,
         "through": seal.through,
@@ -156,7 +167,7 @@ def _hashed(seal: Seal, previous: Seal | None) -> Seal:
         "previous": (BEFORE_ALL if previous is None else previous.hash).hex(),
         "entries": [[number, digest.hex()] for number, digest in seal.entries],
     }
-    return replace(seal, format=FORMAT, hash=sha256(_canonical(document)).digest())
+    return replace(seal, hash=sha256(_canonical(document)).digest())
 
 
 def _canonical(document: Mapping[str, Any]) -> bytes:

@@ -68,6 +68,17 @@ class FoundToken:
     now: int
 
 
+@dataclass(frozen=True, slots=True)
+class NoteRefusals:
+    """Tell of credentials that opened nothing."""
+
+    counts: Mapping[Refusal, int]
+    """How many of each kind,"""
+    addresses: Mapping[str, int]
+    """and from where, as far as it is known; as many as whoever counts will tell."""
+    actor: Actor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddSession:
     """Begin a session of a browser: its secret's hash, and as whom it acts."""
@@ -195,8 +206,11 @@ class AccessStore(Protocol):
         """
         ...
 
-    def find_token(self, prefix: str) -> FoundToken | None:
-        """Return the token of a prefix, live or not: whoever asks must still compare the hash."""
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
+        """Return the token of a prefix, live or not: whoever asks must still compare the hash.
+
+        With a tenant, only if it is theirs.
+        """
         ...
 
     def list_tokens(self, tenant: str | None) -> list[TokenRecord]:
@@ -219,7 +233,7 @@ class AccessStore(Protocol):
         """Say whether there is any token that opens something."""
         ...
 
-    def note_refusals(self, counts: Mapping[Refusal, int], actor: Actor) -> None:
+    def note_refusals(self, command: NoteRefusals) -> None:
         """Write one audit entry, `access.refused`, about credentials that opened nothing.
 
         How many of each kind since the last one: whoever counts bounds how often this is called.

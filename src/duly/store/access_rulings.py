@@ -22,10 +22,9 @@ from duly.store.access import (
 from duly.store.auditing import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from duly.domain.access import Refusal
-    from duly.store.access import AddSession, AddToken, Freeze
+    from duly.store.access import AddSession, AddToken, Freeze, NoteRefusals
 
 NOBODY = 0
 """Since when an order is carried out that nobody carries out."""
@@ -139,9 +138,13 @@ def session_subject(principal: Principal) -> Subject:
     )
 
 
-def refusals_subject(counts: Mapping[Refusal, int]) -> Subject:
+def refusals_subject(command: NoteRefusals) -> Subject:
     """Return what is told of credentials that opened nothing."""
-    told = {str(refusal): count for refusal, count in sorted(counts.items()) if count}
+    told: dict[str, Any] = {
+        str(refusal): count for refusal, count in sorted(command.counts.items()) if count
+    }
+    if command.addresses:
+        told["from"] = dict(sorted(command.addresses.items()))
     return Subject(name="credentials", after=told)
 
 

@@ -311,8 +311,8 @@ class AlertingStore(Protocol):
         """Return alerts, newest first."""
         ...
 
-    def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
-        """Return an alert."""
+    def get_alert(self, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
+        """Return an alert; with a tenant, only if it is theirs."""
         ...
 
     def list_deliveries(self, alert_id: AlertId) -> list[DeliveryRecord]:

@@ -46,6 +46,8 @@ def entry_row(now: int, actor: Actor, action: str, subject: Subject) -> tuple[An
         subject.id,
         facts_text(subject.before),
         facts_text(subject.after),
+        actor.address,
+        actor.credential,
     )
 
 

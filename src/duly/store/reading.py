@@ -159,8 +159,12 @@ class ReadingStore(Protocol):
         """Return the store's clock."""
         ...
 
-    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
-        """Return a schedule, deleted or not."""
+    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
+        """Return a schedule, deleted or not; with a tenant, only if it is theirs.
+
+        As with runs below, what is another's costs what is not there costs: nobody learns by the
+        time of an answer that there is something.
+        """
         ...
 
     def find_schedule(self, tenant: str, name: str) -> Seen | None:
@@ -185,8 +189,8 @@ class ReadingStore(Protocol):
         """Return the newest versions of a schedule's template, newest first."""
         ...
 
-    def get_run(self, run_id: RunId) -> RunRecord | None:
-        """Return a run."""
+    def get_run(self, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
+        """Return a run; with a tenant, only if it is theirs."""
         ...
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
@@ -210,8 +214,8 @@ class ReadingStore(Protocol):
         """Return lines that a run's attempts wrote, with a number above `after`, in order."""
         ...
 
-    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
-        """Return a pending delayed run by its id."""
+    def get_delayed(self, run_id: RunId, tenant: str | None = None) -> DelayedRecord | None:
+        """Return a pending delayed run by its id; with a tenant, only if it is theirs."""
         ...
 
     def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:

@@ -200,7 +200,7 @@ def audit_entry(row: Row) -> AuditEntry:
     return AuditEntry(
         number=row[0],
         at=row[1],
-        actor=Actor(row[2], row[3], row[4]),
+        actor=Actor(row[2], row[3], row[4], row[11], row[12]),
         action=row[5],
         tenant=row[6],
         subject=row[7],

@@ -43,10 +43,10 @@ class ReadsBySnapshot(ABC):
     def _snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open a snapshot; it waits for nobody."""
 
-    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
         """Return a schedule, deleted or not."""
         with self._snapshot() as seen:
-            return seen.get_schedule(schedule_id)
+            return seen.get_schedule(schedule_id, tenant)
 
     def find_schedule(self, tenant: str, name: str) -> Seen | None:
         """Return the schedule of a name."""
@@ -75,10 +75,10 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.get_definitions(keys)
 
-    def get_run(self, run_id: RunId) -> RunRecord | None:
+    def get_run(self, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
         """Return a run."""
         with self._snapshot() as seen:
-            return seen.get_run(run_id)
+            return seen.get_run(run_id, tenant)
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first."""
@@ -100,10 +100,10 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.list_lines(run_id, after, limit)
 
-    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+    def get_delayed(self, run_id: RunId, tenant: str | None = None) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""
         with self._snapshot() as seen:
-            return seen.get_delayed(run_id)
+            return seen.get_delayed(run_id, tenant)
 
     def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
         """Return the pending delayed run of a key."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from duly.store.protocol import Store
+
+
+class Owned(Protocol):
+    """Something that is a tenant's."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        ...
+
+
+T = TypeVar("T", bound=Owned)
 
 
 class KeepsTenants:
@@ -40,3 +52,8 @@ def sees_everything(store: Store) -> bool:
 def part_of(store: Store, tenant: str) -> Store:
     """Return a store for the orders and questions of one tenant, if it keeps tenants apart."""
     return store.within(tenant) if isinstance(store, KeepsTenants) else store
+
+
+def of_tenant(found: T | None, tenant: str | None) -> T | None:
+    """Return what was found if it is a tenant's; whosever it is when none is named."""
+    return found if found is None or tenant in {None, found.tenant} else None

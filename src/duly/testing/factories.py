@@ -45,8 +45,8 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 
-ADA = Actor("ada", "test", "because")
-"""Who gives orders in tests."""
+ADA = Actor("ada", "test", "because", "192.0.2.7", "token:018f0000-0000-7000-8000-00000000000a")
+"""Who gives orders in tests; over a network, so that whatever she orders tells from where."""
 PROGRAM = replace(ADA, source="library")
 """A program of hers: what it enqueues is not on the audit trail."""
 

@@ -222,6 +222,10 @@ class Entry(Shown, frozen=True, kw_only=True):
     at: Instant
     actor: str
     source: str
+    address: str | None
+    """From which address of the network, if over one."""
+    credential: str | None
+    """By which token or session: its kind and its id."""
     reason: str | None
     action: str
     subject: str

@@ -53,6 +53,8 @@ class AuditRow:
     at: datetime
     actor: str
     source: str
+    address: str | None
+    credential: str | None
     action: str
     subject: str
     reason: str | None
@@ -100,6 +102,8 @@ def audit_row(entry: HistoryEntry) -> AuditRow:
         at=entry.at,
         actor=entry.actor,
         source=entry.source,
+        address=entry.address,
+        credential=entry.credential,
         action=entry.action,
         subject=entry.subject,
         reason=entry.reason,

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_messages import PAGE, page_text, plain_text, subject_line
+from duly.domain.harmless import for_header
 from duly.engine.addresses import RefusedAddress
 from duly.engine.notifying.delivery import DONE, DeliveryResult, Discretion
 from duly.engine.notifying.mail_server import MailServer, mail_addresses
@@ -146,7 +147,7 @@ def compose_mail(plan: MailPlan, notice: AlertNotice) -> EmailMessage:
     message = EmailMessage(policy=_POLICY)
     message["From"] = plan.sender
     message["To"] = ", ".join(plan.recipients)
-    message["Subject"] = subject_line(notice)
+    message["Subject"] = for_header(subject_line(notice))
     message["Date"] = format_datetime(notice.at)
     message["Message-ID"] = f"<{notice.id}@{domain}>"
     message["References"] = f"<{notice.alert_id}.alert@{domain}>"

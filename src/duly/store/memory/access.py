@@ -30,9 +30,9 @@ from duly.store.access_rulings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from duly.domain.access import Refusal, TokenId, TokenRecord
+    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
     from duly.store.access import (
         AddSession,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         FinishAnswer,
         Freeze,
         FrozenSet,
+        NoteRefusals,
         RevokeToken,
         SessionRecord,
     )
@@ -84,12 +85,12 @@ class MemoryAccess(ABC):
 
         return self._write(add)
 
-    def find_token(self, prefix: str) -> FoundToken | None:
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
         """Return the token of a prefix."""
 
         def find(journal: Journal) -> FoundToken | None:
             for record in self.tables.tokens.values():
-                if record.prefix == prefix:
+                if record.prefix == prefix and tenant in {None, record.tenant}:
                     return FoundToken(record, journal.now)
             return None
 
@@ -139,10 +140,10 @@ class MemoryAccess(ABC):
             lambda journal: any(one.is_live(journal.now) for one in self.tables.tokens.values())
         )
 
-    def note_refusals(self, counts: Mapping[Refusal, int], actor: Actor) -> None:
+    def note_refusals(self, command: NoteRefusals) -> None:
         """Write one audit entry about credentials that opened nothing."""
-        subject = refusals_subject(counts)
-        self._write(lambda journal: journal.record_about(actor, "access.refused", subject))
+        subject = refusals_subject(command)
+        self._write(lambda journal: journal.record_about(command.actor, "access.refused", subject))
 
     def add_session(self, command: AddSession) -> SessionRecord:
         """Begin a session."""

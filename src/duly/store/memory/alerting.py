@@ -34,6 +34,7 @@ from duly.store.alerting import (
 )
 from duly.store.memory.trouble import find_trouble
 from duly.store.rulings import is_current
+from duly.store.tenancy import of_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -159,9 +160,9 @@ class MemoryAlerting(ABC):
 
         return self._read(read)
 
-    def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
+    def get_alert(self, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
         """Return an alert."""
-        return self._read(lambda _: self.tables.alerts.get(alert_id))
+        return self._read(lambda _: of_tenant(self.tables.alerts.get(alert_id), tenant))
 
     def list_deliveries(self, alert_id: AlertId) -> list[DeliveryRecord]:
         """Return the deliveries of an alert."""

@@ -38,6 +38,7 @@ from duly.store.memory.transaction import MemoryTransaction
 from duly.store.memory.working import Working
 from duly.store.reading import FIRST_DELAYED, Seen
 from duly.store.schema import Finding, Migration, SchemaStatus
+from duly.store.tenancy import of_tenant
 from duly.store.wakeups import LocalWakeups
 
 if TYPE_CHECKING:
@@ -307,11 +308,11 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
         """Return the store's clock."""
         return self._clock.now_us()
 
-    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
         """Return a schedule, deleted or not."""
 
         def read(journal: Journal) -> Seen | None:
-            record = self.tables.schedules.get(schedule_id)
+            record = of_tenant(self.tables.schedules.get(schedule_id), tenant)
             return None if record is None else Seen(record, journal.now)
 
         return self._read(read)
@@ -339,17 +340,17 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
         definitions = self.tables.definitions
         return self._read(lambda _: {key: definitions[key] for key in keys if key in definitions})
 
-    def get_run(self, run_id: RunId) -> RunRecord | None:
+    def get_run(self, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
         """Return a run."""
-        return self._read(lambda journal: reading.get_run(journal, run_id))
+        return self._read(lambda journal: of_tenant(reading.get_run(journal, run_id), tenant))
 
     def list_runs(self, command: RunFilter) -> list[RunRecord]:
         """Return runs, newest first."""
         return self._read(lambda journal: reading.list_runs(journal, command))
 
-    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+    def get_delayed(self, run_id: RunId, tenant: str | None = None) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""
-        return self._read(lambda _: self.tables.delayed.get(run_id))
+        return self._read(lambda _: of_tenant(self.tables.delayed.get(run_id), tenant))
 
     def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
         """Return the pending delayed run of a key."""

@@ -37,9 +37,7 @@ from duly.store.access_rulings import (
 from duly.store.postgres.session import first, uid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from duly.domain.access import Refusal, TokenId, TokenRecord
+    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
     from duly.store.access import (
         AddSession,
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
         FinishAnswer,
         Freeze,
         FrozenSet,
+        NoteRefusals,
         RevokeToken,
         SessionRecord,
     )
@@ -63,7 +62,7 @@ FROM duly.tokens t"""
 INSERT_TOKEN = """
 INSERT INTO duly.tokens (id, name, tenant, role, prefix, hash, created_at, created_by, expires_at)
 VALUES ($1::uuid, $2, $3, $4, $5, $6::bytea, $7::int8, $8, $9::int8) ON CONFLICT DO NOTHING"""
-FIND_TOKEN = f"{TOKEN} WHERE t.prefix = $1"
+FIND_TOKEN = f"{TOKEN} WHERE t.prefix = $1 AND ($2::text IS NULL OR t.tenant = $2)"
 HOLD_TOKEN = f"{TOKEN} WHERE t.id = $1::uuid AND ($2::text IS NULL OR t.tenant = $2) FOR UPDATE"
 LIST_TOKENS = f"""{TOKEN} WHERE $1::text IS NULL OR t.tenant = $1
 ORDER BY t.created_at DESC, t.id DESC LIMIT $2::int8"""
@@ -155,10 +154,10 @@ class PostgresAccess:
             work.record(command.actor, "token.created", token_made(one))
             return one
 
-    def find_token(self, prefix: str) -> FoundToken | None:
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
         """Return the token of a prefix."""
         with self._connections.statement() as session:
-            row = first(session, FIND_TOKEN, (prefix,))
+            row = first(session, FIND_TOKEN, (prefix, tenant))
         return None if row is None else FoundToken(token_record(row), row[12])
 
     def list_tokens(self, tenant: str | None) -> list[TokenRecord]:
@@ -191,10 +190,10 @@ class PostgresAccess:
         with self._connections.statement() as session:
             return first(session, HAS_LIVE_TOKEN) is not None
 
-    def note_refusals(self, counts: Mapping[Refusal, int], actor: Actor) -> None:
+    def note_refusals(self, command: NoteRefusals) -> None:
         """Write one audit entry about credentials that opened nothing."""
         with self._connections.write() as work:
-            work.record(actor, "access.refused", refusals_subject(counts))
+            work.record(command.actor, "access.refused", refusals_subject(command))
 
     def add_session(self, command: AddSession) -> SessionRecord:
         """Begin a session."""

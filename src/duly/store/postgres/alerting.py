@@ -96,7 +96,7 @@ ON CONFLICT (id) DO UPDATE SET
 {", ".join(f"{name} = excluded.{name}" for name in _WRITTEN[4:])}"""  # noqa: S608 - columns of ours
 FORGET_PENDING = "DELETE FROM duly.alerts WHERE id = $1::uuid AND state = 'pending'"
 LIST_LIVE = f"{ALERT} WHERE state <> 'resolved' ORDER BY id"
-GET_ALERT = f"{ALERT} WHERE id = $1::uuid"
+GET_ALERT = f"{ALERT} WHERE id = $1::uuid AND ($2::text IS NULL OR tenant = $2)"
 LOCK_ALERT = f"{GET_ALERT} FOR UPDATE"
 ACKNOWLEDGE = """
 UPDATE duly.alerts
@@ -143,6 +143,8 @@ WHERE id = $5::uuid"""
 
 _TERM = f"SELECT {TERM_COLUMNS} FROM duly.alert_terms"  # noqa: S608 - columns of ours
 GET_TERM = f"{_TERM} WHERE sort = $1 AND name = $2 FOR UPDATE"
+GET_TERM_OF = f"""
+{_TERM} WHERE sort = $1 AND name = $2 AND ($3::text IS NULL OR tenant = $3) FOR UPDATE"""
 LIST_TERMS = f"{_TERM} WHERE $1::text IS NULL OR sort = $1"
 COUNT_TERMS = "SELECT count(*) FROM duly.alert_terms"
 # Of two who say something new under one name at once, the second waits, and looks again.
@@ -228,10 +230,10 @@ class PostgresAlerting:
             sql = where.sql(ALERT, "ORDER BY id DESC", min(command.limit, LISTED_MAX))
             return read_alerts(session.rows(sql, where.bound()))
 
-    def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
+    def get_alert(self, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
         """Return an alert."""
         with self._connections.statement() as session:
-            return _alert(session, alert_id)
+            return _alert(session, alert_id, tenant)
 
     def list_deliveries(self, alert_id: AlertId) -> list[DeliveryRecord]:
         """Return the deliveries of an alert."""
@@ -242,7 +244,7 @@ class PostgresAlerting:
     def acknowledge_alert(self, command: AcknowledgeAlert) -> AlertRecord:
         """Note who has taken note."""
         with self._connections.write() as work:
-            found = read_alerts(work.session.rows(LOCK_ALERT, (uid(command.id),)))
+            found = read_alerts(work.session.rows(LOCK_ALERT, (uid(command.id), command.tenant)))
             alert = require_open(found[0] if found else None, command)
             if alert.acknowledged_at is not None:
                 return alert
@@ -266,7 +268,7 @@ class PostgresAlerting:
         """Take back what was said."""
         with self._connections.write() as work:
             key = (str(command.sort), command.name)
-            row = first(work.session, GET_TERM, key)
+            row = first(work.session, GET_TERM_OF, (*key, command.tenant))
             before = removed_term(command, None if row is None else read_term(row))
             if before is None:
                 return False
@@ -368,5 +370,5 @@ def _set_term(work: Work, command: SetTerm) -> TermRecord | None:
     return made
 
 
-def _alert(session: Session, alert_id: AlertId) -> AlertRecord | None:
-    return next(iter(read_alerts(session.rows(GET_ALERT, (uid(alert_id),)))), None)
+def _alert(session: Session, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
+    return next(iter(read_alerts(session.rows(GET_ALERT, (uid(alert_id), tenant)))), None)

@@ -65,7 +65,7 @@ SELECT uuid_send(b.id), b.tenant, uuid_send(b.schedule_id), s.name, b.definition
 FROM duly.backfills b JOIN duly.schedules s ON s.id = b.schedule_id"""
 # Before it is read: who has waited for it reads what the other has left.
 LOCK = "SELECT 1 FROM duly.backfills WHERE id = $1::uuid FOR UPDATE"
-BY_ID = f"{_BACKFILL} WHERE b.id = $1::uuid"
+BY_ID = f"{_BACKFILL} WHERE b.id = $1::uuid AND ($2::text IS NULL OR b.tenant = $2)"
 LIST_OF_TENANT = f"{_BACKFILL} WHERE b.tenant = $1 ORDER BY b.id DESC LIMIT $2::int8"
 LIST_OF_SCHEDULE = f"""
 {_BACKFILL} WHERE b.tenant = $1 AND b.schedule_id = $2::uuid ORDER BY b.id DESC LIMIT $3::int8"""
@@ -259,8 +259,7 @@ def step_backfill(work: Work, command: StepBackfill) -> Stepped:
 
 def get_backfill(look: Look, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
     """Return a backfill."""
-    found = _find(look.session, backfill_id)
-    return found if found is not None and found.tenant == tenant else None
+    return _find(look.session, backfill_id, tenant)
 
 
 def list_backfills(
@@ -305,6 +304,8 @@ def classify_slots(look: Look, schedule_id: ScheduleId, instants: Sequence[int])
     return [classify(one, runs.get(one.scheduled_for, ())) for one in verdicts]
 
 
-def _find(session: Session, backfill_id: BackfillId) -> BackfillRecord | None:
-    row = first(session, BY_ID, (uid(backfill_id),))
+def _find(
+    session: Session, backfill_id: BackfillId, tenant: str | None = None
+) -> BackfillRecord | None:
+    row = first(session, BY_ID, (uid(backfill_id), tenant))
     return None if row is None else backfill_record(row)

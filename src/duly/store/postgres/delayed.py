@@ -84,10 +84,11 @@ def _locked(work: Work, order: MoveDelayed | CancelDelayed) -> DelayedRecord | R
     Who waited for somebody to fire or replace it finds the row gone, and then what came of it.
     """
     if order.id is not None:
-        row = first(work.session, LOCK_BY_ID, (uid(order.id),))
+        # Another's is neither locked nor waited for: that would tell that it is there.
+        row = first(work.session, LOCK_BY_ID, (uid(order.id), order.tenant))
         if row is not None:
-            return _of_tenant(order, records.delayed_record(row))
-        return _of_tenant(order, read_run(work.session, order.id))
+            return records.delayed_record(row)
+        return _of_tenant(order, read_run(work.session, order.id, order.tenant))
     for _ in range(LOOKS_MAX):
         row = first(work.session, LOCK_BY_KEY, (order.tenant, order.key))
         if row is not None:

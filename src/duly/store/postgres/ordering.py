@@ -95,8 +95,8 @@ LOOKS_MAX = 5
 
 def cancel_run(work: Work, command: CancelRun) -> RunRecord:
     """Cancel a run that nobody holds; ask for it where somebody does."""
-    row = first(work.session, LOCK_BY_ID, (uid(command.id),))
-    if row is not None and records.delayed_record(row).tenant == command.tenant:
+    row = first(work.session, LOCK_BY_ID, (uid(command.id), command.tenant))
+    if row is not None:
         order = CancelDelayed(tenant=command.tenant, key=None, id=command.id, actor=command.actor)
         return cancel_delayed(work, order)
     for _ in range(LOOKS_MAX):
@@ -110,8 +110,8 @@ def cancel_run(work: Work, command: CancelRun) -> RunRecord:
 
 
 def _run_in(work: Work, run_id: RunId, tenant: str) -> RunRecord:
-    record = read_run(work.session, run_id)
-    if record is None or record.tenant != tenant:
+    record = read_run(work.session, run_id, tenant)
+    if record is None:
         raise unknown_run(run_id)
     return record
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
-DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = $1::uuid"
+DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = $1::uuid AND ($2::text IS NULL OR tenant = $2)"
 DELAYED_BY_KEY = f"{rows.DELAYED} WHERE tenant = $1 AND key = $2"
-RUN_BY_ID = f"{rows.RUN} WHERE r.id = $1::uuid"
+RUN_BY_ID = f"{rows.RUN} WHERE r.id = $1::uuid AND ($2::text IS NULL OR r.tenant = $2)"
 # A run that never became visible: it was ended while it was pending.
 CLOSE = """
 WITH gone AS (DELETE FROM duly.delayed WHERE id = ANY($1::uuid[]) RETURNING *),
@@ -38,15 +38,17 @@ INSERT INTO duly.outcomes (run_id, state, reason, finished_at)
 SELECT id, $2, $3, $4::int8 FROM gone"""
 
 
-def read_run(session: Session, run_id: RunId) -> RunRecord | None:
-    """Return a run."""
-    row = first(session, RUN_BY_ID, (uid(run_id),))
+def read_run(session: Session, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
+    """Return a run, of a tenant if one is named."""
+    row = first(session, RUN_BY_ID, (uid(run_id), tenant))
     return None if row is None else records.run_record(row)
 
 
-def read_delayed(session: Session, run_id: RunId) -> DelayedRecord | None:
-    """Return a pending delayed run by its id."""
-    row = first(session, DELAYED_BY_ID, (uid(run_id),))
+def read_delayed(
+    session: Session, run_id: RunId, tenant: str | None = None
+) -> DelayedRecord | None:
+    """Return a pending delayed run by its id, of a tenant if one is named."""
+    row = first(session, DELAYED_BY_ID, (uid(run_id), tenant))
     return None if row is None else records.delayed_record(row)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
-BY_ID = f"{rows.SCHEDULE} WHERE s.id = $1::uuid"
+BY_ID = f"{rows.SCHEDULE} WHERE s.id = $1::uuid AND ($2::text IS NULL OR s.tenant = $2)"
 BY_NAME = f"{rows.SCHEDULE} WHERE s.tenant = $1 AND s.name = $2 AND s.status <> 'deleted'"
 LOCK_STATE = "SELECT 1 FROM duly.schedule_state WHERE schedule_id = $1::uuid FOR UPDATE"
 INSERT_SCHEDULE = """
@@ -95,9 +95,11 @@ def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Sta
     return PostgresChanging(work).change(command)
 
 
-def read_schedule(session: Session, schedule_id: ScheduleId) -> ScheduleRecord | None:
-    """Return a schedule, deleted or not."""
-    row = first(session, BY_ID, (uid(schedule_id),))
+def read_schedule(
+    session: Session, schedule_id: ScheduleId, tenant: str | None = None
+) -> ScheduleRecord | None:
+    """Return a schedule, deleted or not, of a tenant if one is named."""
+    row = first(session, BY_ID, (uid(schedule_id), tenant))
     return None if row is None else records.schedule_record(row)
 
 

@@ -154,9 +154,9 @@ class PostgresReading:
         """Return the store's clock."""
         return self._look.now
 
-    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
         """Return a schedule, deleted or not."""
-        record = read_schedule(self._look.session, schedule_id)
+        record = read_schedule(self._look.session, schedule_id, tenant)
         return None if record is None else Seen(record, self._look.now)
 
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
@@ -177,9 +177,9 @@ class PostgresReading:
             for one, number, text in self._look.session.rows(READ_DEFINITIONS, asked)
         }
 
-    def get_run(self, run_id: RunId) -> RunRecord | None:
+    def get_run(self, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
         """Return a run."""
-        return read_run(self._look.session, run_id)
+        return read_run(self._look.session, run_id, tenant)
 
     def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
         """Return every claim of a run by its fence."""
@@ -193,9 +193,9 @@ class PostgresReading:
         """Return lines that a run's attempts wrote, in order."""
         return trace.list_lines(self._look, run_id, after, limit)
 
-    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+    def get_delayed(self, run_id: RunId, tenant: str | None = None) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""
-        return read_delayed(self._look.session, run_id)
+        return read_delayed(self._look.session, run_id, tenant)
 
     def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
         """Return the pending delayed run of a key."""

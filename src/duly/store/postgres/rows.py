@@ -74,7 +74,7 @@ OWED_COLUMNS = """uuid_send(o.schedule_id), o.first_for, o.last_for, o.definitio
 OWED = f"SELECT {OWED_COLUMNS} FROM duly.owed o"  # noqa: S608 - columns of ours
 
 AUDIT_COLUMNS = """number, at, actor, source, reason, action, tenant, subject,
-    uuid_send(subject_id), before, after"""
+    uuid_send(subject_id), before, after, address, credential"""
 
 AUDIT = f"SELECT {AUDIT_COLUMNS} FROM duly.audit"  # noqa: S608 - columns of ours
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 INSERT_ENTRIES = """
 INSERT INTO duly.audit (at, actor, source, reason, action, tenant, subject, subject_id, before,
-    after)
-SELECT $1::int8, $2, $3, $4, u.action, u.tenant, u.subject, u.subject_id, u.before, u.after
-FROM unnest($5::text[], $6::text[], $7::text[], $8::uuid[], $9::text[], $10::text[])
+    after, address, credential)
+SELECT $1::int8, $2, $3, $4, u.action, u.tenant, u.subject, u.subject_id, u.before, u.after,
+    $5::text, $6::text
+FROM unnest($7::text[], $8::text[], $9::text[], $10::uuid[], $11::text[], $12::text[])
     WITH ORDINALITY
     u(action, tenant, subject, subject_id, before, after, place)
 ORDER BY u.place"""
@@ -34,6 +35,8 @@ def record_all(work: Work, actor: Actor, entries: Sequence[tuple[str, Subject]])
         actor.name,
         actor.source,
         actor.reason,
+        actor.address,
+        actor.credential,
         Texts([action for action, _ in entries]),
         Texts([subject.tenant for subject in subjects]),
         Texts([subject.name for subject in subjects]),

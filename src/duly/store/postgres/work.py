@@ -25,8 +25,8 @@ FROM unnest($3::uuid[], $4::int4[]) u(ref, shard)"""
 COUNT_ON = "INSERT INTO duly.tally_changes (name, change) VALUES ($1, $2::int8)"
 INSERT_AUDIT = """
 INSERT INTO duly.audit (at, actor, source, reason, action, tenant, subject, subject_id, before,
-    after)
-VALUES ($1::int8, $2, $3, $4, $5, $6, $7, $8::uuid, $9, $10)"""
+    after, address, credential)
+VALUES ($1::int8, $2, $3, $4, $5, $6, $7, $8::uuid, $9, $10, $11, $12)"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,9 @@ from duly.store.access_rulings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from duly.domain.access import Refusal, TokenId, TokenRecord
+    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
     from duly.store.access import (
         AddSession,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         FinishAnswer,
         Freeze,
         FrozenSet,
+        NoteRefusals,
         RevokeToken,
         SessionRecord,
     )
@@ -60,7 +60,7 @@ FROM duly_tokens"""
 INSERT_TOKEN = """
 INSERT INTO duly_tokens (id, name, tenant, role, prefix, hash, created_at, created_by, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"""
-FIND_TOKEN = f"{TOKEN} WHERE prefix = ?"
+FIND_TOKEN = f"{TOKEN} WHERE prefix = ?1 AND (?2 IS NULL OR tenant = ?2)"
 GET_TOKEN = f"{TOKEN} WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
 LIST_TOKENS = f"""{TOKEN} WHERE ?1 IS NULL OR tenant = ?1
 ORDER BY created_at DESC, id DESC LIMIT ?2"""
@@ -151,10 +151,10 @@ class SqliteAccess(ABC):
             work.record(command.actor, "token.created", token_made(one))
             return one
 
-    def find_token(self, prefix: str) -> FoundToken | None:
+    def find_token(self, prefix: str, tenant: str | None = None) -> FoundToken | None:
         """Return the token of a prefix."""
         with self._read() as look:
-            row = look.connection.execute(FIND_TOKEN, (prefix,)).fetchone()
+            row = look.connection.execute(FIND_TOKEN, (prefix, tenant)).fetchone()
             return None if row is None else FoundToken(token_record(row), look.now)
 
     def list_tokens(self, tenant: str | None) -> list[TokenRecord]:
@@ -187,10 +187,10 @@ class SqliteAccess(ABC):
         with self._read() as look:
             return look.connection.execute(HAS_LIVE_TOKEN, (look.now,)).fetchone() is not None
 
-    def note_refusals(self, counts: Mapping[Refusal, int], actor: Actor) -> None:
+    def note_refusals(self, command: NoteRefusals) -> None:
         """Write one audit entry about credentials that opened nothing."""
         with self._write() as work:
-            work.record(actor, "access.refused", refusals_subject(counts))
+            work.record(command.actor, "access.refused", refusals_subject(command))
 
     def add_session(self, command: AddSession) -> SessionRecord:
         """Begin a session."""

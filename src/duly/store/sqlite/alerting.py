@@ -84,7 +84,7 @@ ON CONFLICT (id) DO UPDATE SET
 FORGET_PENDING = "DELETE FROM duly_alerts WHERE id = ? AND state = 'pending'"
 # A planner without figures would rather walk through what was resolved since months.
 LIST_LIVE = f"{ALERT} INDEXED BY duly_alerts_live WHERE state <> 'resolved' ORDER BY id"
-GET_ALERT = f"{ALERT} WHERE id = ?"
+GET_ALERT = f"{ALERT} WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
 ACKNOWLEDGE = """
 UPDATE duly_alerts SET acknowledged_at = ?, acknowledged_by = ?, acknowledged_reason = ?
 WHERE id = ? AND acknowledged_at IS NULL AND state <> 'resolved'"""
@@ -122,7 +122,8 @@ SET state = ?, tries = tries + 1, next_at = ?, settled_at = ?, error = ?
 WHERE id = ? AND state = 'pending' AND tries = ?"""
 
 _TERM = f"SELECT {TERM_COLUMNS} FROM duly_alert_terms"  # noqa: S608 - columns of ours
-GET_TERM = f"{_TERM} WHERE sort = ? AND name = ?"
+GET_TERM = f"{_TERM} WHERE sort = ?1 AND name = ?2"
+GET_TERM_OF = f"{GET_TERM} AND (?3 IS NULL OR tenant = ?3)"
 LIST_TERMS = f"{_TERM} WHERE ?1 IS NULL OR sort = ?1"
 COUNT_TERMS = "SELECT count(*) FROM duly_alert_terms"
 WRITE_TERM = f"""
@@ -204,10 +205,10 @@ class SqliteAlerting(ABC):
             sql = where.sql(ALERT, "ORDER BY id DESC", min(command.limit, LISTED_MAX))
             return read_alerts(look.connection.execute(sql, where.bound()))
 
-    def get_alert(self, alert_id: AlertId) -> AlertRecord | None:
+    def get_alert(self, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
         """Return an alert."""
         with self._read() as look:
-            return _alert(look, alert_id)
+            return _alert(look, alert_id, tenant)
 
     def list_deliveries(self, alert_id: AlertId) -> list[DeliveryRecord]:
         """Return the deliveries of an alert."""
@@ -218,7 +219,7 @@ class SqliteAlerting(ABC):
     def acknowledge_alert(self, command: AcknowledgeAlert) -> AlertRecord:
         """Note who has taken note."""
         with self._write() as work:
-            alert = require_open(_alert(work, command.id), command)
+            alert = require_open(_alert(work, command.id, command.tenant), command)
             if alert.acknowledged_at is not None:
                 return alert
             actor = command.actor
@@ -247,7 +248,7 @@ class SqliteAlerting(ABC):
         """Take back what was said."""
         with self._write() as work:
             key = (command.sort, command.name)
-            row = work.connection.execute(GET_TERM, key).fetchone()
+            row = work.connection.execute(GET_TERM_OF, (*key, command.tenant)).fetchone()
             before = removed_term(command, None if row is None else read_term(row))
             if before is None:
                 return False
@@ -337,5 +338,5 @@ def _settle(work: Work, command: SettleDelivery) -> bool:
     return True
 
 
-def _alert(seen: Look | Work, alert_id: AlertId) -> AlertRecord | None:
-    return next(iter(read_alerts(seen.connection.execute(GET_ALERT, (alert_id,)))), None)
+def _alert(seen: Look | Work, alert_id: AlertId, tenant: str | None = None) -> AlertRecord | None:
+    return next(iter(read_alerts(seen.connection.execute(GET_ALERT, (alert_id, tenant)))), None)

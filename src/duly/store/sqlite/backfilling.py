@@ -48,7 +48,7 @@ SELECT b.id, b.tenant, b.schedule_id, s.name, b.definition_number, b.since, b.un
             AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = l.run_id)),
     b.reason, b.created_at, b.created_by, b.updated_at
 FROM duly_backfills b JOIN duly_schedules s ON s.id = b.schedule_id"""
-BY_ID = f"{BACKFILL} WHERE b.id = ?"
+BY_ID = f"{BACKFILL} WHERE b.id = ?1 AND (?2 IS NULL OR b.tenant = ?2)"
 LIST_OF_TENANT = f"{BACKFILL} WHERE b.tenant = ? ORDER BY b.id DESC LIMIT ?"
 LIST_OF_SCHEDULE = f"{BACKFILL} WHERE b.tenant = ? AND b.schedule_id = ? ORDER BY b.id DESC LIMIT ?"
 LIST_ACTIVE = f"{BACKFILL} WHERE b.status = 'active' ORDER BY b.id LIMIT ?"
@@ -88,7 +88,7 @@ class SqliteBackfills(BackfillWork):
 
     def find(self, backfill_id: BackfillId) -> BackfillRecord | None:
         """Return a backfill."""
-        return _find(self._work.connection, BY_ID, backfill_id)
+        return _find(self._work.connection, backfill_id)
 
     def write(self, record: BackfillRecord, *, is_new: bool) -> None:
         """Write a backfill."""
@@ -156,8 +156,7 @@ class SqliteBackfills(BackfillWork):
 
 def get_backfill(look: Look, tenant: str, backfill_id: BackfillId) -> BackfillRecord | None:
     """Return a backfill."""
-    found = _find(look.connection, BY_ID, backfill_id)
-    return found if found is not None and found.tenant == tenant else None
+    return _find(look.connection, backfill_id, tenant)
 
 
 def list_backfills(
@@ -201,7 +200,7 @@ def classify_slots(look: Look, schedule_id: ScheduleId, instants: Sequence[int])
 
 
 def _find(
-    connection: apsw.Connection, statement: str, backfill_id: BackfillId
+    connection: apsw.Connection, backfill_id: BackfillId, tenant: str | None = None
 ) -> BackfillRecord | None:
-    row = connection.execute(statement, (backfill_id,)).fetchone()
+    row = connection.execute(BY_ID, (backfill_id, tenant)).fetchone()
     return None if row is None else backfill_record(row)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from duly.store.runs_alike import RunsAlike
     from duly.store.sqlite.work import Work
 
-DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?"
+DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
 DELAYED_BY_KEY = f"{rows.DELAYED} WHERE tenant = ? AND key = ?"
-RUN_BY_ID = f"{rows.RUN} WHERE r.id = ?"
+RUN_BY_ID = f"{rows.RUN} WHERE r.id = ?1 AND (?2 IS NULL OR r.tenant = ?2)"
 NEWEST_RUN_BY_KEY = f"""{rows.RUN} WHERE r.tenant = ? AND r.key = ?
 ORDER BY r.created_at DESC, r.id DESC LIMIT 1"""
 STATUS_OF_SCHEDULE = "SELECT tenant, name, status FROM duly_schedules WHERE id = ?"
@@ -152,15 +152,19 @@ def cancel_delayed(work: Work, command: CancelDelayed) -> RunRecord:
     raise no_longer_pending(command, old)
 
 
-def read_run(connection: apsw.Connection, run_id: RunId) -> RunRecord | None:
-    """Return a run."""
-    row = connection.execute(RUN_BY_ID, (run_id,)).fetchone()
+def read_run(
+    connection: apsw.Connection, run_id: RunId, tenant: str | None = None
+) -> RunRecord | None:
+    """Return a run, of a tenant if one is named."""
+    row = connection.execute(RUN_BY_ID, (run_id, tenant)).fetchone()
     return None if row is None else records.run_record(row)
 
 
-def read_delayed(connection: apsw.Connection, run_id: RunId) -> DelayedRecord | None:
-    """Return a pending delayed run by its id."""
-    row = connection.execute(DELAYED_BY_ID, (run_id,)).fetchone()
+def read_delayed(
+    connection: apsw.Connection, run_id: RunId, tenant: str | None = None
+) -> DelayedRecord | None:
+    """Return a pending delayed run by its id, of a tenant if one is named."""
+    row = connection.execute(DELAYED_BY_ID, (run_id, tenant)).fetchone()
     return None if row is None else records.delayed_record(row)
 
 
@@ -234,8 +238,9 @@ def _find(
 ) -> DelayedRecord | RunRecord:
     """Return the pending run that an order names, or the run that it has become."""
     if order.id is not None:
-        found = read_delayed(connection, order.id) or read_run(connection, order.id)
-        if found is not None and found.tenant == order.tenant:
+        pending = read_delayed(connection, order.id, order.tenant)
+        found = pending or read_run(connection, order.id, order.tenant)
+        if found is not None:
             return found
         raise unknown_delayed(order)
     assert order.key is not None, "an order names a key or an id"

@@ -56,8 +56,8 @@ RETRIABLE = frozenset((RunState.DEAD, RunState.RETRYING))
 
 def cancel_run(work: Work, command: CancelRun) -> RunRecord:
     """Cancel a run that nobody holds; ask for it where somebody does."""
-    pending = read_delayed(work.connection, command.id)
-    if pending is not None and pending.tenant == command.tenant:
+    pending = read_delayed(work.connection, command.id, command.tenant)
+    if pending is not None:
         order = CancelDelayed(tenant=command.tenant, key=None, id=command.id, actor=command.actor)
         return cancel_delayed(work, order)
     record = _run_in(work, command.id, command.tenant)
@@ -176,8 +176,7 @@ def _read(work: Work, run_id: RunId) -> RunRecord:
 
 
 def _run_in(work: Work, run_id: RunId, tenant: str) -> RunRecord | None:
-    record = read_run(work.connection, run_id)
-    return record if record is not None and record.tenant == tenant else None
+    return read_run(work.connection, run_id, tenant)
 
 
 def _tell(work: Work, record: RunRecord, actor: Actor, action: str) -> None:

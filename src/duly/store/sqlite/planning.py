@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
     from duly.store.sqlite.work import Work
 
-BY_ID = f"{rows.SCHEDULE} WHERE s.id = ?"
+BY_ID = f"{rows.SCHEDULE} WHERE s.id = ?1 AND (?2 IS NULL OR s.tenant = ?2)"
 BY_NAME = f"{rows.SCHEDULE} WHERE s.tenant = ? AND s.name = ? AND s.status <> 'deleted'"
 INSERT_SCHEDULE = """
 INSERT INTO duly_schedules (id, tenant, name, owner, declared_by, status, created_at, updated_at,
@@ -73,9 +73,11 @@ def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Sta
     return SqliteChanging(work).change(command)
 
 
-def read_schedule(connection: apsw.Connection, schedule_id: ScheduleId) -> ScheduleRecord | None:
-    """Return a schedule, deleted or not."""
-    row = connection.execute(BY_ID, (schedule_id,)).fetchone()
+def read_schedule(
+    connection: apsw.Connection, schedule_id: ScheduleId, tenant: str | None = None
+) -> ScheduleRecord | None:
+    """Return a schedule, deleted or not, of a tenant if one is named."""
+    row = connection.execute(BY_ID, (schedule_id, tenant)).fetchone()
     return None if row is None else records.schedule_record(row)
 
 

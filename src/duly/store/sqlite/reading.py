@@ -127,9 +127,9 @@ class SqliteReading:
         """Return the store's clock."""
         return self._look.now
 
-    def get_schedule(self, schedule_id: ScheduleId) -> Seen | None:
+    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
         """Return a schedule, deleted or not."""
-        record = read_schedule(self._look.connection, schedule_id)
+        record = read_schedule(self._look.connection, schedule_id, tenant)
         return None if record is None else Seen(record, self._look.now)
 
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
@@ -147,9 +147,9 @@ class SqliteReading:
         found = {key: read_definition(self._look.connection, *key) for key in keys}
         return {key: one for key, one in found.items() if one is not None}
 
-    def get_run(self, run_id: RunId) -> RunRecord | None:
+    def get_run(self, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
         """Return a run."""
-        return read_run(self._look.connection, run_id)
+        return read_run(self._look.connection, run_id, tenant)
 
     def list_attempts(self, run_id: RunId, limit: int = PAGE_MAX) -> list[AttemptRecord]:
         """Return every claim of a run by its fence."""
@@ -163,9 +163,9 @@ class SqliteReading:
         """Return lines that a run's attempts wrote, in order."""
         return attempts.list_lines(self._look, run_id, after, limit)
 
-    def get_delayed(self, run_id: RunId) -> DelayedRecord | None:
+    def get_delayed(self, run_id: RunId, tenant: str | None = None) -> DelayedRecord | None:
         """Return a pending delayed run by its id."""
-        return read_delayed(self._look.connection, run_id)
+        return read_delayed(self._look.connection, run_id, tenant)
 
     def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
         """Return the pending delayed run of a key."""

@@ -64,7 +64,7 @@ OWED = """
 SELECT schedule_id, first_for, last_for, definition_number, shard, created_at FROM duly_owed"""
 
 AUDIT_COLUMNS = """number, at, actor, source, reason, action, tenant, subject, subject_id, before,
-    after"""
+    after, address, credential"""
 
 AUDIT = f"SELECT {AUDIT_COLUMNS} FROM duly_audit"  # noqa: S608 - columns of ours
 

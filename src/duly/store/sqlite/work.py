@@ -34,8 +34,8 @@ RUN_ARRIVAL = "delayed"
 COUNT_ON = "UPDATE duly_tallies SET count = count + ? WHERE name = ?"
 INSERT_AUDIT = """
 INSERT INTO duly_audit (at, actor, source, reason, action, tenant, subject, subject_id, before,
-    after)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    after, address, credential)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 LIST_WAKE_ADDRESSES = """
 SELECT wake_address FROM duly_members
 WHERE ended_at IS NULL AND expires_at > ? AND wake_address <> '' AND kind = ?"""

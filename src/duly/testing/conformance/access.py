@@ -36,6 +36,7 @@ from duly.store.access import (
     BeginAnswer,
     FinishAnswer,
     Freeze,
+    NoteRefusals,
     RevokeToken,
     Standing,
 )
@@ -185,12 +186,22 @@ class Tokens:
 
     def test_refusals_are_on_record_together(self, store: Store) -> None:
         """L1, A2: how many of each kind, in one entry."""
-        store.note_refusals({Refusal.UNKNOWN: 3, Refusal.EXPIRED: 1, Refusal.REVOKED: 0}, ADA)
+        counts = {Refusal.UNKNOWN: 3, Refusal.EXPIRED: 1, Refusal.REVOKED: 0}
+        store.note_refusals(NoteRefusals(counts, {}, ADA))
 
         (entry,) = audit(store)
 
         assert ("access.refused", "", "credentials") == (entry.action, entry.tenant, entry.subject)
         assert {"unknown": 3, "expired": 1} == entry.after
+
+    def test_refusals_tell_from_where_they_came(self, store: Store) -> None:
+        """L1, A2: as far as that is known."""
+        places = {"192.0.2.1": 2, "2001:db8::1": 1}
+        store.note_refusals(NoteRefusals({Refusal.UNKNOWN: 3}, places, ADA))
+
+        (entry,) = audit(store)
+
+        assert {"unknown": 3, "from": places} == entry.after
 
 
 class Sessions:

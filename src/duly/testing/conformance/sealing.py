@@ -30,7 +30,7 @@ def traces(store: Store) -> list[Trace]:
     chain, told = Chain(), list[Trace]()
     for one in store.list_seals(0, 100):
         entries = store.read_trail(one.after, 100)
-        found = [sealed_entry(entry_facts(entry)) for entry in entries]
+        found = [sealed_entry(entry_facts(entry), one.format) for entry in entries]
         told += chain.follow(one, [entry for entry in found if entry.number <= one.through])
     return told
 

@@ -13,7 +13,7 @@ from duly.errors import Conflict, NotFound
 from duly.store.effects import Rerun
 from duly.store.planning import Stale
 from duly.store.reading import OwnQueue, TenantCounts
-from duly.testing.conformance import steps
+from duly.testing.conformance import access, alerts, steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import ADA, HOUR_US, add_runs, change_of, new_run, new_schedule, staying
 from duly.testing.snapshot import snapshot
@@ -56,6 +56,29 @@ class Tenancy:
             store.change_schedule(order)
 
         assert before == snapshot(store, BOTH)
+
+    def test_who_names_a_tenant_finds_that_tenants_things_and_no_others(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """L2: whatever is looked up by its id; what is another's is not read at all."""
+        schedule = steps.create(store, tenant=THEIRS)
+        delayed = steps.delay(store, clock.now_us() + HOUR_US, tenant=THEIRS)
+        run = work.queue(store, "a", tenant=THEIRS)
+        token = access.add(store, tenant=THEIRS)
+        alerts.look(store, alerts.watch(store), alerts.condition(tenant=THEIRS))
+        (alert,) = alerts.listed(store)
+
+        def found(tenant: str | None) -> list[bool]:
+            looks = (
+                store.get_schedule(schedule.id, tenant),
+                store.get_delayed(delayed.id, tenant),
+                store.get_run(run, tenant),
+                store.find_token(token.prefix, tenant),
+                store.get_alert(alert.id, tenant),
+            )
+            return [one is not None for one in looks]
+
+        assert ([True] * 5, [True] * 5, [False] * 5) == (found(None), found(THEIRS), found(OURS))
 
     @pytest.mark.parametrize("tenant", [THEIRS, None])
     def test_its_own_tenant_and_the_system_change_it(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.store.reading import AuditFilter
 from duly.store.trailing import AuditAfter
 from duly.testing.conformance import steps
+from duly.testing.factories import ADA, add_runs, new_run
 
 if TYPE_CHECKING:
     from duly.store.protocol import Store
@@ -41,6 +43,22 @@ class FollowingTheTrail:
         page = store.follow_audit(AuditAfter(after=0))
 
         assert store.list_audit(AuditFilter()) == list(reversed(page.entries))
+
+    def test_an_entry_tells_from_which_address_and_by_what_an_order_came(
+        self, store: Store
+    ) -> None:
+        """A2: whether it was about one thing or about several at once."""
+        steps.pause(store, steps.create(store))
+        runs = add_runs(new_run(None, "a"), new_run(None, "b"))
+        store.add_runs(replace(runs, actor=ADA))
+        store.pause_queue("mail", replace(ADA, address=None, credential=None))
+        here, *others = steps.audit(store)
+
+        assert (None, None) == (here.actor.address, here.actor.credential)
+        assert 3 == len(others)
+        assert {(ADA.address, ADA.credential)} == {
+            (one.actor.address, one.actor.credential) for one in others
+        }
 
     def test_who_begins_now_sees_what_comes(self, store: Store) -> None:
         """A2: and nothing of what was."""
