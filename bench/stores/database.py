@@ -117,6 +117,10 @@ class Database:
             f"UPDATE duly.delayed SET due_at = due_at + {by_us:d}"  # noqa: S608
             f" WHERE {where.format('due_at')}"
         )
+        if only_at is None:
+            # Nothing was promised for the time before: whoever watches would tell of it.
+            self.execute(f"UPDATE duly.schedule_definitions SET made_at = made_at + {by_us:d}")  # noqa: S608
+            self.execute("VACUUM duly.schedule_definitions")
         for table in ("schedule_state", "delayed"):
             self.execute(f"VACUUM duly.{table}")
 

@@ -75,6 +75,10 @@ class SqliteFile:
                     UPDATE {table} SET {column} = {column} + ?1{also}
                     WHERE {column} = ?2 OR ?2 IS NULL"""  # noqa: S608
                 connection.execute(sql, (by_us, only_at))
+            if only_at is None:
+                # Nothing was promised for the time before: whoever watches would tell of it.
+                moved = "UPDATE duly_schedule_definitions SET made_at = made_at + ?"
+                connection.execute(moved, (by_us,))
         connection.pragma("wal_checkpoint", "truncate")
         connection.close()
 

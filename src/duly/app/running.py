@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.app.loading import place_of, search_folder
 from duly.app.permitted import PermittedTasks
+from duly.app.short_turns import short_turns
 from duly.app.tracing import begin_tracing
 from duly.app.watching import watching
 from duly.app.worker_options import WorkerOptions
@@ -163,7 +164,7 @@ def run_worker(
     lifeline.say_working()
     status = FAILED_STATUS
     try:
-        with task_logging(), _seldom_tidied(), _signalled(stop, 2):
+        with task_logging(), _seldom_tidied(), short_turns(), _signalled(stop, 2):
             loop.run()
         wakeups.close()
         gave_back = worker.statistics.given_back > given_back
@@ -244,7 +245,7 @@ def run_all(
 
     # Of one thread from beginning to end: its end would be that of the processes it has started.
     thread = threading.Thread(target=kept_going.run, name="duly-supervisor")
-    with watching(app, voice.telemetry), _signalled(stop, 2):
+    with watching(app, voice.telemetry), short_turns(), _signalled(stop, 2):
         thread.start()
         try:
             loop.run()

@@ -16,6 +16,7 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.metrics_port import telling_metrics
+from duly.app.short_turns import short_turns
 from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
@@ -87,6 +88,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         with (
             telling_metrics(metrics_port, numbers),
             watching(app, listening),
+            short_turns(),
             _ended_by_signal(loop, telling),
         ):
             loop.run()
