@@ -20,6 +20,7 @@ from duly.remote.address import is_address, read_address
 
 APP_VARIABLE = "DULY_APP"
 URL_VARIABLE = "DULY_URL"
+TENANT_VARIABLE = "DULY_TENANT"
 SOURCE = "cli"
 _SQLITE = "sqlite:///"
 
@@ -35,6 +36,8 @@ class Target:
     app: str | None = None
     """The application that knows the tasks, as module:attribute or path.py:attribute;
     $DULY_APP unless given."""
+    tenant: str | None = None
+    """Whose promises are meant; $DULY_TENANT, else the application's own tenant."""
     json: bool = False
     """Print JSON."""
     wide: bool = False
@@ -71,7 +74,7 @@ def opened(target: Target, *, makes_store: bool = True, needs_store: bool = Fals
         app.declarations.sources.clear()  # no program, so there is no code that declares anything
     if not makes_store:
         app.require_store()
-    with app.acting_as(person(), SOURCE) as acting:
+    with app.acting_as(person(), SOURCE, named_tenant(target)) as acting:
         yield acting
 
 
@@ -96,6 +99,11 @@ def refuse_server(target: Target) -> None:
         from duly.cli.remote.application import refused
 
         raise refused(read_address(url).url)
+
+
+def named_tenant(target: Target) -> str | None:
+    """Return the tenant that a command was told; None when it was told none."""
+    return target.tenant or os.environ.get(TENANT_VARIABLE) or None
 
 
 def is_server(app: App) -> bool:

@@ -35,6 +35,8 @@ class Status(Shown, frozen=True, kw_only=True):
     taskless: list[str]
     stale: list[str]
     """Active schedules whose last useful completion is old, each in a sentence."""
+    tenants: dict[str, dict[str, int]]
+    """Open runs by tenant and state, for a token that sees all; of each the first thousand."""
 
 
 class Ready(Shown, frozen=True, kw_only=True):

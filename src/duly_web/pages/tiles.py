@@ -35,7 +35,7 @@ MISSING_SINCE = timedelta(days=1)
 
 def make_tiles(asked: Asked, sides: Sequence[Side]) -> tuple[Tile, ...]:
     """Count what needs a look."""
-    status = asked.app.status(with_stale=False)
+    status = asked.app.status(with_stale=False, own=True)
     found = [find_noticed(asked.app, what, asked.now) for what in ("stuck", "overlapping", "late")]
     stuck, overlapping, late = found
     overdue = sum(not one.is_trigger_well for one in sides)
