@@ -106,6 +106,13 @@ def look_at_all(app: App, kept: Kept, *, is_everywhere: bool) -> Looked:
     return kept.get("own", OWN_SECONDS, lambda: _look(app, kept))
 
 
+def look_at_own(app: App, kept: Kept, looked: Looked) -> Status:
+    """Count what a visitor's lists hold: their tenant's, also where the lights are of all."""
+    if looked.status.tenant is not None:
+        return looked.status
+    return kept.get("own-counts", OWN_SECONDS, lambda: app.status(own=True))
+
+
 def _look(app: App, kept: Kept) -> Looked:
     whole: list[Status] = []
 
@@ -117,7 +124,13 @@ def _look(app: App, kept: Kept) -> Looked:
     if whole:
         return Looked(known, app.health(known))
     counts = app.status(with_stale=False)
-    status = replace(counts, stale=known.stale, taskless=known.taskless)
+    status = replace(
+        counts,
+        stale=known.stale,
+        taskless=known.taskless,
+        alerts=known.alerts,
+        tenants=known.tenants,
+    )
     return Looked(status, app.health(status))
 
 

@@ -34,10 +34,12 @@ class PlayedWorker:
         self.store = store
         self.member: MemberId = steps.join(store, **{"ttl_us": HOUR_US, "tasks": (TASK,), **parts})
 
-    def queue(self, name: str = "a", task: str = TASK, queue: str = "mail") -> UUID:
+    def queue(
+        self, name: str = "a", task: str = TASK, queue: str = "mail", tenant: str = "default"
+    ) -> UUID:
         """Queue a run."""
-        arguments = '{"class_id":7}'
-        run = steps.queue(self.store, name, task=task, queue=queue, arguments=arguments)
+        parts = {"queue": queue, "arguments": '{"class_id":7}', "tenant": tenant}
+        run = steps.queue(self.store, name, task=task, **parts)
         return UUID(bytes=run)
 
     def take(self) -> ClaimedRun:

@@ -292,3 +292,25 @@ def test_a_rerun_of_what_had_effects_is_confirmed(place: Workplace, store: Sqlit
 
     assert (2, True) == (refused.status, "all of its effects a second time" in refused.err)
     assert (0, True) == (agreed.status, f"Queued as a rerun of {run}" in agreed.out), agreed.err
+
+
+def test_an_empty_inbox_says_what_lies_in_other_tenants(place: Workplace, store: SqliteStore):
+    """V4, L2: to whoever has the store itself; and with the tenant named, it is looked into."""
+    worker = PlayedWorker(store)
+    run = worker.queue("theirs", tenant="acme")
+    claimed = worker.take()
+    worker.begin(claimed, "mail:1")
+    worker.leave_in_doubt(claimed)
+    worker.queue("waits", tenant="globex")
+    empty = place.duly("inbox")
+    status = place.duly("status")
+
+    assert ["Nothing waits: no run is ambiguous.", "1 in tenant acme: --tenant acme"] == (
+        empty.out.splitlines()
+    )
+    assert "duly inbox --tenant acme" in status.out
+    assert str(run) in place.duly("inbox", "--tenant", "acme").out
+    assert str(run) in place.duly("inbox", DULY_TENANT="acme").out
+    lines = place.duly("run", "list").out.splitlines()
+    assert ["1 in tenant acme: --tenant acme", "1 in tenant globex: --tenant globex"] == lines[1:]
+    assert "duly inbox" not in place.duly("status", "--tenant", "globex").out

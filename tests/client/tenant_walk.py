@@ -348,6 +348,7 @@ LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
 """What is shown holds nothing of theirs. (What is known of a destination is nobody's.)"""
 
 OPERATORS: dict[str, Callable[[duly.App], object]] = {
+    "acting_as": lambda app: app.acting_as("somebody", "cli", "theirs"),
     "reconcile": lambda app: app.reconcile(),
     "transaction": lambda app: app.transaction(),
     "dispatcher": lambda app: app.dispatcher(),
@@ -399,7 +400,6 @@ NOT_OF_A_TENANT = {
     "calls": "names tasks, as call does",
     "schema_status": "says which migrations there are",
     "require_store": "says whether there is a store",
-    "acting_as": "is the same application under another name",
     "within": "is the same application for another tenant: it never becomes less confined",
     "doorkeeper": "says who comes, before anybody knows whose he is",
     "standing_in": "is for tests",

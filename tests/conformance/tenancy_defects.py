@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly.store.memory import MemoryStore
+from duly.store.reading import OpenCounts
 
 
 class ChangesAnybodys(MemoryStore):
@@ -52,6 +53,14 @@ class FindsAnybodys(MemoryStore):
         return super().get_run(run_id)
 
 
+class CountsOneTenant(MemoryStore):
+    """Counts open runs as if all were one tenant's."""
+
+    def count_tenants(self):
+        counts = super().count_tenants().values()
+        return {"default": OpenCounts(*map(sum, zip(*counts, strict=True)))} if counts else {}
+
+
 TENANCY_DEFECTS = [
     (FindsAnybodys, "test_who_names_a_tenant_finds_that_tenants_things_and_no_others"),
     (
@@ -60,5 +69,6 @@ TENANCY_DEFECTS = [
     ),
     (RunsAnybodys, "test_nobody_runs_another_tenants_schedule"),
     (TellsOfOthersIds, "test_an_id_that_another_tenant_has_used_is_taken_and_no_more_is_told"),
+    (CountsOneTenant, "test_open_runs_are_counted_by_tenant_for_whoever_sees_all"),
     (CountsForAll, "test_what_is_a_tenants_is_counted_and_nothing_else"),
 ]

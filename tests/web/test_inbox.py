@@ -140,3 +140,20 @@ def test_dead_and_late_have_places_of_their_own(visitor):
     assert "Nothing is late" in before
     assert "report" in late
     assert "ValueError" in visitor.get("/inbox?kind=dead").text
+
+
+def test_the_tabs_count_what_the_lists_hold_and_other_tenants_are_named(visitor):
+    """V4, L2: one scope for lists and counts; elsewhere it is said where, to who may look there."""
+    run = only_doubt(visitor)
+    text = visitor.get("/inbox?tenant=acme").text
+
+    assert "In doubt (0)" in text
+    assert "Nothing is in doubt" in text
+    assert ">1 in default</a>" in text
+    assert "In other tenants" not in visitor.get("/inbox?tenant=default").text
+    visitor.enter(tenant="acme")
+    assert "In other tenants" not in visitor.get("/inbox").text
+    visitor.enter(tenant="default")
+    own = visitor.get("/inbox").text
+    assert "In doubt (1)" in own
+    assert run.label.rpartition("@")[0] in own

@@ -128,10 +128,16 @@ class App(Speaking, Declaring):
         self._speak_as(caller)
         self.tasks.checks = Checks(caller, self.runs)
 
-    def acting_as(self, actor: str, source: str) -> Self:
-        """Return this application, giving its orders under another name and from elsewhere."""
+    def acting_as(self, actor: str, source: str, tenant: str | None = None) -> Self:
+        """Return this application, giving its orders under another name and from elsewhere.
+
+        They are about its own tenant's promises, unless it is told another.
+        """
         other = copy(self)
-        App._act_as(other, replace_parts(self._caller, actor=actor, source=source))
+        whose = self.tenant if tenant is None else read_tenant(tenant)
+        if whose != self.tenant:
+            self._caller.require_operator("speak for another tenant")
+        App._act_as(other, replace_parts(self._caller, actor=actor, source=source, tenant=whose))
         return other
 
     def within(self, *, tenant: str, actor: str | Actor, is_confined: bool = True) -> Self:
@@ -307,13 +313,14 @@ class App(Speaking, Declaring):
         self._caller.require_operator("use the store's own tables")
         return self._lending.lend(self.store, limit)
 
-    def status(self, *, with_stale: bool = True) -> Status:
-        """Return the state of the store on one screen.
+    def status(self, *, with_stale: bool = True, own: bool = False) -> Status:
+        """Return the state of the store on one screen: of all tenants, to who may see that.
 
-        Which schedules have no recent completion, or no code any more, is most of what it costs;
-        who needs the counts alone does without.
+        `own` narrows it to this application's tenant. Which schedules have no recent completion, or
+        no code any more, is most of what it costs; who needs the counts alone does without.
         """
-        return look_at_status(self._caller, self.store.name, with_stale=with_stale)
+        name = self.store.name
+        return look_at_status(self._caller, name, with_stale=with_stale, is_own=own)
 
     def health(self, found: Status | None = None) -> Health:
         """Say in two lights, never merged, whether time is kept and whether work gets done (V4).

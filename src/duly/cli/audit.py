@@ -65,7 +65,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
         if text is not None:
             terms[name] = read_moment(text, "UTC", SystemClock(), name)
     with opened(target, makes_store=False) as application:
-        entries = newest_entries(application, number, terms)
+        entries = newest_entries(application, number, terms, is_whole=named_tenant(target) is None)
         if target.json:
             print_json([entry.to_json() for entry in entries])
         else:
@@ -148,12 +148,11 @@ def _counted(count: int, noun: str, nouns: str | None = None) -> str:
 
 
 def newest_entries(
-    application: Application, number: int, terms: dict[str, Any]
+    application: Application, number: int, terms: dict[str, Any], *, is_whole: bool
 ) -> list[HistoryEntry]:
     """Return so many entries, page by page: a page may be short while there is more."""
     found: list[HistoryEntry] = []
     cursor: str | None = None
-    is_whole = named_tenant() is None
     while True:
         limit = number - len(found)
         page = application.audit.page(**terms, all_tenants=is_whole, limit=limit, cursor=cursor)

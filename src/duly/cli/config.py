@@ -53,7 +53,7 @@ def _surroundings(application: Application, target: Target) -> Iterator[_Setting
     place = target.app or os.environ.get(APP_VARIABLE) or None
     yield _Setting("app", place, _said(target.app, APP_VARIABLE))
     yield _Setting("url", application.url, _url_source(application, target, place))
-    named = named_tenant()
+    named = named_tenant(target)
     whose = f"${TENANT_VARIABLE}" if named else "the application" if place else DEFAULT
     yield _Setting("tenant", named or application.tenant, whose)
     yield _Setting("actor", person(), "the system: who is logged in")

@@ -46,24 +46,24 @@ def events(
     if not 0 <= number <= PAGE_MAX:
         raise UsageError("number", number, "is out of range", f"give 0 to {PAGE_MAX:,}")
     with opened(target, makes_store=False) as app:
+        is_whole = named_tenant(target) is None
         if after is None:
-            after = app.events.after(None, all_tenants=named_tenant() is None).through
-            found = newest_entries(app, number, {}) if number else []
+            after = app.events.after(None, all_tenants=is_whole).through
+            found = newest_entries(app, number, {}, is_whole=is_whole) if number else []
             _print([one for one in reversed(found) if one.number <= after], as_json=target.json)
             if not follow:
                 return
         if follow and is_server(app):
-            is_whole = named_tenant() is None
             for one in app.events.follow(after, all_tenants=is_whole):  # type: ignore[attr-defined]
                 _print([one], as_json=target.json)
-        _show_from(app, after, is_followed=follow, as_json=target.json)
+        _show_from(app, after, target, is_followed=follow)
 
 
-def _show_from(app: App, after: int, *, is_followed: bool, as_json: bool) -> None:
+def _show_from(app: App, after: int, target: Target, *, is_followed: bool) -> None:
     patience = Patience(None)
     while True:
-        page = app.events.after(after, all_tenants=named_tenant() is None)
-        _print(page.items, as_json=as_json)
+        page = app.events.after(after, all_tenants=named_tenant(target) is None)
+        _print(page.items, as_json=target.json)
         if page.through > after:
             after = page.through
             patience.renew()

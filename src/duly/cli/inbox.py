@@ -7,6 +7,7 @@ import json
 from cyclopts import App
 
 from duly.app import App as Application
+from duly.cli.elsewhere import print_elsewhere
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.references import find_run
 from duly.cli.target import Target, opened
@@ -60,6 +61,7 @@ def inbox(run: str | None = None, /, *, limit: int = 50, target: Target = TARGET
 def _print_items(application: Application, items: list[InboxItem]) -> None:
     if not items:
         print_line("Nothing waits: no run is ambiguous.")
+        print_elsewhere(application, ("ambiguous",))
         return
     now = application.status().now
     rows = [

@@ -18,7 +18,7 @@ from duly.cli.output import (
     print_line,
     print_table,
 )
-from duly.cli.target import Target, is_server, opened
+from duly.cli.target import Target, is_server, named_tenant, opened
 from duly.cli.times import relative_text
 from duly.cli.waiting import read_interval
 from duly.client.health import Health, judge_health, living, skew_text
@@ -54,36 +54,37 @@ def status(
     with opened(target, makes_store=False) as app:
         if not watch:
             codes = [0]
-            _show(app, as_json=target.json, is_stream=False, codes=codes)
+            _show(app, target, is_stream=False, codes=codes)
             return codes[0]
-        return _watch(app, interval_s, as_json=target.json)
+        return _watch(app, interval_s, target)
 
 
-def _watch(app: App, interval_s: float, *, as_json: bool) -> int:
+def _watch(app: App, interval_s: float, target: Target) -> int:
     """Show it until Ctrl-C; a store that is away for a while does not end it."""
     codes = [0]  # noted before anything is shown: whoever has seen it may end this at once
     with suppress(KeyboardInterrupt):
         while True:
-            if not as_json and sys.stdout.isatty():
+            if not target.json and sys.stdout.isatty():
                 console().clear()
             try:
-                _show(app, as_json=as_json, is_stream=True, codes=codes)
+                _show(app, target, is_stream=True, codes=codes)
             except StoreUnavailable as error:
                 codes[0] = UNAVAILABLE
-                print_aside("unavailable", str(error), as_json=as_json)
+                print_aside("unavailable", str(error), as_json=target.json)
             sys.stdout.flush()
             Event().wait(interval_s)
     return codes[0]
 
 
-def _show(app: App, *, as_json: bool, is_stream: bool, codes: list[int]) -> None:
+def _show(app: App, target: Target, *, is_stream: bool, codes: list[int]) -> None:
     leases = None if is_server(app) else app.store.status().leases
-    found = app.status()
+    is_one = named_tenant(target) is not None and not is_server(app)
+    found = app.status(own=True) if is_one else app.status()
     queues = app.queues.list()
     schema = None if is_server(app) else app.schema_status()
     health = judge_health(found, queues, app.breakers.list())
     codes[0] = DEGRADED if health.findings else 0
-    if as_json:
+    if target.json:
         (print_json_line if is_stream else print_json)(
             {
                 **health.to_json(),

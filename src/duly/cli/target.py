@@ -37,6 +37,8 @@ class Target:
     app: str | None = None
     """The application that knows the tasks, as module:attribute or path.py:attribute;
     $DULY_APP unless given."""
+    tenant: str | None = None
+    """Whose promises are meant; $DULY_TENANT, else the application's own tenant."""
     json: bool = False
     """Print JSON."""
     wide: bool = False
@@ -73,13 +75,9 @@ def opened(target: Target, *, makes_store: bool = True, needs_store: bool = Fals
         app.declarations.sources.clear()  # no program, so there is no code that declares anything
     if not makes_store:
         app.require_store()
-    with app.acting_as(person(), SOURCE) as acting:
-        tenant = None if needs_store else named_tenant()
-        if tenant is None:
-            yield acting
-        else:
-            # Whoever opens the store is an operator, and stays one.
-            yield acting.within(tenant=tenant, actor=person(), source=SOURCE, is_confined=False)
+    tenant = None if needs_store else named_tenant(target)
+    with app.acting_as(person(), SOURCE, tenant) as acting:
+        yield acting
 
 
 @contextmanager
@@ -92,7 +90,7 @@ def _server(url: str | None, target: Target) -> Iterator[App]:
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     os.environ.pop(URL_VARIABLE, None)  # it is no store's, which the program may look for
     tasks = load_app(place).tasks if place else None
-    with connect(address.url, tenant=named_tenant()) as remote:
+    with connect(address.url, tenant=named_tenant(target)) as remote:
         yield cast("App", RemoteApp(remote, tasks))
 
 
@@ -105,9 +103,9 @@ def refuse_server(target: Target) -> None:
         raise refused(read_address(url).url)
 
 
-def named_tenant() -> str | None:
+def named_tenant(target: Target) -> str | None:
     """Return whose things are meant, if that was said; else the application's or the token's."""
-    return os.environ.get(TENANT_VARIABLE) or None
+    return target.tenant or os.environ.get(TENANT_VARIABLE) or None
 
 
 def is_server(app: App) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.client.judging import Finding
 from duly.domain.alert_kinds import Severity
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.time_texts import distance_text, utc_text
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def work_findings(found: Status, queues: Sequence[Queue]) -> list[Finding]:
     if found.ambiguous:
         some = "1 run is" if found.ambiguous == 1 else f"{found.ambiguous:,} runs are"
         problem = f"{some} in doubt until a person decides what became of it"
-        problems.append(Finding("ambiguous-runs", problem, "duly inbox"))
+        problems.append(Finding("ambiguous-runs", problem, _inboxes(found)))
     problems += found.stale[:_STALE_SHOWN_MAX]
     if len(found.stale) > _STALE_SHOWN_MAX:
         more = f"{len(found.stale) - _STALE_SHOWN_MAX:,} more schedules have no recent completion"
@@ -222,6 +223,16 @@ def _named(names: Sequence[str]) -> str:
         return f"schedule {shown} is"
     more = f" and {len(names) - _NAMES_SHOWN_MAX:,} more" if len(names) > _NAMES_SHOWN_MAX else ""
     return f"schedules {shown}{more} are"
+
+
+def _inboxes(found: Status) -> str:
+    """Say in whose inboxes it is, if anybody is told of others' than their own."""
+    tenants = [one for one, counts in found.tenants.items() if counts.get("ambiguous")]
+    if not tenants or tenants == [TENANT_DEFAULT]:
+        return "duly inbox"
+    shown = ", ".join(f"duly inbox --tenant {one}" for one in tenants[:_NAMES_SHOWN_MAX])
+    left = len(tenants) - _NAMES_SHOWN_MAX
+    return f"{shown} and {left:,} more tenants" if left > 0 else shown
 
 
 def _runs(number: int) -> str:

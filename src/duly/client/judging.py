@@ -33,9 +33,10 @@ def trigger_findings(signs: Signs) -> list[Finding]:
     return [Finding("schedule-overdue", problem, "duly doctor")]
 
 
-def completion_findings(signs: Signs) -> list[Finding]:
-    """Say what is wrong with the work of a schedule."""
-    seen, name = signs.completion, signs.record.name
+def completion_findings(signs: Signs, home: str | None = None) -> list[Finding]:
+    """Say what is wrong with the work of a schedule; of another tenant than `home`, whose it is."""
+    seen, name, tenant = signs.completion, signs.record.name, signs.record.tenant
+    is_elsewhere = home is not None and tenant != home
     if not seen.is_stale or seen.cadence_us is None:
         return []
     kind = "verified" if seen.is_checked else "useful"
@@ -46,6 +47,9 @@ def completion_findings(signs: Signs) -> list[Finding]:
     else:
         problem = f"the last {kind} completion of {name} is {_words(seen.age_us)} old, and {every}"
     remedy = f"duly run list --schedule {name}"
+    if is_elsewhere:
+        problem = f"in tenant {tenant}, {problem}"
+        remedy = f"{remedy} --tenant {tenant}"
     return [Finding("stale-completion", problem, remedy)]
 
 

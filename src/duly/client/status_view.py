@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,12 @@ from duly.store.signs import Reach, read_signs
 from duly.store.tenancy import sees_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from duly.client.caller import Caller
     from duly.client.judging import Finding
     from duly.store.dispatch import LeaseRecord, Member
-    from duly.store.reading import StoreStatus
+    from duly.store.reading import OpenCounts, StoreStatus
 
 STALE_LOOKED_AT_MAX = 100
 """So many active schedules are asked for their last useful completion, by name."""
@@ -123,6 +123,8 @@ class Status:
     """Active schedules whose last useful completion is old, of the first hundred (V4)."""
     alerts: tuple[OpenAlerts, ...] = ()
     """How many alerts are open, by severity and kind."""
+    tenants: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Open runs by tenant and state, for who sees all: of each state the first thousand."""
 
     @property
     def workers(self) -> tuple[MemberStatus, ...]:
@@ -158,32 +160,42 @@ class Status:
             "taskless": list(self.taskless),
             "stale": [str(one) for one in self.stale],
             "alerts": [one.to_json() for one in self.alerts],
+            "tenants": self.tenants,
         }
 
 
-def look_at_status(caller: Caller, store: str, *, with_stale: bool = True) -> Status:
-    """Return the state of a store on one screen, as the caller may see it."""
-    seen = status_view(store, read_status(caller))
-    one = caller.tenant if tells_of_one(caller) else None
-    seen = replace(seen, tenant=one)
+def look_at_status(
+    caller: Caller, store: str, *, with_stale: bool = True, is_own: bool = False
+) -> Status:
+    """Return the state of a store on one screen, as the caller may see it: all in one scope.
+
+    That is one tenant's for who sees no more, or asks for its own; else everybody's.
+    """
+    status = caller.store.status()
+    scope = caller.tenant if is_own or tells_of_one(caller) else None
+    if scope is not None:
+        status = narrowed(caller, status)
+    seen = replace(status_view(store, status), tenant=scope)
     if not with_stale:
         return seen
+    tenants = caller.store.count_tenants() if scope is None else {}
     return replace(
         seen,
-        taskless=find_taskless(caller),
-        stale=find_stale(caller),
-        alerts=find_open_alerts(caller, one),
+        taskless=find_taskless(caller, scope),
+        stale=find_stale(caller, scope),
+        alerts=find_open_alerts(caller, scope),
+        tenants=_by_state(tenants),
     )
 
 
-def find_stale(caller: Caller) -> tuple[Finding, ...]:
+def find_stale(caller: Caller, scope: str | None) -> tuple[Finding, ...]:
     """Say of which active schedules the last useful completion is old, of as many as are seen."""
     active = frozenset({ScheduleStatus.ACTIVE})
     found = caller.store.list_schedules(
-        ScheduleFilter(tenant=caller.tenant, statuses=active, limit=STALE_LOOKED_AT_MAX)
+        ScheduleFilter(tenant=scope, statuses=active, limit=STALE_LOOKED_AT_MAX)
     )
     signs = read_signs(caller.store, found, _FOR_STALENESS)
-    return tuple(finding for one in signs for finding in completion_findings(one))
+    return tuple(finding for one in signs for finding in completion_findings(one, caller.tenant))
 
 
 def find_open_alerts(caller: Caller, tenant: str | None) -> tuple[OpenAlerts, ...]:
@@ -192,19 +204,26 @@ def find_open_alerts(caller: Caller, tenant: str | None) -> tuple[OpenAlerts, ..
     return count_open(caller.store.list_alerts(opened))
 
 
-def find_taskless(caller: Caller) -> tuple[str, ...]:
+def find_taskless(caller: Caller, scope: str | None) -> tuple[str, ...]:
     """Return the names of schedules that are paused because their task is gone."""
     paused = frozenset({ScheduleStatus.PAUSED})
     # One page is enough: who has a thousand of them has read it by then.
-    found = caller.store.list_schedules(ScheduleFilter(tenant=caller.tenant, statuses=paused))
-    return tuple(one.name for one in found if (one.reason or "").startswith(TASK_GONE))
+    found = caller.store.list_schedules(ScheduleFilter(tenant=scope, statuses=paused))
+    return tuple(
+        one.name if one.tenant == caller.tenant else f"{one.name} of tenant {one.tenant}"
+        for one in found
+        if (one.reason or "").startswith(TASK_GONE)
+    )
 
 
 def read_status(caller: Caller) -> StoreStatus:
     """Read the state of the store; to who sees one tenant alone, what of it is that tenant's."""
     status = caller.store.status()
-    if not tells_of_one(caller):
-        return status
+    return narrowed(caller, status) if tells_of_one(caller) else status
+
+
+def narrowed(caller: Caller, status: StoreStatus) -> StoreStatus:
+    """Return what of a store's state is the caller's tenant's, and what all share."""
     members = unplaced(status.members) if caller.is_confined else status.members
     own = caller.store.count_tenant(caller.tenant)
     return replace(
@@ -293,3 +312,10 @@ def member_status(member: Member, owned: Sequence[LeaseRecord] = ()) -> MemberSt
 
 def _moment(instant: int | None) -> datetime | None:
     return None if instant is None else from_microseconds(instant)
+
+
+def _by_state(tenants: Mapping[str, OpenCounts]) -> dict[str, dict[str, int]]:
+    return {
+        tenant: {state: count for state, count in counts._asdict().items() if count}
+        for tenant, counts in tenants.items()
+    }

@@ -124,6 +124,16 @@ class StoreStatus:
     paused_queues: tuple[str, ...] = ()
 
 
+class OpenCounts(NamedTuple):
+    """How many open runs there are, by place."""
+
+    queued: int = 0
+    running: int = 0
+    retrying: int = 0
+    dead: int = 0
+    ambiguous: int = 0
+
+
 class OwnQueue(NamedTuple):
     """How much of one tenant's is in a queue."""
 
@@ -287,5 +297,12 @@ class ReadingStore(Protocol):
         """Count what is one tenant's, and nothing of anybody else's (L2).
 
         Of schedules and delayed runs at most ten thousand: the cost has a bound.
+        """
+        ...
+
+    def count_tenants(self) -> Mapping[str, OpenCounts]:
+        """Count open runs by tenant, of those that have any: it is an operator's to see.
+
+        Of each place at most a thousand runs are looked at: the cost has a bound.
         """
         ...

@@ -9,7 +9,7 @@ from duly.store.reading import FIRST_DELAYED, PAGE_MAX, ReadingStore
 from duly.store.searching import SearchStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duly.store.reading import (
         AuditFilter,
         DelayedPlace,
+        OpenCounts,
         RunFilter,
         ScheduleFilter,
         Seen,
@@ -185,3 +186,8 @@ class ReadsBySnapshot(ABC):
         """Count what is one tenant's."""
         with self._snapshot() as seen:
             return seen.count_tenant(tenant)
+
+    def count_tenants(self) -> Mapping[str, OpenCounts]:
+        """Count open runs by tenant."""
+        with self._snapshot() as seen:
+            return seen.count_tenants()

@@ -1,4 +1,4 @@
-"""Counting what is one tenant's: statements that both databases run, but for their own spelling.
+"""Counting what is whose: statements that both databases run, but for their own spelling.
 
 A tenant's own rows are read in the order of an index, and no others, ten thousand at most: who has
 more knows that they are many. What is open in the whole store is few, and looked at by run: joins
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.literals import ScheduleStatus
 from duly.store.dispatch import MemberId
-from duly.store.reading import OwnQueue, TenantCounts
+from duly.store.reading import OpenCounts, OwnQueue, TenantCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +59,27 @@ HELD = """
 SELECT c.worker, r.queue, count(*)
 FROM duly_claims c CROSS JOIN duly_runs r WHERE r.id = c.run_id AND r.tenant = ?1
 GROUP BY c.worker, r.queue"""
+OPEN_BY_TENANT = """
+SELECT r.tenant, p.place, count(*) FROM (
+    SELECT run_id, 'queued' AS place FROM (SELECT run_id FROM duly_ready LIMIT 1000) a
+    UNION ALL
+    SELECT run_id, 'running' FROM (SELECT run_id FROM duly_claims LIMIT 1000) b
+    UNION ALL
+    SELECT run_id, 'retrying' FROM (SELECT run_id FROM duly_waiting LIMIT 1000) c
+    UNION ALL
+    SELECT run_id, 'dead' FROM (SELECT run_id FROM duly_dead LIMIT 1000) d
+    UNION ALL
+    SELECT run_id, 'ambiguous' FROM (SELECT run_id FROM duly_ambiguous LIMIT 1000) e) p
+JOIN duly_runs r ON r.id = p.run_id
+GROUP BY r.tenant, p.place"""
+
+
+def count_tenants(ask: Ask) -> dict[str, OpenCounts]:
+    """Count open runs by tenant; `ask` runs a statement with its values."""
+    found: dict[str, OpenCounts] = {}
+    for tenant, place, count in ask(OPEN_BY_TENANT, ()):
+        found[tenant] = found.get(tenant, OpenCounts())._replace(**{place: count})
+    return dict(sorted(found.items()))
 
 
 def count_tenant(ask: Ask, tenant: str, now: int) -> TenantCounts:

@@ -46,6 +46,8 @@ class Status(Shown, frozen=True, kw_only=True):
     """Active schedules whose last useful completion is old, each in a sentence."""
     alerts: list[OpenAlerts]
     """How many alerts are open, by severity and kind."""
+    tenants: dict[str, dict[str, int]]
+    """Open runs by tenant and state, for a token that sees all; of each the first thousand."""
 
 
 class Ready(Shown, frozen=True, kw_only=True):

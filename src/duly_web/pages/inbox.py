@@ -10,17 +10,21 @@ import msgspec
 
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.runs import RunRow, run_row
+from duly_web.shell import look_at_all, look_at_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.api.views import InboxItem
+    from duly_web.shell import Looked
 
 PAGE_SIZE = 50
 LATE = timedelta(seconds=60)
 """What is due for longer and has not begun is late by anybody's measure."""
 LATE_STATES = ("queued", "blocked")
 KINDS = ("doubt", "dead", "late")
+COUNTED = {"doubt": "ambiguous", "dead": "dead"}
+TENANTS_SHOWN_MAX = 20
 ACTIONS = {
     "retry": "Retry",
     "resume": "Resume",
@@ -76,6 +80,8 @@ class InboxModel:
     has_cursor: bool = False
     doubts: int = 0
     dead: int = 0
+    elsewhere: tuple[tuple[str, int], ...] = ()
+    """Of other tenants that the visitor may look into: how many of this kind they have."""
 
 
 def show_inbox(asked: Asked) -> Shown:
@@ -97,9 +103,18 @@ def show_inbox(asked: Asked) -> Shown:
         until = asked.now - LATE
         page = asked.app.runs.page(state=LATE_STATES, until=until, limit=PAGE_SIZE)
         model = InboxModel(kind=kind, rows=tuple(run_row(one, asked.now) for one in page.items))
-    status = asked.app.status(with_stale=False)
-    model = replace(model, doubts=status.ambiguous, dead=status.dead)
-    return Shown(template="inbox.html", model=model, title="Inbox")
+    # The tabs count what the lists hold; the lights above are of all that the visitor may see.
+    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
+    own = look_at_own(asked.app, asked.kept, looked)
+    elsewhere = () if kind == "late" else _elsewhere(looked, asked.visitor.tenant, COUNTED[kind])
+    model = replace(model, doubts=own.ambiguous, dead=own.dead, elsewhere=elsewhere)
+    return Shown(template="inbox.html", model=model, title="Inbox", looked=looked)
+
+
+def _elsewhere(looked: Looked, tenant: str, state: str) -> tuple[tuple[str, int], ...]:
+    counts = {name: one.get(state, 0) for name, one in looked.status.tenants.items()}
+    found = [(name, count) for name, count in counts.items() if count and name != tenant]
+    return tuple(found[:TENANTS_SHOWN_MAX])
 
 
 def group_doubts(items: Iterable[InboxItem], now: datetime) -> tuple[DoubtGroup, ...]:

@@ -18,7 +18,7 @@ from duly_web.pages.planned_load import PlannedLoad, plan_load
 from duly_web.pages.sides import SIDES_MAX, Sides, look_at_sides, read_show
 from duly_web.pages.tiles import Tile, make_tiles
 from duly_web.pages.timeline import LANES_MAX, SPANS, Axis, SpanName, Timeline, draw_timeline
-from duly_web.shell import look_at_all
+from duly_web.shell import look_at_all, look_at_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def show_overview(asked: Asked) -> Shown:
     names = tuple(one.name for one in schedules)
     model = Overview(
         query=query,
-        tiles=make_tiles(asked, schedules, looked.status),
+        tiles=make_tiles(asked, schedules, look_at_own(asked.app, asked.kept, looked)),
         lanes=names[:LANES_MAX],
         sides=names[:SIDES_MAX] if show is None else names[:1],
         queues=tuple(asked.app.queues.list()),

@@ -72,7 +72,7 @@ def read_consequences(app: App, run: Run) -> Consequences:
 
 def _decisions(app: App, run: Run) -> list[HistoryEntry]:
     """Return what was decided about a run since it was in doubt; most never are."""
-    entries = newest_entries(app, DECISIONS_MAX, {"subject_id": str(run.id)})
+    entries = newest_entries(app, DECISIONS_MAX, {"subject_id": str(run.id)}, is_whole=False)
     found = [one for one in reversed(entries) if one.action in _DECISIONS]
     return found if any(one.action == _DOUBT for one in found) else []
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from duly.cli.elsewhere import print_elsewhere
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_run
 from duly.cli.run.selection import RunOptions, page_of_runs, select_runs
@@ -66,6 +67,7 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
             print_line(
                 "No run found. What is not yet due is in duly schedule list and duly delayed list."
             )
+            print_elsewhere(app, state)
             return
         print_runs(found, app.status().now)
 

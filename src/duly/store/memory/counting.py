@@ -1,4 +1,4 @@
-"""Counting what is one tenant's, on the memory store."""
+"""Counting what is whose, on the memory store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.dispatch import MemberId
 from duly.store.memory.attempts import call_of
-from duly.store.reading import OwnQueue, TenantCounts
+from duly.store.reading import OpenCounts, OwnQueue, TenantCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,3 +55,12 @@ def count_tenant(journal: Journal, tenant: str) -> TenantCounts:
         },
         held=Counter(MemberId(tables.claims[one].worker) for one in claimed),
     )
+
+
+def count_tenants(journal: Journal) -> dict[str, OpenCounts]:
+    """Count open runs by tenant."""
+    tables = journal.tables
+    places = (tables.ready, tables.claims, tables.waiting, tables.dead, tables.in_doubt)
+    counted = [Counter(tables.runs[one].tenant for one in place) for place in places]
+    tenants = sorted({tenant for place in counted for tenant in place})
+    return {tenant: OpenCounts(*(place[tenant] for place in counted)) for tenant in tenants}

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from duly.store.reading import (
         AuditFilter,
         DelayedPlace,
+        OpenCounts,
         RunFilter,
         ScheduleFilter,
         StoreStatus,
@@ -444,6 +445,10 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
     def count_tenant(self, tenant: str) -> TenantCounts:
         """Count what is one tenant's."""
         return self._read(lambda journal: counting.count_tenant(journal, tenant))
+
+    def count_tenants(self) -> dict[str, OpenCounts]:
+        """Count open runs by tenant."""
+        return self._read(counting.count_tenants)
 
     # Sealing
 

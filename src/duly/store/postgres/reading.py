@@ -30,6 +30,7 @@ from duly.store.reading import (
     StoreStatus,
 )
 from duly.store.rulings import unrecorded
+from duly.store.tenant_counts import count_tenant, count_tenants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
     from duly.store.postgres.work import Look
-    from duly.store.reading import TenantCounts
+    from duly.store.reading import OpenCounts, TenantCounts
     from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
 
 LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = $1 AND s.name = $2
@@ -325,13 +326,16 @@ class PostgresReading:
 
     def count_tenant(self, tenant: str) -> TenantCounts:
         """Count what is one tenant's."""
+        return count_tenant(self._ask, tenant, self._look.now)
 
-        def ask(statement: str, values: Sequence[object]) -> list[records.Row]:
-            told = OWN_COUNTS.get(statement, statement)
-            ours = told.replace("duly_", "duly.").replace("?2", "$2::int8")
-            return self._look.session.rows(ours.replace("?", "$"), values)
+    def count_tenants(self) -> dict[str, OpenCounts]:
+        """Count open runs by tenant."""
+        return count_tenants(self._ask)
 
-        return tenant_counts.count_tenant(ask, tenant, self._look.now)
+    def _ask(self, statement: str, values: Sequence[object]) -> list[records.Row]:
+        told = OWN_COUNTS.get(statement, statement)
+        ours = told.replace("duly_", "duly.").replace("?2", "$2::int8")
+        return self._look.session.rows(ours.replace("?", "$"), values)
 
 
 def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:

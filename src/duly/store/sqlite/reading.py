@@ -31,7 +31,7 @@ from duly.store.sqlite.planning import BY_NAME, read_definition, read_schedule
 from duly.store.sqlite.searching import SqliteSearch
 from duly.store.sqlite.shard_lists import shard_list
 from duly.store.sqlite.work import counted
-from duly.store.tenant_counts import count_tenant
+from duly.store.tenant_counts import count_tenant, count_tenants
 from duly.store.trailing import decided_page
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
     from duly.store.dispatch import Member
     from duly.store.filters import Value
-    from duly.store.reading import TenantCounts
+    from duly.store.reading import OpenCounts, TenantCounts
     from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
     from duly.store.sqlite.work import Look
     from duly.store.trailing import AuditAfter, TrailPage
@@ -298,11 +298,14 @@ class SqliteReading:
 
     def count_tenant(self, tenant: str) -> TenantCounts:
         """Count what is one tenant's."""
+        return count_tenant(self._ask, tenant, self._look.now)
 
-        def ask(statement: str, values: Sequence[object]) -> list[records.Row]:
-            return self._look.connection.execute(statement, values).fetchall()
+    def count_tenants(self) -> dict[str, OpenCounts]:
+        """Count open runs by tenant."""
+        return count_tenants(self._ask)
 
-        return count_tenant(ask, tenant, self._look.now)
+    def _ask(self, statement: str, values: Sequence[object]) -> list[records.Row]:
+        return self._look.connection.execute(statement, values).fetchall()
 
 
 def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:

@@ -12,9 +12,10 @@ from duly.domain.planning import decide_pause
 from duly.errors import Conflict, NotFound
 from duly.store.effects import Rerun
 from duly.store.planning import Stale
-from duly.store.reading import OwnQueue, TenantCounts
+from duly.store.reading import OpenCounts, OwnQueue, TenantCounts
 from duly.testing.conformance import access, alerts, steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.effects import in_doubt
 from duly.testing.factories import ADA, HOUR_US, add_runs, change_of, new_run, new_schedule, staying
 from duly.testing.snapshot import snapshot
 
@@ -174,3 +175,18 @@ class Tenancy:
         work.make_waiting(store)
 
         assert (1, 0) == (store.count_tenant("default").retrying, store.count_tenant(OURS).retrying)
+
+    def test_open_runs_are_counted_by_tenant_for_whoever_sees_all(self, store: Store) -> None:
+        """V4: what waits for somebody is found, whosever it is."""
+        assert {} == store.count_tenants()
+        work.make_waiting(store)
+        in_doubt(store, "doubt")
+        work.make_dead(store, "dead", tenant=THEIRS)
+        work.queue_and_take(store, "running", tenant=THEIRS, queue="mail")
+        work.queue(store, "queued", tenant=OURS, queue="mail")
+
+        assert {
+            "default": OpenCounts(retrying=1, ambiguous=1),
+            OURS: OpenCounts(queued=1),
+            THEIRS: OpenCounts(running=1, dead=1),
+        } == store.count_tenants()

@@ -1,0 +1,116 @@
+"""One scope for the whole screen: all tenants for an operator, one's own for a tenant (V1, V4, L2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import duly
+from duly import Forbidden, every
+from duly.domain.attempts import TASK_GONE
+from duly.store.memory import MemoryStore
+from duly.testing.conformance import work_steps as work
+from duly.testing.factories import HOUR_US
+from duly.testing.manual_clock import ManualClock
+from tests.conformance.test_postgres import with_schema
+from tests.postgres.database_clock import DatabaseClock
+from tests.store.sqlite.made_file import made_file
+
+ACME, GLOBEX = "acme", "globex"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def kept(request, tmp_path) -> Any:
+    """A store with its clock."""
+    if request.param == "postgres":
+        from duly.store.postgres import PostgresStore
+
+        server = request.getfixturevalue("postgres_server")
+        url = server.create_database(server.prepared(with_schema))
+        with DatabaseClock(url) as clock:
+            store: Any = PostgresStore(url, clock)
+            yield store, clock
+            store.close()
+        server.drop_database(url)
+        return
+    manual = ManualClock()
+    store = MemoryStore(manual)
+    if request.param == "sqlite":
+        from duly.store.sqlite import SqliteStore
+
+        store = SqliteStore(made_file(tmp_path / "duly.db", manual), manual)
+    yield store, manual
+    store.close()
+
+
+@pytest.fixture
+def app(kept) -> duly.App:
+    """As the command line has it: on the store itself, in the default tenant."""
+    operator = duly.App(store=kept[0], clock=kept[1], actor="operator")
+    operator.task(name="report")(lambda: None)
+    return operator
+
+
+def within(app: duly.App, tenant: str, *, is_confined: bool = True) -> duly.App:
+    return app.within(tenant=tenant, actor="anna", is_confined=is_confined)
+
+
+def test_work_that_is_stale_in_any_tenant_is_an_operators_finding(app, kept):
+    """V4: whoever sees all is not told that all is well, while one tenant's work is not done."""
+    acme = within(app, ACME)
+    acme.schedules.create("nightly", acme.call("report"), every("1h"))
+    kept[1].set(kept[0].now() + 16 * HOUR_US)
+
+    (seen,) = app.status().stale
+    (own,) = acme.status().stale
+
+    assert "stale-completion" == seen.code == own.code
+    assert seen.problem == f"in tenant acme, {own.problem}"
+    assert f"{own.remedy} --tenant acme" == seen.remedy
+    assert seen in app.health().work
+    assert () == within(app, GLOBEX).status().stale
+    assert () == app.status(own=True).stale
+
+
+def test_schedules_without_their_tasks_code_are_named_with_their_tenant(app):
+    """S6, L2."""
+    acme = within(app, ACME)
+    acme.schedules.create("nightly", acme.call("report"), every("1h"))
+    acme.schedules.pause("nightly", reason=f"{TASK_GONE}: report")
+
+    assert ("nightly of tenant acme",) == app.status().taskless
+    assert ("nightly",) == acme.status().taskless
+    assert () == within(app, GLOBEX).status().taskless
+
+
+def test_open_runs_are_told_by_tenant_to_who_sees_all_alone(app, kept):
+    """V1, L2: a tenant is not told that there are others."""
+    work.make_dead(kept[0], "dead", tenant=ACME)
+    work.queue(kept[0], "queued", tenant=GLOBEX)
+    found = app.status()
+
+    assert {ACME: {"dead": 1}, GLOBEX: {"queued": 1}} == found.tenants
+    assert (1, 1, None) == (found.dead, found.queued, found.tenant)
+    assert {} == within(app, ACME).status().tenants
+    assert (1, 0) == (within(app, ACME).status().dead, within(app, GLOBEX).status().dead)
+
+
+def test_an_operator_may_look_at_one_tenant_only(app, kept):
+    """V1: counts, findings and lists are then all of it."""
+    work.make_dead(kept[0], "dead", tenant=ACME)
+    own = within(app, ACME, is_confined=False).status(own=True)
+    other = app.status(own=True)
+
+    assert (1, ACME, {}) == (own.dead, own.tenant, own.tenants)
+    assert (0, "default", {}) == (other.dead, other.tenant, other.tenants)
+
+
+def test_speaking_for_another_tenant_is_refused_to_a_tenants_caller(app):
+    """L2: the name of who acts may change, whose promises it is about may not."""
+    acme = within(app, ACME)
+
+    assert ACME == acme.acting_as("bea", "cli").tenant
+    assert GLOBEX == app.acting_as("bea", "cli", GLOBEX).tenant
+    with pytest.raises(Forbidden, match="may not speak for another tenant"):
+        acme.acting_as("bea", "cli", GLOBEX)
