@@ -37,7 +37,9 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     actor: str | None = None,
     action: str | None = None,
     since: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    until: Annotated[
+        str | None, Parameter(name=["--until", "--as-of"], allow_leading_hyphen=True)
+    ] = None,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
     target: Target = TARGET,
 ) -> None:
@@ -54,7 +56,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     since
         Only what was recorded at this moment or later: an ISO time, today, -2h.
     until
-        Only what was recorded before this moment.
+        Only what was recorded before this moment: the trail as it was then.
     number
         How many entries to show at the most.
     """
