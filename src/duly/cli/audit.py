@@ -13,6 +13,7 @@ from duly.cli.audit_table import print_entries
 from duly.cli.moments import read_moment
 from duly.cli.output import print_aside, print_json, print_line
 from duly.cli.target import Target, named_tenant, opened
+from duly.cli.waiting import ticker
 from duly.client.history import HistoryEntry
 from duly.client.sealing import ExportedTrail, Verified, verify_file
 from duly.clock import SystemClock
@@ -91,8 +92,12 @@ def verify(
     if file is not None:
         found = verify_file(file, known)
     else:
-        with opened(target, makes_store=False, needs_store=True) as application:
-            found = application.audit.verify(known=known)
+        with (
+            opened(target, makes_store=False, needs_store=True) as application,
+            ticker() as line,
+        ):
+            tell = line.counting("entries compared")
+            found = application.audit.verify(known=known, tell=tell)
     if target.json:
         print_json(found.to_json())
     else:
@@ -111,7 +116,8 @@ def export(file: str = STANDARD, /, *, target: Target = TARGET) -> None:
     """
     with opened(target, makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
-        done = application.audit.export(to)
+        with ticker() as line:
+            done = application.audit.export(to, tell=line.counting("entries written"))
     if file == STANDARD:
         print_aside("note", _exported(done, "the standard output"), as_json=target.json)
     elif target.json:
