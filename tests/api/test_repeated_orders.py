@@ -65,13 +65,15 @@ def test_an_order_given_again_under_its_key_makes_nothing_twice(desk: Desk, name
 MAKE_IDS = {"enqueue_run", "enqueue_runs", "create_backfill", "rerun_run", "silence_alerts",
             "trigger_schedule", "verify_run"}  # fmt: skip
 """Orders whose ids come from their key: given again they find what they made."""
+MAKE_THE_ONE = {"rerun_selection", "resume_from_backfill"}
+"""Orders that make what there can be one of: its id comes from what they are about."""
 SET_A_STATE = {
     "acknowledge_alert", "allow_reruns", "allow_retries", "block_reruns", "cancel_backfill", "cancel_delayed",
-    "cancel_run", "cancel_selection", "create_schedule", "create_selection", "delete_schedule",
+    "cancel_run", "cancel_selection", "create_schedule", "create_schedule_selection", "create_selection", "delete_schedule",
     "discard_run", "discard_selection", "drain_worker", "edit_schedule", "pause_backfill",
-    "pause_queue", "pause_schedule", "quarantine_worker", "release_worker", "reset_breaker",
-    "restore_schedule", "resume_backfill", "resume_queue", "resume_schedule", "revoke_token",
-    "skip_run", "suspend_retries", "throttle_backfill",
+    "pause_queue", "pause_schedule", "pause_schedule_selection", "quarantine_worker", "release_worker", "reset_breaker",
+    "restore_schedule", "resume_backfill", "resume_queue", "resume_schedule", "resume_schedule_selection", "revoke_token",
+    "skip_run", "skip_selection", "suspend_retries", "throttle_backfill",
 }  # fmt: skip
 """Orders after which something is as they say, however often they are given."""
 
@@ -81,7 +83,7 @@ def test_every_order_under_a_key_is_known_to_do_no_more_when_given_again():
     once_only = {route.operation_id for route in ROUTES if route.is_once_only}
     under_a_key = {route.operation_id for route in ROUTES if route.is_idempotent}
 
-    assert under_a_key == MAKE_IDS | SET_A_STATE | once_only
+    assert under_a_key == MAKE_IDS | MAKE_THE_ONE | SET_A_STATE | once_only
     assert not once_only & (MAKE_IDS | SET_A_STATE)
 
 

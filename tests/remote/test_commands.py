@@ -239,7 +239,14 @@ def test_of_every_command_it_is_known_whether_it_works_from_afar():
     assert sorted(names_of(command.app)) == sorted(known)
 
 
-@pytest.mark.parametrize("words", LOOKS.values())
+MORE_LOOKS = (
+    "run list --as-of 2026-04-03T03:00Z",
+    "schedule show hourly --as-of 2026-04-03T03:00Z",
+    "audit --as-of 2026-04-03T03:00Z",
+)
+
+
+@pytest.mark.parametrize("words", [*LOOKS.values(), *MORE_LOOKS])
 def test_a_look_prints_the_same_here_and_there(run, words):
     """U4: --url names a store or a server, and the answer is one."""
     for more in ((), ("--json",)):

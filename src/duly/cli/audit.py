@@ -13,6 +13,7 @@ from duly.cli.audit_table import print_entries
 from duly.cli.moments import read_moment
 from duly.cli.output import print_aside, print_json, print_line
 from duly.cli.target import Target, named_tenant, opened
+from duly.cli.waiting import ticker
 from duly.client.history import HistoryEntry
 from duly.client.sealing import ExportedTrail, Verified, verify_file
 from duly.clock import SystemClock
@@ -37,7 +38,9 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     actor: str | None = None,
     action: str | None = None,
     since: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    until: Annotated[
+        str | None, Parameter(name=["--until", "--as-of"], allow_leading_hyphen=True)
+    ] = None,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
     target: Target = TARGET,
 ) -> None:
@@ -54,7 +57,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     since
         Only what was recorded at this moment or later: an ISO time, today, -2h.
     until
-        Only what was recorded before this moment.
+        Only what was recorded before this moment: the trail as it was then.
     number
         How many entries to show at the most.
     """
@@ -89,8 +92,12 @@ def verify(
     if file is not None:
         found = verify_file(file, known)
     else:
-        with opened(target, makes_store=False, needs_store=True) as application:
-            found = application.audit.verify(known=known)
+        with (
+            opened(target, makes_store=False, needs_store=True) as application,
+            ticker() as line,
+        ):
+            tell = line.counting("entries compared")
+            found = application.audit.verify(known=known, tell=tell)
     if target.json:
         print_json(found.to_json())
     else:
@@ -109,7 +116,8 @@ def export(file: str = STANDARD, /, *, target: Target = TARGET) -> None:
     """
     with opened(target, makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
-        done = application.audit.export(to)
+        with ticker() as line:
+            done = application.audit.export(to, tell=line.counting("entries written"))
     if file == STANDARD:
         print_aside("note", _exported(done, "the standard output"), as_json=target.json)
     elif target.json:

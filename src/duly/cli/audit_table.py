@@ -57,7 +57,7 @@ def changes(
     """Return each field that an order changed, with its value before and after."""
     if before is None or after is None:
         return []
-    old, new = _flat(before), _flat(after)
+    old, new = flat_facts(before), flat_facts(after)
     return [
         (key, old.get(key), new.get(key))
         for key in dict.fromkeys((*old, *new))
@@ -65,13 +65,13 @@ def changes(
     ]
 
 
-def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_facts(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return facts without nesting; a definition's parts are called by their own names."""
     flat: dict[str, Any] = {}
     for key, value in facts.items():
         name = key if key != "definition" else ""
         if isinstance(value, dict) and key != "arguments":
-            flat |= _flat(value, f"{name}." if name else "")
+            flat |= flat_facts(value, f"{name}." if name else "")
         elif prefix != "timetable." or key != "words":
             flat[f"{prefix}{key}"] = value
     return flat

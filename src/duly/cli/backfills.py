@@ -16,6 +16,7 @@ from duly.cli.schedule.telling import note_missing_dispatcher, zone
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text, zoned_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
+from duly.cli.waiting import TIMED_OUT, Patience, ticker
 from duly.client.backfill_view import Backfill, BackfillPlan
 from duly.client.backfills import CONCURRENCY_DEFAULT, PER_MINUTE_DEFAULT
 from duly.client.schedule_view import Schedule
@@ -154,15 +155,53 @@ def list_backfills(name: str | None = None, /, *, target: Target = TARGET) -> No
 
 
 @app.command
-def show(backfill: Which, /, *, target: Target = TARGET) -> None:
-    """Show a backfill: how far it is, how fast it goes, and who wanted it."""
+def show(
+    backfill: Which,
+    /,
+    *,
+    wait: bool = False,
+    timeout: str | None = None,
+    target: Target = TARGET,
+) -> int:
+    """Show a backfill: how far it is, how fast it goes, and who wanted it.
+
+    Parameters
+    ----------
+    wait
+        Show it when it is over: done or cancelled, and none of its runs open.
+    timeout
+        With --wait: after so long, as 10m, show it as it is then; the exit code is 124.
+    """
+    if timeout is not None and not wait:
+        raise UsageError("timeout", timeout, "says nothing without --wait", "give --wait, too")
     with opened(target, makes_store=False) as application:
         found = application.backfills.get(_find(application, backfill).id)
+        if wait:
+            found = _awaited(application, found, timeout)
+        status = TIMED_OUT if wait and not _is_over(found) else 0
         if target.json:
             print_json(found.to_json())
-            return
+            return status
         print_line((f"Backfill of {found.schedule}", "bold"), f"  {found.status}")
         print_facts(_facts(application, found))
+        return status
+
+
+def _awaited(application: Application, found: Backfill, timeout: str | None) -> Backfill:
+    """Look at it until it is over; a terminal is told how far it is."""
+    patience = Patience(timeout)
+    with ticker() as line:
+        while not _is_over(found):
+            looked = f"{found.looked_at:,} of {found.total:,} occurrences looked at"
+            line.tell(f"{found.status}: {looked}, {found.made:,} made, {found.open:,} open")
+            if not patience.wait():
+                break
+            found = application.backfills.get(found.id)
+    return found
+
+
+def _is_over(found: Backfill) -> bool:
+    return found.status in ("done", "cancelled") and not found.open
 
 
 @app.command

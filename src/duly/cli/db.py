@@ -8,6 +8,7 @@ from cyclopts import App
 
 from duly.cli.output import print_block, print_facts, print_json, print_line
 from duly.cli.target import Target, opened
+from duly.cli.waiting import ticker
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.time_texts import utc_text
 from duly.store.schema import Migration
@@ -86,7 +87,9 @@ def status(*, target: Target = TARGET) -> int:
 def check(*, target: Target = TARGET) -> int:
     """Look for what must never be: damage, broken invariants, changed migrations."""
     with opened(target, makes_store=False, needs_store=True) as application:
-        findings = application.check()
+        with ticker() as line:
+            line.tell("looking for what must never be")
+            findings = application.check()
         if target.json:
             print_json(
                 [{"what": one.what, "detail": one.detail, "remedy": one.remedy} for one in findings]

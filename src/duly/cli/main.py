@@ -36,6 +36,13 @@ _OPTIONS = {
     "app.alerts.channels()": "duly alert channels",
 }
 
+_ELSEWHERE = {
+    "--tenant": "give it before the command: duly --tenant NAME …",
+    "--as-of": "what is stored tells of the past only by duly run list, duly schedule show and"
+    " duly audit; duly run missing takes --since and --until",
+}
+"""Options that some commands do not take, and what to do instead."""
+
 app = App(
     name="duly",
     help="Keep promises about the future.",
@@ -173,8 +180,10 @@ def _told(error: CycloptsError) -> tuple[str, str]:
         tokens = error.unused_tokens or []
         return f"{tokens[0]!r} is one word too many", "put an expression with spaces in quotes"
     said = " ".join(str(error).split()).partition(" Available commands:")[0]
-    if isinstance(error, UnknownOptionError) and error.token.keyword == "--tenant":
-        return said.rstrip("."), "give it before the command: duly --tenant NAME …"
+    if isinstance(error, UnknownOptionError):
+        option = error.token.keyword or error.token.value
+        if option in _ELSEWHERE:
+            return f"unknown option {option}", _ELSEWHERE[option]
     command = " ".join(("duly", *(error.command_chain or ())))
     return said.rstrip("."), f"see {command} --help"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from duly.cli.output import print_aside, print_json, print_line
 from duly.cli.target import Target, opened
+from duly.cli.waiting import ticker
 from duly.client.promises import Export, Import
 from duly.domain.time_texts import utc_text
 
@@ -38,7 +39,9 @@ def export_promises(
     """
     with opened(target, makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
-        done = application.promises.export(to, history=history, stopped=stopped)
+        with ticker() as line:
+            tell = line.counting("written")
+            done = application.promises.export(to, history=history, stopped=stopped, tell=tell)
     if file == STANDARD:
         print_aside("note", _exported(done, "the standard output"), as_json=target.json)
     elif target.json:
@@ -71,9 +74,10 @@ def import_promises(  # noqa: PLR0913 - options of a command
     """
     with opened(target, needs_store=True) as application:
         source = sys.stdin.buffer if file == STANDARD else Path(file)
-        done = application.promises.import_from(
-            source, on_conflict=on_conflict, dry_run=dry_run, reason=reason
-        )
+        with ticker() as line:
+            terms: dict[str, Any] = {"on_conflict": on_conflict, "dry_run": dry_run}
+            tell = line.counting("read")
+            done = application.promises.import_from(source, **terms, reason=reason, tell=tell)
     if target.json:
         print_json(done.to_json())
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 
@@ -69,6 +69,10 @@ class Ticker:
         if self._status is not None:
             self._status.update(neutral(text))
             self._status.start()
+
+    def counting(self, what: str) -> Callable[[int], None]:
+        """Return what is told how many are done so far."""
+        return lambda number: self.tell(f"{number:,} {what}")
 
     def wipe(self) -> None:
         """Take the line away until there is more to tell, so that something else can be printed."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from duly.client.caller import Caller
+    from duly.client.counting import Tell
     from duly.client.reading import Instant
     from duly.client.sealing import ExportedTrail, Verified
 
@@ -68,15 +69,16 @@ class Audit:
         items = [entry_view(one) for one in found.entries]
         return Page(items, write_cursor(command, goes_on))
 
-    def verify(self, *, known: str | None = None) -> Verified:
+    def verify(self, *, known: str | None = None, tell: Tell | None = None) -> Verified:
         """Compare every seal with the entries that it names: what was tampered with shows.
 
         With `known`, the head that an earlier look told, also that the chain was not made anew.
+        `tell` is told how many entries were looked at so far.
         """
         self._caller.require_operator("verify what others did")
-        return verify_store(self._caller.store, known)
+        return verify_store(self._caller.store, known, tell)
 
-    def export(self, file: str | Path | BinaryIO) -> ExportedTrail:
+    def export(self, file: str | Path | BinaryIO, *, tell: Tell | None = None) -> ExportedTrail:
         """Write the whole trail with its seals to a file, which can be verified without a store."""
         self._caller.require_operator("export what others did")
-        return export_trail(self._caller.store, file)
+        return export_trail(self._caller.store, file, tell)

@@ -11,6 +11,7 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from duly.client.counting import counted
 from duly.client.promise_file import header_of, read_bundles, read_whole, write_promises
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.errors import Conflict, UsageError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.client.caller import Caller
+    from duly.client.counting import Tell
     from duly.store.moving import Imported
 
 _PART = ".part"
@@ -84,13 +86,18 @@ class Promises:
         self._caller = caller
 
     def export(
-        self, file: str | Path | BinaryIO, *, history: bool = False, stopped: bool = False
+        self,
+        file: str | Path | BinaryIO,
+        *,
+        history: bool = False,
+        stopped: bool = False,
+        tell: Tell | None = None,
     ) -> Export:
         """Write all promises to a file, as of one moment; with `history` also what is over.
 
         With `stopped` it is refused while any dispatcher or worker is alive: for a move, after
         which nobody may go on here. A file that exists is not written over; what is written only in
-        part does not get its name.
+        part does not get its name. `tell` is told how many are written so far.
         """
         self._caller.require_operator("export promises")
         store = self._caller.store
@@ -101,7 +108,7 @@ class Promises:
                 raise Conflict("export", store.name, problem, remedy)
             header = header_of(exported, store.name, has_history=history)
             with written(file) as stream:
-                counts = write_promises(stream, header, exported.bundles)
+                counts = write_promises(stream, header, counted(exported.bundles, tell))
         return Export(
             source=header.source,
             as_of=from_microseconds(header.as_of),
@@ -110,19 +117,20 @@ class Promises:
             has_history=history,
         )
 
-    def import_from(
+    def import_from(  # noqa: PLR0913 - each choice is an argument
         self,
         file: str | Path | BinaryIO,
         *,
         on_conflict: str = "fail",
         dry_run: bool = False,
         reason: str | None = None,
+        tell: Tell | None = None,
     ) -> Import:
         """Take in all promises of a file, or none; what is due then is late, as after an outage.
 
         If something else is in the place of one (a name, a key, an id) nothing is imported; with
         on_conflict="skip" it is left out, with all that refers to it. The same file again changes
-        nothing. With `dry_run` nothing is written.
+        nothing. With `dry_run` nothing is written. `tell` is told how many are read so far.
         """
         self._caller.require_operator("import promises")
         choice = _read_choice(on_conflict)
@@ -134,7 +142,7 @@ class Promises:
                 source=header.source,
                 as_of=header.as_of,
                 program_min=header.program_min,
-                bundles=read_bundles(stream, name),
+                bundles=counted(read_bundles(stream, name), tell),
                 on_conflict=choice,
                 actor=self._caller.ordering(reason),
                 is_dry_run=dry_run,

@@ -29,6 +29,7 @@ from duly.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from duly.client.counting import Tell
     from duly.domain.audit import AuditEntry
     from duly.store.protocol import Store
 
@@ -187,10 +188,10 @@ def read_head(text: str) -> tuple[int, bytes]:
     return found
 
 
-def verify_store(store: Store, known: str | None) -> Verified:
+def verify_store(store: Store, known: str | None, tell: Tell | None = None) -> Verified:
     """Compare all seals of a store with its entries."""
     verifying = Verifying(known)
-    for seal, entries in _stretches(store):
+    for seal, entries in _told(_stretches(store), tell):
         stretch = Stretch()
         for one in entries:
             stretch.add(entry_facts(one), () if seal is None else (seal.format,))
@@ -201,13 +202,15 @@ def verify_store(store: Store, known: str | None) -> Verified:
     return verifying.done(store.name)
 
 
-def export_trail(store: Store, file: str | Path | BinaryIO) -> ExportedTrail:
+def export_trail(
+    store: Store, file: str | Path | BinaryIO, tell: Tell | None = None
+) -> ExportedTrail:
     """Write the whole trail to a file, with its seals."""
     seals = entries = 0
     last: Seal | None = None
     with written(file) as stream:
         _write(stream, {"duly": "audit", "format": FORMAT, "source": store.name})
-        for seal, found in _stretches(store):
+        for seal, found in _told(_stretches(store), tell):
             for one in found:
                 _write(stream, {"kind": "entry", **entry_facts(one)})
             entries += len(found)
@@ -244,6 +247,18 @@ def verify_file(file: str | Path, known: str | None) -> Verified:
         raise UsageError("file", name, "has no end: it was cut short", "export the trail anew")
     verifying.add_unsealed(stretch)
     return verifying.done(f"{name} of {source}")
+
+
+def _told(
+    stretches: Iterator[tuple[Seal | None, list[AuditEntry]]], tell: Tell | None
+) -> Iterator[tuple[Seal | None, list[AuditEntry]]]:
+    """Hand stretches on, and tell how many entries there were so far."""
+    so_far = 0
+    for seal, entries in stretches:
+        so_far += len(entries)
+        if tell is not None:
+            tell(so_far)
+        yield seal, entries
 
 
 def _stretches(store: Store) -> Iterator[tuple[Seal | None, list[AuditEntry]]]:

@@ -8,9 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from duly.cli.as_of import AsOf, read_as_of
 from duly.cli.elsewhere import print_elsewhere
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.references import find_run
+from duly.cli.run.as_of import find_runs_then, print_runs_then
 from duly.cli.run.selection import RunOptions, page_of_runs, select_runs
 from duly.cli.run.story import print_story, state_text, story_json
 from duly.cli.target import Target, opened
@@ -34,9 +36,12 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
     reason: str | None = None,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
     cursor: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    as_of: AsOf = None,
     target: Target = TARGET,
 ) -> None:
     """List runs, newest first.
+
+    With --as-of a run that was open and that nobody ran is told as waiting: where, is not kept.
 
     Parameters
     ----------
@@ -53,7 +58,14 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
     if reason is not None and which.cause not in (None, reason):
         raise UsageError("reason", reason, "contradicts --cause", "give one of the two")
     options = which if reason is None else replace(which, cause=reason)
+    if as_of is not None and cursor is not None:
+        raise UsageError("cursor", cursor, "contradicts --as-of", "give --number instead")
     with opened(target, makes_store=False) as app:
+        if as_of is not None:
+            at = read_as_of(app, as_of)
+            then, is_all = find_runs_then(app, options, (number, state), at)
+            print_runs_then(then, at, target, is_all=is_all)
+            return
         if cursor is not None:
             position = None if cursor == FIRST else cursor
             page = page_of_runs(app, options, state, (number, position))

@@ -25,6 +25,7 @@ MISSING = 1
 def missing(
     *,
     since: Annotated[str, Parameter(allow_leading_hyphen=True)] = "-1d",
+    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     schedule: str | None = None,
     target: Target = TARGET,
 ) -> int:
@@ -38,6 +39,8 @@ def missing(
     ----------
     since
         From when on: an ISO time, today, -2h; a day ago unless given.
+    until
+        Up to when; now unless given. What was missing then and was made since is no longer missing.
     schedule
         Only of this schedule, by its name or id.
     """
@@ -46,8 +49,9 @@ def missing(
         start = read_moment(since, "UTC", SystemClock(), "since")
         if start >= now:
             raise UsageError("since", since, "lies in the future", "give a moment that has been")
+        end = None if until is None else read_moment(until, "UTC", SystemClock(), "until")
         named = None if schedule is None else find_schedule(app, schedule, by_beginning=True).id
-        found, cut = _look(app, start, named)
+        found, cut = _look(app, (start, end), named)
     for one in cut:
         text = f"{one.schedule} fires often: it was looked at since {utc_text(one.since)} only"
         print_aside("note", text, as_json=target.json)
@@ -58,12 +62,14 @@ def missing(
     return MISSING if any(one.is_missing for one in found) else 0
 
 
-def _look(app: App, start: datetime, schedule: object) -> tuple[list[MissingRun], list[LookedFrom]]:
+def _look(
+    app: App, span: tuple[datetime, datetime | None], schedule: object
+) -> tuple[list[MissingRun], list[LookedFrom]]:
     """Look at all schedules, or at one, a few at a time."""
-    page = app.runs.missing(start, schedule=schedule)  # type: ignore[arg-type] # an id or None
+    page = app.runs.missing(*span, schedule=schedule)  # type: ignore[arg-type] # an id or None
     found, cut = [*page.items], [*page.cut]
     while page.after is not None:
-        page = app.runs.missing(start, after=page.after)
+        page = app.runs.missing(*span, after=page.after)
         found += page.items
         cut += page.cut
     return found, cut

@@ -6,8 +6,10 @@ import json
 from datetime import datetime
 
 from duly.app import App
+from duly.cli.as_of import AsOf, read_as_of
 from duly.cli.output import print_facts, print_line
 from duly.cli.references import find_schedule
+from duly.cli.schedule.as_of import show_then
 from duly.cli.schedule.last_ends import last_ends_facts
 from duly.cli.schedule.policies import misfire_words, overlap_words
 from duly.cli.schedule.telling import (
@@ -33,7 +35,7 @@ TARGET = Target()
 SKIPS_SHOWN = 3
 
 
-def show(name: str, /, *, target: Target = TARGET) -> None:
+def show(name: str, /, *, as_of: AsOf = None, target: Target = TARGET) -> None:
     """Show all about a schedule: its rule and policies, what comes next, what went before.
 
     Parameters
@@ -43,6 +45,9 @@ def show(name: str, /, *, target: Target = TARGET) -> None:
     """
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
+        if as_of is not None:
+            show_then(app, found, read_as_of(app, as_of, zone(found.timetable)), target)
+            return
         owed = app.schedules.owed(found.id)
         skips = app.schedules.skips(found.id, limit=SKIPS_SHOWN)
         last = next(iter(app.runs.list(schedule=found.id, limit=1)), None)
