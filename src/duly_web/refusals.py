@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duly.api.problems import Problem
+    from duly.api.views import Problem
 
 HEADINGS = {
     403: "This is not yours to do",

@@ -580,7 +580,7 @@ def paying_worker(app, node, executor):
     @app.task(name="pay", queue="payments", effects="unsafe")
     def pay(run: duly.Run) -> None:
         with run.effect("transfer"):
-            rest(3600)
+            rest(run, 3600)
 
     app.schedules.create(PAYMENTS, app.call("pay"), cron("0 0 1 1 *"))
     app.schedules.create(CLOCK_CHANGE, app.call("report"), cron("30 2 * * *", tz="Europe/Berlin"))

@@ -40,6 +40,7 @@ from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.preview import Preview, PreviewedOccurrence
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
 from duly.engine.settings import RETENTION_DEFAULT
+from duly.wire.problems import Problem
 from duly.wire.schedules import Rule
 
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "Preview",
     "PreviewedOccurrence",
     "Principal",
+    "Problem",
     "QuarantinedHost",
     "Queue",
     "Rule",
