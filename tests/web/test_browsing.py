@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from tests.web.browsing import settle
 from tests.web.conftest import served
 from tests.web.furnished import furnish, sqlite_app
 from tests.web.lived_in import HOSTILE, lived_in
@@ -66,6 +67,7 @@ def test_no_page_shuts_anybody_out_and_none_needs_what_the_policy_forbids(
     page.on("dialog", answered)
     for path in places(school):
         page.goto(school.url + path)
+        settle(page)
         for one in page.locator("details.data").all():
             one.evaluate("one => { one.open = true; }")
         results = Axe().run(page, options=options)
@@ -167,6 +169,7 @@ def test_a_phone_and_a_zoomed_page_scroll_one_way_only(school, open_page, width)
     page = open_page(school, viewport={"width": width, "height": 740})
     for path in places(school):
         page.goto(school.url + path)
+        settle(page)
         wide = page.evaluate("document.documentElement.scrollWidth")
 
         assert wide <= width, path
@@ -188,7 +191,8 @@ def test_pages_are_the_same_on_postgresql(database, open_page):
             assert "active" == app.schedules.get("in-tokyo").status
 
             page.goto(f"{site.url}/?span=2d")
-            page.get_by_role("heading", name="Planned load").wait_for()
+            settle(page)
+            assert page.locator("#timeline .lane a").count() > 1
             run = app.runs.list(limit=1)[0]
             page.goto(f"{site.url}/runs/{run.id}")
             page.get_by_role("button", name="Cancel").click()
