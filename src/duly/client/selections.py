@@ -13,6 +13,7 @@ from uuid import UUID
 
 from duly.client.reading import read_limit
 from duly.client.run_orders import OrderedRun, cancel_each
+from duly.client.runs import run_views
 from duly.domain.identity import RunId, read_identity, schedule_id
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.schedules import canonical_json
@@ -132,7 +133,9 @@ class Selections:
         frozen = self._find(selection)
         newest = frozen.ids[:SAMPLE_MAX]
         there = self._caller.store.get_runs(newest)
-        return _view(frozen, self._runs.views([there[one] for one in newest if one in there]))
+        return _view(
+            frozen, run_views(self._caller, [there[one] for one in newest if one in there])
+        )
 
     def retry(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
