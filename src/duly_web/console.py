@@ -169,6 +169,7 @@ class Console:
             now=_EPOCH + timedelta(microseconds=visit.app.store.now()),
             clocks=visit.clocks,
             kept=self._kept.of(visit.app.tenant),
+            pulse=pulse,
             path=named,
             query=None if page.query is None else read_fields(page.query, visit.pairs),
             form=form,
@@ -199,9 +200,7 @@ class Console:
     def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
         request, shell = visit.request, None
         if not found.is_part:
-            is_everywhere = visit.visitor.is_everywhere
-            looked = found.looked or look_at_all(visit.app, asked.kept, is_everywhere=is_everywhere)
-            shell = make_shell(visit.app, visit.clocks, looked)
+            shell = make_shell(visit.app, visit.clocks, found.looked or look_at_all(asked))
         printed = Printed(
             here=here_of(request, visit.clocks, asked.now),
             title=found.title,

@@ -53,6 +53,8 @@ class Asked:
     clocks: Clocks
     kept: Kept
     """What is dear to compute, and may be a little old."""
+    pulse: str = ""
+    """The mark of what the tenant has: what is kept under it is as new as the page must be."""
     path: Mapping[str, str] = field(default_factory=dict)
     query: Any = None
     """A struct of the page's `query` type."""

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly import App
-    from duly.api.views import DemoState, Finding, Health, Status
+    from duly.api.views import DemoState, Finding, Health, Queue, Status
     from duly_web.kept import Kept
+    from duly_web.page import Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Looked:
 
     status: Status
     health: Health
+    queues: tuple[Queue, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,23 +96,26 @@ class Shell:
     """Where the demo stands; None where there is none."""
 
 
-def look_at_all(app: App, kept: Kept, *, is_everywhere: bool) -> Looked:
+def look_at_all(asked: Asked) -> Looked:
     """Look at the state of everything; both lights are of the same moment.
 
     But for what changes by the minute and costs most: which schedules have no recent completion, or
     no code any more, may be some seconds old. To who sees one tenant alone all is counted anew, out
     of everybody's: that may be a little old as well.
     """
-    if is_everywhere:
+    app, kept = asked.app, asked.kept
+    if asked.visitor.is_everywhere:
         return _look(app, kept)
-    return kept.get("own", OWN_SECONDS, lambda: _look(app, kept))
+    return kept.get(("own", asked.pulse), OWN_SECONDS, lambda: _look(app, kept))
 
 
-def look_at_own(app: App, kept: Kept, looked: Looked) -> Status:
+def look_at_own(asked: Asked, looked: Looked) -> Status:
     """Count what a visitor's lists hold: their tenant's, also where the lights are of all."""
     if looked.status.tenant is not None:
         return looked.status
-    return kept.get("own-counts", OWN_SECONDS, lambda: app.status(own=True))
+    return asked.kept.get(
+        ("own-counts", asked.pulse), OWN_SECONDS, lambda: asked.app.status(own=True)
+    )
 
 
 def _look(app: App, kept: Kept) -> Looked:
@@ -121,17 +126,18 @@ def _look(app: App, kept: Kept) -> Looked:
         return whole[0]
 
     known = kept.get("neglected", NEGLECTED_SECONDS, look)
-    if whole:
-        return Looked(known, app.health(known))
-    counts = app.status(with_stale=False)
-    status = replace(
-        counts,
-        stale=known.stale,
-        taskless=known.taskless,
-        alerts=known.alerts,
-        tenants=known.tenants,
-    )
-    return Looked(status, app.health(status))
+    status = known
+    if not whole:
+        counts = app.status(with_stale=False)
+        status = replace(
+            counts,
+            stale=known.stale,
+            taskless=known.taskless,
+            alerts=known.alerts,
+            tenants=known.tenants,
+        )
+    queues = tuple(app.queues.list())
+    return Looked(status, app.health(status, queues), queues)
 
 
 def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:

@@ -137,9 +137,9 @@ class Counted:
         if not callable(found):
             return found
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **terms: Any) -> Any:
             self.asked.append((name, arguments))
-            return found(*arguments)
+            return found(*arguments, **terms)
 
         return call
 

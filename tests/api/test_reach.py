@@ -137,6 +137,7 @@ REACHED = {
     "workers.release": "release_worker",
 }
 """By the name of the call: the operation that gives the same order, or shows the same."""
+OF_A_LIST = "for a list of schedules; asked for one by one over the wire"
 NOT_REACHED = {
     "acting_as": OF_A_PROGRAM,
     "aio": OF_A_PROGRAM,
@@ -157,8 +158,10 @@ NOT_REACHED = {
     "require_store": OF_A_PROGRAM,
     "run": OF_A_PROGRAM,
     "runs.checkpoints": "their states are of the task's own code, and long: in the console",
+    "runs.newest": OF_A_LIST,
     "runs.wait": "no request waits that long: look again, or follow the events",
     "schedule": OF_A_PROGRAM,
+    "schedules.many_occurrences": OF_A_LIST,
     "schema_status": OF_AN_OPERATOR,
     "secret_sources": OF_A_PROGRAM,
     "standing_in": OF_A_PROGRAM,
@@ -167,6 +170,7 @@ NOT_REACHED = {
     "traces": OF_A_PROGRAM,
     "tenant": "whoever asks belongs to one",
     "transaction": "a connection can't be lent over the wire",
+    "vitals.windows": "a part of what get_tenant_vitals and get_schedule_vitals tell",
     "webhook": OF_A_PROGRAM,
     "within": "whoever asks is within a tenant already",
     "worker": OF_A_PROGRAM,

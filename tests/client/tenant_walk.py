@@ -16,6 +16,7 @@ from uuid import UUID
 import duly
 from duly import DulyError, every
 from duly.domain.instants import from_microseconds
+from duly.store.reading import ScheduleFilter
 from duly.testing.conformance import alerts, effects, steps
 from duly.testing.conformance import work_steps as work
 
@@ -303,6 +304,13 @@ BY_REFERENCE: dict[str, list[Call]] = {
 }
 """Of another's things the answer is the one for what is not there, to the letter."""
 
+
+def _everybody(app: duly.App) -> list[UUID]:
+    """Return the ids of everybody's schedules, as somebody might have come by them."""
+    found = app.store.list_schedules(ScheduleFilter(tenant=None))
+    return [UUID(bytes=one.id) for one in found]
+
+
 LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
     "health": [lambda app: app.health()],
     "status": [lambda app: app.status()],
@@ -320,6 +328,13 @@ LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
         lambda app: [app.vitals.of_task(one) for one in app.store.list_tasks()],
     ],
     "vitals.schedules": [lambda app: app.vitals.schedules(status=None)],
+    "vitals.windows": [lambda app: app.vitals.windows(_everybody(app), runs=100)],
+    "runs.newest": [lambda app: app.runs.newest(_everybody(app))],
+    "schedules.many_occurrences": [
+        lambda app: app.schedules.many_occurrences(
+            dict.fromkeys(_everybody(app), (SPAN["since"], SPAN["until"]))
+        )
+    ],
     "selections.freeze": [lambda app: app.selections.freeze(state=["dead", "queued"])],
     "schedule_selections.freeze": [lambda app: app.schedule_selections.freeze()],
     "attempts.page": [lambda app: app.attempts.page()],

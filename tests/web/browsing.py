@@ -19,7 +19,7 @@ from playwright.sync_api import Error, sync_playwright
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Playwright
+    from playwright.sync_api import Browser, Page, Playwright
 
 CHROMIUM = Path(os.environ.get("DULY_CHROMIUM", "/usr/bin/chromium"))
 START_MS = 120_000
@@ -31,6 +31,11 @@ FLAGS = (
 )  # fmt: skip
 AT_WORK = 2
 """So many browsers are at work at a time, however many processes run tests."""
+
+
+def settle(page: Page) -> None:
+    """Wait until every part of a page that comes after it has come."""
+    page.locator("[aria-busy]").first.wait_for(state="detached")
 
 
 class Rig:

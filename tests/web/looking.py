@@ -32,7 +32,7 @@ def heard(page: Page) -> list[str]:
 
 def settled(page: Page) -> None:
     """Wait until all parts of a page that come later have come."""
-    page.wait_for_function("!document.querySelector('.htmx-request')")
+    page.wait_for_function("!document.querySelector('.htmx-request, [aria-busy]')")
 
 
 def shut_out(page: Page) -> str:

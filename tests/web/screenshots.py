@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from tests.web.browsing import CHROMIUM
+from tests.web.browsing import CHROMIUM, settle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -101,6 +101,7 @@ def take_all(browser: Browser, address: str) -> None:
 
 def take(page: Page, name: str) -> None:
     page.locator("h1").first.wait_for()
+    settle(page)
     page.screenshot(path=str(FOLDER / f"{name}.png"))
     sys.stdout.write(f"{name}\n")
 

@@ -44,7 +44,7 @@ CALLS_MAX = {
     # With what is kept of it, which is made anew here each time: the lights, what is missing.
     "overview": 31,
     "schedule": 36,
-    "run": 47,
+    "run": 50,
 }
 """Calls of the store for a page of which nothing is kept; most need no more than these."""
 CALLS_USUAL_MAX = 25

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from duly.app.demo_controls import DemoControls
     from duly.app.worker_options import WorkerOptions
     from duly.client.proving import Proof
+    from duly.client.queues import Queue
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_orders import Reference
@@ -322,13 +323,14 @@ class App(Speaking, Declaring):
         name = self.store.name
         return look_at_status(self._caller, name, with_stale=with_stale, is_own=own)
 
-    def health(self, found: Status | None = None) -> Health:
+    def health(self, found: Status | None = None, queues: Sequence[Queue] | None = None) -> Health:
         """Say in two lights, never merged, whether time is kept and whether work gets done (V4).
 
-        By a whole status that was just read, or by a new one.
+        By a whole status and queues that were just read, or by new ones.
         """
         status = self.status() if found is None else found
-        return judge_health(status, self.queues.list(), self.breakers.list())
+        there = self.queues.list() if queues is None else queues
+        return judge_health(status, there, self.breakers.list())
 
     def dispatcher(
         self,

@@ -16,6 +16,7 @@ from duly.client.attempt_view import Attempt, attempt_view
 from duly.client.json_values import plain_value
 from duly.client.ordering import read_order_id
 from duly.client.reading import read_limit, require_reason
+from duly.client.runs import run_views
 from duly.client.settled_effects import Settled, read_settled
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
@@ -177,7 +178,7 @@ class Inbox:
         """Return runs that are in doubt, oldest first, each with what is safest."""
         most = read_limit(limit, self._caller.settings.listed_max)
         found = self._caller.store.list_doubts(self._caller.tenant, most)
-        return inbox_items(self._caller, self._runs.views([one.run for one in found]))
+        return inbox_items(self._caller, run_views(self._caller, [one.run for one in found]))
 
     def get(self, run: RunReference) -> InboxItem:
         """Return one that is in doubt; Conflict for one that is not."""
@@ -188,19 +189,19 @@ class Inbox:
 
     def effects(self, run: RunReference) -> tuple[Effect, ...]:
         """Return the ledger of a run: what it was permitted to do, and what is known of each."""
-        run_id = self._runs.identify(run)
+        run_id = RunId(self._runs.get(run).id.bytes)
         found = self._caller.store.list_effects(run_id, EFFECTS_SHOWN_MAX)
         settled = read_settled(self._caller.store, found)
         return tuple(_effect(one, settled.get(one.key)) for one in found)
 
     def checks(self, run: RunReference) -> tuple[Check, ...]:
         """Return what was found about the result of a run, oldest first."""
-        run_id = self._runs.identify(run)
+        run_id = RunId(self._runs.get(run).id.bytes)
         return tuple(_check(one) for one in self._caller.store.list_verdicts(run_id))
 
     def scope(self, run: RunReference) -> Scope:
         """Return how much a run was to do, what of it is done, and what is missing."""
-        return self._caller.store.get_scope(self._runs.identify(run))
+        return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
 
     def line(self, run: RunReference) -> tuple[Run, ...]:
         """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""

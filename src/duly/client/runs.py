@@ -119,7 +119,7 @@ class Runs:
             since=since,
             until=until,
         )
-        return self.views(self._pages(command, most))
+        return run_views(self._caller, self._pages(command, most))
 
     def page(
         self,
@@ -138,7 +138,7 @@ class Runs:
         if position is not None:
             command = replace(command, before_id=RunId(position))
         found = self._caller.store.search_runs(command)
-        return Page(self.views(found.records), write_cursor(command, found.next))
+        return Page(run_views(self._caller, found.records), write_cursor(command, found.next))
 
     def select(
         self,
@@ -166,14 +166,14 @@ class Runs:
         found = self._caller.store.list_newest_runs(ids, most)
         own = [run for runs in found.values() for run in runs if run.tenant == self._caller.tenant]
         newest: NewestRuns = {}
-        for run in self.views(own):
+        for run in run_views(self._caller, own):
             assert run.schedule_id is not None, "they were found by it"
             newest.setdefault(run.schedule_id, []).append(run)
         return newest
 
     def get(self, run: RunReference) -> Run:
         """Return a run by its id or its label, as it is now."""
-        return self.views([self._record(run)])[0]
+        return run_views(self._caller, [self._record(run)])[0]
 
     def missing(
         self,
@@ -197,7 +197,7 @@ class Runs:
 
     def attempts(self, run: RunReference) -> Attempts:
         """Return every claim of a run and what became of it, in order."""
-        return [attempt_view(one) for one in self._caller.store.list_attempts(self.identify(run))]
+        return [attempt_view(one) for one in self._caller.store.list_attempts(self._id(run))]
 
     def why(self, run: RunReference | DelayedRun) -> RunExplanation:
         """Say in a sentence why a run is late, stuck, waiting or dead, and what that rests on.
@@ -214,22 +214,18 @@ class Runs:
     def progress(self, run: RunReference, *, limit: int = PAGE_MAX) -> Steps:
         """Return the steps of a run's progress, oldest first."""
         most = read_limit(limit, self._caller.settings.listed_max)
-        return [
-            step_view(one) for one in self._caller.store.list_progress(self.identify(run), most)
-        ]
+        return [step_view(one) for one in self._caller.store.list_progress(self._id(run), most)]
 
     def lines(self, run: RunReference, *, after: int = 0, limit: int = PAGE_MAX) -> Lines:
         """Return lines that a run's attempts wrote, in order, with a number above `after`."""
         most = read_limit(limit, self._caller.settings.listed_max)
         if not isinstance(after, int) or isinstance(after, bool) or after < 0:
             raise UsageError("after", after, "is not the number of a line", "give 0 or more")
-        return [
-            line_view(one) for one in self._caller.store.list_lines(self.identify(run), after, most)
-        ]
+        return [line_view(one) for one in self._caller.store.list_lines(self._id(run), after, most)]
 
     def checkpoints(self, run: RunReference) -> dict[str, Any]:
         """Return the states that a run has stored to go on from, by partition; "" for the whole."""
-        found = self._caller.store.get_checkpoints(self.identify(run))
+        found = self._caller.store.get_checkpoints(self._id(run))
         return {partition: json.loads(state) for partition, state in found.items()}
 
     def wait(self, run: RunReference, *, timeout: Delay | None = None) -> Run:
@@ -240,7 +236,7 @@ class Runs:
         limit_us = None if timeout is None else read_delay("timeout", timeout)
         clock = self._caller.clock
         begun_us = clock.monotonic_us()
-        run_id, rest_us = self.identify(run), WAIT_FIRST_US
+        run_id, rest_us = self._id(run), WAIT_FIRST_US
         while True:
             found = self.get(UUID(bytes=run_id))
             passed_us = clock.monotonic_us() - begun_us
@@ -256,7 +252,7 @@ class Runs:
         One that is still pending is cancelled, too. A dead one is discarded instead: Conflict.
         """
         record = cancel_run(self._caller, self._ordered_id(run), reason)
-        return self.views([record])[0]
+        return run_views(self._caller, [record])[0]
 
     def retry(self, runs: RunsMeant, *, reason: str | None = None) -> OrderedRuns:
         """Queue dead runs again with a fresh budget, and at once those that wait to be retried.
@@ -274,7 +270,7 @@ class Runs:
     ) -> Run:
         """Give a dead run other arguments, all of them, as JSON values; then retry it."""
         record = edit_run(self._caller, self._record(run), arguments, reason)
-        return self.views([record])[0]
+        return run_views(self._caller, [record])[0]
 
     def _meant(self, runs: RunsMeant) -> Ids:
         meant = read_meant(self._caller, runs)
@@ -283,10 +279,9 @@ class Runs:
     def _ordered_id(self, run: RunReference) -> RunId:
         """Return a run's id; one that does not exist is told by the order, not refused."""
         given = run.id if isinstance(run, Run) else run
-        return RunId(given.bytes) if isinstance(given, UUID) else self.identify(given)
+        return RunId(given.bytes) if isinstance(given, UUID) else self._id(given)
 
-    def identify(self, run: RunReference) -> RunId:
-        """Return the id of a run of this tenant; NotFound if there is none."""
+    def _id(self, run: RunReference) -> RunId:
         return self._record(run).id
 
     def _record(self, run: RunReference) -> RunRecord:
@@ -349,19 +344,20 @@ class Runs:
                 return "it is still pending: look at app.delayed.get()"
         return "list them with app.runs.list()"
 
-    def views(self, records: Sequence[RunRecord]) -> ListedRuns:
-        """Show runs; each label is in the zone that the schedule had when the run was made."""
-        keys = {
-            (run.schedule_id, run.definition_number)
-            for run in records
-            if run.schedule_id is not None and run.definition_number is not None
-        }
-        found = self._caller.store.get_definitions(sorted(keys)) if keys else {}
-        zones = {key: zone_of(one.timetable) for key, one in found.items()}
-        return [
-            run_view(run, zones.get((run.schedule_id, run.definition_number)))  # type: ignore[arg-type]
-            for run in records
-        ]
+
+def run_views(caller: Caller, records: Sequence[RunRecord]) -> ListedRuns:
+    """Show runs; each label is in the zone that the schedule had when the run was made."""
+    keys = {
+        (run.schedule_id, run.definition_number)
+        for run in records
+        if run.schedule_id is not None and run.definition_number is not None
+    }
+    found = caller.store.get_definitions(sorted(keys)) if keys else {}
+    zones = {key: zone_of(one.timetable) for key, one in found.items()}
+    return [
+        run_view(run, zones.get((run.schedule_id, run.definition_number)))  # type: ignore[arg-type]
+        for run in records
+    ]
 
 
 class DelayedPage(NamedTuple):

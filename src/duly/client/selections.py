@@ -24,6 +24,7 @@ from duly.client.frozen_sets import (
 )
 from duly.client.reading import read_limit, require_reason
 from duly.client.run_orders import OrderedRun, cancel_each
+from duly.client.runs import run_views
 from duly.domain.identity import RunId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.errors import UsageError
@@ -131,7 +132,8 @@ class Selections:
         kept = self._find(selection)
         newest = [RunId(one) for one in kept.ids[:SAMPLE_MAX]]
         there = self._caller.store.get_runs(newest)
-        return _view(kept, self._runs.views([there[one] for one in newest if one in there]))
+        runs = run_views(self._caller, [there[one] for one in newest if one in there])
+        return _view(kept, runs)
 
     def preview(self, selection: UUID | str, order: str) -> OrderPreview:
         """Say what an order would do to each of its runs, if it were given now.

@@ -145,11 +145,13 @@ class Vitals:
         """Look at so many of the newest runs of the tenant, and of each of some schedules.
 
         How late they were and what came of them is told, and nothing else: a part of the price.
+        Schedules that are not of this tenant are left out.
         """
         most = read_limit(runs, WINDOW_RUNS)
         store, checked = self._caller.store, self._checked()
         tenants, is_whole = self._window(None, most)
-        ids = [ScheduleId(one.bytes) for one in schedules]
+        seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules[:SCHEDULES_MAX]])
+        ids = [one for one, record in seen.items() if record.tenant == self._caller.tenant]
         own: dict[ScheduleId, list[RunVital]] = {one: [] for one in ids}
         for run in store.list_run_vitals(VitalsFilter(schedule_ids=ids, limit=most)) if ids else ():
             assert run.schedule_id is not None, "they were found by it"

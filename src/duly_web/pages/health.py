@@ -46,7 +46,7 @@ class HealthModel:
 
 def show_health(asked: Asked) -> Shown:
     """Show what is wrong."""
-    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
+    looked = look_at_all(asked)
     health = looked.health
     model = HealthModel(
         dispatch=_told(health.dispatch), work=_told(health.work), notes=_told(health.notes)

@@ -104,8 +104,8 @@ def show_inbox(asked: Asked) -> Shown:
         page = asked.app.runs.page(state=LATE_STATES, until=until, limit=PAGE_SIZE)
         model = InboxModel(kind=kind, rows=tuple(run_row(one, asked.now) for one in page.items))
     # The tabs count what the lists hold; the lights above are of all that the visitor may see.
-    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
-    own = look_at_own(asked.app, asked.kept, looked)
+    looked = look_at_all(asked)
+    own = look_at_own(asked, looked)
     elsewhere = () if kind == "late" else _elsewhere(looked, asked.visitor.tenant, COUNTED[kind])
     model = replace(model, doubts=own.ambiguous, dead=own.dead, elsewhere=elsewhere)
     return Shown(template="inbox.html", model=model, title="Inbox", looked=looked)

@@ -68,7 +68,7 @@ def look_at_lateness(app: App, schedules: Sequence[Schedule], of: str | None) ->
     found = app.vitals.windows([one.id for one in first], runs=RUNS_MAX)
     drawn = found.tenant if of is None else app.vitals.of_schedule(of).window
     window = drawn.window
-    own = ((one.name, found.schedules[one.id]) for one in first)
+    own = ((one.name, found.schedules[one.id]) for one in first if one.id in found.schedules)
     return LatenessPart(
         of=of,
         rows=(_row(None, found.tenant), *(_row(name, looked) for name, looked in own)),

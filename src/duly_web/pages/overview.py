@@ -80,14 +80,14 @@ def show_overview(asked: Asked) -> Shown:
     show = read_show(query.show)
     page = asked.app.schedules.page(limit=SCHEDULES_MAX).items
     schedules = _going_on(page)
-    looked = look_at_all(asked.app, asked.kept, is_everywhere=asked.visitor.is_everywhere)
+    looked = look_at_all(asked)
     names = tuple(one.name for one in schedules)
     model = Overview(
         query=query,
-        tiles=make_tiles(asked, schedules, look_at_own(asked.app, asked.kept, looked)),
+        tiles=make_tiles(asked, schedules, look_at_own(asked, looked)),
         lanes=names[:LANES_MAX],
         sides=names[:SIDES_MAX] if show is None else names[:1],
-        queues=tuple(asked.app.queues.list()),
+        queues=looked.queues,
         has_schedules=bool(page),
     )
     return Shown(template="overview.html", model=model, title="Overview", looked=looked)
@@ -98,7 +98,7 @@ def show_timeline(asked: Asked) -> Shown:
     span = _read_span(asked.query)
     axis = Axis.around(asked.now, span)
     found = asked.kept.get(
-        ("timeline", span, asked.clocks),
+        ("timeline", span, asked.clocks, asked.pulse),
         TIMELINE_SECONDS,
         lambda: draw_timeline(asked.app, _schedules(asked), axis, asked.clocks),
     )
@@ -109,7 +109,7 @@ def show_sides(asked: Asked) -> Shown:
     """Show what was triggered beside what was useful."""
     show = read_show(asked.query.show)
     found = asked.kept.get(
-        ("sides", show),
+        ("sides", show, asked.pulse),
         SIDES_SECONDS,
         lambda: look_at_sides(asked.app, _schedules(asked), show),
     )
