@@ -63,7 +63,7 @@ class GuardRoom:
         self.courier = AlertCourier(
             self.store, self.clock, lambda _: self.channel, telemetry=self.recorder
         )
-        self.courier.fence = lambda: self.watcher.fence
+        self.courier.fence = self.watcher.fence_in_time
 
     def look(self, times: int = 1, after: str = LOOK) -> None:
         """Let time pass, look, and deliver; so often."""

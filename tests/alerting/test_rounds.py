@@ -84,7 +84,7 @@ def test_a_page_costs_the_same_however_many_are_on_it(stored):
     store, _ = stored
     make(store, 55)
     counted = Counted(store)
-    asked = Asked(store=counted, status=store.status())  # type: ignore[arg-type]
+    asked = Asked(store=counted, status=store.status())
     costs: list[int] = []
     for page in (5, 50):
         counted.asked.clear()

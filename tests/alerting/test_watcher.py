@@ -14,6 +14,7 @@ import pytest
 
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.timetable.interval import every
+from duly.engine.alert_courier import AlertCourier
 from duly.engine.notifying import DeliveryResult
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import usual_observers
@@ -175,6 +176,53 @@ def test_a_delivery_that_failed_is_tried_again_under_its_id(guard):
     failed = guard.recorder.of(DeliveryFailed)
     assert [(1, False), (2, False)] == [(one.tries, one.is_given_up) for one in failed]
     assert "a defect of the channel" in failed[1].problem
+
+
+def raise_untold(guard) -> None:
+    """Look until an alert is raised, and deliver nothing."""
+    while not guard.alerts("no-executions"):
+        guard.clock.advance("15s")
+        guard.watcher.tick()
+
+
+def test_who_was_held_up_sends_nothing_under_a_watch_that_is_over(stored):
+    """V3: by its own count; another may have sent it meanwhile."""
+    in_trouble(stored)
+    guard = GuardRoom(*stored)
+    raise_untold(guard)
+    guard.clock.advance(WATCH_TTL_US)
+    guard.courier.tick()
+    late = list(guard.channel.told)
+    guard.look()
+
+    assert [] == late
+    assert [("raised", "queue mail")] == guard.told("no-executions")
+
+
+@pytest.mark.parametrize("how", [False, RuntimeError("a defect"), StoreUnavailable("x", "is", "y")])
+def test_what_can_not_be_settled_is_not_sent_over_and_over(stored, how):
+    """V3: who is woken at once waits all the same, longer each time."""
+    in_trouble(stored)
+    guard = GuardRoom(*stored)
+    raise_untold(guard)
+
+    class Unsettled:
+        def __getattr__(self, name):
+            return getattr(stored[0], name)
+
+        def settle_delivery(self, _command):
+            if how:
+                raise how
+            return False
+
+    store: Any = Unsettled()
+    courier = AlertCourier(store, guard.clock, lambda _: guard.channel)
+    courier.fence = guard.watcher.fence_in_time
+    for _ in range(5):
+        with suppress(RuntimeError):
+            courier.tick()
+
+    assert [("raised", "queue mail")] == guard.told("no-executions")
 
 
 def test_a_channel_that_asks_for_a_pause_gets_it(guard):

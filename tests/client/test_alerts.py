@@ -171,6 +171,49 @@ def test_who_was_slower_is_told_so(app):
             app.alerts.remove_rule("queue-age", version=wrong)
 
 
+class Interrupted:
+    """A store to which somebody else speaks right after it was looked at."""
+
+    def __init__(self, store, speak) -> None:
+        self._store = store
+        self._speak = speak
+
+    def __getattr__(self, name):
+        found = getattr(self._store, name)
+        if name != "list_alert_terms":
+            return found
+
+        def listed(sort):
+            seen = found(sort)
+            speak, self._speak = self._speak, None
+            if speak is not None:
+                speak()
+            return seen
+
+        return listed
+
+
+def test_parts_that_somebody_else_sets_at_that_moment_stay(app, clock):
+    """V3, S4: it is decided anew."""
+    store = Interrupted(app.store, partial(app.alerts.set_rule, "queue-age", hold_for="2m"))
+    other = duly.App(store=store, clock=clock, actor="ben")
+    made = other.alerts.set_rule("queue-age", threshold="1m")
+
+    assert (60, "2m", "ben") == (made.threshold, made.hold_for, made.set_by)
+
+
+def test_what_a_person_says_while_a_file_is_read_stays_said(app, clock, tmp_path):
+    """V3, S4: it is reported, as all that was set by hand."""
+    file, text = tmp_path / "alerts.toml", "[alerts.rules.queue-age]\nthreshold = '15m'\n"
+    declaring(app.store, clock, file, text).reconcile()
+    store = Interrupted(app.store, partial(app.alerts.set_rule, "queue-age", threshold="1m"))
+    report = declaring(store, clock, file, text.replace("15m", "20m")).reconcile()
+    rules = {one.name: one for one in app.alerts.rules()}
+
+    assert ["alert rule queue-age"] == list(report.conflicts)
+    assert 60 == rules["queue-age"].threshold
+
+
 def test_a_channel_is_added_tried_and_removed(app, caplog):
     """V3: the log is there unless somebody says other."""
     with caplog.at_level(logging.INFO, logger="duly.alerts"):

@@ -171,6 +171,16 @@ def test_no_number_goes_ahead_of_what_it_stands_for(remote):
             duly.Outdated,
             {"what": "schedule"},
         ),
+        (
+            lambda one: one.alerts.set_rule("overlap", version=99, threshold=1),
+            duly.Outdated,
+            {"what": "alert rule", "name": "overlap"},
+        ),
+        (
+            lambda one: one.alerts.add_channel("ops", "log", version=99),
+            duly.Outdated,
+            {"what": "alert channel"},
+        ),
         (lambda one: one.runs.discard("x@y", reason="r"), duly.NotFound, {"what": "run"}),
         (lambda one: one.enqueue("report", delay="soon"), duly.UsageError, {"field": "delay"}),
     ],

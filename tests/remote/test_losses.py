@@ -39,6 +39,16 @@ def test_looking_again_is_always_safe(afar, lossy):
     assert "hourly" == afar.schedules.get("hourly").name
 
 
+def test_a_rule_whose_reply_is_lost_is_set_once_and_is_no_conflict(afar, lossy, app):
+    """V3, S4: what is sent again says what is so already."""
+    lossy.losses = 2
+    made = afar.alerts.set_rule("breaker-open", threshold="7m", version=0)
+    entries = app.audit.page(action="alert-rule.set", all_tenants=True).items
+
+    assert (420, True) == (made.threshold, made.version > 0)
+    assert ["rule breaker-open"] == [one.subject for one in entries]
+
+
 def test_what_has_no_key_is_not_sent_twice(afar, lossy, app):
     """L3: a token whose text was lost is not made a second time behind anybody's back."""
     lossy.losses = 1

@@ -52,7 +52,7 @@ def watching(
     watcher = Watcher(app.store, clock, watchman, settings, telemetry=heard)
     senders = Senders(heard)
     courier = make_courier(app, clock, heard, senders)
-    courier.fence = lambda: watcher.fence
+    courier.fence = watcher.fence_in_time
     places = (LocalWakeups(), LocalWakeups())
     watcher.on_told = courier.on_done = places[1].wake
     loops = (

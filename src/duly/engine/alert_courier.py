@@ -138,17 +138,21 @@ class AlertCourier:
         self, fence: WatchFence, dues: list[DueDelivery], channels: Mapping[str, ChannelConfig]
     ) -> None:
         """Bring to one channel what is due there, until it fails or the watch is another's."""
-        name = dues[0].delivery.channel
+        name, is_settled = dues[0].delivery.channel, True
         try:
             for due in dues:
-                if self.fence() != fence or not self._deliver_one(fence, due, channels):
+                if self.fence() != fence or self._is_paused(name):
                     return
-                if self._is_paused(name):
+                is_settled = False
+                is_settled = self._deliver_one(fence, due, channels)
+                if not is_settled:
                     return
         except STORE_AWAY:
-            # What was sent could not be settled: it is sent again, and not at once.
-            self._pause(name, channels.get(name), EVERY_US)
+            return
         finally:
+            if not is_settled:
+                # What was sent is still to be delivered: it is sent again, and not at once.
+                self._pause(name, channels.get(name), EVERY_US)
             with self._lock:
                 self._busy.discard(name)
             self.on_done()
@@ -166,7 +170,8 @@ class AlertCourier:
         is_settled = self._store.settle_delivery(order)
         with self._lock:
             self._settled += is_settled
-        self._note(delivery.channel, channels.get(delivery.channel), result)
+        if is_settled:
+            self._note(delivery.channel, channels.get(delivery.channel), result)
         if tried.state is not DeliveryState.DONE:
             event = DeliveryFailed(
                 member=0,

@@ -133,7 +133,8 @@ class Watcher:
         self._notes: dict[str, Any] | None = None
         self._rests_until = 0
         self.fence: WatchFence | None = None
-        """Under which it writes; None while another watches. Read by who delivers."""
+        """Under which it writes; None while another watches."""
+        self._held_until = 0
         self.on_told: Callable[[], None] = _nobody
 
     def tick(self) -> int:
@@ -143,6 +144,14 @@ class Watcher:
         except STORE_AWAY:
             wait_us = self._settings.retry_us
         return self._clock.monotonic_us() + wait_us
+
+    def fence_in_time(self) -> WatchFence | None:
+        """Return the fence while the watch is ours by our own count: for who delivers under it.
+
+        A courtesy: who was held up, and may have been replaced, sends nothing twice. What it writes
+        would be refused in any case.
+        """
+        return self.fence if self._clock.monotonic_us() < self._held_until else None
 
     def wake(self) -> None:
         """Nothing is so urgent that it could not wait for the next look."""
@@ -164,6 +173,7 @@ class Watcher:
             # Whoever is shown one tenant's would find that all is well.
             return settings.every_us
         notes = None if self._notes is None else _notes_text(self._notes)
+        asked_at = self._clock.monotonic_us()
         held = self._store.hold_watch(
             HoldWatch(
                 holder=watchman.holder, name=watchman.name, ttl_us=settings.ttl_us, notes=notes
@@ -172,6 +182,7 @@ class Watcher:
         if not held.is_held:
             self._lose()
             return min(settings.every_us, max(held.until - held.now, SECOND_US))
+        self._held_until = asked_at + settings.ttl_us
         fence = WatchFence(watchman.holder, held.epoch)
         if fence != self.fence:
             self.fence, self._notes = fence, _read_notes(held.notes)
