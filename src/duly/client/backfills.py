@@ -9,6 +9,7 @@ from uuid import UUID
 
 from duly.client.reading import Instant, read_choice, read_instant, read_reason
 from duly.client.schedule_orders import find_schedule
+from duly.client.spans import backfill_spans, told_order
 from duly.domain.backfill_steps import first_of
 from duly.domain.backfilling import (
     FILLED,
@@ -28,7 +29,7 @@ from duly.store.backfilling import LISTED_MAX, ChangeBackfill, CreateBackfill
 from duly.store.rulings import id_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from duly.client.caller import Caller
@@ -238,7 +239,7 @@ class Backfills:
             total=len(plan.slots),
             actor=self._caller.ordering(reason),
         )
-        return _view(self._caller.store.create_backfill(command))
+        return self._told("backfill.created", lambda: self._caller.store.create_backfill(command))
 
     def get(self, backfill: Identity) -> Backfill:
         """Return a backfill by its id."""
@@ -317,7 +318,12 @@ class Backfills:
             actor=self._caller.ordering(read_reason(reason)),
             **parts | changes,
         )
-        return _view(self._caller.store.change_backfill(command))
+        return self._told("backfill.changed", lambda: self._caller.store.change_backfill(command))
+
+    def _told(self, name: str, give: Callable[[], BackfillRecord]) -> Backfill:
+        """Give an order about a backfill, and tell of it in the trace of its schedule."""
+        record = told_order(self._caller.tracing, give, lambda one: backfill_spans(one, name))
+        return _view(record)
 
 
 def _template(seen: Seen) -> Template:
