@@ -77,7 +77,7 @@ fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
 fuzz-api: .venv/ready-test   ## ask the HTTP API what its description allows and what not: EXAMPLES (50) of each
 	@DULY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --quiet --timeout=3600 tests/api/test_hostile_requests.py
 
-simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres), of WORLDS (plain, effects, limits, watch)
+simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres), of WORLDS (plain, effects, limits, standing, watch)
 	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE) --worlds $(WORLDS)
 
 screenshots: .venv/ready-test   ## take the pictures of docs/screenshots anew, of the demo

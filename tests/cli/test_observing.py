@@ -190,6 +190,21 @@ def test_the_variables_of_opentelemetry_switch_traces_on_and_off(place: Workplac
     assert "trace_id" not in ended
 
 
+def test_a_command_that_is_recorded_has_a_trace_if_it_is_asked_for(place: Workplace):
+    """V2: the order and the attempt are told when the command has ended, and not without a word."""
+    with collecting() as collector:
+        told = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        place.duly("exec", "silent", "--", "true", **told)
+        answer = place.duly("exec", "night", "--traces", "--", "true", **told)
+        run = place.duly("run", "show", "night", "--json").json
+
+    trace = trace_text(UUID(run["id"]).bytes)
+    assert 0 == answer.status
+    names = {("duly-exec", "promise exec:night"), ("duly-exec", "attempt exec:night")}
+    assert names == collector.names(trace)
+    assert "exec:silent" not in str(collector.spans)
+
+
 def test_an_exporter_that_is_not_there_is_refused_by_name(place: Workplace):
     """L6."""
     answer = place.duly("dispatcher", OTEL_TRACES_EXPORTER="zipkin")

@@ -26,10 +26,12 @@ from tests.simulation.recipe import (
     recipe_of,
     with_effects,
     with_limits,
+    with_standing,
     with_watchers,
 )
 from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import HEALTHY, Mutant, Report, simulate
+from tests.simulation.standing_checker import SOMETIMES as STANDING_SOMETIMES
 from tests.simulation.watching import SOMETIMES as WATCH_SOMETIMES
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ WORLDS: dict[str, Callable[[Recipe], Recipe]] = {
     "plain": lambda recipe: recipe,
     "effects": with_effects,
     "limits": with_limits,
+    "standing": with_standing,
     "watch": with_watchers,
 }
 
@@ -135,7 +138,12 @@ def run_campaign(first: int, seeds: int, processes: int, worlds: str = "plain") 
     """Play seeds and tell; the answer is the exit code."""
     play = partial(play_seed, worlds=worlds)
     reports = play_seeds(range(first, first + seeds), processes, play)
-    wanted = {"plain": SOMETIMES, "limits": LIMITS_SOMETIMES, "watch": WATCH_SOMETIMES}
+    wanted = {
+        "plain": SOMETIMES,
+        "limits": LIMITS_SOMETIMES,
+        "standing": STANDING_SOMETIMES,
+        "watch": WATCH_SOMETIMES,
+    }
     return tell_reports(reports, seeds, wanted=wanted.get(worlds, ()))
 
 

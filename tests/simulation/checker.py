@@ -77,6 +77,7 @@ class Checker:
             or getattr(self.work.effects, operation, None)
             or getattr(self.work.limits, operation, None)
             or getattr(self.alerts, operation, None)
+            or getattr(self.work.standing, operation, None)
         )
         if check is not None:
             check(executed)
@@ -223,6 +224,8 @@ class Checker:
         is_dispatcher = command.kind is MemberKind.DISPATCHER
         note = MemberNote(executed.at + command.ttl_us, is_dispatcher=is_dispatcher)
         self.ledger.members[member] = note
+        if self.work.standing is not None:
+            self.work.standing.joined(member, command)
 
     def _renew(self, executed: Executed) -> None:
         command, renewal = executed.call.arguments[0], executed.result

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duly.engine.dispatcher import Dispatcher
 from duly.engine.loop import Loop
 from duly.engine.surroundings import Node as Surroundings
-from duly.telemetry import SetAside, TickFailed
+from duly.telemetry import SetAside, TickFailed, WorkerRecycling
 
 if TYPE_CHECKING:
     from duly.engine.loop import Service
@@ -28,6 +28,8 @@ class Listener:
     def emit(self, event: Event) -> None:
         """Count what happens, and object to what must not."""
         self._node.world.counts[f"event: {event.name}"] += 1
+        if isinstance(event, WorkerRecycling):
+            self._node.is_ending = True
         if isinstance(event, TickFailed | SetAside):
             self._node.world.broken = f"{self._node.name} complained: {event}"
 

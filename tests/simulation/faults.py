@@ -246,6 +246,7 @@ class Mischief:
     def _stop(self, node: Node, fault: PlannedFault) -> None:
         """Ask a process to end in good order; the impatient ask a second time."""
         if node.stop is not None:
+            node.is_ending = True
             node.stop()
             if node.stop_now is not None and fault.node % 2:
                 self._world.after(min(fault.length_us, 3 * SECOND), node.stop_now)

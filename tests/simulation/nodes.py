@@ -84,6 +84,9 @@ class Node:
         """How to ask the process to end in good order, if it can be asked."""
         self.stop_now: Callable[[], None] | None = None
         """How to ask it not to wait for anything."""
+        self.is_ending = False
+        """Whether somebody has asked this process to end, or it is worn out."""
+        self.starts = 0
         self.strands: dict[greenlet.greenlet, Strand] = {}
         """Threads and children of the process."""
         self._program = program
@@ -103,6 +106,8 @@ class Node:
         if self.is_alive:
             return
         self.stop = self.stop_now = None
+        self.is_ending = False
+        self.starts += 1
         self._greenlet = greenlet.greenlet(self._run, parent=self.world.hub)
         self._turn += 1
         turn = self._turn

@@ -13,6 +13,7 @@ from tests.simulation.dispatching import dispatch
 from tests.simulation.effect_checker import EffectChecker
 from tests.simulation.executing import Observer
 from tests.simulation.faults import Mischief, Weather
+from tests.simulation.foremen import Foreman
 from tests.simulation.limit_checker import LimitChecker
 from tests.simulation.limiting import Caller, Limiter
 from tests.simulation.nodes import Node
@@ -20,6 +21,7 @@ from tests.simulation.operators import Operator
 from tests.simulation.recipe import SECOND, Recipe
 from tests.simulation.reckoning import reckon
 from tests.simulation.reconcilers import Reconciler, Repeater
+from tests.simulation.standing_checker import StandingChecker
 from tests.simulation.stewards import Steward
 from tests.simulation.users import User
 from tests.simulation.wardens import Warden
@@ -80,6 +82,8 @@ def simulate(recipe: Recipe, mutant: Mutant = HEALTHY) -> Report:
     if recipe.has_policies:
         checker.watch_policies(world.store)
         lose_openings(world)
+    if recipe.has_standing:
+        checker.work.standing = StandingChecker(checker.ledger, checker.work, world)
     if recipe.watchers:
         checker.alerts = AlertChecker(world)
     violation = None
@@ -106,6 +110,8 @@ def reckon_everything(checker: Checker, world: World) -> None:
         checker.work.limits.reckon(runs)
     if checker.backfills is not None:
         checker.backfills.reckon(world.store.now())
+    if checker.work.standing is not None:
+        checker.work.standing.reckon()
     if checker.alerts is not None:
         checker.alerts.reckon()
 
@@ -149,6 +155,9 @@ def play(world: World, observer: Observer, alerts: AlertChecker | None = None) -
         programs = [watching(recipe, number, alerts) for number in range(recipe.watchers)]
         watchers = [Node(world, f"g{number}", one) for number, one in enumerate(programs)]
         users.append(Node(world, "a0", Warden(recipe).live))
+    if recipe.has_standing:
+        # Nobody stops this one: whoever else would put everybody back into service?
+        Node(world, "f0", Foreman(recipe, workers).live)
     mischief = Mischief(world, dispatchers, [*workers, *watchers], users)
     for node in world.nodes:
         node.start()

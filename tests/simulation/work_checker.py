@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.gate_ledger import GateLedger
     from tests.simulation.ledger import Ledger
     from tests.simulation.limit_checker import LimitChecker
+    from tests.simulation.standing_checker import StandingChecker
     from tests.simulation.world import Executed
 
 MAINTENANCE = LeaseKey(0, Lane.BACKFILL)
@@ -44,6 +45,7 @@ class WorkChecker:
         self.gates: GateLedger | None = None
         self.effects: EffectChecker | None = None
         self.limits: LimitChecker | None = None
+        self.standing: StandingChecker | None = None
         self.paused: set[str] = set()
         self._ledger = ledger
         self._policies: dict[str, TaskPolicy] = {}
@@ -70,6 +72,10 @@ class WorkChecker:
         self.runs[note.id] = note
         self._ledger.delayed[note.id] = DelayedNote(note.id, None, now, state="fired")
 
+    def holds_any(self, worker: MemberId) -> bool:
+        """Say whether a worker holds a run."""
+        return bool(self._held.get(worker))
+
     def release(self, note: RunNote) -> None:
         """Take a run from whoever holds it."""
         if note.worker is not None:
@@ -95,6 +101,10 @@ class WorkChecker:
         command: ClaimRuns = executed.call.arguments[0]
         claimed = executed.result
         is_alive = self._ledger.is_alive(command.worker, executed.at)
+        if is_alive and self.standing is not None:
+            is_alive = self.standing.may_claim(command.worker)
+            if claimed.is_alive and not is_alive:
+                raise Violation("A1: a worker that is out of service may claim")
         if claimed.is_alive != is_alive:
             raise Violation("INV-21: whether a worker is alive was answered wrongly")
         if claimed.runs and not is_alive:
@@ -143,6 +153,8 @@ class WorkChecker:
         if tries.charged >= self.policy(note.task).retry.attempts:
             raise Violation("INV-10: a run was claimed beyond its budget")
         note.claim(command.worker, tries, executed.at)
+        # It has waited: should it be given back, it may be claimed whichever way clocks went.
+        note.not_before = 0
         self._held.setdefault(command.worker, {})[note.id] = note
 
     def beat(self, executed: Executed) -> None:
@@ -161,6 +173,8 @@ class WorkChecker:
             self.counts["beats refused"] += 1
             if worker in self._ledger.members:
                 self._ledger.members[worker].is_alive = False
+        if self.standing is not None:
+            self.standing.beaten(worker, beaten)
         expected: set[tuple[Hold, StopKind]] = set()
         for hold in command.holds:
             note = self._note(hold.run_id)
@@ -201,6 +215,8 @@ class WorkChecker:
     def leave(self, executed: Executed) -> None:
         """Who leaves in good order leaves nothing behind that it could know of (INV-24)."""
         worker = executed.call.arguments[0]
+        if self.standing is not None:
+            self.standing.left(worker)
         if self._held.get(worker, {}).keys() - self._unheard.get(worker, set()):
             raise Violation("INV-24: a worker left in good order, and kept what it held")
 
@@ -216,6 +232,8 @@ class WorkChecker:
                 if result is not FinishResult.ACCEPTED:
                     raise Violation("INV-2: the end of a run that is held was refused")
                 self._check_word(note, finish)
+                if self.standing is not None:
+                    self.standing.finish(executed, worker, finish)
                 if self.limits is not None:
                     self.limits.finish(executed, note, finish)
                 self.end_claim(executed, note, finish.conclusion)

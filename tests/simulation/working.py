@@ -66,7 +66,7 @@ def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node],
             {kind: ScriptedExecutor(node, kind, observer) for kind in KINDS},
             settings,
             telemetry=listener,
-            node=Surroundings(host=node.name, wake_address=wakeups.address),
+            node=_place(node, number, wakeups.address),
             wakeups=wakeups,
             draws=SeededDraws(draws),
             courier=LateCourier() if number % 2 else None,
@@ -77,6 +77,13 @@ def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node],
         loop.run()
 
     return work
+
+
+def _place(node: Node, number: int, wake_address: str) -> Surroundings:
+    """Return where a worker runs: two to a machine, where it matters; a new process each time."""
+    host = f"h{number // 2}" if node.world.recipe.has_standing else node.name
+    process = 100 * number + node.starts
+    return Surroundings(host=host, process=process, wake_address=wake_address)
 
 
 def _settings(draws: Random, number: int) -> WorkerSettings:

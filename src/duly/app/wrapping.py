@@ -158,6 +158,7 @@ class _Crew:
             WorkerSettings(slots=1, queues=(queue,)),
             node=_node(self._wakeups.address),
             wakeups=self._wakeups,
+            tracing=app.traces.tracing,
         )
         self._executor.on_end = self._worker.drain
         self._loop = Loop(self._worker, self._wakeups, SystemClock())

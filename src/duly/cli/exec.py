@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from duly.app import App
+from duly.app.tracing import begin_tracing
 from duly.app.wrapping import Recorded, Wrapped, run_wrapped
 from duly.cli.output import json_line, print_aside
 from duly.cli.run.story import state_text
@@ -25,6 +26,7 @@ def run_command(  # noqa: PLR0913 - each option of the command is an argument
     timeout: str | None = None,
     alone: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+    traces: bool = False,
     target: Target = TARGET,
 ) -> int:
     """Run a command as a recorded run: duly exec backup -- pg_dump shop.
@@ -51,6 +53,9 @@ def run_command(  # noqa: PLR0913 - each option of the command is an argument
         Wait until no other command of this name is running.
     quiet
         Say nothing beside what the command says.
+    traces
+        Tell spans through OpenTelemetry, as its variables say; also on if OTEL_TRACES_EXPORTER is
+        set.
     """
     if not command:
         remedy = f"give it after two hyphens: duly exec {name} -- ls -l"
@@ -59,6 +64,7 @@ def run_command(  # noqa: PLR0913 - each option of the command is an argument
     with opened(target, needs_store=True) as app:
         # An application of its own on the same store: nothing is added to the program's tasks.
         own = App(store=app.store, tenant=app.tenant, settings=app.settings)
+        begin_tracing("exec", own, is_asked=traces)
         recorded = run_wrapped(own.acting_as(person(), SOURCE), wrapped)
         _tell(recorded, is_quiet=quiet, as_json=target.json)
         return recorded.status

@@ -16,6 +16,7 @@ from duly.client.reading import (
     require_reason,
 )
 from duly.client.schedule_orders import find_schedule
+from duly.client.spans import backfill_spans, told_order
 from duly.domain.backfill_steps import Span, first_of, rest_of
 from duly.domain.backfilling import (
     FILLED,
@@ -37,7 +38,7 @@ from duly.store.reading import AuditFilter
 from duly.store.rulings import id_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from duly.client.caller import Caller
     from duly.client.schedule_orders import Reference
@@ -164,7 +165,7 @@ class Backfills:
             actor=self._caller.ordering(new.reason),
             resumes=new.resumes,
         )
-        made = backfill_view(self._caller.store.create_backfill(command))
+        made = self._told("backfill.created", lambda: self._caller.store.create_backfill(command))
         link = None if new.resumes is None else UUID(bytes=new.resumes)
         return replace(made, resumes=link)
 
@@ -304,7 +305,12 @@ class Backfills:
             actor=self._caller.ordering(read_reason(reason)),
             **parts | changes,
         )
-        return backfill_view(self._caller.store.change_backfill(command))
+        return self._told("backfill.changed", lambda: self._caller.store.change_backfill(command))
+
+    def _told(self, name: str, give: Callable[[], BackfillRecord]) -> Backfill:
+        """Give an order about a backfill, and tell of it in the trace of its schedule."""
+        record = told_order(self._caller.tracing, give, lambda one: backfill_spans(one, name))
+        return backfill_view(record)
 
 
 def _rest(record: BackfillRecord) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from duly.client.ordering import read_order_id
 from duly.client.reading import read_limit, require_reason
 from duly.client.runs import run_views
 from duly.client.settled_effects import Settled, read_settled
+from duly.client.spans import rerun_spans, told_order
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
 from duly.domain.identity import RunId, ordered_run_id
@@ -310,7 +311,12 @@ class Inbox:
             actor=caller.ordering(reason),
             is_repair=repair,
         )
-        return self._runs.get(UUID(bytes=caller.store.rerun_run(command).id))
+        once_more = told_order(
+            caller.tracing,
+            lambda: caller.store.rerun_run(command),
+            lambda one: rerun_spans(one, command.id),
+        )
+        return self._runs.get(UUID(bytes=once_more.id))
 
     def _made(self, run: Run, new_id: RunId) -> Run | None:
         """Return what an earlier order of the same id has made, if there was one."""

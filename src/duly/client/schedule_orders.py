@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.reading import LOOKED_FOR_LENGTH_MAX
-from duly.client.spans import SCHEDULE, schedule_spans
+from duly.client.spans import SCHEDULE, order_spans, schedule_spans, told_order
 from duly.domain.identity import ScheduleId, schedule_id
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus, SkipReason
@@ -154,6 +154,18 @@ def list_records(caller: Caller, command: ScheduleFilter) -> list[ScheduleRecord
 
 def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> ScheduleRecord:
     """Decide and apply; when the schedule moved meanwhile, look again and decide anew."""
+    record, _ = told_order(
+        caller.tracing,
+        lambda: _apply(caller, seen, decide, order),
+        lambda done: order_spans(*done),
+    )
+    return record
+
+
+def _apply(
+    caller: Caller, seen: Seen, decide: Decide, order: Order
+) -> tuple[ScheduleRecord, str | None]:
+    """Return the schedule as it is then, and what was done to it."""
     actor = caller.ordering(order.reason)
     for _ in range(caller.settings.decisions_max):
         record = seen.record
@@ -161,7 +173,7 @@ def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> Sch
             _require_version(record, order.version)
         change = decide(record, seen.now)
         if change is None:
-            return record
+            return record, None
         command = ChangeSchedule(
             id=record.id,
             expected_version=record.version,
@@ -172,7 +184,7 @@ def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> Sch
         )
         answer = caller.store.change_schedule(command)
         if not isinstance(answer, Stale):
-            return answer
+            return answer, change.action
         seen = Seen(answer.record, answer.now)
     problem = "kept changing while this order was decided"
     raise Conflict("schedule", seen.record.name, problem, "look at it, then try again")

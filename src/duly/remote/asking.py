@@ -14,6 +14,7 @@ from duly.domain.instants import iso_utc, to_microseconds
 from duly.errors import StoreError, UsageError
 from duly.remote.exchange import Ask
 from duly.remote.operation import GET
+from duly.remote.own_trace import trace_headers
 from duly.remote.refusals import error_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Asking:
 
     def headers(self, accepted: str) -> dict[str, str]:
         """Return the headers of every request."""
-        return {"Accept": accepted, "User-Agent": "duly", **self._known}
+        return {"Accept": accepted, "User-Agent": "duly", **trace_headers(), **self._known}
 
     def target(
         self, pattern: str, path: tuple[object, ...], query: Mapping[str, Any] | None

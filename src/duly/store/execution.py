@@ -194,7 +194,8 @@ class Beaten:
     limits_version: int = 0
     """Of the fleet's limits: who knows an older one loads them again."""
     standing: Standing | None = None
-    """Whether people have taken the worker out of service: then it claims nothing."""
+    """Whether people have taken the worker out of service: then it claims nothing. None of one that
+    is over, whatever was said of it: it begins anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

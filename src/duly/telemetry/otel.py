@@ -224,8 +224,9 @@ class _Promised:
                 first = self._tracing._begin(facts, links=back)  # noqa: SLF001 - its own other half
                 first.end()
                 self._span.add_link(first.get_span_context())
-            about = spans[0].attributes if len(spans) == count == 1 else {}
-            self._span.set_attributes({**about, "duly.promised": count})
+            about = spans[0].attributes if len(spans) == 1 >= count else {}
+            promised = {"duly.promised": count} if count else {}
+            self._span.set_attributes({**about, **promised})
 
 
 class _Ids:

@@ -99,9 +99,10 @@ class Promising(Protocol):
     """An order that is being given, in the caller's own trace."""
 
     def tell(self, spans: Sequence[SpanFacts], count: int) -> None:
-        """Say what was promised: a first span for each, linked with the order in both ways.
+        """Say what was promised or ordered: a span for each, linked with the order in both ways.
 
-        `count` is how many there are, of which these may be the first.
+        `count` is how many promises there are, of which these may be the first; none, of an order
+        about what was promised before.
         """
         ...
 

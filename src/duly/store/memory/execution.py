@@ -134,7 +134,7 @@ def beat(journal: Journal, command: Beat) -> Beaten:
             stops.append(Stop(hold, StopKind.CANCEL))
     strays = _strays(journal, command) if alive else ()
     version = tables.cluster["limits_version"]
-    standing = None if row is None else row.standing
+    standing = row.standing if row is not None and alive else None
     return Beaten(now, alive, tuple(stops), strays, version, standing)
 
 

@@ -97,7 +97,8 @@ class TakingOutOfService:
 
         order(store, worker, Standing.QUARANTINED, is_fenced=True)
 
-        assert not store.beat(Beat(worker=worker)).is_alive
+        beaten = store.beat(Beat(worker=worker))
+        assert (False, None) == (beaten.is_alive, beaten.standing)
         lost = work.lost_claims(store)
         assert [True, True] == work.settle(store, work.maintain(store), *lost, how=LostEnd())
         assert RunState.RETRYING is work.look(store, safe.run_id).state
