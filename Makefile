@@ -70,9 +70,12 @@ chaos: .venv/ready-failover   ## real processes under load, killed and stopped f
 	@$(BIN)/python -m tests.system.effects_campaign postgres $(FAULTS) $(SEED)
 	@$(BIN)/python -m tests.failover.campaign $(SECONDS) $(SEED)
 
-fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
-	@mkdir -p .fuzz && $(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 \
-	    -max_len=400 -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz
+fuzz: .venv/ready-fuzz    ## try to break what reads timetables, then all else that reads text, for SECONDS (60) each
+	@mkdir -p .fuzz/timetables .fuzz/texts
+	@$(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 -max_len=400 \
+	    -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz/timetables
+	@$(BIN)/python -m tests.fuzz.texts -max_total_time=$(SECONDS) -timeout=2 -max_len=1000 \
+	    -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz/texts
 
 fuzz-api: .venv/ready-test   ## ask the HTTP API what its description allows and what not: EXAMPLES (50) of each
 	@DULY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --quiet --timeout=3600 tests/api/test_hostile_requests.py

@@ -99,9 +99,9 @@ class CountingStore(MemoryStore):
         self.asked: Counter[str] = Counter()
         self.is_away = False
 
-    def find_token(self, prefix):
+    def find_token(self, prefix, tenant=None):
         self.asked["find_token"] += 1
-        return super().find_token(prefix)
+        return super().find_token(prefix, tenant)
 
     def use_token(self, token):
         self.asked["use_token"] += 1
