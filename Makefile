@@ -27,7 +27,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench bench-full chaos fuzz fuzz-api simulate format clean screenshots
+.PHONY: help demo test check corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -70,12 +70,23 @@ chaos: .venv/ready-failover   ## real processes under load, killed and stopped f
 	@$(BIN)/python -m tests.system.effects_campaign postgres $(FAULTS) $(SEED)
 	@$(BIN)/python -m tests.failover.campaign $(SECONDS) $(SEED)
 
-fuzz: .venv/ready-fuzz    ## try to break what reads text, for SECONDS (60)
-	@mkdir -p .fuzz && $(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 \
-	    -max_len=400 -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz
+fuzz: .venv/ready-fuzz    ## try to break what reads timetables, then all else that reads text, for SECONDS (60) each
+	@mkdir -p .fuzz/timetables .fuzz/texts
+	@$(BIN)/python tests/fuzz/timetables.py -max_total_time=$(SECONDS) -timeout=2 -max_len=400 \
+	    -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz/timetables
+	@$(BIN)/python -m tests.fuzz.texts -max_total_time=$(SECONDS) -timeout=2 -max_len=1000 \
+	    -dict=tests/fuzz/words.dict -artifact_prefix=.fuzz/ -verbosity=0 -print_final_stats=1 .fuzz/texts
 
 fuzz-api: .venv/ready-test   ## ask the HTTP API what its description allows and what not: EXAMPLES (50) of each
 	@DULY_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --quiet --timeout=3600 tests/api/test_hostile_requests.py
+
+sbom: .venv/ready-test    ## what Duly is made of, as CycloneDX JSON, into dist/sbom.cdx.json
+	@mkdir -p dist && $(BIN)/python -m tests.supply_chain.sbom > dist/sbom.cdx.json && echo dist/sbom.cdx.json
+
+lock: .venv/ready-test    ## what an installation takes here, with hashes for pip's --require-hashes, into dist/duly.lock
+	@mkdir -p dist && $(BIN)/python -m pip install -qq --disable-pip-version-check --dry-run --ignore-installed \
+	    --report dist/report.json '.[calendars,otel,postgres,webhooks]'
+	@$(BIN)/python -m tests.supply_chain.lock < dist/report.json > dist/duly.lock && rm dist/report.json && echo dist/duly.lock
 
 simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres), of WORLDS (plain, effects, limits, standing, watch)
 	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE) --worlds $(WORLDS)

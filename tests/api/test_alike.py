@@ -133,7 +133,7 @@ def world(store, costs) -> Iterator[World]:
 
 def nobodys(theirs: Things) -> Things:
     """Return what is not there, by names as long as those that are: lengths tell, too."""
-    absent = {
+    absent: dict[str, Any] = {
         name: "".join("x" if one.isalpha() else one for one in getattr(theirs, name))
         for name in ("name", "key", "prefix")
     }
@@ -150,14 +150,12 @@ def pairs(route: Route, theirs: Things) -> list[tuple[Example, Example]]:
     ]
 
 
-SOMEBODYS = replace(
-    NOBODYS,
-    **{
-        one.name: UUID(int=getattr(NOBODYS, one.name).int + 99)
-        for one in fields(NOBODYS)
-        if isinstance(getattr(NOBODYS, one.name), UUID)
-    },
-)
+OTHERS: dict[str, Any] = {
+    one.name: UUID(int=value.int + 99)
+    for one in fields(NOBODYS)
+    if isinstance(value := getattr(NOBODYS, one.name), UUID)
+}
+SOMEBODYS = replace(NOBODYS, **OTHERS)
 NAMING = [
     route
     for route in ROUTES

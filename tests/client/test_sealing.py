@@ -158,9 +158,13 @@ def test_a_file_that_was_tampered_with_shows(lines, tmp_path):
         (lambda lines: [lines[0], b'{"kind":"entry"}\n'], "can't be read in line 2"),
         (lambda lines: [lines[0], b'{"kind":"seal"}\n'], "can't be read in line 2"),
         (lambda lines: [lines[0], b"[]\n"], "can't be read in line 2"),
+        (
+            lambda lines: [one.replace(b'"through":2', b'"through":"2"') for one in lines],
+            "can't be read in line 4",
+        ),
         (lambda lines: [b"no json\n"], "is not made of JSON lines"),
     ],
-    ids=["cut", "headless", "entry", "seal", "list", "text"],
+    ids=["cut", "headless", "entry", "seal", "list", "number", "text"],
 )
 def test_a_file_that_is_none_of_ours_is_refused(lines, tmp_path, spoil, problem):
     """L6: which is another thing than being tampered with."""

@@ -11,12 +11,23 @@ PLACES = {
     "fish": "~/.config/fish/completions/duly.fish",
 }
 
+ZSH_END = """
+# From a folder of $fpath this file is the function _duly itself; sourced, it says whose it is.
+if [[ $funcstack[1] == _duly ]]; then
+  _cyclopts_duly "$@"
+else
+  compdef _cyclopts_duly duly
+fi
+"""
+"""What the library leaves out: without it zsh knows how to complete, and never does."""
+
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print a script that lets a shell complete commands and options.
 
     Bash: duly completion bash > ~/.local/share/bash-completion/completions/duly. Zsh: into a
-    file _duly of a folder in $fpath. Fish: into ~/.config/fish/completions/duly.fish.
+    file _duly of a folder in $fpath, or source it after compinit. Fish: into
+    ~/.config/fish/completions/duly.fish.
 
     Parameters
     ----------
@@ -25,6 +36,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """
     from duly.cli.main import app  # every command is loaded for this, and for nothing else
 
-    sys.stdout.write(app.generate_completion(prog_name="duly", shell=shell))
+    script = app.generate_completion(prog_name="duly", shell=shell)
+    sys.stdout.write(script + (ZSH_END if shell == "zsh" else ""))
     if sys.stdout.isatty():
         sys.stderr.write(f"# put this into {PLACES[shell]}\n")

@@ -324,10 +324,15 @@ def _seal_facts(seal: Seal) -> dict[str, Any]:
 
 
 def _read_seal(facts: dict[str, Any]) -> Seal:
+    """Read a seal; ValueError for one that nobody wrote."""
+    hashed = bytes.fromhex(facts.pop("hash"))
     entries = tuple(
         SealedEntry(number, bytes.fromhex(digest)) for number, digest in facts.pop("entries")
     )
-    return Seal(entries=entries, **{**facts, "hash": bytes.fromhex(facts["hash"])})
+    numbers = (*facts.values(), *(one.number for one in entries))
+    if any(type(one) is not int for one in numbers):
+        raise ValueError
+    return Seal(entries=entries, **facts, hash=hashed)
 
 
 def _write(stream: BinaryIO, document: dict[str, Any]) -> None:
