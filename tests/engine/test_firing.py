@@ -105,6 +105,18 @@ def test_a_crowd_is_fired_without_a_pause(rig):
     assert 100 == len(rig.runs())
 
 
+def test_the_first_batch_of_a_crowd_is_small_so_that_workers_begin_while_the_rest_is_fired(rig):
+    """P1: and so is that of the next crowd."""
+    rig.dispatcher(batch_first=5, batch_max=20)
+    for number in range(50):
+        rig.delay(SECOND, f"reminder {number}")
+        rig.delay(2 * SECOND, f"another {number}")
+    rig.run("3s")
+
+    sizes = [event.fired for event in rig.recorder.of(BatchFired)]
+    assert [5, 20, 20, 5] * 2 == sizes
+
+
 def test_definitions_are_read_once_while_their_timers_are_in_memory(rig):
     """However few are kept for others: more schedules than that are not read at every fire."""
     for number in range(50):
@@ -211,7 +223,7 @@ def test_a_crowd_at_one_instant_is_fired_in_batches(rig):
     rig.run("61s")
     sizes = [event.fired for event in rig.recorder.of(BatchFired) if event.fired]
 
-    assert [1000, 1000, 500] == sizes
+    assert [250, 1000, 1000, 250] == sizes
     assert 2500 == dispatcher.statistics.fired
     assert all(late <= 1000 for late in rig.lateness())
 

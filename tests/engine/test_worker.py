@@ -80,6 +80,19 @@ def test_a_worker_claims_only_for_free_slots(rig):
     assert (2, 3) == (states.count("running"), states.count("queued"))
 
 
+def test_a_crowd_is_claimed_in_parts_that_begin_while_the_next_is_claimed(rig):
+    """P1, R4: a worker of many slots does not stand still until all of them are taken."""
+    for number in range(9):
+        rig.enqueue(f"r{number}")
+    shop = rig.worker(slots=10, claim_max=4)
+    begun = []
+    for _ in range(3):
+        shop.worker.tick()
+        begun.append(len(shop.works))
+
+    assert [4, 8, 9] == begun
+
+
 def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
     """R8, M3: nobody waits for all of it, and who has waited longest gets half."""
     crowd = [rig.enqueue(f"r{number}") for number in range(4)]

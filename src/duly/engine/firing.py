@@ -81,6 +81,10 @@ class Firing:
         self._fired_before = 0
         self._backlog_us = 0
         """How long it takes to fire one of the backlog; 0 until some were."""
+        settings = around.settings
+        self._first_max = min(settings.batch_first, settings.batch_max)
+        self._is_crowd = False
+        """Whether the last batch of fresh timers was as large as it might be."""
         self._gathering_until = 0
         """Until then what falls due is left to come together, on the monotonic clock."""
         self.owed_noticed: Callable[[], None] = lambda: None
@@ -92,11 +96,13 @@ class Firing:
         monotonic = self._around.clock.monotonic_us()
         if monotonic < self._gathering_until:
             return False
-        fresh = self._fire_from(loader.wheel, settings.batch_max)
+        most = settings.batch_max if self._is_crowd else self._first_max
+        fresh = self._fire_from(loader.wheel, most)
+        self._is_crowd = fresh >= most
         room = settings.batch_backlog_min if fresh else self._room_for_backlog()
         older = self._fire_backlog(room)
         has_fired = bool(fresh or older)
-        if has_fired and fresh < settings.batch_max and older < room:
+        if has_fired and not self._is_crowd and older < room:
             # Where so much is due that a batch can't hold it, nothing more need come together.
             self._gathering_until = monotonic + settings.fires_apart_us
         return has_fired

@@ -146,7 +146,7 @@ class Claiming:
                     limits[queue] = max(0, limits[queue] - count)
         order = ClaimRuns(
             worker=worker,
-            limit=self._holdings.free,
+            limit=min(self._holdings.free, settings.claim_max),
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,

@@ -62,6 +62,9 @@ class WorkerSettings:
     time, up to the poll's. All workers hear of all queues."""
     talk_every_us: int = 4 * _MILLISECOND_US
     """While a few runs come and go all the time, we tell of ends and ask for more this often."""
+    claim_max: int = 500
+    """How many runs one statement claims: those of a worker with more slots begin while it claims
+    the next."""
     finish_max: int = 1000
     """How many attempts one transaction ends."""
     together_max: int = 100
