@@ -105,7 +105,7 @@ def _print_dry(
 ) -> None:
     """Check what creating would check, and show what it would show."""
     name, call, timetable = parts
-    definition = read_definition(call, timetable, terms)
+    definition = read_definition(call, timetable, terms, name)
     standing = _standing(app, name)
     if standing is not None:
         remedy = f"see duly schedule show {name}; duly schedule edit changes it"
