@@ -15,6 +15,7 @@ from duly.client.history import HistoryEntry, Occurrence
 from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
+from duly.client.proving import ProvenOccurrence
 from duly.client.queues import Queue
 from duly.client.reading import (
     read_jitter,
@@ -77,6 +78,7 @@ __all__ = [
     "Preview",
     "PreviewedOccurrence",
     "Principal",
+    "ProvenOccurrence",
     "QuarantinedHost",
     "Queue",
     "Rule",
