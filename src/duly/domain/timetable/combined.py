@@ -195,7 +195,9 @@ def spread(timetable: Timetable, seed: str) -> Timetable:
         return timetable
     parts = {one.name: getattr(timetable, one.name) for one in fields(timetable) if one.init}
     closed = {name: _spread_part(part, seed) for name, part in parts.items()}
-    changed = {name: part for name, part in closed.items() if part is not parts[name]}
+    changed: dict[str, Any] = {
+        name: part for name, part in closed.items() if part is not parts[name]
+    }
     return replace(timetable, **changed) if changed else timetable
 
 
