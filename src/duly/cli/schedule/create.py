@@ -52,7 +52,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
     dry_run
         Check everything and show when it would run, but store nothing.
     """
-    with opened(target) as app:
+    with opened(target, is_rehearsal=dry_run) as app:
         now = app.status().now
         timetable = read_rule(rule, read_name(name), now)
         call = read_call(app, task, arguments)
