@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from duly.errors import UsageError
 
-_PLACES = frozenset({"secret_environment", "secret_directories", "allow_addresses"})
+_PLACES = frozenset({"secret_environment", "secret_directories", "allow_addresses", "retention"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,9 @@ class Settings:
     allow_addresses: tuple[str, ...] = ()
     """Private addresses that webhooks may call: hosts, networks, each with a port or without."""
 
+    retention: tuple[str, ...] = ()
+    """How long history is kept, where not as long as usual: ("succeeded=7d", "failed=forever").
+    What $DULY_RETENTION says, with commas between, wins over it."""
     traces: bool = False
     """Whether spans are told through OpenTelemetry: of what is promised here, to whichever provider
     the program has set up; of what is executed, as `--traces` does."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly.api.views import restorable_for, units_text
 from duly_web.moments import CHOICE_WORDS, CHOICES, Choice, Clocks, Moment
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class Shell:
     """How many are open; beside the lights, and none of them."""
     has_more_alerts: bool = False
     """Whether there are more than were counted."""
+    restorable: str | None = None
+    """How long what is deleted can be restored; None for ever."""
     demo: DemoState | None = None
     """Where the demo stands; None where there is none."""
 
@@ -145,6 +148,7 @@ def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
     status, health = looked.status, looked.health
     mine = clocks.mine or "UTC"
     alerts = len(app.alerts.list(limit=ALERTS_COUNTED_MAX + 1))
+    kept = restorable_for(app)
     dispatch = _light("Control plane", "dispatch", health.dispatch)
     work = _light("Useful work", "work", health.work)
     return Shell(
@@ -160,6 +164,7 @@ def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
         worst="unwell" if "unwell" in {dispatch.state, work.state} else "well",
         alerts=min(alerts, ALERTS_COUNTED_MAX),
         has_more_alerts=alerts > ALERTS_COUNTED_MAX,
+        restorable=None if kept is None else units_text(kept // timedelta(microseconds=1)),
         demo=None if app.demo is None else app.demo.state(),
     )
 

@@ -52,6 +52,12 @@ MARKS: dict[str, Mark] = {
     "verified": Mark("verified", "seal", "good"),
     "refuted": Mark("refuted", "cross", "bad"),
     "unknown": Mark("unknown", "doubt", "doubt"),
+    # how sure one can be of an occurrence
+    "proven": Mark("proven", "seal", "good"),
+    "not-proven": Mark("not proven", "doubt", "warn"),
+    "unverified": Mark("unverified", "circle", "warn"),
+    "unfinished": Mark("unfinished", "hourglass", "wait"),
+    "not-run": Mark("not run", "gap", "bad"),
     # what is expected, and is not there
     "expected": Mark("expected", "circle", "wait"),
     "missing": Mark("missing", "gap", "bad"),

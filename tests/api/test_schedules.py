@@ -17,6 +17,24 @@ def test_a_schedule_is_made_and_looked_at(asked):
     assert seen.json() == asked.get(f"/schedules/{made.json()['id']}").json()
 
 
+def test_making_and_editing_answer_with_the_next_three_in_local_time(asked):
+    """T5: with zone and UTC, as the command line and the console do."""
+    rule = {"when": "every day at 9", "tz": "Europe/Paris"}
+    made = asked.post("/schedules", json={"name": "daily", "task": "report", **rule}).json()
+    changed = {"when": "every day at 10", "tz": "Asia/Tokyo", "version": made["version"]}
+    edited = asked.patch("/schedules/daily", json=changed).json()
+    paused = asked.post("/schedules/daily/pause", json={}).json()
+    renamed = asked.patch("/schedules/daily", json={"name": "d", "version": paused["version"]})
+
+    assert 3 == len(made["upcoming"])
+    first = made["upcoming"][0]
+    assert (made["next_for"], "Europe/Paris") == (first["utc"], first["zone"])
+    assert "T09:00:00" in first["local"]
+    assert ["Asia/Tokyo"] * 3 == [one["zone"] for one in edited["upcoming"]]
+    assert all("T10:00:00" in one["local"] for one in edited["upcoming"])
+    assert [] == renamed.json()["upcoming"]
+
+
 def test_what_is_shown_of_a_timetable_makes_the_same_one(asked):
     made = asked.post("/schedules", json=NIGHTLY | {"misfire": {"policy": "all", "at_most": 3}})
     timetable, misfire = made.json()["timetable"], made.json()["misfire"]

@@ -36,6 +36,29 @@ def test_a_file_is_tried_applied_and_changes_nothing_the_second_time(place: Work
     assert "2 unchanged\n" == again.out
 
 
+def test_applying_says_when_each_will_run_and_what_it_was(place: Workplace):
+    """T5: the next three, with local time, zone and UTC; of a change, the rule before it."""
+    (place.folder / "s.toml").write_text(FILE)
+    tried = place.duly("schedule", "apply", "-f", "s.toml", "--dry-run", "--json").json
+    made = place.duly("schedule", "apply", "-f", "s.toml").out
+    (place.folder / "s.toml").write_text(FILE.replace("18:00", "17:00"))
+    changed = place.duly("schedule", "apply", "-f", "s.toml").out
+
+    assert {"heartbeat", "books"} == set(tried["schedules"])
+    books = tried["schedules"]["books"]
+    assert (3, "America/New_York", None) == (
+        len(books["occurrences"]),
+        books["occurrences"][0]["zone"],
+        books["before"],
+    )
+    assert "books: on the last business day (Monday to Friday) of the month at 18:00 (" in made
+    assert 3 == made.count(" 18:00 E")
+    assert "changed books: timetable" in changed
+    assert "before: on the last business day (Monday to Friday) of the month at 18:00" in changed
+    assert 3 == changed.count(" 17:00 E")
+    assert "heartbeat" not in changed
+
+
 def test_what_is_no_longer_declared_goes_only_when_that_is_asked_for(place: Workplace):
     (place.folder / "s.toml").write_text(FILE)
     place.duly("schedule", "create", "by-hand", "--task", "nightly_report", "--when", "1h")

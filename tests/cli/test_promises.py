@@ -62,3 +62,29 @@ def test_a_conflict_is_exit_code_4_and_names_what_is_in_the_way(place: Workplace
     assert "--on-conflict skip" in answer.err
     skipped = place.duly("import", "all.jsonl", "--on-conflict", "skip", "--json")
     assert {"schedule": 1} == skipped.json["skipped"]
+
+
+def test_an_explicit_store_wins_over_that_of_the_program(place: Workplace):
+    """D7, U4: neither command needs a task, so the program that $DULY_APP names is not asked."""
+    (place.folder / "own.py").write_text("import duly\napp = duly.App('sqlite:///own.db')\n")
+    place.duly("schedule", "create", "nightly", *NIGHTLY)
+    own = {"DULY_APP": "own:app"}
+    store, new = "sqlite:///promises.db", "sqlite:///new.db"
+
+    out = place.duly("export", "one.jsonl", "--url", store, **own)
+    taken = place.duly("import", "one.jsonl", "--url", new, **own)
+
+    assert 0 == out.status, out.err
+    assert f"1 schedule of {store}" in out.out
+    assert taken.out.startswith("Imported "), taken.err
+    assert "nightly" in place.duly("schedule", "list", "--url", new, DULY_APP="").out
+    assert not (place.folder / "own.db").exists()
+
+
+def test_a_program_that_is_named_beside_another_store_is_still_refused(place: Workplace):
+    """L6: who says both must mean the same."""
+    (place.folder / "own.py").write_text("import duly\napp = duly.App('sqlite:///own.db')\n")
+    told = place.duly("export", "--url", "sqlite:///promises.db", "--app", "own:app")
+
+    assert 2 == told.status
+    assert "is not the store of own:app" in told.err

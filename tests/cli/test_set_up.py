@@ -80,3 +80,31 @@ def test_a_shell_that_is_not_known_is_refused():
     answer = duly("completion", "cmd")
 
     assert (2, True) == (answer.status, "bash" in answer.err), answer.err
+
+
+def test_how_long_history_is_kept_is_shown_with_who_says_so(place: Workplace):
+    """D6: and what can't be read is one error."""
+    (place.folder / "own.py").write_text(
+        "import duly\napp = duly.App(settings=duly.Settings(retention=('failed=forever',)))\n"
+    )
+    told = place.duly(
+        *("config", "show", "--app", "own:app", "--json"), DULY_RETENTION="succeeded=7d"
+    )
+    found = {one["name"]: (one["value"], one["source"]) for one in told.json}
+    wrong = place.duly("dispatcher", "--retain", "queued=1d")
+
+    assert ("7d", "$DULY_RETENTION") == found["retention.succeeded"]
+    assert ("forever", "the application") == found["retention.failed"]
+    assert ("30d", "default") == found["retention.deleted-schedules"]
+    assert 2 == wrong.status
+    assert "retention: 'queued=1d' is not known" in wrong.err
+
+
+def test_deleting_says_for_how_long_it_can_be_restored(place: Workplace):
+    """S3."""
+    place.duly("schedule", "create", "hourly", "--task", "nightly_report", "--when", "1h")
+    order = ("schedule", "delete", "hourly", "--reason", "r", "--yes")
+
+    told = place.duly(*order, DULY_RETENTION="deleted-schedules=14d").out
+
+    assert "It can be restored for 14 days." in told

@@ -414,6 +414,7 @@ NOT_OF_A_TENANT = {
     "call": "names a task: what code there is, is no tenant's",
     "calls": "names tasks, as call does",
     "schema_status": "says which migrations there are",
+    "rehearsing": "is the same application, for a dry run",
     "require_store": "says whether there is a store",
     "within": "is the same application for another tenant: it never becomes less confined",
     "doorkeeper": "says who comes, before anybody knows whose he is",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duly import UsageError, cron
+from duly import UsageError, cron, timetable_from_json
+from duly.domain.timetable.combined import require_spread, spread
 from tests.domain.moments import NOON, moment, moments, upcoming
 
 
@@ -286,12 +287,51 @@ def test_h_may_be_sunday_by_either_number():
     assert days("0 0 * * H(7-7)", 2, seed="a") == ["01-04", "01-11"]
 
 
-def test_h_needs_a_seed():
-    """L6."""
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.next(moment(NOON)),
+        lambda one: one.previous(moment(NOON)),
+        lambda one: one.upcoming(moment(NOON), 2),
+        lambda one: one.fields,
+        lambda one: one.count(0, 10**15),
+        lambda one: one.limited(3, start=moment(NOON)),
+        lambda one: (one | cron("0 4 * * *")).next(moment(NOON)),
+    ],
+)
+def test_h_needs_a_seed_to_say_when(ask):
+    """T4, L6: until then it is kept open."""
     with pytest.raises(UsageError, match=r"needs a seed.*seed=") as caught:
-        cron("H 3 * * *")
+        ask(cron("H 3 * * *"))
 
     assert (caught.value.field, caught.value.value) == ("minute", "H")
+
+
+def test_h_that_is_open_is_checked_described_and_kept_as_it_was_said():
+    """T4, L6."""
+    timetable = cron("H 3 * * *", tz="Europe/Paris")
+
+    assert timetable.is_open
+    assert not cron("H 3 * * *", seed="a").is_open
+    assert not cron("0 3 * * THU").is_open
+    assert "H 3 * * *, spread by the name of its schedule (Europe/Paris)" == timetable.describe()
+    assert timetable == timetable_from_json(timetable.to_json())
+    with pytest.raises(UsageError, match="give 0 to 23"):
+        cron("H 24 * * *")
+
+
+def test_h_is_spread_wherever_it_stands_in_a_timetable():
+    """T4: in unions and exclusions, within a validity; what is not open stays the very same."""
+    whole = (cron("H 3 * * *") | cron("0 4 * * *")).excluding("2026-12-25", tz="UTC")
+    known = (cron("H 3 * * *", seed="a") | cron("0 4 * * *")).excluding("2026-12-25", tz="UTC")
+    limited = cron("H 3 * * *").between("2026-01-01", None)
+
+    assert known == spread(whole, "a")
+    assert known is spread(known, "b")
+    assert cron("H 3 * * *", seed="a").between("2026-01-01", None) == spread(limited, "a")
+    with pytest.raises(UsageError, match="needs a seed"):
+        require_spread(whole)
+    require_spread(known)
 
 
 REFUSALS = [

@@ -126,7 +126,7 @@ REFUSED = {
     "worker": "worker",
     "server": "server",
     "dev": "dev",
-    "doctor": "doctor",
+    "doctor --fix": "doctor --fix",
     "export": "export FILE",
     "audit verify": "audit verify",
     "audit export": "audit export",
@@ -234,7 +234,8 @@ def names_of(group, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 def test_of_every_command_it_is_known_whether_it_works_from_afar():
     """U4: nobody adds a command without saying what it does with a server."""
-    known = [*LOOKS, *ORDERS, *NOT_THERE, *REFUSED, *ALONE]
+    known = [*LOOKS, *ORDERS, *NOT_THERE, *REFUSED, *ALONE, "doctor"]
+    known.remove("doctor --fix")
 
     assert sorted(names_of(command.app)) == sorted(known)
 
@@ -336,6 +337,17 @@ def test_what_needs_the_store_itself_is_refused_in_a_sentence(run, words):
     assert 2 == ended.code
     assert "" == ended.out
     assert "is a server" in json.loads(ended.err)["problem"]
+
+
+def test_the_doctor_asks_a_server_what_it_finds_where_it_runs(run):
+    """U4: the same findings, codes and exit code, of the installation that serves."""
+    there, beside = run("doctor", "--json"), run("doctor", "--json", is_there=False)
+    found, own = json.loads(there.out), json.loads(beside.out)
+
+    assert there.code == beside.code
+    assert [one["about"] for one in own["checks"]] == [one["about"] for one in found["checks"]]
+    assert [one["code"] for one in own["checks"]] == [one["code"] for one in found["checks"]]
+    assert (own["level"], []) == (found["level"], found["mended"])
 
 
 def test_an_error_ends_a_command_as_it_does_beside_the_store(run):

@@ -24,7 +24,6 @@ ELSEWHERE = {
     "begin_session": "is a browser's",
     "get_session": "is a browser's",
     "end_session": "is a browser's",
-    "get_diagnosis": "is of the server's own machine; duly doctor looks from here",
     "get_openapi": "is for whoever writes another client",
 }
 

@@ -33,6 +33,7 @@ PLACES = {
     "overview": "/",
     "schedules": "/schedules",
     "schedule": "/schedules/nightly-report",
+    "proof": "/schedules/nightly-report/proof",
     "editor": "/schedules/new",
     "runs": "/runs",
     "inbox": "/inbox",

@@ -39,6 +39,7 @@ def places(site):
         "/schedules",
         "/schedules?status=paused",
         f"/schedules/{schedule}",
+        f"/schedules/{schedule}/proof",
         "/schedules/new",
         f"/schedules/{schedule}/edit",
         f"/schedules/{schedule}/duplicate",
@@ -359,3 +360,19 @@ def test_the_editor_works_without_a_script(site, browser):
 
 def _rule(site, name):
     return site.app.schedules.get(name).timetable.to_json()["expression"]
+
+
+def test_a_day_is_proven_from_the_page_of_a_schedule(site, open_page):
+    """E6: one page, found from the schedule, that answers for any day."""
+    page = open_page(site)
+    schedule = site.app.schedules.get("nightly-report")
+    page.goto(f"{site.url}/schedules/{schedule.id}")
+    page.get_by_role("link", name="Prove a day").click()
+    page.get_by_role("heading", name="Proof of nightly-report").wait_for()
+    page.get_by_label("Day (").fill("2020-01-01")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**/proof?day=2020-01-01")
+    page.get_by_text("Nothing was expected on that day").wait_for()
+    page.get_by_role("link", name="The day after").click()
+
+    page.wait_for_url("**/proof?day=2020-01-02")

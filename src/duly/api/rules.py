@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.client.spoken import Spoken, spoken_timetable
+from duly.domain.timetable.combined import require_spread, spread
 from duly.domain.timetable.stored import timetable_from_json
 from duly.errors import UsageError
 
@@ -22,7 +23,15 @@ def is_rule_given(rule: Rule) -> bool:
 
 
 def read_rule(rule: Rule, seed: str | None) -> Timetable:
-    """Read a rule; its schedule's name spreads a cron expression's H."""
+    """Read a rule; its schedule's name spreads a cron expression's H, which is never left open."""
+    timetable = _read(rule, seed)
+    if seed is not None:
+        return spread(timetable, seed)
+    require_spread(timetable)
+    return timetable
+
+
+def _read(rule: Rule, seed: str | None) -> Timetable:
     if (rule.when is None) == (rule.timetable is None):
         remedy = 'give `when`, such as "every weekday at 9", or `timetable`, as a schedule shows it'
         raise UsageError("when", rule.when, "is one of two ways to say it", remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from duly.app.demo_controls import DemoState
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
@@ -16,6 +17,7 @@ from duly.client.history import HistoryEntry, Occurrence
 from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
+from duly.client.proving import ProvenOccurrence
 from duly.client.queues import Queue
 from duly.client.reading import (
     read_jitter,
@@ -39,16 +41,17 @@ from duly.domain.time_texts import units_text
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.preview import Preview, PreviewedOccurrence
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
-from duly.engine.settings import RETENTION_DEFAULT
 from duly.wire.problems import Problem
 from duly.wire.schedules import Rule
+
+if TYPE_CHECKING:
+    from duly.app import App
 
 __all__ = [
     "CONFIRMED_ABOVE",
     "LATE",
     "LATE_BOUNDS_US",
     "PRESETS",
-    "RESTORABLE",
     "Alert",
     "AlertChannel",
     "AlertKind",
@@ -80,6 +83,7 @@ __all__ = [
     "PreviewedOccurrence",
     "Principal",
     "Problem",
+    "ProvenOccurrence",
     "QuarantinedHost",
     "Queue",
     "Rule",
@@ -97,10 +101,17 @@ __all__ = [
     "read_owner",
     "read_priority",
     "read_queue",
+    "restorable_for",
     "runbook_of",
     "units_text",
     "zone_of",
 ]
 
-RESTORABLE = timedelta(microseconds=RETENTION_DEFAULT.deleted_schedules_us or 0)
-"""How long a deleted schedule can be restored, unless a dispatcher was told otherwise."""
+
+def restorable_for(app: App) -> timedelta | None:
+    """Return how long a deleted schedule can be restored, as this program is told; None for ever.
+
+    The dispatchers remove it: they are told the same in the same way.
+    """
+    kept_us = app.retention.deleted_schedules_us
+    return None if kept_us is None else timedelta(microseconds=kept_us)

@@ -42,6 +42,8 @@ from duly.domain.audit import Actor
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.timetable.combined import zone_of
 from duly.draws import SystemDraws
+from duly.engine.retention import RETENTION_VARIABLE, read_retention, split_terms
+from duly.engine.settings import DispatcherSettings
 from duly.errors import UsageError, require_text
 from duly.store.tenancy import KeepsTenants
 
@@ -63,9 +65,8 @@ if TYPE_CHECKING:
     from duly.domain.runs import RunRecord
     from duly.draws import Draws
     from duly.engine.dispatcher import Dispatcher
-    from duly.engine.settings import DispatcherSettings
     from duly.engine.worker import Worker
-    from duly.store.dispatch import Wakeups
+    from duly.store.dispatch import Retention, Wakeups
     from duly.store.planning import Transaction
     from duly.store.protocol import Store
     from duly.store.schema import Finding, Migration, SchemaStatus
@@ -169,6 +170,17 @@ class App(Speaking, Declaring):
     def doorkeeper(self, source: str = _API) -> Doorkeeper:
         """Return whoever says who comes with a token or a session, for a server to ask."""
         return Doorkeeper(self._store.get, self._clock, self._caller.draws, source)
+
+    def rehearsing(self) -> Self:
+        """Return this application for a dry run: where it has no store yet, on an empty one."""
+        other = copy(self)
+        if self._names_store and read_schema(self._url) is not None:
+            App._do_without_store(other)
+        return other
+
+    def _do_without_store(self) -> None:
+        self._store = LazyStore(opener("memory:", self._clock))
+        App._act_as(self, replace_parts(self._caller, open_store=self._store.get))
 
     def require_store(self, *, is_file_enough: bool = False) -> None:
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
@@ -332,6 +344,12 @@ class App(Speaking, Declaring):
         there = self.queues.list() if queues is None else queues
         return judge_health(status, there, self.breakers.list())
 
+    @property
+    def retention(self) -> Retention:
+        """How long history is kept, as the settings say, and $DULY_RETENTION over them (D6)."""
+        said = split_terms(os.environ.get(RETENTION_VARIABLE, ""))
+        return read_retention((*self.settings.retention, *said))
+
     def dispatcher(
         self,
         settings: DispatcherSettings | None = None,
@@ -347,7 +365,8 @@ class App(Speaking, Declaring):
         from duly.engine.surroundings import Node
 
         self._caller.require_operator("run a dispatcher")
-
+        if settings is None:
+            settings = DispatcherSettings(retention=self.retention)
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
         tracing = self.traces.tracing
         return Dispatcher(

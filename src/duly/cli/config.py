@@ -13,16 +13,9 @@ from duly.app import App as Application
 from duly.app.stores import URL_DEFAULT
 from duly.app.worker_options import ALLOW_COMMANDS_VARIABLE, read_allowed
 from duly.cli.output import print_json, print_table
-from duly.cli.target import (
-    APP_VARIABLE,
-    TENANT_VARIABLE,
-    URL_VARIABLE,
-    Target,
-    named_tenant,
-    opened,
-    person,
-)
+from duly.cli.target import APP_VARIABLE, TENANT_VARIABLE, URL_VARIABLE, Target, opened, person
 from duly.config import Settings
+from duly.engine.retention import RETENTION_VARIABLE, retention_terms, split_terms
 
 TARGET = Target()
 DEFAULT = "default"
@@ -42,6 +35,7 @@ def show(*, target: Target = TARGET) -> None:
     """Show which settings hold here, and where each was said: by whom, a variable, a program."""
     with opened(target, needs_store=True) as application:
         found = [*_surroundings(application, target), *_settings(application)]
+        found += _retention(application)
     if target.json:
         print_json([{"name": one.name, "value": one.value, "source": one.source} for one in found])
         return
@@ -53,9 +47,10 @@ def _surroundings(application: Application, target: Target) -> Iterator[_Setting
     place = target.app or os.environ.get(APP_VARIABLE) or None
     yield _Setting("app", place, _said(target.app, APP_VARIABLE))
     yield _Setting("url", application.url, _url_source(application, target, place))
-    named = named_tenant(target)
-    whose = f"${TENANT_VARIABLE}" if named else "the application" if place else DEFAULT
-    yield _Setting("tenant", named or application.tenant, whose)
+    whose = _said(target.tenant, TENANT_VARIABLE)
+    if whose == DEFAULT and place:
+        whose = "the application"
+    yield _Setting("tenant", application.tenant, whose)
     yield _Setting("actor", person(), "the system: who is logged in")
     allowed = read_allowed(os.environ.get(ALLOW_COMMANDS_VARIABLE, ""))
     commands = "all" if allowed is None else sorted(allowed)
@@ -72,9 +67,24 @@ def _url_source(application: Application, target: Target, place: str | None) -> 
 def _settings(application: Application) -> Iterator[_Setting]:
     usual = Settings()
     for one in fields(Settings):
+        if one.name == "retention":
+            continue  # told term by term
         value = getattr(application.settings, one.name)
         is_usual = value == getattr(usual, one.name)
         yield _Setting(one.name, _plain(value), DEFAULT if is_usual else "the application")
+
+
+def _retention(application: Application) -> Iterator[_Setting]:
+    """Say how long each kind of history is kept, and who says so."""
+    said = {
+        "the application": application.settings.retention,
+        f"${RETENTION_VARIABLE}": split_terms(os.environ.get(RETENTION_VARIABLE, "")),
+    }
+    sources = {
+        term.partition("=")[0].strip(): source for source, terms in said.items() for term in terms
+    }
+    for name, kept in retention_terms(application.retention).items():
+        yield _Setting(f"retention.{name}", kept, sources.get(name, DEFAULT))
 
 
 def _said(option: str | None, variable: str) -> str:

@@ -14,6 +14,7 @@ from duly.app.running import Voice, crew_of, require_shared, run_all
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
+from duly.cli.retaining import note_retention
 from duly.cli.server import served
 from duly.cli.target import APP_VARIABLE, Target, opened, refuse_server
 from duly.cli.worker import RunTelemetry
@@ -37,6 +38,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     queue: tuple[str, ...] = (),
     allow_commands: bool = False,
     allow_address: tuple[str, ...] = (),
+    retain: tuple[str, ...] = (),
     port: int | None = None,
     observed: Observed = OBSERVED,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"])] = False,
@@ -65,12 +67,16 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     allow_address
         A private address that webhooks may call, such as localhost:8080; may be given several
         times.
+    retain
+        How long history is kept: succeeded=7d, failed=forever, deleted-schedules=14d,
+        runs-per-schedule=1000; may be given several times. $DULY_RETENTION says the same.
     port
         Serve console and HTTP API at this port, on this machine alone; 8420 if that is free.
     verbose
         Tell everything that happens.
     """
     refuse_server(target)
+    note_retention(retain)
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"

@@ -20,6 +20,7 @@ from duly.app.short_turns import short_turns
 from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
+from duly.cli.retaining import note_retention
 from duly.cli.target import Target, opened
 from duly.client.reconciling import Reconciliation
 from duly.clock import SystemClock
@@ -42,6 +43,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     *,
     declare: tuple[Path, ...] = (),
     prune: bool = False,
+    retain: tuple[str, ...] = (),
     metrics_port: int | None = None,
     observed: Observed = OBSERVED,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
@@ -60,6 +62,9 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         A TOML file that declares schedules; may be given several times.
     prune
         Delete schedules that the same sources declared earlier and no longer do.
+    retain
+        How long history is kept: succeeded=7d, failed=forever, deleted-schedules=14d,
+        runs-per-schedule=1000; may be given several times. $DULY_RETENTION says the same.
     metrics_port
         Tell how it does in numbers, for Prometheus, at /metrics of this port; to this machine
         alone.
@@ -68,6 +73,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     verbose
         Tell every batch that is fired too.
     """
+    note_retention(retain)
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     clock = SystemClock()
     telling = LineTelemetry(clock, level=level, style=observed.style(target))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
+from duly.app import App
 from duly.app.doctor import Check, Diagnosis, Level, examine, mended
 from duly.cli.output import print_json, print_line
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, is_server, opened, refuse_server
+from duly.wire.doctor import DoctorCheck
+
+if TYPE_CHECKING:
+    from duly.cli.remote.application import RemoteApp
 
 TARGET = Target()
 _STATUS = {Level.OK: 0, Level.NOTE: 0, Level.DEGRADED: 1, Level.BROKEN: 5}
@@ -21,7 +28,8 @@ _ABOUT_WIDTH = 13
 def doctor(*, fix: bool = False, target: Target = TARGET) -> int:
     """Look at the installation, the store and the fleet; exit code 0 is well, 1 degraded, 5 broken.
 
-    Each finding comes with its remedy, and with a code that docs/errors.md explains.
+    Each finding comes with its remedy, and with a code that docs/errors.md explains. Of a server
+    it is asked what it finds where it runs; that takes a token of every tenant.
 
     Parameters
     ----------
@@ -29,8 +37,10 @@ def doctor(*, fix: bool = False, target: Target = TARGET) -> int:
         Do what is safe without a person's thought: make the store if there is none, and apply
         migrations that are missing. Then look again.
     """
-    with opened(target, needs_store=True) as app:
-        diagnosis = examine(app)
+    if fix:
+        refuse_server(target)
+    with opened(target) as app:
+        diagnosis = _asked(app) if is_server(app) else examine(app)
         mending: list[str] = []
         if fix and any(one.is_mendable for one in diagnosis.checks):
             mending = [f"{one.number:04}_{one.phase}_{one.name}" for one in mended(app)]
@@ -40,6 +50,24 @@ def doctor(*, fix: bool = False, target: Target = TARGET) -> int:
         else:
             _print(diagnosis, mending, is_fixing=fix)
         return _STATUS[diagnosis.level]
+
+
+def _asked(app: App) -> Diagnosis:
+    """Return what a server finds where it runs: in its installation, its store and its fleet."""
+    found = cast("RemoteApp", app).remote.doctor()
+    return Diagnosis(tuple(_check(one) for one in found.checks))
+
+
+def _check(told: DoctorCheck) -> Check:
+    level = Level(told.level) if told.level in set(Level) else Level.BROKEN
+    return Check(
+        about=told.about,
+        level=level,
+        says=told.says,
+        code=told.code,
+        remedy=told.remedy,
+        is_mendable=told.is_mendable,
+    )
 
 
 def _print(diagnosis: Diagnosis, mending: list[str], *, is_fixing: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,7 +38,7 @@ def export_promises(
     stopped
         Refuse while any dispatcher or worker is alive: for a move.
     """
-    with opened(target, makes_store=False, needs_store=True) as application:
+    with opened(_of_store(target), makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
         with ticker() as line:
             tell = line.counting("written")
@@ -72,7 +73,7 @@ def import_promises(  # noqa: PLR0913 - options of a command
     dry_run
         Say what would be imported, and write nothing.
     """
-    with opened(target, needs_store=True) as application:
+    with opened(_of_store(target), needs_store=True) as application:
         source = sys.stdin.buffer if file == STANDARD else Path(file)
         with ticker() as line:
             terms: dict[str, Any] = {"on_conflict": on_conflict, "dry_run": dry_run}
@@ -84,6 +85,13 @@ def import_promises(  # noqa: PLR0913 - options of a command
         print_line(_imported(done))
     if done.alive and not done.is_repeated:
         _warn_of_living(done.alive, as_json=target.json)
+
+
+def _of_store(target: Target) -> Target:
+    """Have an explicit --url win over the store of $DULY_APP's program: no task is needed here."""
+    if target.url is None or target.app is not None:
+        return target
+    return replace(target, app="")
 
 
 def _exported(done: Export, where: str) -> str:

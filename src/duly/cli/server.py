@@ -16,6 +16,7 @@ from duly.app import App
 from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
+from duly.cli.retaining import note_retention
 from duly.cli.target import Target, opened
 from duly.clock import SystemClock
 from duly.errors import UsageError
@@ -39,6 +40,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     allow_host: tuple[str, ...] = (),
     trust_proxy: tuple[str, ...] = (),
     console: bool = True,
+    retain: tuple[str, ...] = (),
     observed: Observed = OBSERVED,
     target: Target = TARGET,
 ) -> None:
@@ -67,7 +69,11 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
         then the audit trail tells callers' own addresses. May be given several times.
     console
         Serve the console at / too, and not the API alone.
+    retain
+        How long the dispatchers keep history, as `duly dispatcher --retain` was told, to say so on
+        pages. $DULY_RETENTION says the same.
     """
+    note_retention(retain)
     require_server_library()
     from duly.api.asgi import Api
     from duly.api.listening import Listening

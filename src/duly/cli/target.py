@@ -46,9 +46,16 @@ class Target:
 
 
 @contextmanager
-def opened(target: Target, *, makes_store: bool = True, needs_store: bool = False) -> Iterator[App]:
+def opened(
+    target: Target,
+    *,
+    makes_store: bool = True,
+    needs_store: bool = False,
+    is_rehearsal: bool = False,
+) -> Iterator[App]:
     """Lend the application that a command works on, acting for the person at the keyboard.
 
+    A dry run makes no store either: where there is none, it looks at an empty one.
     A command that looks, or changes what must be there already, makes no store. One that needs the
     store itself refuses the URL of a server; any other is given the server in its place.
     """
@@ -73,7 +80,9 @@ def opened(target: Target, *, makes_store: bool = True, needs_store: bool = Fals
         _warn_if_ignored(os.environ.get(URL_VARIABLE), app, place, as_json=target.json)
     if not place:
         app.declarations.sources.clear()  # no program, so there is no code that declares anything
-    if not makes_store:
+    if is_rehearsal:
+        app = app.rehearsing()
+    elif not makes_store:
         app.require_store()
     tenant = None if needs_store else named_tenant(target)
     with app.acting_as(person(), SOURCE, tenant) as acting:

@@ -50,7 +50,7 @@ class Declaration:
         """Return the schedule to be made, its arguments checked by its task."""
         try:
             call = self.call or named_call(tasks, self.task, self.arguments, known)
-            definition = read_definition(call, self.timetable, self.policies)
+            definition = read_definition(call, self.timetable, self.policies, self.name)
         except UsageError as error:
             field = f"{self.source}, {self.name}, {error.field}"
             raise UsageError(field, error.value, error.problem, error.remedy) from error
@@ -227,9 +227,10 @@ def code_declaration(
     """Return what `@app.schedule(…)` declares, checked where it stands in the code."""
     timetable, options = said
     policies = {key: value for key, value in options.items() if key != "owner"}
-    read_definition(call, timetable, policies)
+    known_as = read_name(name)
+    read_definition(call, timetable, policies, known_as)
     return Declaration(
-        name=read_name(name),
+        name=known_as,
         source=source,
         timetable=read_timetable(timetable),
         task=call.task,

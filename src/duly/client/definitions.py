@@ -16,6 +16,7 @@ from duly.domain.literals import Overlap
 from duly.domain.misfire import read_misfire
 from duly.domain.presets import with_preset
 from duly.domain.schedules import Definition
+from duly.domain.timetable.combined import spread
 from duly.domain.timetable.timetable import Timetable
 from duly.errors import UsageError
 
@@ -26,8 +27,13 @@ POLICIES = ("preset", "misfire", "jitter", "overlap", "serialize_by", "queue", "
 EDITABLE = ("call", "timetable", *POLICIES, "name", "owner")
 
 
-def read_definition(call: object, timetable: object, policies: Mapping[str, Any]) -> Definition:
-    """Read the template of a new schedule; refuse what is not known."""
+def read_definition(
+    call: object, timetable: object, policies: Mapping[str, Any], name: str
+) -> Definition:
+    """Read the template of a new schedule; refuse what is not known.
+
+    An `H` of cron that was left open is spread by the schedule's name (T4).
+    """
     unknown = [name for name in policies if name not in POLICIES]
     if unknown:
         remedy = f"use {', '.join(POLICIES)}"
@@ -37,7 +43,7 @@ def read_definition(call: object, timetable: object, policies: Mapping[str, Any]
     overlap, serialize_by = read_overlap(policies.get("overlap"), policies.get("serialize_by"))
     return Definition(
         call=read_call(call, policies.get("queue"), policies.get("priority")),
-        timetable=read_timetable(timetable),
+        timetable=spread(read_timetable(timetable), name),
         misfire=read_misfire("latest" if misfire is None else misfire),
         jitter_us=read_jitter(policies.get("jitter")),
         overlap=overlap,
@@ -46,8 +52,8 @@ def read_definition(call: object, timetable: object, policies: Mapping[str, Any]
     )
 
 
-def edited_definition(old: Definition, changes: Mapping[str, Any]) -> Definition:
-    """Return a template with some of its parts changed."""
+def edited_definition(old: Definition, changes: Mapping[str, Any], name: str) -> Definition:
+    """Return a template with some of its parts changed; `name` is the schedule's from then on."""
     changes = with_preset(changes)
     new = old
     if "preset" in changes:
@@ -60,7 +66,7 @@ def edited_definition(old: Definition, changes: Mapping[str, Any]) -> Definition
     if "priority" in changes:
         new = replace(new, call=replace(new.call, priority=read_priority(changes["priority"])))
     if "timetable" in changes:
-        new = replace(new, timetable=read_timetable(changes["timetable"]))
+        new = replace(new, timetable=spread(read_timetable(changes["timetable"]), name))
     if "misfire" in changes:
         new = replace(new, misfire=read_misfire(changes["misfire"]))
     if "jitter" in changes:

@@ -142,9 +142,10 @@ class Schedules:
             "queue": queue,
             "priority": priority,
         }
+        known_as = read_name(name)
         new = NewSchedule(
-            name=read_name(name),
-            definition=read_definition(call, timetable, policies),
+            name=known_as,
+            definition=read_definition(call, timetable, policies, known_as),
             owner=read_owner(owner),
         )
         return schedule_view(create_schedule(self._caller, new, connection).record)
@@ -191,7 +192,7 @@ class Schedules:
         new_owner = read_owner(owner)
 
         def decide(record: ScheduleRecord, now: int) -> Change | None:
-            definition = edited_definition(record.definition, changes)
+            definition = edited_definition(record.definition, changes, new_name or record.name)
             wanted = Wanted(definition, new_name, new_owner, reason=read_reason(reason))
             return decide_new(self._caller, record, wanted, now)
 

@@ -28,6 +28,7 @@ from duly.remote.schedules import Schedules
 from duly.remote.selections import ScheduleSelections, Selections
 from duly.remote.vitals import Vitals
 from duly.wire.audit import AuditAsked
+from duly.wire.doctor import Diagnosis
 from duly.wire.proofs import Proof, ProofQuery
 from duly.wire.runs import EnqueuedRun, NewRun, NewRuns, Run
 from duly.wire.schedules import Entry, Preview
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from duly.wire.members import Member
 
 STATUS = look("get_status", "/status", Status)
+DOCTOR = look("get_diagnosis", "/doctor", Diagnosis)
 AUDIT = look("list_audit", "/audit", Page[Entry])
 PROOF = look("get_proof", "/proofs", Proof)
 ZONES = look("find_zones", "/zones", Page[Zone])
@@ -155,6 +157,10 @@ class Remote:
         """Say of each occurrence on a day whether all that it was to do is done, once (E6)."""
         query = said(ProofQuery, schedule=str(schedule), day=str(day))
         return self._asking.ask(PROOF, query=query)
+
+    def doctor(self) -> Diagnosis:
+        """Return what is wrong with the server's installation, its store and its fleet."""
+        return self._asking.ask(DOCTOR)
 
     def status(self) -> Status:
         """Return the state of everything on one screen."""

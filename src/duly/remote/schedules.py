@@ -19,6 +19,7 @@ from duly.wire.schedules import (
     OccurrencesAsked,
     OwedRange,
     Pause,
+    PlannedSchedule,
     Preview,
     PreviewAsked,
     PreviewedOccurrence,
@@ -46,9 +47,9 @@ SkippedRanges = list[SkippedRange]
 Upcoming = list[PreviewedOccurrence]
 ONE = "/schedules/{schedule}"
 LIST = look("list_schedules", "/schedules", Page[Schedule])
-CREATE = order("create_schedule", "/schedules", Schedule)
+CREATE = order("create_schedule", "/schedules", PlannedSchedule)
 GET_ONE = look("get_schedule", ONE, Schedule)
-EDIT = order("edit_schedule", ONE, Schedule, method=PATCH)
+EDIT = order("edit_schedule", ONE, PlannedSchedule, method=PATCH)
 DELETE_ONE = order("delete_schedule", ONE, Schedule, method=DELETE)
 PREVIEW = order("preview_rule", "/schedules/preview", Preview, is_keyed=False)
 PAUSE = order("pause_schedule", f"{ONE}/pause", Schedule)
@@ -77,7 +78,7 @@ class Schedules:
         *,
         arguments: Mapping[str, Any] | None = None,
         **terms: Any,  # noqa: ANN401 - as `NewSchedule` has them
-    ) -> Schedule:
+    ) -> PlannedSchedule:
         """Make a schedule of a task; the same one made again is the same one.
 
         When is a text, such as "every weekday at 9" with tz="Europe/Berlin", or a timetable. Terms
@@ -96,7 +97,7 @@ class Schedules:
         version: int | None = None,
         when: str | Timetable | None = None,
         **changes: Any,  # noqa: ANN401 - as `ScheduleEdit` has them
-    ) -> Schedule:
+    ) -> PlannedSchedule:
         """Change what is given and keep the rest; Outdated if it is no longer at `version`.
 
         Without a version it is looked at first, and changed unless somebody else is faster.

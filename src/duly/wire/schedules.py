@@ -112,6 +112,24 @@ class SkipsAsked(Asked, frozen=True, kw_only=True):
     limit: int = 100
 
 
+class PreviewedOccurrence(Shown, frozen=True, kw_only=True):
+    """One coming occurrence, as the clock on the wall and as UTC show it."""
+
+    utc: Instant
+    local: str
+    zone: str
+    abbreviation: str
+    clock_change: str | None
+    in_seconds: float | None = None
+
+
+class PlannedSchedule(Schedule, frozen=True, kw_only=True):
+    """A schedule that was made or edited, with when it will run."""
+
+    upcoming: list[PreviewedOccurrence]
+    """The next three occurrences, each with local time, zone and UTC; none while it is stopped."""
+
+
 class MisfirePolicy(Asked, frozen=True, kw_only=True):
     """What is to become of occurrences that are missed."""
 
@@ -254,17 +272,6 @@ class NextAsked(Asked, frozen=True, kw_only=True):
     """How many occurrences to show."""
 
     count: int = 5
-
-
-class PreviewedOccurrence(Shown, frozen=True, kw_only=True):
-    """One coming occurrence, as the clock on the wall and as UTC show it."""
-
-    utc: Instant
-    local: str
-    zone: str
-    abbreviation: str
-    clock_change: str | None
-    in_seconds: float | None = None
 
 
 class Preview(Shown, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duly import Misfire, UsageError, clock_changes
-from duly.api.views import PRESETS, RESTORABLE, zone_of
+from duly.api.views import PRESETS, restorable_for, zone_of
 from duly_web.changes import Entry, history_entry
 from duly_web.heat import RUNS_LOOKED_AT, Calendar, run_calendar
 from duly_web.instants import read_local
@@ -77,6 +77,7 @@ def show_schedule(asked: Asked) -> Shown:
     until = None if query.until is None else _until(asked, query.until)
     runs = app.runs.list(schedule=schedule.id, limit=RUNS_LOOKED_AT)
     deleted = schedule.status == "deleted"
+    kept = restorable_for(app)
     model = ScheduleModel(
         row=schedule_rows(asked, [schedule])[0],
         arguments=json.dumps(schedule.arguments, indent=2, ensure_ascii=False),
@@ -97,7 +98,7 @@ def show_schedule(asked: Asked) -> Shown:
         ),
         updated_at=schedule.updated_at,
         updated_by=schedule.updated_by,
-        restorable_until=schedule.updated_at + RESTORABLE if deleted else None,
+        restorable_until=schedule.updated_at + kept if deleted and kept else None,
         command=f"duly schedule show {json.dumps(schedule.name)}",
         query=query,
     )

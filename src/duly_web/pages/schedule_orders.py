@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from duly import Conflict, NotFound, UsageError, timetable_from_json
-from duly.api.views import RESTORABLE
+from duly.api.views import restorable_for
 from duly_web.addresses import local_path
 from duly_web.instants import read_local
 from duly_web.page import Asked, Moved, Page, Said, Shown, Undo
@@ -50,7 +50,7 @@ class AskModel:
     path: str
     version: int
     open_runs: int
-    restorable_until: datetime
+    restorable_until: datetime | None
     back: str
 
 
@@ -58,6 +58,7 @@ def _ask(asked: Asked, verb: str) -> Shown:
     """Ask for the reason first: without a script there is no dialog."""
     schedule = asked.app.schedules.get(asked.path["schedule"])
     open_ = asked.app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
+    kept = restorable_for(asked.app)
     model = AskModel(
         verb=verb,
         id=str(schedule.id),
@@ -65,7 +66,7 @@ def _ask(asked: Asked, verb: str) -> Shown:
         path=f"/schedules/{schedule.id}/{verb.lower()}",
         version=schedule.version if asked.form.version is None else asked.form.version,
         open_runs=len(open_),
-        restorable_until=asked.now + RESTORABLE,
+        restorable_until=None if kept is None else asked.now + kept,
         back=local_path(asked.form.back) or "/schedules",
     )
     return Shown(template="schedule_ask.html", model=model, title=f"{verb} {schedule.name}")

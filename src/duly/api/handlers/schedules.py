@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from duly.client.schedule_view import Schedule
 
 ONE = "/schedules/{schedule}"
+UPCOMING_SHOWN = 3
 
 
 def list_schedules(received: Received) -> Page[wire.Schedule]:
@@ -52,7 +54,7 @@ def create_schedule(received: Received) -> Answer:
         owner=asked.owner,
         **_policies(asked),
     )
-    return _shown(made)
+    return _planned(received, made)
 
 
 def get_schedule(received: Received) -> Answer:
@@ -83,7 +85,7 @@ def edit_schedule(received: Received) -> Answer:
         reason=asked.reason,
         **changes,
     )
-    return _shown(edited)
+    return _planned(received, edited)
 
 
 def delete_schedule(received: Received) -> Answer:
@@ -203,6 +205,17 @@ def _reference(received: Received) -> str:
     return received.path["schedule"]
 
 
+def _planned(received: Received, schedule: Schedule) -> Answer:
+    """Show a schedule that was made or edited, with when it runs next (T5)."""
+    coming: list[Any] = []
+    if schedule.next_for is not None:
+        after = schedule.next_for - timedelta(microseconds=1)
+        shown = received.app.schedules.preview(schedule.timetable, after, UPCOMING_SHOWN)
+        coming = shown.to_json()["occurrences"]
+    told = {**schedule.to_json(), "upcoming": coming}
+    return Answer(value=msgspec.convert(told, wire.PlannedSchedule), version=schedule.version)
+
+
 def _shown(schedule: Schedule) -> Answer:
     return Answer(value=wire.Schedule.from_view(schedule), version=schedule.version)
 
@@ -226,7 +239,7 @@ ROUTES: tuple[Route, ...] = (
         scope="edit",
         handler=create_schedule,
         body=wire.NewSchedule,
-        answer=wire.Schedule,
+        answer=wire.PlannedSchedule,
         status=201,
         errors=frozenset({404, 409}),
         is_idempotent=True,
@@ -248,7 +261,7 @@ ROUTES: tuple[Route, ...] = (
         scope="edit",
         handler=edit_schedule,
         body=wire.ScheduleEdit,
-        answer=wire.Schedule,
+        answer=wire.PlannedSchedule,
         errors=frozenset({428}),
         is_idempotent=True,
         has_version=True,

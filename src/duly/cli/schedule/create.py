@@ -52,7 +52,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
     dry_run
         Check everything and show when it would run, but store nothing.
     """
-    with opened(target) as app:
+    with opened(target, is_rehearsal=dry_run) as app:
         now = app.status().now
         timetable = read_rule(rule, read_name(name), now)
         call = read_call(app, task, arguments)
@@ -105,7 +105,7 @@ def _print_dry(
 ) -> None:
     """Check what creating would check, and show what it would show."""
     name, call, timetable = parts
-    definition = read_definition(call, timetable, terms)
+    definition = read_definition(call, timetable, terms, name)
     standing = _standing(app, name)
     if standing is not None:
         remedy = f"see duly schedule show {name}; duly schedule edit changes it"

@@ -24,14 +24,13 @@ from duly.cli.schedule.telling import (
     undo,
     zone,
 )
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, is_server, opened
 from duly.cli.times import zoned_text
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 from duly.domain.durations import duration_words
 from duly.domain.time_texts import utc_text
-from duly.engine.settings import RETENTION_DEFAULT
 from duly.errors import UsageError
 
 TARGET = Target()
@@ -218,7 +217,7 @@ def delete(name: str, /, *, reason: str, yes: bool = False, target: Target = TAR
     """
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
-        if not yes and not _is_agreed(found):
+        if not yes and not _is_agreed(app, found):
             print_line("Nothing was changed.")
             return 1
         deleted = app.schedules.delete(found.id, reason=reason)
@@ -226,7 +225,7 @@ def delete(name: str, /, *, reason: str, yes: bool = False, target: Target = TAR
         if target.json:
             print_result(deleted, undo=taking_back)
             return None
-        print_line(f"Deleted {deleted.name}. It can be restored for {_kept()}.")
+        print_line(f"Deleted {deleted.name}. It can be restored{_kept(app)}.")
         print_undo(taking_back)
         return None
 
@@ -253,20 +252,21 @@ def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET)
         print_undo(taking_back)
 
 
-def _is_agreed(schedule: Schedule) -> bool:
+def _is_agreed(app: App, schedule: Schedule) -> bool:
     """Ask the person at the terminal; a script must say --yes."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         remedy = "give --yes where nobody can be asked"
         raise UsageError("yes", schedule.name, "is not deleted without a yes", remedy)
     next_run = f", next run {local_text(schedule, schedule.next_due)}" if schedule.next_due else ""
     print_line(f"{schedule.describe()}{next_run}")
-    print_line(f"It stops at once and gives up what it owes; it can be restored for {_kept()}.")
+    print_line(f"It stops at once and gives up what it owes; it can be restored{_kept(app)}.")
     try:
         return input(f"Delete {schedule.name}? [y/N] ").strip().lower() in ("y", "yes")
     except (EOFError, KeyboardInterrupt):
         return False
 
 
-def _kept() -> str:
-    kept_us = RETENTION_DEFAULT.deleted_schedules_us
-    return "ever" if kept_us is None else duration_words(kept_us)
+def _kept(app: App) -> str:
+    """Say for how long; a server does not tell how long its dispatchers keep what is deleted."""
+    kept_us = None if is_server(app) else app.retention.deleted_schedules_us
+    return "" if kept_us is None else f" for {duration_words(kept_us)}"

@@ -5,7 +5,7 @@ Choosing by day of the calendar is in `by_day.py`, how long one is valid in `val
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from duly.domain.instants import SECOND_US, as_day, from_microseconds, to_microseconds
@@ -185,6 +185,35 @@ class Limited(Combined):
     def under(self, zones: ZoneDatabase) -> Self:
         """Read it under another release."""
         return type(self)(self.timetable.under(zones), self.n, self.start)
+
+
+def spread(timetable: Timetable, seed: str) -> Timetable:
+    """Return a timetable whose `H` are spread by a seed, where they were left open."""
+    if isinstance(timetable, Cron):
+        return replace(timetable, seed=seed) if timetable.is_open else timetable
+    if not isinstance(timetable, Combined) or not is_dataclass(timetable):
+        return timetable
+    parts = {one.name: getattr(timetable, one.name) for one in fields(timetable) if one.init}
+    closed = {name: _spread_part(part, seed) for name, part in parts.items()}
+    changed: dict[str, Any] = {
+        name: part for name, part in closed.items() if part is not parts[name]
+    }
+    return replace(timetable, **changed) if changed else timetable
+
+
+def require_spread(timetable: Timetable) -> None:
+    """Refuse a timetable with an `H` that is still open, where no schedule's name spreads it."""
+    if spread(timetable, "any") is not timetable:
+        timetable.first_from(0)  # raises the error that says what is missing
+
+
+def _spread_part(part: object, seed: str) -> object:
+    if isinstance(part, Timetable):
+        return spread(part, seed)
+    if isinstance(part, tuple) and all(isinstance(one, Timetable) for one in part):
+        made = tuple(spread(one, seed) for one in part)
+        return part if all(new is old for new, old in zip(made, part, strict=True)) else made
+    return part
 
 
 def union(first: Timetable, second: Timetable) -> Union:

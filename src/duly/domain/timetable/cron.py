@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 CronDialect = Literal["cron", "quartz"]
 DIALECTS: tuple[CronDialect, ...] = ("cron", "quartz")
 SEED_LENGTH_MAX = 200
+ANY_SEED = ""
+"""Stands for one that is not known yet, to read an expression by."""
 WHITE_SPACE = " \t\r\n"
 
 MACROS = {
@@ -88,7 +90,11 @@ class CronFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron(Zoned):
-    """A cron expression in a zone."""
+    """A cron expression in a zone.
+
+    One that spreads by `H` and has no seed is open: it can be kept and given to a schedule, which
+    spreads it by its name, and not asked when it fires.
+    """
 
     kind: ClassVar[str] = "cron"
     expression: str
@@ -100,6 +106,11 @@ class Cron(Zoned):
         """The expression, field by field."""
         return read_cron(self.expression, self.seed, self.dialect)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be spread."""
+        return self.seed is None and isinstance(self.local.walls, OpenRule)
+
     def _compiled(self) -> WallRule:
         require_text("cron", self.expression, fields.TEXT_LENGTH_MAX)
         if self.seed is not None:
@@ -107,13 +118,21 @@ class Cron(Zoned):
         if self.dialect not in DIALECTS:
             remedy = f"choose one of {', '.join(DIALECTS)}"
             raise UsageError("dialect", self.dialect, "is not a dialect", remedy)
+        if self.seed is None and spreads(self.expression, self.dialect):
+            return OpenRule(self.expression, self.dialect)
         return compile_cron(self.expression, self.seed, self.dialect)
 
     def _effective_policies(self) -> tuple[Gap, Fold]:
-        return ("skip", "both") if self.fields.is_interval else (self.gap, self.fold)
+        # Where H falls does not matter to that.
+        is_open = self.seed is None and spreads(self.expression, self.dialect)
+        seed = ANY_SEED if is_open else self.seed
+        is_interval = read_cron(self.expression, seed, self.dialect).is_interval
+        return ("skip", "both") if is_interval else (self.gap, self.fold)
 
     def describe(self) -> str:
         """Say in words when this fires."""
+        if self.is_open:
+            return f"{self.expression}, spread by the name of its schedule ({self.tz})"
         from duly.domain.timetable.describe_cron import describe_cron
 
         return describe_cron(self)
@@ -126,6 +145,38 @@ class Cron(Zoned):
         if self.dialect != "cron":
             own["dialect"] = self.dialect
         return self._stored(**own)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRule:
+    """The wall times of an expression that is still to be spread: whoever asks needs a seed."""
+
+    expression: str
+    dialect: CronDialect
+
+    def at_or_after(self, wall: int) -> int | None:
+        """Refuse to say."""
+        return compile_cron(self.expression, None, self.dialect).at_or_after(wall)
+
+    def at_or_before(self, wall: int) -> int | None:
+        """Refuse to say."""
+        return compile_cron(self.expression, None, self.dialect).at_or_before(wall)
+
+    def count(self, start: int, end: int) -> int:
+        """Refuse to say."""
+        return compile_cron(self.expression, None, self.dialect).count(start, end)
+
+
+def spreads(expression: str, dialect: CronDialect) -> bool:
+    """Say whether an expression has an `H`; refuse what can't be read, wherever it may fall."""
+    if "h" not in expression.lower():
+        return False
+    read_cron(expression, ANY_SEED, dialect)
+    try:
+        read_cron(expression, None, dialect)
+    except UsageError:
+        return True
+    return False
 
 
 class CronDates(CalendarDates):
@@ -287,7 +338,8 @@ def cron(  # noqa: PLR0913 - an expression, and how to read it
     Days and weekdays combine as in Debian's cron: either may match unless one starts with `*`.
     An expression whose minute or hour starts with `*` means every such real instant; otherwise each
     named time fires once a day, and `gap` and `fold` decide what that means when clocks change.
-    `H` is spread by `seed`. `dialect="quartz"` counts weekdays from Sunday = 1.
+    `H` is spread by `seed`, else by the name of the schedule that it is given to.
+    `dialect="quartz"` counts weekdays from Sunday = 1.
     """
     try:
         return _cron(expr, tz, gap, fold, seed, dialect)

@@ -1,0 +1,73 @@
+"""The page that answers whether a day's work is done, all of it and once (E6)."""
+
+from __future__ import annotations
+
+from duly.domain.proving import Standing
+from duly_web.states import MARKS
+from tests.web.test_editor import text_of
+
+
+def proof_of(visitor, name="hourly", day="2026-04-03"):
+    schedule = visitor.app.schedules.get(name)
+    return visitor.get(f"/schedules/{schedule.id}/proof?day={day}")
+
+
+def test_what_a_check_found_in_place_is_proven_with_its_evidence(visitor):
+    """E6: state words and reasons are those of the command."""
+    (first, *_) = visitor.app.prove("hourly", "2026-04-03").occurrences
+    told = text_of(proof_of(visitor))
+
+    assert "proven" == first.standing
+    assert first.why in told
+    assert f"verified by {first.check.by}" in told
+    assert "schedule succeeded" in told
+    assert "duly prove hourly --for 2026-04-03" in told
+
+
+def test_what_is_still_to_come_keeps_a_day_from_being_proven(visitor):
+    """E6: each standing is counted."""
+    proof = visitor.app.prove("hourly", "2026-04-03")
+    told = text_of(proof_of(visitor))
+    open_ = sum(one.standing == "unfinished" for one in proof.occurrences)
+
+    assert not proof.is_proven
+    assert open_
+    assert "2026-04-03: not proven" in told
+    assert f"{open_} unfinished" in told
+
+
+def test_a_whole_day_of_proven_work_is_proven(visitor):
+    visitor.clock.advance("2d")
+    visitor.enter()
+    told = text_of(proof_of(visitor, day="2026-04-04"))
+
+    assert visitor.app.prove("hourly", "2026-04-04").is_proven
+    assert "2026-04-04: proven" in told
+    assert "24 proven" in told
+
+
+def test_a_day_without_an_occurrence_and_a_day_that_is_none_say_so(visitor):
+    """L6."""
+    nothing = proof_of(visitor, day="2020-01-01")
+    wrong = proof_of(visitor, day="yesterday")
+
+    assert "Nothing was expected on that day" in nothing.text
+    assert 422 == wrong.status_code
+    assert "give a date, such as 2026-04-03" in wrong.text
+
+
+def test_without_a_day_it_is_todays_in_the_schedules_zone(visitor):
+    schedule = visitor.app.schedules.get("hourly")
+
+    assert "2026-04-03: " in text_of(visitor.get(f"/schedules/{schedule.id}/proof"))
+
+
+def test_a_schedule_leads_to_its_proof(visitor):
+    schedule = visitor.app.schedules.get("hourly")
+
+    assert f"/schedules/{schedule.id}/proof" in visitor.get(f"/schedules/{schedule.id}").text
+
+
+def test_every_standing_has_its_mark():
+    """V4: by word and shape, and not by colour alone."""
+    assert {str(one) for one in Standing} <= MARKS.keys()
