@@ -47,7 +47,7 @@ class Desk:
         return f"receipt {account}"
 
     @property
-    def item(self) -> duly.client.inbox.InboxItem:
+    def item(self) -> duly.client.doubt_view.InboxItem:
         (item,) = self.app.inbox.list()
         return item
 

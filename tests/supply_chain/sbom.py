@@ -130,7 +130,7 @@ def _described(made: Distribution) -> dict[str, Any]:
 
 
 def _licences(made: Distribution) -> list[dict[str, Any]]:
-    said = made.metadata
+    said: Any = made.metadata  # a message, whatever its stub says
     if expression := said.get("License-Expression"):
         return [{"expression": expression}]
     classified = [

@@ -55,7 +55,7 @@ from tests.system.workforce import is_running
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.client.inbox import InboxItem
+    from duly.client.doubt_view import InboxItem
 
 WORKERS = 6
 SLOTS = 3

@@ -225,7 +225,7 @@ def views() -> Iterator[dict[str, Any]]:
             BadEnding(run=dead.id, scheduled_for=NOON, at=NOON, reason="error", error="boom"),
             QuarantinedHost(host="h", since=NOON, by="ada", reason="smokes"),
             Settled(as_="done", by="ada", at=NOON, reason="seen"),
-            duly.client.inbox.Check(
+            duly.client.doubt_view.Check(
                 finding="verified", verdict="verified", at=NOON, by="ada", evidence={"receipt": 7}
             ),
             duly.client.attempt_view.Late(state="succeeded", at=NOON, error=None, result="1"),

@@ -10,11 +10,11 @@ from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence,
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
+from duly.client.doubt_view import Check, Effect, InboxItem
 from duly.client.explaining import RunExplanation
 from duly.client.frozen_sets import CONFIRMED_ABOVE
 from duly.client.health import LATE, Health
 from duly.client.history import HistoryEntry, Occurrence
-from duly.client.inbox import Check, Effect, InboxItem
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
 from duly.client.proving import ProvenOccurrence

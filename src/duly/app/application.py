@@ -11,6 +11,7 @@ from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Self
 
 from duly.app.declaring import Declaring
+from duly.app.guarding import Guarding
 from duly.app.speaking import Speaking
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.app.tracing import client_tracing
@@ -45,7 +46,6 @@ from duly.draws import SystemDraws
 from duly.engine.retention import RETENTION_VARIABLE, read_retention, split_terms
 from duly.engine.settings import DispatcherSettings
 from duly.errors import UsageError, require_text
-from duly.store.tenancy import KeepsTenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,17 +69,14 @@ if TYPE_CHECKING:
     from duly.store.dispatch import Retention, Wakeups
     from duly.store.planning import Transaction
     from duly.store.protocol import Store
-    from duly.store.schema import Finding, Migration, SchemaStatus
+    from duly.store.schema import Migration, SchemaStatus
     from duly.telemetry import Telemetry
-
-
-ROLE_LENGTH_MAX = 63
 
 
 _API = "api"
 
 
-class App(Speaking, Declaring):
+class App(Speaking, Declaring, Guarding):
     """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
 
     def __init__(  # noqa: PLR0913 - each has a default that is right for most
@@ -470,24 +467,6 @@ class App(Speaking, Declaring):
         """Say which migrations the store has and lacks; this makes no store."""
         found = read_schema(self._url) if self._names_store else None
         return self.store.schema_status() if found is None else found
-
-    def grant_access(self, role: str, *, undo: bool = False, dry_run: bool = False) -> list[str]:
-        """Give a role of PostgreSQL what `duly server` needs, for one tenant at a time (L2).
-
-        Return the statements. With `undo` its rights are taken back; with `dry_run` nothing is run.
-        """
-        self._caller.require_operator("grant access")
-        require_text("role", role, ROLE_LENGTH_MAX)
-        store = self.store
-        if not isinstance(store, KeepsTenants):
-            problem = f"has no meaning here: {store.name} knows no roles"
-            raise UsageError("role", role, problem, "use a store on PostgreSQL")
-        return store.grant_access(role, is_undone=undo, is_dry=dry_run)
-
-    def check(self) -> list[Finding]:
-        """Look for what must never be in the store."""
-        self._caller.require_operator("look for what must never be")
-        return self.store.check()
 
 
 def read_settings(settings: object) -> Settings:

@@ -65,8 +65,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     allow_commands
         Run tasks that are commands, too.
     allow_address
-        A private address that webhooks may call, such as localhost:8080; may be given several
-        times.
+        A private address that webhooks may call, such as localhost:8080; may be repeated.
     retain
         How long history is kept: succeeded=7d, failed=forever, deleted-schedules=14d,
         runs-per-schedule=1000; may be given several times. $DULY_RETENTION says the same.
@@ -77,10 +76,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     """
     refuse_server(target)
     note_retention(retain)
-    place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
-    if not place:
-        remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
-        raise UsageError("app", place, "is needed: it has the tasks", remedy)
+    place = _needed_place(target)
     options = WorkerOptions(
         slots=slots,
         processes=processes,
@@ -88,8 +84,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         allow_commands=True if allow_commands else None,
         allow_addresses=allow_address,
     )
-    level = logging.DEBUG if verbose else logging.WARNING
-    style = observed.style(target)
+    level, style = logging.DEBUG if verbose else logging.WARNING, observed.style(target)
     events = RunTelemetry(level=level, style=style, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
     with opened(target, needs_store=True) as app:
@@ -99,12 +94,21 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
             app.declare(path)
         _greet(app, app.reconcile(), telling)
         words = ["--tell-runs", "--verbose" if verbose else "--quiet", *observed.arguments()]
-        words += ["--json"] if target.json else []
+        words += ["--json"] * target.json
         voice = Voice(telemetry=events, tell=telling.tell_between)
         with served(app, port, telling):
             status = run_all(app, crew_of(place, options, *words), voice)
         telling.tell("stopped; what was promised is kept", facts={"event": "stopped"})
     return status
+
+
+def _needed_place(target: Target) -> str:
+    """Return where the application is; refuse to go on without."""
+    place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
+    if not place:
+        remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
+        raise UsageError("app", place, "is needed: it has the tasks", remedy)
+    return place
 
 
 def _greet(app: App, report: Reconciliation, telling: LineTelemetry) -> None:

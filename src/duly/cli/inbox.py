@@ -11,7 +11,7 @@ from duly.cli.elsewhere import print_elsewhere
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.references import find_run
 from duly.cli.target import Target, opened
-from duly.client.inbox import Effect, InboxItem
+from duly.client.doubt_view import Effect, InboxItem
 from duly.domain.advice import Choice
 from duly.domain.effects import EffectState
 from duly.domain.literals import AttemptState

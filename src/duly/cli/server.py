@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from duly.app import App
 from duly.app.watching import watching
@@ -20,6 +21,9 @@ from duly.cli.retaining import note_retention
 from duly.cli.target import Target, opened
 from duly.clock import SystemClock
 from duly.errors import UsageError
+
+if TYPE_CHECKING:
+    from duly.api.listening import Listening
 
 TARGET = Target()
 OBSERVED = Observed()
@@ -75,42 +79,47 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     """
     note_retention(retain)
     require_server_library()
-    from duly.api.asgi import Api
     from duly.api.listening import Listening
+
+    listening = Listening(
+        host=host,
+        port=port,
+        is_behind_proxy=behind_proxy,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        allow_hosts=allow_host,
+        trust_proxies=trust_proxy,
+    )
+    telling = LineTelemetry(SystemClock(), level=logging.INFO, style=observed.style(target))
+    with opened(target, needs_store=True) as app:
+        observed.begin("server", app, telling)
+        listening.checked(has_token=app.store.has_live_token())
+        _serve(app, listening, telling, has_console=console)
+
+
+def _serve(app: App, listening: Listening, telling: LineTelemetry, *, has_console: bool) -> None:
+    """Serve until a signal ends it."""
+    from duly.api.asgi import Api
     from duly.api.serving import Serving
     from duly_web import Console
 
-    style = observed.style(target)
-    telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
-    with opened(target, needs_store=True) as app:
-        observed.begin("server", app, telling)
-        listening = Listening(
-            host=host,
-            port=port,
-            is_behind_proxy=behind_proxy,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            allow_hosts=allow_host,
-            trust_proxies=trust_proxy,
-        )
-        listening.checked(has_token=app.store.has_live_token())
-        serving = Serving(app, listening, make=Console if console else Api)
+    serving = Serving(app, listening, make=Console if has_console else Api)
 
-        def ready() -> None:
-            facts: dict[str, object] = {"event": "started", "store": app.url, "url": listening.url}
-            telling.tell(f"serving {app.url} at {listening.url}; Ctrl-C ends it", facts=facts)
-            tell_code(app, telling, listening.url, has_console=console)
+    def ready() -> None:
+        facts: dict[str, object] = {"event": "started", "store": app.url, "url": listening.url}
+        telling.tell(f"serving {app.url} at {listening.url}; Ctrl-C ends it", facts=facts)
+        tell_code(app, telling, listening.url, has_console=has_console)
 
-        # Also without any dispatcher somebody is told that nothing fires.
-        with watching(app, telling), _ended_by_signal(serving.stop, telling):
-            try:
-                serving.run(ready)
-            finally:
-                # Whoever still reads keeps a thread, and a thread keeps the process.
-                app.store.interrupt()
-        how = "requests that took too long were broken off" if serving.is_cut_short else ""
-        text = f"stopped; {how}" if how else "stopped in good order"
-        telling.tell(text, facts={"event": "stopped"})
+    # Also without any dispatcher somebody is told that nothing fires.
+    with watching(app, telling), _ended_by_signal(serving.stop, telling):
+        try:
+            serving.run(ready)
+        finally:
+            # Whoever still reads keeps a thread, and a thread keeps the process.
+            app.store.interrupt()
+    how = "requests that took too long were broken off" if serving.is_cut_short else ""
+    text = f"stopped; {how}" if how else "stopped in good order"
+    telling.tell(text, facts={"event": "stopped"})
 
 
 @contextmanager

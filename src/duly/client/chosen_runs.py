@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
+from duly.client.doubt_view import inbox_item, rerun_risk
 from duly.client.frozen_sets import GONE, Judged
-from duly.client.inbox import inbox_item, rerun_risk
 from duly.client.run_orders import OrderedRun
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id

@@ -6,24 +6,32 @@ choice that may do something a second time is confirmed by giving the run's id o
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client.attempt_view import Attempt, attempt_view
+from duly.client.doubt_view import (
+    Check,
+    Effect,
+    InboxItem,
+    check_view,
+    checks_of,
+    effect_view,
+    inbox_item,
+    inbox_items,
+    rerun_risk,
+)
 from duly.client.json_values import plain_value
 from duly.client.ordering import read_order_id
 from duly.client.reading import read_limit, require_reason
 from duly.client.runs import run_views
-from duly.client.settled_effects import Settled, read_settled
+from duly.client.settled_effects import read_settled
 from duly.client.spans import rerun_spans, told_order
-from duly.domain.advice import Advice, Choice, Doubt, advise
-from duly.domain.effects import EffectState
+from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
-from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import AttemptState, Effects, Finding, Origin, RunState
+from duly.domain.instants import from_microseconds
+from duly.domain.literals import Origin, RunState
 from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
 from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
@@ -32,117 +40,20 @@ from duly.store.surveys import EFFECTS_MAX
 from duly.store.work_rulings import not_in_doubt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Mapping
 
     from duly.client.caller import Caller
     from duly.client.checking import Checks
     from duly.client.run_orders import RunReference
     from duly.client.run_view import Run
     from duly.client.runs import Runs
-    from duly.domain.effects import EffectRecord
     from duly.domain.scope import Scope
-    from duly.store.effects import TaskOrder, VerdictRecord
-    from duly.store.surveys import Evidence
+    from duly.store.effects import TaskOrder
 
 EFFECTS_SHOWN_MAX = EFFECTS_MAX
 LISTED_DEFAULT = 100
 _DRAW_BYTES = 16
 _DEPTH_MAX = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """What is known of one effect of a run."""
-
-    key: str
-    state: str
-    """intended, done or unknown."""
-    run: UUID
-    fence: int
-    """Of the claim that was last permitted to do it."""
-    begun_at: datetime
-    done_at: datetime | None
-    result: Any
-    tries: int
-    settled: Settled | None = None
-    """Of an unknown one: what somebody has decided about it since. The ledger stays as it is."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "key": self.key,
-            "state": self.state,
-            "run": str(self.run),
-            "fence": self.fence,
-            "begun_at": iso_utc(self.begun_at),
-            "done_at": None if self.done_at is None else iso_utc(self.done_at),
-            "result": self.result,
-            "tries": self.tries,
-            "settled": None if self.settled is None else self.settled.to_json(),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """What was found about the result of a run."""
-
-    finding: str
-    verdict: str
-    at: datetime
-    by: str
-    evidence: Any
-
-    @property
-    def kind(self) -> Finding:
-        """What was found, as one of the few things that can be."""
-        return Finding(self.finding)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "finding": self.finding,
-            "verdict": self.verdict,
-            "at": iso_utc(self.at),
-            "by": self.by,
-            "evidence": self.evidence,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxItem:
-    """A run that is in doubt, all that is known of it, and what is advised."""
-
-    run: Run
-    attempt: Attempt | None
-    """The one that left it so."""
-    effects: tuple[Effect, ...]
-    checks: tuple[Check, ...]
-    has_check: bool
-    """Whether its task can be asked: `verify`."""
-    advice: Advice
-
-    @property
-    def since(self) -> datetime | None:
-        """Since when it is in doubt."""
-        return None if self.attempt is None else self.attempt.ended_at
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        since = self.since
-        return {
-            "run": self.run.to_json(),
-            "since": None if since is None else iso_utc(since),
-            "attempt": None if self.attempt is None else self.attempt.to_json(),
-            "effects": [one.to_json() for one in self.effects],
-            "checks": [one.to_json() for one in self.checks],
-            "has_check": self.has_check,
-            "advice": {
-                "safest": str(self.advice.choice),
-                "why": self.advice.why,
-                "risks": {str(choice): risk for choice, risk in self.advice.risks.items()},
-            },
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,12 +104,12 @@ class Inbox:
         run_id = RunId(self._runs.get(run).id.bytes)
         found = self._caller.store.list_effects(run_id, EFFECTS_SHOWN_MAX)
         settled = read_settled(self._caller.store, found)
-        return tuple(_effect(one, settled.get(one.key)) for one in found)
+        return tuple(effect_view(one, settled.get(one.key)) for one in found)
 
     def checks(self, run: RunReference) -> tuple[Check, ...]:
         """Return what was found about the result of a run, oldest first."""
         run_id = RunId(self._runs.get(run).id.bytes)
-        return tuple(_check(one) for one in self._caller.store.list_verdicts(run_id))
+        return tuple(check_view(one) for one in self._caller.store.list_verdicts(run_id))
 
     def scope(self, run: RunReference) -> Scope:
         """Return how much a run was to do, what of it is done, and what is missing."""
@@ -403,89 +314,11 @@ class Inbox:
 
     @property
     def _checks(self) -> Checks:
-        return _checks_of(self._caller)
-
-
-def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> str | None:
-    """Say what running a run once more may do twice; None for what may be done unconfirmed."""
-    if run.state == RunState.AMBIGUOUS:
-        advice = inbox_item(caller, run).advice
-        is_risky = is_repair and advice.is_risky(Choice.REPAIR)
-        return advice.risks[Choice.REPAIR] if is_risky else None
-    has_effects = bool(caller.store.list_effects(RunId(run.id.bytes), 1))
-    return "does all of its effects a second time" if has_effects and not is_repair else None
-
-
-def inbox_item(caller: Caller, run: Run) -> InboxItem:
-    """Return all that is known of a run in doubt, and what is advised."""
-    return inbox_items(caller, [run])[0]
-
-
-def inbox_items(caller: Caller, runs: Sequence[Run]) -> ListedItems:
-    """Return runs with all that is known of them, by a few questions about all of them."""
-    evidence = caller.store.read_evidence([RunId(one.id.bytes) for one in runs])
-    checked = _checks_of(caller).checked({one.task for one in runs})
-    return [
-        _item_of(run, evidence[RunId(run.id.bytes)], has_check=run.task in checked) for run in runs
-    ]
-
-
-def _checks_of(caller: Caller) -> Checks:
-    assert caller.tasks.checks is not None, "an application has them"
-    return caller.tasks.checks
-
-
-def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:
-    last = None if known.attempt is None else attempt_view(known.attempt)
-    effects = tuple(_effect(one) for one in known.effects)
-    newest = known.verdicts[::-1]
-    late = None if last is None else last.late
-    doubt = Doubt(
-        effects=Effects.UNSAFE,
-        done=sum(one.state == EffectState.DONE for one in effects),
-        unknown=sum(one.state != EffectState.DONE for one in effects),
-        is_whole=not effects,
-        has_checkpoint=known.has_checkpoint,
-        has_check=has_check,
-        finding=next((one.finding for one in newest if one.doubt == run.fence), None),
-        has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
-    )
-    return InboxItem(
-        run=run,
-        attempt=last,
-        effects=effects,
-        checks=tuple(_check(one) for one in known.verdicts),
-        has_check=has_check,
-        advice=advise(doubt),
-    )
+        return checks_of(self._caller)
 
 
 def _task_orders(task: str, order: TaskOrder) -> TaskOrders:
     return TaskOrders(task=task, is_suspended=order.is_suspended, is_blocked=order.is_blocked)
-
-
-def _effect(record: EffectRecord, settled: Settled | None = None) -> Effect:
-    return Effect(
-        key=record.key,
-        state=str(record.state),
-        run=UUID(bytes=record.run_id),
-        fence=record.fence,
-        begun_at=from_microseconds(record.begun_at),
-        done_at=None if record.done_at is None else from_microseconds(record.done_at),
-        result=None if record.result is None else json.loads(record.result),
-        tries=record.tries,
-        settled=settled,
-    )
-
-
-def _check(record: VerdictRecord) -> Check:
-    return Check(
-        finding=str(record.finding),
-        verdict=str(record.finding.verdict),
-        at=from_microseconds(record.at),
-        by=record.by,
-        evidence=None if record.evidence is None else json.loads(record.evidence),
-    )
 
 
 def _require_typed(run: Run, confirm: UUID | str | None, risk: str) -> None:

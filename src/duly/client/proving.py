@@ -20,7 +20,8 @@ from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from duly.client.caller import Caller
-    from duly.client.inbox import Check, Inbox
+    from duly.client.doubt_view import Check
+    from duly.client.inbox import Inbox
     from duly.client.run_view import Run
     from duly.client.runs import Runs
     from duly.client.schedule_orders import Reference

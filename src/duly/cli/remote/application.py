@@ -19,11 +19,12 @@ from duly.client.arguments import Payload
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfill_view import Backfill, BackfillPlan
 from duly.client.breakers import Breaker
+from duly.client.doubt_view import Check, Effect, InboxItem
 from duly.client.events import EventPage
 from duly.client.explaining import RunExplanation
 from duly.client.frozen_sets import OrderPreview
 from duly.client.history import HistoryEntry, Occurrence, OwedRange, SkippedRange
-from duly.client.inbox import Check, Effect, InboxItem, TaskOrders
+from duly.client.inbox import TaskOrders
 from duly.client.limits import Limit, Place
 from duly.client.missing import MissingFound
 from duly.client.paging import Page

@@ -17,9 +17,9 @@ from uuid import UUID
 
 import msgspec
 
+from duly.client.doubt_view import Check
 from duly.client.explaining import RunExplanation
 from duly.client.history import Occurrence
-from duly.client.inbox import Check
 from duly.client.judging import Finding
 from duly.client.last_ends import Endings
 from duly.client.missing import MissingFound

@@ -13,8 +13,8 @@ from typing import Any
 from duly.app import App
 from duly.cli.audit import newest_entries
 from duly.cli.output import print_line, print_table
+from duly.client.doubt_view import Check, Effect
 from duly.client.history import HistoryEntry
-from duly.client.inbox import Check, Effect
 from duly.client.run_view import Run
 from duly.domain.scope import Scope
 from duly.domain.time_texts import utc_text

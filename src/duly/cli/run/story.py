@@ -13,7 +13,7 @@ from duly.cli.run.consequences import print_consequences, read_consequences
 from duly.cli.schedule.telling import zone
 from duly.cli.times import exact_text, lateness_text, relative_text, zoned_text
 from duly.client.attempt_view import Attempt
-from duly.client.inbox import Check
+from duly.client.doubt_view import Check
 from duly.client.run_view import Run
 from duly.domain.attempts import Progress
 from duly.domain.time_texts import utc_text

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from duly.app import App
 from duly.cli.audit_table import flat_facts
 from duly.cli.output import print_facts, print_json, print_line
-from duly.cli.target import Target, named_tenant
+from duly.cli.target import Target
 from duly.client.as_of import entry_as_of
 from duly.client.history import HistoryEntry
 from duly.client.schedule_view import Schedule
@@ -43,7 +43,7 @@ def find_entry(app: App, schedule: Schedule, at: datetime) -> HistoryEntry:
         page = app.audit.page(
             subject_id=str(schedule.id),
             until=at + _MICROSECOND,
-            all_tenants=named_tenant() is None,
+            all_tenants=False,
             limit=PAGE,
             cursor=cursor,
         )

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar
 
 from duly.domain.literals import Lane
 from duly.domain.sealing import make_seal
 from duly.store.memory.ownership import held_shards
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly.domain.audit import AuditEntry
     from duly.domain.sealing import Seal
     from duly.store.memory.tables import Journal
     from duly.store.sealing import SealAudit
+
+
+T = TypeVar("T")
+
+
+class MemorySealing(ABC):
+    """What the sealer does, and who verifies reads."""
+
+    @abstractmethod
+    def _write(self, operation: Callable[[Journal], T]) -> T:
+        """Carry an operation out: all of it, or nothing."""
+
+    @abstractmethod
+    def _read(self, operation: Callable[[Journal], T]) -> T:
+        """Look at the tables."""
+
+    def seal_audit(self, command: SealAudit) -> Seal | None:
+        """Chain what is settled of the audit trail with a hash; None when there is nothing."""
+        return self._write(lambda journal: seal_audit(journal, command))
+
+    def list_seals(self, after: int, limit: int) -> list[Seal]:
+        """Return seals of higher numbers, oldest first."""
+        return self._read(lambda journal: list_seals(journal, after, limit))
+
+    def read_trail(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return entries of higher numbers that are there, oldest first."""
+        return self._read(lambda journal: read_trail(journal, after, limit))
 
 
 def seal_audit(journal: Journal, command: SealAudit) -> Seal | None:

@@ -23,7 +23,6 @@ from duly.store.memory import (
     reading,
     retention,
     run_vitals,
-    sealing,
     searching,
     soundness,
     standing,
@@ -32,6 +31,7 @@ from duly.store.memory.access import MemoryAccess
 from duly.store.memory.alerting import MemoryAlerting
 from duly.store.memory.gates import open_gates
 from duly.store.memory.ownership import seems_alive
+from duly.store.memory.sealing import MemorySealing
 from duly.store.memory.surveys import MemorySurveys
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.domain.sealing import Seal
     from duly.store import dispatch as port
     from duly.store.execution import Finish
     from duly.store.moving import Exported, Imported, ImportPromises
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
         StoreStatus,
         TenantCounts,
     )
-    from duly.store.sealing import SealAudit
     from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
     from duly.store.standing import OrderWorker, QuarantinedHost
     from duly.store.trailing import AuditAfter, TrailPage
@@ -83,7 +81,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
+class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySealing, MemorySurveys):
     """A store in this process: every operation alone, one after the other."""
 
     def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:
@@ -449,20 +447,6 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySurveys):
     def count_tenants(self) -> dict[str, OpenCounts]:
         """Count open runs by tenant."""
         return self._read(counting.count_tenants)
-
-    # Sealing
-
-    def seal_audit(self, command: SealAudit) -> Seal | None:
-        """Chain what is settled of the audit trail with a hash; None when there is nothing."""
-        return self._write(lambda journal: sealing.seal_audit(journal, command))
-
-    def list_seals(self, after: int, limit: int) -> list[Seal]:
-        """Return seals of higher numbers, oldest first."""
-        return self._read(lambda journal: sealing.list_seals(journal, after, limit))
-
-    def read_trail(self, after: int, limit: int) -> list[AuditEntry]:
-        """Return entries of higher numbers that are there, oldest first."""
-        return self._read(lambda journal: sealing.read_trail(journal, after, limit))
 
     # Standing
 
