@@ -87,7 +87,8 @@ def test_a_dead_run_is_edited_and_retried(app, dead, clock):
     run = app.runs.get(dead[0])
 
     assert {"number": 5} == edited.arguments
-    assert {"id": str(dead[0]), "is_done": True, "state": "dead"} == done.to_json()
+    told = {"id": str(dead[0]), "is_done": True, "state": "dead", "why": None, "made": None}
+    assert told == done.to_json()
     assert ("succeeded", 5, 2) == (run.state, run.result, run.attempt)
 
 
