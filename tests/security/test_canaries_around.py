@@ -139,7 +139,7 @@ def kept_in(url: str) -> str:
         rows = [
             str(row)
             for table in tables
-            for row in connection.execute(f'SELECT t::text FROM duly."{table}" t').fetchall()  # type: ignore[call-overload]  # noqa: S608 - names of ours
+            for row in connection.execute(f'SELECT t::text FROM duly."{table}" t').fetchall()  # noqa: S608 - names of ours
         ]
     assert rows
     return "\n".join(rows)
