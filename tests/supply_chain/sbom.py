@@ -130,15 +130,15 @@ def _described(made: Distribution) -> dict[str, Any]:
 
 
 def _licences(made: Distribution) -> list[dict[str, Any]]:
-    said: Any = made.metadata  # a message, whatever its stub says
-    if expression := said.get("License-Expression"):
-        return [{"expression": expression}]
+    said = made.metadata
+    if expressions := said.get_all("License-Expression"):
+        return [{"expression": expressions[0]}]
     classified = [
         one.rpartition(" :: ")[2]
         for one in said.get_all("Classifier") or ()
         if one.startswith("License :: OSI Approved :: ")
     ]
-    short = (said.get("License") or "").strip()
+    short = "".join((said.get_all("License") or [""])[:1]).strip()
     names = classified or ([short] if short and "\n" not in short and len(short) < 80 else [])
     return [{"license": {"name": one}} for one in names]
 
