@@ -30,6 +30,8 @@ OBSERVED = Observed()
 HOST_DEFAULT, PORT_DEFAULT = "127.0.0.1", 8420
 END_SECONDS_MAX = 30
 """How long an end may take: requests are waited for, and then the watch, for seconds each."""
+STOPPED = "stopped in good order"
+CUT_SHORT = "stopped; requests that took too long were broken off"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _NEEDED = ("granian", "jinja2", "starlette")
 
@@ -117,9 +119,7 @@ def _serve(app: App, listening: Listening, telling: LineTelemetry, *, has_consol
         finally:
             # Whoever still reads keeps a thread, and a thread keeps the process.
             app.store.interrupt()
-    how = "requests that took too long were broken off" if serving.is_cut_short else ""
-    text = f"stopped; {how}" if how else "stopped in good order"
-    telling.tell(text, facts={"event": "stopped"})
+    telling.tell(CUT_SHORT if serving.is_cut_short else STOPPED, facts={"event": "stopped"})
 
 
 @contextmanager
