@@ -18,10 +18,11 @@ import pytest
 from duly.cli import main as command
 from duly.domain.advice import Choice
 from duly.domain.alert_kinds import AlertKind
-from duly.domain.attempts import TaskPolicy
+from duly.domain.attempts import TASK_GONE, TaskPolicy
 from duly.domain.concluding import Failed, Succeeded
 from duly.domain.identity import identity_text, ordered_run_id
-from duly.domain.literals import Lane, Overlap
+from duly.domain.literals import Lane, Missed, Overlap
+from duly.domain.planning import decide_pause
 from duly.domain.timetable.interval import every
 from duly.store.dispatch import Renew
 from duly.store.effects import SettleDoubt
@@ -364,6 +365,24 @@ def test_runs_that_nearly_overlap_are_told_of_before_they_do(guard):
     assert [("raised", "schedule nightly"), ("resolved", "schedule nightly")] == guard.told(
         "overlap"
     )
+
+
+def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
+    """V3, S6: and one that a person has paused is not."""
+    gone = steps.create(guard.store, "gone", owner="accounts")
+    mine = steps.create(guard.store, "mine")
+    reason = f"{TASK_GONE}: remind"
+    pause = decide_pause(gone, reason=reason, until=None, missed=Missed.SKIP)
+    guard.store.change_schedule(factories.change_of(gone, pause))
+    steps.pause(guard.store, mine)
+
+    raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
+    (alert,) = guard.alerts("schedule-paused")
+    assert "schedule gone of accounts was paused by the system" in alert.summary
+    assert {"owner": "accounts", "reason": reason} == alert.evidence
+
+    steps.delete(guard.store, steps.look(guard.store, gone))
+    resolved(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
 
 
 def test_every_kind_was_made_real():

@@ -444,6 +444,7 @@ def test_every_kind_is_covered_by_an_observer(stored):
     guard = GuardRoom(*stored)
     kinds: set[AlertKind] = set()
     steps.create(stored[0], "nightly")
+    steps.pause(stored[0], steps.create(stored[0], "resting"))
     real = guard.watcher._observe  # noqa: SLF001 - what it has seen is what is asked about
 
     def noted(watched):

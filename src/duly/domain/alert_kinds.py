@@ -29,6 +29,7 @@ class AlertKind(StrEnum):
     EARLY_FIRE = "early-fire"
     CREATION_RATE = "creation-rate"
     OVERLAP = "overlap"
+    SCHEDULE_PAUSED = "schedule-paused"
 
 
 class Severity(StrEnum):
@@ -153,5 +154,11 @@ USUAL: dict[AlertKind, Usual] = {
         Severity.WARN,
         clear_us=5 * _MINUTE_US,
         meaning="how long runs of a schedule take, beside its interval",
+    ),
+    AlertKind.SCHEDULE_PAUSED: Usual(
+        Unit.COUNT,
+        1,
+        Severity.WARN,
+        meaning="a schedule that the system has paused by itself",
     ),
 }

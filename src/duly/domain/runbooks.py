@@ -21,6 +21,7 @@ RUNBOOK_KINDS = (
     "early-fire",
     "creation-rate",
     "overlap",
+    "schedule-paused",
 )
 """The kinds of alert, each of which has a page of its own."""
 

@@ -31,6 +31,7 @@ from duly.domain.instants import SECOND_US
 from duly.engine.observers import Asked
 from duly.engine.observers.fleet import FleetObserver
 from duly.engine.observers.missing import MissingObserver
+from duly.engine.observers.paused import PausedObserver
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.observers.work import (
     DestinationObserver,
@@ -108,6 +109,7 @@ def usual_observers() -> tuple[Observer, ...]:
         TroubleObserver(),
         ScheduleObserver(),
         MissingObserver(),
+        PausedObserver(),
     )
 
 
