@@ -67,16 +67,14 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     allow_address
         A private address that webhooks may call, such as localhost:8080; may be repeated.
     retain
-        How long history is kept: succeeded=7d, failed=forever, deleted-schedules=14d,
-        runs-per-schedule=1000; may be given several times. $DULY_RETENTION says the same.
+        How long history is kept: succeeded=7d, as `duly dispatcher --retain` has it.
     port
         Serve console and HTTP API at this port, on this machine alone; 8420 if that is free.
     verbose
         Tell everything that happens.
     """
-    refuse_server(target)
+    place = _program(target)
     note_retention(retain)
-    place = _needed_place(target)
     options = WorkerOptions(
         slots=slots,
         processes=processes,
@@ -102,8 +100,9 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     return status
 
 
-def _needed_place(target: Target) -> str:
-    """Return where the application is; refuse to go on without."""
+def _program(target: Target) -> str:
+    """Return where the program with the tasks is; a server has none."""
+    refuse_server(target)
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
