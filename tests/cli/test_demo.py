@@ -115,9 +115,11 @@ def test_a_fleet_is_at_work_every_few_seconds(demo: Demo):
 def test_the_doctor_finds_what_the_demo_shows_and_nothing_else(demo: Demo):
     """U4: and `duly status` says the same."""
     status, found = duly(demo, "doctor", "--json")
+    # Alerts about the same are open once somebody has looked, which is some seconds later.
     codes = {one["code"] for one in json.loads(found)["checks"]} - {
         None,
         "system-time-zones-differ",
+        "alerts-open",
     }
     _, said = duly(demo, "status")
 

@@ -19,8 +19,9 @@ class RaisesWithoutAFence(MemoryStore):
     def apply_alerts(self, command):
         row = self._read(watch_row)
         fence = WatchFence(row.holder or b"", row.epoch)
-        self.tables.watch[0] = replace(row, renewed_at=self.now(), expires_at=self.now() + 1)
-        return super().apply_alerts(replace(command, fence=fence))
+        now = self.now()
+        self.tables.watch[0] = replace(row, renewed_at=now, expires_at=now + 1)
+        return super().apply_alerts(replace(command, fence=fence, held_at=now))
 
 
 class DeliversBeside(MemoryStore):

@@ -729,7 +729,7 @@ def test_a_broken_store_fails_the_test_that_is_meant_for_it(broken, named):
     """D4: and the sound store passes that same test."""
     _run(MemoryStore, named)
 
-    with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)) as caught:
+    with pytest.raises((AssertionError, ValueError, Outdated, pytest.fail.Exception)) as caught:
         _run(broken, named)
 
     # The test has noticed, and not the store that it was wrongly written.
