@@ -16,6 +16,7 @@ import pytest
 from duly.domain.concluding import Die
 from duly.domain.literals import Lane, RunState, ScheduleStatus
 from duly.domain.schedules import Pending
+from duly.errors import Outdated
 from duly.store.dispatch import ArrivalsCursor, Fence, Lease, LeaseKey
 from duly.store.execution import FinishResult
 from duly.store.memory import MemoryStore
