@@ -156,7 +156,12 @@ def test_an_instant_is_an_occurrence_where_others_match_it():
 
 def test_what_every_parser_refuses_is_refused():
     """T7, L6."""
-    refused_by_all = [row for row in rows("cron_validity") if is_refused_by_all(row)]
+    refused_by_all = [
+        row
+        for row in rows("cron_validity")
+        # None of them knows H, which is ours: it is spread by the schedule's name (T4).
+        if is_refused_by_all(row) and not row["expr"].startswith("H ")
+    ]
     assert refused_by_all
     accepted = [row["expr"] for row in refused_by_all if refusal(row["expr"]) is None]
 

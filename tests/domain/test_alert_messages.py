@@ -129,7 +129,7 @@ def test_a_kind_that_nobody_knows_still_has_a_notice():
 
 
 def test_every_kind_has_its_own_page():
-    assert 15 == len({runbook_of(kind) for kind in RUNBOOK_KINDS})
+    assert len(RUNBOOK_KINDS) == len({runbook_of(kind) for kind in RUNBOOK_KINDS}) >= 15
 
 
 @pytest.mark.parametrize(

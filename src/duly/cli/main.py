@@ -37,7 +37,6 @@ _OPTIONS = {
 }
 
 _ELSEWHERE = {
-    "--tenant": "give it before the command: duly --tenant NAME …",
     "--as-of": "what is stored tells of the past only by duly run list, duly schedule show and"
     " duly audit; duly run missing takes --since and --until",
 }

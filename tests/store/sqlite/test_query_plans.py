@@ -170,6 +170,7 @@ WALKED = (
     "SCAN duly_alert_deliveries USING INDEX duly_alert_deliveries_due",
     "SCAN value",
     "SCAN json_each",
+    "SCAN i VIRTUAL TABLE",
     "SCAN (subquery",
     "SCAN a",
     "SCAN 128 CONSTANT ROWS",

@@ -51,6 +51,7 @@ _NAMES: dict[str, Any] = {
     "Progress": Progress,
     "Run": Run,
     "RunTimes": RunTimes,
+    "Settled": Settled,
     "Timetable": Timetable,
     "UUID": UUID,
     "datetime": datetime,
