@@ -195,6 +195,7 @@ SORTED_FEW = frozenset(
         "live alerts",
         "due deliveries",
         "newly dead",
+        "run vitals",
     )
 )
 """These gather what is near or due, or new, and see each once."""
