@@ -135,8 +135,9 @@ class Proving:
         for one in occurrences:
             line = lines[one.scheduled_for]
             # One that stands for it is of another instant.
-            if one.run in known and one.run not in {run.id for run in line}:
-                line.append(known[one.run])
+            its = None if one.run is None else known.get(one.run)
+            if its is not None and its.id not in {run.id for run in line}:
+                line.append(its)
         return [
             sorted(lines[one.scheduled_for], key=lambda run: (run.created_at, run.id))
             for one in occurrences
