@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.api.views import restorable_for, units_text
@@ -72,6 +73,8 @@ class Looked:
     status: Status
     health: Health
     queues: tuple[Queue, ...]
+    alerts: int
+    """How many are open now, as far as they are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,29 +111,44 @@ def look_at_all(asked: Asked) -> Looked:
     """
     app, kept = asked.app, asked.kept
     if asked.visitor.is_everywhere:
-        return _look(app, kept)
-    return kept.get(("own", asked.pulse), OWN_SECONDS, lambda: _look(app, kept))
+        return _look(app, kept, "neglected")
+    # Whoever sees all may look at the same tenant: what is kept for them is nobody else's.
+    look = partial(_look, app, kept, "neglected-own")
+    return kept.get(("own", asked.pulse), OWN_SECONDS, look)
 
 
 def look_at_own(asked: Asked, looked: Looked) -> Status:
-    """Count what a visitor's lists hold: their tenant's, also where the lights are of all."""
+    """Count what a visitor's lists hold: their tenant's, also where the lights are of all.
+
+    Without what is stale, which costs most: `look_at_own_stale`.
+    """
     if looked.status.tenant is not None:
         return looked.status
-    return asked.kept.get(
-        ("own-counts", asked.pulse), OWN_SECONDS, lambda: asked.app.status(own=True)
-    )
+    look = partial(asked.app.status, with_stale=False, own=True)
+    return asked.kept.get(("own-counts", asked.pulse), OWN_SECONDS, look)
 
 
-def _look(app: App, kept: Kept) -> Looked:
+def look_at_own_stale(asked: Asked, looked: Looked, own: Status) -> tuple[Finding, ...]:
+    """Say which of a visitor's own schedules are stale; asked only if others have some, too."""
+    if own.schedules == looked.status.schedules:
+        return looked.status.stale
+    look = partial(asked.app.status, own=True)
+    return asked.kept.get("own-stale", NEGLECTED_SECONDS, look).stale
+
+
+def _look(app: App, kept: Kept, key: str) -> Looked:
     whole: list[Status] = []
 
     def look() -> Status:
         whole.append(app.status())
         return whole[0]
 
-    known = kept.get("neglected", NEGLECTED_SECONDS, look)
+    known = kept.get(key, NEGLECTED_SECONDS, look)
     status = known
-    if not whole:
+    if whole:
+        alerts = sum(one.count for one in status.alerts)
+    else:
+        alerts = len(app.alerts.list(limit=ALERTS_COUNTED_MAX + 1))
         counts = app.status(with_stale=False)
         status = replace(
             counts,
@@ -140,14 +158,13 @@ def _look(app: App, kept: Kept) -> Looked:
             tenants=known.tenants,
         )
     queues = tuple(app.queues.list())
-    return Looked(status, app.health(status, queues), queues)
+    return Looked(status, app.health(status, queues), queues, alerts)
 
 
 def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
     """Make the strip that every page has."""
     status, health = looked.status, looked.health
     mine = clocks.mine or "UTC"
-    alerts = len(app.alerts.list(limit=ALERTS_COUNTED_MAX + 1))
     kept = restorable_for(app)
     dispatch = _light("Control plane", "dispatch", health.dispatch)
     work = _light("Useful work", "work", health.work)
@@ -162,8 +179,8 @@ def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
         early_fires=status.early_fires,
         choices=tuple((one, CHOICE_WORDS[one]) for one in CHOICES),
         worst="unwell" if "unwell" in {dispatch.state, work.state} else "well",
-        alerts=min(alerts, ALERTS_COUNTED_MAX),
-        has_more_alerts=alerts > ALERTS_COUNTED_MAX,
+        alerts=min(looked.alerts, ALERTS_COUNTED_MAX),
+        has_more_alerts=looked.alerts > ALERTS_COUNTED_MAX,
         restorable=None if kept is None else units_text(kept // timedelta(microseconds=1)),
         demo=None if app.demo is None else app.demo.state(),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Retry, Verdict, cron
+from duly import Retry, Verdict, cron, every
 from duly.testing import virtual_time
 
 ACCOUNTS = [f"account-{number}" for number in range(40)]
@@ -130,6 +130,39 @@ def test_a_maybe_is_told_as_one():
 
         assert proof.is_ambiguous
         assert not proof.is_proven
+
+
+def test_a_run_that_stands_for_others_is_told_of_each():
+    """E6, M1: those of its day, and of the day before."""
+    app, _ = closing()
+    app.schedule(every("1h"), name="hourly", misfire="latest")(app.task(name="sync")(lambda: None))
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("90m")
+        app.schedules.pause("hourly", reason="it moves")
+        clock.advance("12h")
+        app.schedules.resume("hourly", missed="misfire")
+        clock.advance("1m")
+
+        before = app.prove("hourly", "2026-04-02").occurrences
+        (first, second) = app.prove("hourly", "2026-04-03").occurrences[:2]
+
+        assert first.runs == second.runs == before[-1].runs
+        assert [second.occurrence.run] == [run.id for run in second.runs]
+        assert second.occurrence.scheduled_for == second.runs[0].scheduled_for
+        assert "skipped" == first.occurrence.verdict == before[-1].occurrence.verdict
+
+
+def test_a_day_of_more_runs_than_are_listed_is_refused():
+    """L6: what was not looked at is not proven."""
+    app, _ = closing()
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+        few = duly.App(store=app.store, settings=duly.Settings(listed_max=1))
+
+        with pytest.raises(duly.UsageError, match="'2026-04-03' has too many runs"):
+            few.prove("nightly-close", "2026-04-03")
 
 
 def test_a_day_without_an_occurrence_proves_nothing():

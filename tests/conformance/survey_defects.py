@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from duly.domain.scope import Scope
 from duly.store.memory import MemoryStore
 
 
@@ -39,9 +40,23 @@ class SharesTheLedger(MemoryStore):
         return {one: replace(evidence, effects=most) for one, evidence in found.items()}
 
 
+class ForgetsTheLine(MemoryStore):
+    """Tells of runs that repeat another one no scope."""
+
+    def read_findings(self, run_ids):
+        found = super().read_findings(run_ids)
+        known = self.get_runs(run_ids)
+        again = {one for one, run in known.items() if run.origin == "repair"}
+        return {
+            one: told._replace(scope=Scope()) if one in again else told
+            for one, told in found.items()
+        }
+
+
 SURVEY_DEFECTS = [
     (JudgesByTheFirst, "test_occurrences_of_many_are_judged_as_those_of_each"),
     (ForgetsTheDeleted, "test_schedules_and_their_templates_are_found_by_id"),
     (TellsTheOldest, "test_the_newest_runs_of_each_are_found"),
     (SharesTheLedger, "test_what_is_on_record_about_runs_is_read_together"),
+    (ForgetsTheLine, "test_what_runs_brought_about_is_read_together"),
 ]

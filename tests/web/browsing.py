@@ -35,7 +35,7 @@ AT_WORK = 2
 
 def settle(page: Page) -> None:
     """Wait until every part of a page that comes after it has come."""
-    page.locator("[aria-busy]").first.wait_for(state="detached")
+    page.locator(".htmx-request, [aria-busy]").first.wait_for(state="detached")
 
 
 class Rig:

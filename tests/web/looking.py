@@ -30,11 +30,6 @@ def heard(page: Page) -> list[str]:
     return said
 
 
-def settled(page: Page) -> None:
-    """Wait until all parts of a page that come later have come."""
-    page.wait_for_function("!document.querySelector('.htmx-request, [aria-busy]')")
-
-
 def shut_out(page: Page) -> str:
     """Return what axe-core finds by WCAG 2.2 AA: all of it in light, colours in dark, too."""
     for one in page.locator("details.data").all():

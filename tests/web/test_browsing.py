@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from duly.testing.conformance import alerts
+from tests.web.browsing import settle
 from tests.web.conftest import served
 from tests.web.furnished import sqlite_app
 from tests.web.lived_in import HOSTILE, lived_in
-from tests.web.looking import WIDE, heard, settled, shut_out, too_wide
+from tests.web.looking import WIDE, heard, shut_out, too_wide
 
 pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
 PLACES = (
@@ -76,7 +77,7 @@ def test_no_page_shuts_anybody_out_scrolls_two_ways_or_needs_what_the_policy_for
     wide: dict[str, list[int]] = {}
     for path in places(school)[part::3]:
         page.goto(school.url + path)
-        settled(page)
+        settle(page)
         if report := shut_out(page):
             found[path] = report
         if widths := too_wide(page):

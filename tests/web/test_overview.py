@@ -81,6 +81,16 @@ def test_stale_work_is_told_beside_triggers_that_are_well(school):
     assert "all is well in this respect" in school.whole("/?show=late")
 
 
+def test_the_tile_of_stale_work_counts_what_its_list_holds_in_another_tenant(school):
+    """V4, L2: the lights are of all, for who sees all; the tile is of the tenant looked at."""
+    school.get("/?tenant=elsewhere")
+    empty = tiles(school)
+    school.get("/?tenant=default")
+
+    assert 0 == empty["Stale work"][0]
+    assert tiles(school)["Stale work"][0]
+
+
 def test_the_three_last_times_stand_side_by_side_with_age_and_cadence(school):
     """V1, UX 8: triggered, finished, useful; of a task with a check useful is verified."""
     row = school.whole("/").partition('id="sides"')[2]

@@ -9,7 +9,8 @@ import pytest
 
 from duly import cron
 from duly_web.pages import PAGES
-from tests.web.looking import heard, settled
+from tests.web.browsing import settle
+from tests.web.looking import heard
 
 pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
 READ = {one.name: one for one in PAGES if one.method == "GET" and one.name != "zones"}
@@ -51,7 +52,7 @@ def test_every_page_of_the_table_is_shown_and_nothing_complains(work, open_page)
     said = heard(page)
     for name, path in addresses(work).items():
         answer = page.goto(work.site.url + path)
-        settled(page)
+        settle(page)
 
         assert answer.status == 200, name
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
@@ -83,7 +84,7 @@ def test_the_overview_answers_at_a_glance(work, open_page):
     work.run("settle")
     work.run("remind", class_id=3)
     page = open_page(work.site)
-    settled(page)
+    settle(page)
     head = text_of(page, "#sides thead")
     for name in ("Past and to come", "Lateness", "Planned load", "Queues, by how long"):
         page.get_by_role("heading", name=name).first.wait_for()

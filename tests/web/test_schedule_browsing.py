@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from duly import cron, every
+from tests.web.browsing import settle
 from tests.web.conftest import served
 from tests.web.furnished import sqlite_app
-from tests.web.looking import WIDE, heard, settled, shut_out, too_wide
+from tests.web.looking import WIDE, heard, shut_out, too_wide
 
 pytestmark = pytest.mark.timeout(240)  # a browser on a machine that does much else is slow
 HOSTILE = (
@@ -60,7 +61,7 @@ def test_no_page_of_schedules_shuts_anybody_out(site, open_page):
 
     for path in places(site):
         page.goto(site.url + path)
-        settled(page)
+        settle(page)
         look(path)
     page.get_by_label("in the time zone").fill("tok")
     page.locator("#zone-list").get_by_role("option").first.wait_for()

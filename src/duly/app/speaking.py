@@ -50,7 +50,7 @@ class Speaking:
         self.queues = Queues(caller)
         self.backfills = Backfills(caller)
         self.inbox = Inbox(caller, self.runs)
-        self._proving = Proving(caller, self.runs, self.inbox)
+        self._proving = Proving(caller, self.runs)
         self.limits = Limits(caller)
         self.breakers = Breakers(caller)
         self.quotas = Quotas(caller)

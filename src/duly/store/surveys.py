@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from duly.domain.scope import Scope
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,6 +43,14 @@ class Evidence:
     verdicts: tuple[VerdictRecord, ...] = ()
     """What was found about it, oldest first."""
     has_checkpoint: bool = False
+
+
+class Findings(NamedTuple):
+    """What is on record about what a run brought about."""
+
+    verdicts: tuple[VerdictRecord, ...] = ()
+    """Of its checks, oldest first."""
+    scope: Scope = Scope()
 
 
 class SurveyStore(Protocol):
@@ -81,4 +91,8 @@ class SurveyStore(Protocol):
 
         Of a run that is not there nothing is on record.
         """
+        ...
+
+    def read_findings(self, run_ids: Sequence[RunId]) -> dict[RunId, Findings]:
+        """Return of each run what `list_verdicts` and `get_scope` would (E6)."""
         ...

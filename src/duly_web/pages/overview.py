@@ -18,7 +18,7 @@ from duly_web.pages.planned_load import PlannedLoad, plan_load
 from duly_web.pages.sides import SIDES_MAX, Sides, look_at_sides, read_show
 from duly_web.pages.tiles import Tile, make_tiles
 from duly_web.pages.timeline import LANES_MAX, SPANS, Axis, SpanName, Timeline, draw_timeline
-from duly_web.shell import look_at_all, look_at_own
+from duly_web.shell import look_at_all, look_at_own, look_at_own_stale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +81,12 @@ def show_overview(asked: Asked) -> Shown:
     page = asked.app.schedules.page(limit=SCHEDULES_MAX).items
     schedules = _going_on(page)
     looked = look_at_all(asked)
+    own = look_at_own(asked, looked)
+    own = replace(own, stale=look_at_own_stale(asked, looked, own))
     names = tuple(one.name for one in schedules)
     model = Overview(
         query=query,
-        tiles=make_tiles(asked, schedules, look_at_own(asked, looked)),
+        tiles=make_tiles(asked, schedules, own),
         lanes=names[:LANES_MAX],
         sides=names[:SIDES_MAX] if show is None else names[:1],
         queues=looked.queues,

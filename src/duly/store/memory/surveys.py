@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.store.memory import attempts, doubts, effects, execution, reading, run_vitals
-from duly.store.surveys import EFFECTS_MAX, Evidence
+from duly.store.memory import attempts, doubts, effects, execution, reading, run_vitals, scopes
+from duly.store.surveys import EFFECTS_MAX, Evidence, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,6 +80,15 @@ class MemorySurveys(ABC):
     def read_evidence(self, run_ids: Sequence[RunId]) -> dict[RunId, Evidence]:
         """Return what is on record about runs."""
         return self._read(lambda journal: {one: _evidence(journal, one) for one in run_ids})
+
+    def read_findings(self, run_ids: Sequence[RunId]) -> dict[RunId, Findings]:
+        """Return what runs brought about."""
+        return self._read(lambda journal: {one: _findings(journal, one) for one in run_ids})
+
+
+def _findings(journal: Journal, run_id: RunId) -> Findings:
+    verdicts = tuple(doubts.list_verdicts(journal, run_id))
+    return Findings(verdicts, scopes.get_scope(journal, run_id))
 
 
 def _evidence(journal: Journal, run_id: RunId) -> Evidence:

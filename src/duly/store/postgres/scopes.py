@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.identity import RunId
 from duly.domain.scope import MISSING_SHOWN_MAX, Scope
-from duly.store.postgres.arrays import Texts
-from duly.store.postgres.effects import ledger_of, ledgers_of
+from duly.store.postgres.arrays import Texts, Uuids
+from duly.store.postgres.effects import LEDGER, ledger_of, ledgers_of
 from duly.store.postgres.session import one, uid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import RunId
     from duly.domain.scope import ScopeReport
     from duly.store.execution import Hold
     from duly.store.postgres.session import Session
@@ -41,6 +41,20 @@ FROM duly.scope_items WHERE root = $1::uuid"""
 LIST_MISSING = """
 SELECT item FROM duly.scope_items WHERE root = $1::uuid AND is_expected AND times = 0
 ORDER BY item LIMIT $2::int8"""
+_ROOTS = f"""
+FROM (SELECT r.id, {LEDGER} AS root FROM duly.runs r WHERE r.id = ANY($1::uuid[])) l"""  # noqa: S608 - columns of ours
+READ_SCOPES = f"""
+SELECT uuid_send(l.id), s.expected, i.done, i.repeated {_ROOTS}
+LEFT JOIN duly.scopes s ON s.root = l.root
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE times > 0) AS done, count(*) FILTER (WHERE times > 1) AS repeated
+    FROM duly.scope_items WHERE root = l.root) i"""  # noqa: S608 - columns of ours
+LIST_MANY_MISSING = f"""
+SELECT uuid_send(l.id), m.item {_ROOTS}
+CROSS JOIN LATERAL (
+    SELECT item FROM duly.scope_items WHERE root = l.root AND is_expected AND times = 0
+    ORDER BY item LIMIT $2::int8) m
+ORDER BY l.id, m.item"""  # noqa: S608 - columns of ours
 LIST_DONE = """
 SELECT item FROM duly.scope_items WHERE root = $1::uuid AND item = ANY($2::text[]) AND times > 0"""
 
@@ -75,6 +89,18 @@ def get_scope(session: Session, run_id: RunId) -> Scope:
     expected, done, repeated = one(session, READ_SCOPE, (uid(root),))
     missing = session.rows(LIST_MISSING, (uid(root), MISSING_SHOWN_MAX))
     return Scope(expected, done, repeated, tuple(item for (item,) in missing))
+
+
+def get_scopes(session: Session, run_ids: Sequence[RunId]) -> dict[RunId, Scope]:
+    """Return what is known of the scopes of those runs that there are."""
+    ids = Uuids(run_ids)
+    missing: dict[bytes, list[str]] = {}
+    for of, item in session.rows(LIST_MANY_MISSING, (ids, MISSING_SHOWN_MAX)):
+        missing.setdefault(of, []).append(item)
+    return {
+        RunId(of): Scope(expected, done, repeated, tuple(missing.get(of, ())))
+        for of, expected, done, repeated in session.rows(READ_SCOPES, (ids,))
+    }
 
 
 def list_done(session: Session, run_id: RunId, items: Sequence[str]) -> frozenset[str]:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from duly.domain.effects import seen_by
 from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
 from duly.domain.run_vitals import DefinitionRecord
+from duly.domain.scope import Scope
 from duly.store import records
-from duly.store.postgres import rows, trace
+from duly.store.postgres import rows, scopes, trace
 from duly.store.postgres.arrays import Int8s, Uuids
 from duly.store.postgres.effects import EFFECT, LEDGER
 from duly.store.postgres.reading import recorded
 from duly.store.postgres.searching import READ_RUNS
 from duly.store.rulings import unrecorded
-from duly.store.surveys import EFFECTS_MAX, Evidence
+from duly.store.surveys import EFFECTS_MAX, Evidence, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,9 +135,7 @@ class PostgresSurveys:
             session, ids = look.session, (Uuids(run_ids),)
             last = trace.last_attempts(look, run_ids)
             effects = _effects(session, run_ids)
-            verdicts: dict[bytes, list[VerdictRecord]] = {}
-            for row in session.rows(MANY_VERDICTS, ids):
-                verdicts.setdefault(row[0], []).append(records.verdict_record(row))
+            verdicts = _verdicts(session, run_ids)
             kept = {one for (one,) in session.rows(WITH_CHECKPOINT, ids)}
         return {
             one: Evidence(
@@ -147,6 +146,22 @@ class PostgresSurveys:
             )
             for one in run_ids
         }
+
+    def read_findings(self, run_ids: Sequence[RunId]) -> dict[RunId, Findings]:
+        """Return what runs brought about."""
+        with self._connections.read() as look:
+            verdicts = _verdicts(look.session, run_ids)
+            known = scopes.get_scopes(look.session, run_ids)
+        return {
+            one: Findings(tuple(verdicts.get(one, ())), known.get(one, Scope())) for one in run_ids
+        }
+
+
+def _verdicts(session: Session, run_ids: Sequence[RunId]) -> dict[RunId, list[VerdictRecord]]:
+    found: dict[RunId, list[VerdictRecord]] = {}
+    for row in session.rows(MANY_VERDICTS, (Uuids(run_ids),)):
+        found.setdefault(RunId(row[0]), []).append(records.verdict_record(row))
+    return found
 
 
 def _schedules(session: Session, ids: Sequence[ScheduleId]) -> dict[ScheduleId, ScheduleRecord]:

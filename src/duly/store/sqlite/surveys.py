@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId
-from duly.store.sqlite import attempts, doubts, effects, run_vitals, telling
+from duly.store.sqlite import attempts, doubts, effects, run_vitals, scopes, telling
 from duly.store.sqlite.delayed import read_run
 from duly.store.sqlite.planning import read_schedule
 from duly.store.sqlite.reading import SqliteReading
-from duly.store.surveys import EFFECTS_MAX, Evidence
+from duly.store.surveys import EFFECTS_MAX, Evidence, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +70,15 @@ class SqliteSurveys(ABC):
         """Return what is on record about runs."""
         with self._read() as look:
             return {one: _evidence(look, one) for one in run_ids}
+
+    def read_findings(self, run_ids: Sequence[RunId]) -> dict[RunId, Findings]:
+        """Return what runs brought about."""
+        with self._read() as look:
+            return {one: _findings(look, one) for one in run_ids}
+
+
+def _findings(look: Look, run_id: RunId) -> Findings:
+    return Findings(tuple(doubts.list_verdicts(look, run_id)), scopes.get_scope(look, run_id))
 
 
 def _newest(look: Look, schedule_id: ScheduleId, limit: int) -> list[RunRecord]:

@@ -8,14 +8,16 @@ from duly.domain.concluding import Succeeded
 from duly.domain.identity import RunId, ScheduleId
 from duly.domain.literals import Finding, Missed
 from duly.domain.planning import decide_resume
+from duly.domain.scope import Scope, ScopeReport
 from duly.domain.timetable.interval import every
 from duly.store.execution import SaveCheckpoint
-from duly.store.surveys import EFFECTS_MAX, Evidence, Judged
+from duly.store.surveys import EFFECTS_MAX, Evidence, Findings, Judged
 from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.effects import begin, done, in_doubt, taken
 from duly.testing.conformance.last_ends import FAILS, ended, verify
+from duly.testing.conformance.lines_of_runs import ALL, repaired, tell
 from duly.testing.factories import HOUR_US
 
 if TYPE_CHECKING:
@@ -125,3 +127,25 @@ class Surveying:
         assert found[doubted.run_id].attempt is not None
         assert Evidence() == found[NO_RUN] == found[untouched]
         assert {} == store.read_evidence([])
+
+    def test_what_runs_brought_about_is_read_together(self, store: Store) -> None:
+        """E6: checks are of the run that was checked, and a repair shares the scope of its line."""
+        worker, claimed = work.queue_and_take(store)
+        tell(store, worker, claimed, ALL)
+        work.end(store, worker, claimed, Succeeded())
+        again = repaired(store, worker, claimed.run_id)
+        tell(store, worker, again, ScopeReport(done=("a",)))
+        doubted = in_doubt(store, "other")
+        verify(store, work.look(store, doubted.run_id), Finding.PARTIAL)
+        untouched = work.queue(store, "untouched")
+        ids = [untouched, again.run_id, NO_RUN, doubted.run_id, claimed.run_id]
+
+        found = store.read_findings(ids)
+
+        assert {
+            one: Findings(tuple(store.list_verdicts(one)), store.get_scope(one)) for one in ids
+        } == found
+        assert Scope(3, 2, 1, ("c",)) == found[again.run_id].scope == found[claimed.run_id].scope
+        assert [Finding.PARTIAL] == [one.finding for one in found[doubted.run_id].verdicts]
+        assert Findings() == found[NO_RUN] == found[untouched]
+        assert {} == store.read_findings([])
