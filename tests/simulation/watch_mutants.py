@@ -20,6 +20,7 @@ from duly.domain.alerting import AlertState, Observation, Told
 from duly.engine import alert_courier
 from duly.engine.alert_courier import AlertCourier
 from duly.engine.notifying import DeliveryResult
+from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import Watcher
 from duly.store import alert_rulings
 from duly.store.alerting import SettleDelivery
@@ -116,6 +117,10 @@ def _nobody_for_who_is_gone(rule, standards):
 
 def _told_late_never(alert, standards, now):
     return None
+
+
+def _blind(self, asked):
+    raise TypeError("as by a method that has another parameter now")
 
 
 def _counts_anew(self, fence, held_at):
@@ -241,6 +246,7 @@ WATCH_MUTANTS = (
     Mutant("all are told of the end", patch=in_decisions("_fade", _all_hear_of_the_end)),
     Mutant("who is gone is nobody", patch=in_decisions("_channels", _nobody_for_who_is_gone)),
     Mutant("over at once", patch=in_decisions("_fade", _over_at_once)),
+    Mutant("an observer is blind", patch=patched(ScheduleObserver, "observe", _blind)),
     Mutant("a takeover counts anew", shows_in=2, patch=patched(Watcher, "_look", _counts_anew)),
     Mutant("deliveries beside the transaction", shows_in=3, patch=_deliveries_beside),
     Mutant("a change without its entry", patch=in_memory("_apply", _without_entry)),

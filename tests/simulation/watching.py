@@ -120,12 +120,17 @@ class SeenObserver:
             found = self._inner.observe(asked)
         except STORE_AWAY:
             raise
-        except Exception:
+        except Exception as error:
             self._desk.look.asked += 1
+            self._desk.look_failed(self._inner, error)
             raise
         self._desk.look.asked += 1
         self._desk.look.seen.append(found)
         return found
+
+
+class BlindError(Exception):
+    """What an observer of destinations fails with, on purpose."""
 
 
 class SceneObserver:
@@ -142,7 +147,7 @@ class SceneObserver:
         if self._world.weather.is_calm:
             chance = 1.0
         if chance < BLIND_SHARE:
-            raise RuntimeError("nothing can be seen")
+            raise BlindError("nothing can be seen")
         looked_at = some if chance < BLIND_SHARE + PARTLY_SHARE else SUBJECTS
         found = [self._condition(subject, asked.now) for subject in looked_at]
         conditions = tuple(one for one in found if one is not None)
@@ -176,6 +181,12 @@ class Desk:
     def __getattr__(self, operation: str) -> Any:
         """Return an operation of the node's store."""
         return getattr(self._node.store, operation)
+
+    def look_failed(self, observer: Observer, error: Exception) -> None:
+        """Object to an observer that fails by itself: it would be blind in every world."""
+        if not isinstance(error, BlindError):
+            text = f"V3: {type(observer).__name__} can't look: {error!r}"
+            self._node.world.broken = self._node.world.broken or text
 
     def load_watched(self) -> Watched:
         """Return what is decided upon, and keep it."""
