@@ -77,6 +77,9 @@ class Oracle:
         if alert.state is AlertState.PENDING:
             if rule is None:
                 return Outcome("forgotten") if self._is_looked_at(alert.key) else None
+            if alert.seen_at > self._now:
+                # A clock that ran ahead has seen it: it counts from now.
+                return Outcome("noted")
             has_held = self._now - alert.seen_at >= rule.hold_us
             return self._raised(alert.key, rule) if has_held else None
         is_gone = rule is None and self._is_looked_at(alert.key)
@@ -105,7 +108,8 @@ class Oracle:
         return Outcome("raised", "raised", self._told_by(rule))
 
     def _told_by(self, rule: Rule) -> tuple[str, ...]:
-        return tuple(sorted(self._channels & set(rule.channels or self._channels)))
+        """Return those the rule names who are there; if none is, everybody (record 0043)."""
+        return tuple(sorted(self._channels & set(rule.channels) or self._channels))
 
     def _is_looked_at(self, key: AlertKey) -> bool:
         return any(key.kind in part.kinds or key in part.keys for part in self._seen)

@@ -145,11 +145,11 @@ class Node:
             self.known_at = max(self.known_at, getattr(value, "now", 0))
             self._greenlet.switch(value)
 
-    def call(self, operation: str, *arguments: Any, within: object = None) -> Any:
+    def call(self, operation: str, *arguments: Any, within: object = None, **named: Any) -> Any:
         """Send a call to the store and wait for its reply."""
         strand = self.strands.get(greenlet.getcurrent())
         if strand is not None:
-            return strand.call(operation, arguments)
+            return strand.call(operation, arguments, named)
         self._refuse_the_dead()
         call = Call(
             self,
@@ -160,6 +160,7 @@ class Node:
             self.known_at,
             self.aimed_at,
             within,
+            named,
         )
         self.decided_at = self.aimed_at = None
         self.calls += 1
@@ -177,8 +178,8 @@ class Node:
             call.arguments[0].end(is_commit=operation == "commit")
             return None
         if call.within is not None:
-            return getattr(store, operation)(*call.arguments, within=call.within)
-        return getattr(store, operation)(*call.arguments)
+            return getattr(store, operation)(*call.arguments, within=call.within, **call.named)
+        return getattr(store, operation)(*call.arguments, **call.named)
 
     def wait(self, duration_us: int, at: ProxyWakeups | None = None) -> bool:
         """Let time pass on this node's clock; True when woken before."""
@@ -322,8 +323,8 @@ class ProxyStore:
         if operation.startswith("_"):
             raise AttributeError(operation)
 
-        def call(*arguments: Any, within: object = None) -> Any:
-            return self._node.call(operation, *arguments, within=within)
+        def call(*arguments: Any, within: object = None, **named: Any) -> Any:
+            return self._node.call(operation, *arguments, within=within, **named)
 
         setattr(self, operation, call)
         return call

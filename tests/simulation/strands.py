@@ -13,7 +13,7 @@ import greenlet  # type: ignore[import-untyped]
 from tests.simulation.world import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tests.simulation.nodes import Node, NodeClock
     from tests.simulation.world import World
@@ -65,9 +65,10 @@ class Strand:
         """Carry out a call that has arrived."""
         return self.node.perform(call)
 
-    def call(self, operation: str, arguments: tuple[Any, ...]) -> Any:
+    def call(self, operation: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """Send a call to the store and wait for its reply."""
-        call = Call(self, self._turn, operation, arguments, None, self.node.known_at, None)  # type: ignore[arg-type]
+        known_at = self.node.known_at
+        call = Call(self, self._turn, operation, arguments, None, known_at, None, named=named)  # type: ignore[arg-type]
         self.world.send(call)
         return self.world.hub.switch()
 

@@ -20,6 +20,7 @@ from duly.domain.alerting import AlertState, Observation, Told
 from duly.engine import alert_courier
 from duly.engine.alert_courier import AlertCourier
 from duly.engine.notifying import DeliveryResult
+from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import Watcher
 from duly.store import alert_rulings
 from duly.store.alerting import SettleDelivery
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 ORIGINAL_APPLY = memory_alerting._apply  # noqa: SLF001 - a mutant is made inside
+ORIGINAL_CARRY = AlertCourier._carry  # noqa: SLF001 - as above
 ORIGINAL_DELIVER = AlertCourier._deliver_one  # noqa: SLF001 - as above
 ORIGINAL_FADE = alerting._fade  # noqa: SLF001 - as above
 ORIGINAL_HOLD = memory_alerting._hold  # noqa: SLF001 - as above
@@ -109,8 +111,16 @@ def _over_at_once(alert, standards, now):
     return ORIGINAL_FADE(replace(alert, gone_at=0), standards, now)
 
 
+def _nobody_for_who_is_gone(rule, standards):
+    return tuple(one for one in rule.channels or standards.channels if one in standards.channels)
+
+
 def _told_late_never(alert, standards, now):
     return None
+
+
+def _blind(self, asked):
+    raise TypeError("as by a method that has another parameter now")
 
 
 def _counts_anew(self, fence, held_at):
@@ -199,6 +209,12 @@ def _another_id_each_time(world: World) -> Iterator[None]:
         yield
 
 
+def _in_any_order(self, fence, dues, channels):
+    """Lets the next sender go where this one is."""
+    self._busy.discard(dues[0].delivery.channel)
+    ORIGINAL_CARRY(self, fence, dues, channels)
+
+
 def _tried_once(delivery, result, retry_us, now):
     is_done, _, detail = result
     return alert_delivery.conclude_try(delivery, (is_done, True, detail), retry_us, now)
@@ -228,7 +244,9 @@ WATCH_MUTANTS = (
     Mutant("a silence never ends", patch=in_decisions("_tell_late", _told_late_never)),
     Mutant("an end is silenced", shows_in=8, patch=in_decisions("_fade", _silenced_to_the_end)),
     Mutant("all are told of the end", patch=in_decisions("_fade", _all_hear_of_the_end)),
+    Mutant("who is gone is nobody", patch=in_decisions("_channels", _nobody_for_who_is_gone)),
     Mutant("over at once", patch=in_decisions("_fade", _over_at_once)),
+    Mutant("an observer is blind", patch=patched(ScheduleObserver, "observe", _blind)),
     Mutant("a takeover counts anew", shows_in=2, patch=patched(Watcher, "_look", _counts_anew)),
     Mutant("deliveries beside the transaction", shows_in=3, patch=_deliveries_beside),
     Mutant("a change without its entry", patch=in_memory("_apply", _without_entry)),
@@ -243,6 +261,7 @@ WATCH_MUTANTS = (
         patch=patched(AlertCourier, "_deliver_one", _settled_before_it_is_sent),
     ),
     Mutant("settled, and not sent", patch=patched(AlertCourier, "_send", _settled_unsent)),
+    Mutant("two at once to one channel", patch=patched(AlertCourier, "_carry", _in_any_order)),
     Mutant("another id each time", patch=_another_id_each_time),
     Mutant("tried only once", patch=patched(alert_courier, "conclude_try", _tried_once)),
     Mutant(

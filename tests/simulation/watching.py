@@ -63,6 +63,7 @@ SOMETIMES = (
     "alerts resolved",
     "alerts silenced",
     "alerts acknowledged",
+    "channels told at once",
     "deliveries given up",
     "deliveries refused",
     "event: alert-delivery-failed",
@@ -119,12 +120,17 @@ class SeenObserver:
             found = self._inner.observe(asked)
         except STORE_AWAY:
             raise
-        except Exception:
+        except Exception as error:
             self._desk.look.asked += 1
+            self._desk.look_failed(self._inner, error)
             raise
         self._desk.look.asked += 1
         self._desk.look.seen.append(found)
         return found
+
+
+class BlindError(Exception):
+    """What an observer of destinations fails with, on purpose."""
 
 
 class SceneObserver:
@@ -141,7 +147,7 @@ class SceneObserver:
         if self._world.weather.is_calm:
             chance = 1.0
         if chance < BLIND_SHARE:
-            raise RuntimeError("nothing can be seen")
+            raise BlindError("nothing can be seen")
         looked_at = some if chance < BLIND_SHARE + PARTLY_SHARE else SUBJECTS
         found = [self._condition(subject, asked.now) for subject in looked_at]
         conditions = tuple(one for one in found if one is not None)
@@ -175,6 +181,12 @@ class Desk:
     def __getattr__(self, operation: str) -> Any:
         """Return an operation of the node's store."""
         return getattr(self._node.store, operation)
+
+    def look_failed(self, observer: Observer, error: Exception) -> None:
+        """Object to an observer that fails by itself: it would be blind in every world."""
+        if not isinstance(error, BlindError):
+            text = f"V3: {type(observer).__name__} can't look: {error!r}"
+            self._node.world.broken = self._node.world.broken or text
 
     def load_watched(self) -> Watched:
         """Return what is decided upon, and keep it."""
@@ -240,9 +252,28 @@ class Receiver:
         self.checker: AlertChecker
         self._world = world
         self._tries: Counter[tuple[bytes, str, str]] = Counter()
+        self._under_way: set[tuple[str, str]] = set()
 
     def send(self, node: Node, channel: str, notice: AlertNotice) -> DeliveryResult:
-        """Bring a notice here; the sender waits for what is said."""
+        """Bring a notice here; what goes to one channel goes in order."""
+        way = (node.name, channel)
+        if way in self._under_way:
+            text = f"V3: {channel} is told two things at once by one courier"
+            self._world.broken = self._world.broken or text
+        self._count_others(node.name, channel)
+        self._under_way.add(way)
+        try:
+            return self._send(node, channel, notice)
+        finally:
+            self._under_way.discard(way)
+
+    def _count_others(self, name: str, channel: str) -> None:
+        """Note that a courier tells one channel something while it still tells another."""
+        others = any(one == name and told != channel for one, told in self._under_way)
+        self._world.counts["channels told at once"] += others
+
+    def _send(self, node: Node, channel: str, notice: AlertNotice) -> DeliveryResult:
+        """Take it or not; the sender waits for what is said."""
         world, strand = self._world, node.strands[greenlet.getcurrent()]
         key = (notice.alert_id.bytes, notice.change, channel)
         self._tries[key] += 1
@@ -313,15 +344,18 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
 
 
 def _deliver(strand: Strand, watcher: Watcher, listener: Listener, receiver: Receiver) -> None:
-    """Run a courier beside its watcher, as its thread does."""
+    """Run a courier beside its watcher, as its thread does, and a sender for each channel."""
     node = strand.node
     store: Any = node.store
 
     def open_channel(config: ChannelConfig) -> Channel:
         return ScriptedChannel(node, config.name, receiver)
 
-    courier = AlertCourier(store, node.clock, open_channel, listener)
-    courier.fence = lambda: watcher.fence
+    def start(work: Callable[[], None]) -> None:
+        Strand(node, lambda _: work())
+
+    courier = AlertCourier(store, node.clock, open_channel, listener, start=start)
+    courier.fence = watcher.fence_in_time
     place: Any = StrandPlace(strand)
-    watcher.on_told = place.wake
+    watcher.on_told = courier.on_done = place.wake
     Loop(courier, place, node.clock, listener).run()

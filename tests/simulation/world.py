@@ -20,7 +20,7 @@ import greenlet  # type: ignore[import-untyped]
 from duly.errors import DulyError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tests.simulation.faults import Weather
     from tests.simulation.nodes import Node
@@ -60,6 +60,8 @@ class Call:
     aimed_at: int | None
     """The store's time at which it is meant to arrive, if that is still to come."""
     within: object = None
+    named: Mapping[str, Any] = field(default_factory=dict)
+    """What is said by name."""
 
 
 @dataclass(eq=False, slots=True)
