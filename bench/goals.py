@@ -112,8 +112,8 @@ def _highest(workload: str, names: tuple[str, ...], **settings: object):
     return highest
 
 
-STREAM = {"rate": 11_600, "is_aligned": False}
-THOUSAND = {"rate": 1000, "is_aligned": False}
+STREAM: dict[str, Any] = {"rate": 11_600, "is_aligned": False}
+THOUSAND: dict[str, Any] = {"rate": 1000, "is_aligned": False}
 FAST = {"rate": 20_000, "is_aligned": False}
 WRONG = ("missed", "doubled")
 GOALS = [
