@@ -281,6 +281,25 @@ def test_a_pause_until_a_word_that_is_none_says_which_there_are(visitor):
     assert "aware datetime" not in answer.text
 
 
+def test_what_falls_into_a_pause_is_held_and_the_first_run_after_it_is_named(visitor):
+    """S3, UX 16: nothing in a pause looks as if it ran; what comes after it is expected."""
+    made = make(visitor)
+    visitor.app.schedules.pause(made.id, reason="so", until="2026-04-06T00:30:00Z")
+    paused = visitor.app.schedules.get(made.id)
+    page = text_of(visitor.get(f"/schedules/{made.id}"))
+    ledger = page.partition("Every expected occurrence")[2].partition("Prove a day")[2]
+
+    assert "2026-04-06T00:30:00+00:00" == paused.next_after_pause.isoformat()
+    assert "Next after the pause: Mon 6 Apr 02:30:00 CEST" in page
+    assert re.search(r"Sun 5 Apr 02:30:00 CEST in [^S]* held by a pause", ledger)
+    assert re.search(r"Mon 6 Apr 02:30:00 CEST in [^S]* expected", ledger)
+
+    visitor.app.schedules.pause(made.id, reason="so")
+
+    assert visitor.app.schedules.get(made.id).next_after_pause is None
+    assert "Next after the pause" not in text_of(visitor.get(f"/schedules/{made.id}"))
+
+
 def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
     """UX 40: drain, or stop them; and it says how many."""
     made = make(visitor)
