@@ -73,7 +73,7 @@ def test_a_time_says_how_far_it_is():
     ("/runs?unheard=of", 422, "unheard"),
     ("/runs?cursor=abc", 422, "cursor"),
     ("/runs/nothing", 404, "nothing"),
-    ("/nowhere", 404, "no such path"),
+    ("/nowhere", 404, "no such page"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_remedy(visitor, path, status, said):
     """L6: one clear error with field, value, remedy and code."""
@@ -178,3 +178,32 @@ def test_the_walk_says_what_is_done_and_leads_to_the_day_that_clocks_change(visi
     assert "Sun 25 Oct" in walk
     assert "02:00:00 <abbr>CET" in walk
     assert 'id="clocks"' in visitor.get(to).text
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/runs/nothing", "/runs"),
+        ("/runs/019d4f00-0000-7000-8000-000000000000", "/runs"),
+        ("/schedules/nothing", "/schedules"),
+        ("/nowhere", "/"),
+    ],
+)
+def test_what_is_not_there_is_said_in_plain_words_with_a_way_on(visitor, path, place):
+    """L6: no calls of a library, no paths of an API."""
+    answer = visitor.get(path)
+
+    assert 404 == answer.status_code
+    assert "There is no " in answer.text
+    assert f'href="{place}"' in answer.text
+    assert "app." not in answer.text
+    assert "openapi" not in answer.text
+
+
+def test_a_run_in_doubt_leads_to_its_decision(visitor):
+    """E5, UX 29: beside the command there is the page."""
+    [run] = visitor.app.runs.list(state="ambiguous", limit=1)
+    why = visitor.get(f"/runs/{run.id}").text.partition('id="why"')[2].partition("</section>")[0]
+
+    assert f"<code>duly inbox {run.id}" in why
+    assert f'href="/inbox/{run.id}"' in why
