@@ -74,7 +74,7 @@ def test_no_page_of_schedules_shuts_anybody_out(site, open_page):
 
     page.goto(f"{site.url}/schedules/new")
     page.locator(".editor-aside").get_by_role("button", name="Review").click()
-    page.get_by_text("to be mended").wait_for()
+    page.get_by_text("to mend").wait_for()
     look("errors")
 
     assert not found, "\n".join(map(str, found.values()))

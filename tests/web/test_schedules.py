@@ -301,9 +301,16 @@ def test_what_falls_into_a_pause_is_held_and_the_first_run_after_it_is_named(vis
 
 
 def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
-    """UX 40: drain, or stop them; and it says how many."""
+    """UX 40: drain, or stop them; and it says how many. Where there are none, nothing is asked."""
     made = make(visitor)
+    idle = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
     run = visitor.app.schedules.trigger(made.id)
+    busy = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
+
+    assert "Ask them to stop" not in idle
+    assert "1 run is active" in busy
+    assert "Ask them to stop" in busy
+
     visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "active": "stop"})
 
     assert "cancelled" == visitor.app.runs.get(run.id).state
