@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -158,3 +159,16 @@ def test_on_a_phone_the_bar_begins_where_one_is(site, open_page):
 
     assert left >= 0
     assert right <= 390
+
+
+def test_on_a_phone_the_words_under_a_drawing_stand_apart(site, open_page):
+    """UX 7, 11: labels of the lateness axis do not overlap."""
+    page = open_page(site, "/overview/lateness", viewport={"width": 390, "height": 800})
+    spans = page.evaluate(
+        """() => [...document.querySelectorAll(".histogram text")]
+          .map((one) => one.getBoundingClientRect()).filter((one) => one.width)
+          .map((one) => [one.left, one.right])"""
+    )
+
+    assert len(spans) > 2
+    assert all(one[1] <= following[0] for one, following in pairwise(spans))
