@@ -304,10 +304,14 @@ def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
     """UX 40: drain, or stop them; and it says how many. Where there are none, nothing is asked."""
     made = make(visitor)
     idle = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
+    dialog = text_of(visitor.get(f"/schedules/{made.id}"))
     run = visitor.app.schedules.trigger(made.id)
     busy = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
 
-    assert "Ask them to stop" not in idle
+    page = text_of(visitor.get(f"/schedules/{made.id}"))
+
+    assert "Ask them to stop" in page
+    assert "Ask them to stop" not in idle + dialog
     assert "1 run is active" in busy
     assert "Ask them to stop" in busy
 
