@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
-from duly import DulyError
+from duly import DulyError, Unauthenticated
 from duly.api.problems import problem_of, refuse
 from duly.api.security import CSRF_HEADER, check_csrf
 from duly_web.addresses import local_path
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from duly.api.door import Door
     from duly.api.front import Front
 
+SPENT = (
+    "This code has been used, or is older than 15 minutes. Start again for a new one, or sign in"
+    " with a token: duly token create me --role operator."
+)
 HTML = "text/html; charset=utf-8"
 
 
@@ -66,14 +70,16 @@ class Entrance:
             begun = await self._front.in_thread(self._begin, self._front.door_for(request), shown)
         except DulyError as error:
             problem = problem_of(error)
-            return self._page(request, EnterModel(to, problem.detail), problem.status)
+            is_code = isinstance(error, Unauthenticated) and not _is_token(shown)
+            told = SPENT if is_code else problem.detail
+            return self._page(request, EnterModel(to, told), problem.status)
         response = RedirectResponse(request.scope.get("root_path", "") + to, status_code=303)
         response.headers["Set-Cookie"] = self._front.door.cookie(begun)
         return response
 
     def _begin(self, door: Door, shown: str) -> str:
         """Begin a session by whichever of the two was pasted."""
-        if shown.startswith("duly_"):
+        if _is_token(shown):
             return door.begin(code=None, token=shown).secret
         return door.begin(code=shown, token=None).secret
 
@@ -93,6 +99,10 @@ class Entrance:
         here = Here(root=root, path="/enter", query=(), now=now, clocks=Clocks())
         printed = Printed(here=here, title="Sign in", model=model)
         return Response(render("enter.html", printed), status_code=status, media_type=HTML)
+
+
+def _is_token(shown: str) -> bool:
+    return shown.startswith("duly_")
 
 
 def _next(text: str | None) -> str:

@@ -6,11 +6,17 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from duly import UsageError, at
+from duly.api.views import moment_from
 
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", re.ASCII)
 _BEFORE = re.compile(r"-(\d{1,5})(m|h|d|w)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_coming(field: str, text: str | None, zone: str | None, now: datetime) -> datetime | None:
+    """Read when something ends, in the words of the command line: tomorrow 9am, +2d, a time."""
+    return None if text is None else moment_from(text, zone or "UTC", now, field)
 
 
 def read_local(field: str, text: str, zone: str | None) -> datetime | str:

@@ -6,7 +6,7 @@ far each has come.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ROWS_BACK, ROWS_AHEAD = 30, 5
 HALVINGS_MAX = 24
 RUNS_MAX = 200
+PENDING_STATES = frozenset({"expected", "due"})
 SECOND = timedelta(seconds=1)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -72,8 +73,22 @@ def read_ledger(of: Ledgered, now: datetime, until: datetime | None) -> Ledger:
     states = _runs(of, start, end)
     verified = _verified(app, schedule, states)
     rows = tuple(ledger_row(one, states, verified, now) for one in reversed(found))
+    if schedule.status == "paused":
+        rows = _held(rows, of)
     has_earlier = start > schedule.created_at
     return Ledger(rows=rows, start=start, end=end, has_earlier=has_earlier)
+
+
+def _held(rows: tuple[LedgerRow, ...], of: Ledgered) -> tuple[LedgerRow, ...]:
+    """Say of what falls into a pause that it is held: it does not run by itself (S3)."""
+    owed = [one.last_for for one in of.app.schedules.owed(of.schedule.id)]
+    end = of.schedule.resume_at
+
+    def is_held(row: LedgerRow) -> bool:
+        is_within = end is None or row.at < end
+        return row.state in PENDING_STATES and is_within and all(row.at > one for one in owed)
+
+    return tuple(replace(row, state="slot-held") if is_held(row) else row for row in rows)
 
 
 def _steps(schedule: Schedule, at: datetime, steps: int) -> datetime:

@@ -195,6 +195,7 @@ def test_a_run_in_doubt_waits_for_a_person(guard):
 
     raised(guard, AlertKind.AMBIGUOUS_RUN, subject)
     assert "acme" == guard.alerts()[0].tenant
+    assert "it has waited for a person for " in guard.alerts()[0].summary
 
     guard.store.settle_doubt(
         SettleDoubt(tenant="acme", id=claimed.record.id, choice=Choice.SKIP, actor=ADA)

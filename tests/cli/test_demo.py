@@ -150,6 +150,7 @@ def test_a_worker_killed_in_a_payment_leaves_a_run_for_the_inbox_and_a_line_in_t
     assert (PAYMENTS, "lost") == (item.run.schedule, item.run.reason)
     assert ["unknown"] == [one.state for one in item.effects]
     assert (killed.run,) == seen.in_doubt
+    assert killed == seen.killed
     assert "demo data" == seen.to_json()["label"]
     assert "succeeded" == settled.state
     assert "the bank says so" == entry.reason

@@ -101,6 +101,12 @@ def test_what_is_in_doubt_is_wrong_and_told(place: Workplace, store: SqliteStore
     listed = place.duly("status", "--json")
     assert (1, 1, False) == (listed.status, listed.json["ambiguous"], listed.json["is_well"])
     assert told in listed.json["work"]["findings"]
+    worker, claimed = taken(store, "b")
+    begin(store, worker, claimed, "another")
+    unheard = finish(claimed, Failed("boom"), policy=UNSAFE, has_begun_effects=True)
+    store.finish_runs(worker, [unheard])
+    both = "2 runs are in doubt until a person decides what became of them: duly inbox"
+    assert both in place.duly("status").out
 
 
 def test_a_schedule_whose_task_is_gone_is_degraded(place: Workplace):

@@ -110,11 +110,13 @@ def test_pausing_keeps_the_reason_and_resuming_goes_on(place: Workplace):
     create(place)
     paused = place.duly("schedule", "pause", "nightly", "--reason", "migration", "--until", "+2d")
     listed = place.duly("schedule", "list").out
+    shown = place.duly("schedule", "show", "nightly").out
     resumed = place.duly("schedule", "resume", "nightly")
 
     assert "undo: duly schedule resume nightly" in paused.out
     assert "then it resumes by itself" in paused.out
     assert "migration" in listed
+    assert "Next after the pause: " in shown
     assert "Resumed nightly. Next run: " in resumed.out
     assert "undo: duly schedule pause nightly --reason migration" in resumed.out
 

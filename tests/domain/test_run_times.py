@@ -70,8 +70,10 @@ def test_a_run_that_does_not_end_is_told_of_although_earlier_ones_were_quick():
     found = run_times(every("1m"), [fresh, hanging, *quick], NOW, NOW_US)
 
     assert timedelta(seconds=55) == found.open_for
-    assert "a run has been open for 55 seconds, and the next comes every 1 minute" == found.warning
+    assert "a run has been open for 55 seconds, and the next comes every minute" == found.warning
     assert run_times(every("1m"), [fresh, *quick], NOW, NOW_US).warning is None
+    long = run_times(every("90s"), [RunSpan(NOW_US - 85 * SECOND, None)], NOW, NOW_US)
+    assert (long.warning or "").endswith("the next comes every 1 minute 30 seconds")
 
 
 def test_without_a_next_one_or_a_last_one_nothing_is_said():

@@ -180,6 +180,25 @@ def test_the_way_back_leads_nowhere_else(world, to):
     assert "/" == answer.headers["location"]
 
 
+def test_a_code_that_was_used_or_is_old_says_so_and_how_to_go_on(visitor):
+    """I2, L6: whoever opens the printed address twice has no token to be told about."""
+    visitor.leave()
+    code = visitor.app.doorkeeper().make_code()
+    first = visitor.post("/enter", {"secret": code})
+    visitor.leave()
+    again = visitor.post("/enter", {"secret": code})
+    old = visitor.app.doorkeeper().make_code()
+    visitor.clock.advance("16m")
+    late = visitor.post("/enter", {"secret": old})
+    token = visitor.post("/enter", {"secret": "duly_nonsense"})
+
+    assert [303, 401, 401] == [first.status_code, again.status_code, late.status_code]
+    for answer in (again, late):
+        assert "This code has been used, or is older than 15 minutes." in answer.text
+        assert "duly token create me --role operator" in answer.text
+    assert "This code has been used" not in token.text
+
+
 def test_every_page_has_the_policy_and_is_kept_by_nobody(visitor):
     """L1: no exception in the policy, no copy in a cache, no frame."""
     answer = visitor.get("/")

@@ -156,6 +156,25 @@ def test_the_preview_is_what_the_api_previews(visitor):
     assert ["hourly"] == [one.name for one in visitor.app.schedules.list()]
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"time": "25:00"}, "“25:00”"),
+        ({"mode": "advanced", "text": "7 25 * * *"}, "25"),
+    ],
+)
+def test_the_preview_says_why_there_is_none(visitor, fields, told):
+    """T5, L6: the sentence of the review stands there while somebody types."""
+    form = GOOD | fields
+    shown = visitor.post("/schedules/preview", form)
+    reviewed = visitor.post("/schedules/new", form | {"step": "review"})
+    [said] = re.findall(r"data-rule-problem>(.*?)</p>", shown.text, re.DOTALL)
+    said = re.sub("<[^>]+>", "", unescape(said)).partition(": ")[2]
+
+    assert told in said
+    assert said.partition(";")[0] in text_of(reviewed)
+
+
 def test_the_preview_speaks_of_both_clocks(visitor):
     """U2, T5: the schedule's clock, the viewer's and UTC."""
     answer = visitor.post(
@@ -220,7 +239,7 @@ def test_everything_wrong_is_told_at_once(visitor):
     """UX editor 11: one summary, which takes the focus."""
     answer = visitor.post("/schedules/new", {"time": "25", "tz": "x"})
 
-    assert "things are to be mended" in answer.text
+    assert "things to mend" in answer.text
     assert {"name", "task", "tz"} <= set(re.findall(r'href="#f-(\w+)"', answer.text))
 
 

@@ -13,12 +13,14 @@ import duly
 from duly import cron, every
 from duly.domain.attempts import Progress, TaskPolicy
 from duly.domain.instants import to_microseconds
+from duly.domain.vitals import Lateness
 from duly.store.execution import Report
 from duly.store.memory import MemoryStore
 from duly.testing.conformance import work_steps as work
 from duly.testing.manual_clock import ManualClock
 from duly.testing.virtual_time import virtual_time
 from duly_web.moments import Clocks
+from duly_web.pages.lateness import lateness_sentence
 from duly_web.pages.planned_load import PER_HOUR_MAX, STEPS_MAX, plan_load
 from duly_web.pages.timeline import EACH_MAX
 from tests.domain.moments import moment
@@ -300,3 +302,12 @@ def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch)
     school.get("/overview/load?tenant=default")
 
     assert len(asked) <= 2
+
+
+def test_one_run_is_not_halved():
+    """UX 11: the sentence under the drawing speaks of as many runs as there are."""
+    one = lateness_sentence(Lateness(runs=1, p50=2_000_000, p95=2_000_000, p99=2_000_000))
+    more = lateness_sentence(Lateness(runs=1200, p50=2_000_000, p95=3_000_000, p99=60_000_000))
+
+    assert "The one run that has begun did so within 2 s of its due." == one
+    assert "Half of 1,200 runs began within 2 s of their due, 99 of 100 within 1 min." == more

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from duly import cron
+from duly.app.demo_controls import DemoState, KilledWorker
 from duly.domain.literals import RunState
 from duly_web.moments import Clocks, relative
 from duly_web.rendering import Here
@@ -69,7 +73,7 @@ def test_a_time_says_how_far_it_is():
     ("/runs?unheard=of", 422, "unheard"),
     ("/runs?cursor=abc", 422, "cursor"),
     ("/runs/nothing", 404, "nothing"),
-    ("/nowhere", 404, "no such path"),
+    ("/nowhere", 404, "no such page"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_remedy(visitor, path, status, said):
     """L6: one clear error with field, value, remedy and code."""
@@ -135,3 +139,71 @@ def test_below_a_prefix_every_address_follows(visitor):
     assert 'href="/ops/duly/runs"' in text
     assert 'src="/ops/duly/static/' in text
     assert 'href="/runs' not in text
+
+
+class Standing:
+    """Controls of a demo that stands where it is told."""
+
+    def __init__(self, state):
+        self._state = state
+
+    def state(self):
+        """Say where it stands."""
+        return self._state
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_walk_says_what_is_done_and_leads_to_the_day_that_clocks_change(visitor, is_killed):
+    """U1, UX 3: not the list, but the schedule's own page, on the schedule's own clock."""
+    rule = cron("30 2 * * *", tz="Europe/Berlin")
+    visitor.app.schedules.create("nightly report", visitor.app.call("report"), rule)
+    run = visitor.app.runs.list(limit=1)[0].id
+    visitor.app.demo = Standing(
+        DemoState(
+            payments="payments",
+            victim=None,
+            in_doubt=(),
+            clock_change="nightly report",
+            clock_changes_at=datetime(2026, 10, 25, 1, tzinfo=UTC),
+            clock_change_zone="Europe/Berlin",
+            killed=KilledWorker(worker=7, process=1, run=run) if is_killed else None,
+        )
+    )
+    walk = visitor.get("/").text.partition('id="walk"')[2].partition("</section>")[0]
+    to = "/schedules/nightly%20report"
+
+    assert is_killed == ("Done: worker 7 was killed" in walk)
+    assert is_killed == ("Between two payments" not in walk)
+    assert f'href="{to}#clocks"' in walk
+    assert "Sun 25 Oct" in walk
+    assert "02:00:00 <abbr>CET" in walk
+    assert 'id="clocks"' in visitor.get(to).text
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/runs/nothing", "/runs"),
+        ("/runs/019d4f00-0000-7000-8000-000000000000", "/runs"),
+        ("/schedules/nothing", "/schedules"),
+        ("/nowhere", "/"),
+    ],
+)
+def test_what_is_not_there_is_said_in_plain_words_with_a_way_on(visitor, path, place):
+    """L6: no calls of a library, no paths of an API."""
+    answer = visitor.get(path)
+
+    assert 404 == answer.status_code
+    assert "There is no " in answer.text
+    assert f'href="{place}"' in answer.text
+    assert "app." not in answer.text
+    assert "openapi" not in answer.text
+
+
+def test_a_run_in_doubt_leads_to_its_decision(visitor):
+    """E5, UX 29: beside the command there is the page."""
+    [run] = visitor.app.runs.list(state="ambiguous", limit=1)
+    why = visitor.get(f"/runs/{run.id}").text.partition('id="why"')[2].partition("</section>")[0]
+
+    assert f"<code>duly inbox {run.id}" in why
+    assert f'href="/inbox/{run.id}"' in why

@@ -75,7 +75,7 @@ def test_no_page_of_schedules_shuts_anybody_out(site, open_page):
 
     page.goto(f"{site.url}/schedules/new")
     page.locator(".editor-aside").get_by_role("button", name="Review").click()
-    page.get_by_text("to be mended").wait_for()
+    page.get_by_text("to mend").wait_for()
     look("errors")
 
     assert not found, "\n".join(map(str, found.values()))
@@ -194,6 +194,13 @@ def test_a_zone_is_fixed_and_following_somebody_is_refused_with_what_to_do_inste
 
     assert "Europe/Berlin" == page.get_by_label("in the time zone").input_value()
 
+    page.get_by_label("in the time zone").fill("berl")  # half a zone is none
+    page.locator("#zone-list [role=option]").first.wait_for()
+
+    assert not banner.is_visible()
+    assert "now" not in page.locator("#zone-now").inner_text()
+
+    page.get_by_label("in the time zone").press("Escape")
     banner.get_by_role("button", name="Use Tokyo").click()
     preview_says(page, "The next run moves from")
     review(page)

@@ -252,10 +252,69 @@ def test_a_pause_ends_by_itself_at_a_time_on_the_viewers_own_clock(visitor):
     assert "2026-04-10T00:00:00+00:00" == found.resume_at.isoformat()
 
 
-def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
-    """UX 40: drain, or stop them; and it says how many."""
+@pytest.mark.parametrize(
+    ("typed", "meant", "told"),
+    [
+        ("2026-04-10T09:00", "2026-04-10T07:00:00+00:00", "until Fri 10 Apr 09:00 CEST"),
+        ("2026-04-10T09:00Z", "2026-04-10T09:00:00+00:00", "until Fri 10 Apr 11:00 CEST"),
+        ("tomorrow 9am", "2026-04-04T07:00:00+00:00", "until Sat 4 Apr 09:00 CEST"),
+    ],
+)
+def test_a_pause_takes_the_words_of_the_command_line(visitor, typed, meant, told):
+    """S3, UX 3, 15: the schedule's clock where no browser has told another; it says until when."""
     made = make(visitor)
+    asked = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
+    visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "until": typed})
+
+    assert "in Europe/Berlin unless it has an offset" in asked
+    assert meant == visitor.app.schedules.get(made.id).resume_at.isoformat()
+    assert f"is paused {told}" in visitor.said()
+
+
+def test_a_pause_until_a_word_that_is_none_says_which_there_are(visitor):
+    """L6: in people's words, with the zone that is meant."""
+    made = make(visitor)
+    answer = visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "until": "some day"})
+
+    assert 422 == answer.status_code
+    assert "tomorrow 9am, +2d or -2h; without an offset it is meant in" in text_of(answer)
+    assert "aware datetime" not in answer.text
+
+
+def test_what_falls_into_a_pause_is_held_and_the_first_run_after_it_is_named(visitor):
+    """S3, UX 16: nothing in a pause looks as if it ran; what comes after it is expected."""
+    made = make(visitor)
+    visitor.app.schedules.pause(made.id, reason="so", until="2026-04-06T00:30:00Z")
+    paused = visitor.app.schedules.get(made.id)
+    page = text_of(visitor.get(f"/schedules/{made.id}"))
+    ledger = page.partition("Every expected occurrence")[2].partition("Prove a day")[2]
+
+    assert "2026-04-06T00:30:00+00:00" == paused.next_after_pause.isoformat()
+    assert "Next after the pause: Mon 6 Apr 02:30:00 CEST" in page
+    assert re.search(r"Sun 5 Apr 02:30:00 CEST in [^S]* held by a pause", ledger)
+    assert re.search(r"Mon 6 Apr 02:30:00 CEST in [^S]* expected", ledger)
+
+    visitor.app.schedules.pause(made.id, reason="so")
+
+    assert visitor.app.schedules.get(made.id).next_after_pause is None
+    assert "Next after the pause" not in text_of(visitor.get(f"/schedules/{made.id}"))
+
+
+def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
+    """UX 40: drain, or stop them; and it says how many. Where there are none, nothing is asked."""
+    made = make(visitor)
+    idle = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
+    dialog = text_of(visitor.get(f"/schedules/{made.id}"))
     run = visitor.app.schedules.trigger(made.id)
+    busy = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
+
+    page = text_of(visitor.get(f"/schedules/{made.id}"))
+
+    assert "Ask them to stop" in page
+    assert "Ask them to stop" not in idle + dialog
+    assert "1 run is active" in busy
+    assert "Ask them to stop" in busy
+
     visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "active": "stop"})
 
     assert "cancelled" == visitor.app.runs.get(run.id).state

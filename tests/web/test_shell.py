@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -114,3 +115,60 @@ def test_relative_times_go_by_the_stores_clock(site, open_page):
     assert now == clock.inner_text()[:2]
     assert "h" not in first.inner_text().split()
     assert before.endswith("ago")
+
+
+@pytest.mark.parametrize("width", [1366, 1920])
+def test_a_light_says_a_sentence_that_can_be_read_or_none(site, open_page, width):
+    """UX 1: where there is no room for some words, the word alone leads to the page of health."""
+    page = open_page(site, viewport={"width": width, "height": 800})
+    shown = page.evaluate(
+        """() => [...document.querySelectorAll(".light")].map((light) => {
+          const outer = light.getBoundingClientRect(), why = light.querySelector(".why");
+          const named = light.querySelector(".named").getBoundingClientRect();
+          const inner = why?.getBoundingClientRect();
+          return {
+            isWhole: named.right <= outer.right + 1 && named.bottom <= outer.bottom + 1,
+            room: inner && inner.top < outer.bottom - 1 ? inner.width : null,
+            href: light.getAttribute("href"),
+          };
+        })"""
+    )
+
+    assert [True, True] == [one["isWhole"] for one in shown]
+    assert all(one["room"] is None or one["room"] > 100 for one in shown)
+    assert all(one["href"].startswith("/health#") for one in shown)
+
+
+def test_who_is_in_utc_sees_one_clock(site, open_page):
+    """UX 2: the same time twice tells nothing."""
+    here = open_page(site, timezone_id="UTC").locator(".clock time").count()
+    there = open_page(site, timezone_id="Asia/Tokyo").locator(".clock time").count()
+
+    assert (1, 2) == (here, there)
+
+
+def test_on_a_phone_the_bar_begins_where_one_is(site, open_page):
+    """UX 7: the place that one is at is on the screen."""
+    page = open_page(site, "/health", viewport={"width": 390, "height": 800})
+    left, right = page.evaluate(
+        """() => {
+          const { left, right } = document.querySelector(".bar [aria-current]").getBoundingClientRect();
+          return [left, right];
+        }"""
+    )
+
+    assert left >= 0
+    assert right <= 390
+
+
+def test_on_a_phone_the_words_under_a_drawing_stand_apart(site, open_page):
+    """UX 7, 11: labels of the lateness axis do not overlap."""
+    page = open_page(site, "/overview/lateness", viewport={"width": 390, "height": 800})
+    spans = page.evaluate(
+        """() => [...document.querySelectorAll(".histogram text")]
+          .map((one) => one.getBoundingClientRect()).filter((one) => one.width)
+          .map((one) => [one.left, one.right])"""
+    )
+
+    assert len(spans) > 2
+    assert all(one[1] <= following[0] for one, following in pairwise(spans))

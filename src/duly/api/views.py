@@ -40,6 +40,7 @@ from duly.domain.scope import Scope
 from duly.domain.time_texts import units_text
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.preview import Preview, PreviewedOccurrence
+from duly.domain.typed_moments import moment_from
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
 from duly.wire.problems import Problem
 from duly.wire.schedules import Rule
@@ -95,6 +96,7 @@ __all__ = [
     "Step",
     "VitalSigns",
     "WindowVitals",
+    "moment_from",
     "read_jitter",
     "read_name",
     "read_overlap",

@@ -46,6 +46,10 @@ class DemoState:
     """A schedule on whose time of day clocks will change."""
     clock_changes_at: datetime | None
     """When; None if they never do again."""
+    clock_change_zone: str | None = None
+    """Whose clocks those are."""
+    killed: KilledWorker | None = None
+    """Who was killed last by these controls; None before that."""
     label: str = LABEL
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +62,8 @@ class DemoState:
             "in_doubt": [str(one) for one in self.in_doubt],
             "clock_change": self.clock_change,
             "clock_changes_at": None if at is None else iso_utc(at),
+            "clock_change_zone": self.clock_change_zone,
+            "killed": None if self.killed is None else self.killed.to_json(),
         }
 
 

@@ -114,7 +114,8 @@ def work_findings(found: Status, queues: Sequence[Queue]) -> list[Finding]:
         )
     if found.ambiguous:
         some = "1 run is" if found.ambiguous == 1 else f"{found.ambiguous:,} runs are"
-        problem = f"{some} in doubt until a person decides what became of it"
+        whom = "it" if found.ambiguous == 1 else "them"
+        problem = f"{some} in doubt until a person decides what became of {whom}"
         problems.append(Finding("ambiguous-runs", problem, _inboxes(found)))
     problems += found.stale[:_STALE_SHOWN_MAX]
     if len(found.stale) > _STALE_SHOWN_MAX:

@@ -107,6 +107,13 @@ class Schedule:
         after = self.next_for - MICROSECOND
         return preview(self.timetable, after, n).occurrences
 
+    @property
+    def next_after_pause(self) -> datetime | None:
+        """The first occurrence once its pause ends by itself; None where it does not (S3)."""
+        if self.status != "paused" or self.resume_at is None:
+            return None
+        return self.timetable.next(self.resume_at - timedelta(microseconds=1))
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {

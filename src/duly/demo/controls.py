@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.demo_controls import DemoState, KilledWorker
 from duly.demo.cast import CLOCK_CHANGE, PAYMENTS
+from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.explain import clock_changes
 from duly.errors import Conflict
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.app import App
+    from duly.domain.timetable.timetable import Timetable
 
 DOUBTS_SHOWN_MAX = 20
 _YEAR = timedelta(days=366)
@@ -30,16 +32,20 @@ class Controls:
         """Take the application, and who says which processes are ours: no other is killed."""
         self._app = app
         self._processes = processes
+        self._killed: KilledWorker | None = None
 
     def state(self) -> DemoState:
         """Say where the demo stands."""
+        clock_change = self._app.schedules.get(CLOCK_CHANGE)
         runs = self._app.runs.list(schedule=PAYMENTS, state="ambiguous", limit=DOUBTS_SHOWN_MAX)
         return DemoState(
             payments=PAYMENTS,
             victim=self._victim(),
             in_doubt=tuple(run.id for run in runs),
             clock_change=CLOCK_CHANGE,
-            clock_changes_at=self._clock_changes_at(),
+            clock_changes_at=self._clock_changes_at(clock_change.timetable),
+            clock_change_zone=zone_of(clock_change.timetable),
+            killed=self._killed,
         )
 
     def kill_worker(self) -> KilledWorker:
@@ -50,6 +56,7 @@ class Controls:
             raise Conflict("payment", PAYMENTS, problem, "try again in a few seconds")
         with suppress(ProcessLookupError):
             os.kill(victim.process, signal.SIGKILL)
+        self._killed = victim
         return victim
 
     def _victim(self) -> KilledWorker | None:
@@ -63,8 +70,7 @@ class Controls:
                 return KilledWorker(worker=run.worker, process=process, run=run.id)
         return None
 
-    def _clock_changes_at(self) -> datetime | None:
-        schedule = self._app.schedules.get(CLOCK_CHANGE)
+    def _clock_changes_at(self, timetable: Timetable) -> datetime | None:
         now = self._app.status().now
-        changes = clock_changes(schedule.timetable, now, now + _YEAR)
+        changes = clock_changes(timetable, now, now + _YEAR)
         return changes[0].at if changes else None

@@ -70,9 +70,9 @@ class RunTimes:
             end = "they overlap" if ratio >= 1 else "a little slower, and they overlap"
             return f"runs take up to {_words(self.usual)}, {share}: {end}"
         if self.open_for is not None and self.open_for / self.interval >= WARN_FROM:
-            return (
-                f"a run has been open for {_words(self.open_for)}, and the next comes every {apart}"
-            )
+            often = apart.removeprefix("1 ") if apart.count(" ") == 1 else apart
+            open_for = _words(self.open_for)
+            return f"a run has been open for {open_for}, and the next comes every {often}"
         return None
 
     def to_json(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from duly import Conflict, DulyError, NotFound, UsageError
-from duly_web.instants import read_local
+from duly_web.instants import read_coming
 from duly_web.page import Asked, Moved, Page, Said, Shown, Undo
 from duly_web.selecting import (
     CHOSEN_MAX,
@@ -105,7 +105,7 @@ def pause_chosen(asked: Asked) -> Moved:
     if not form.reason:
         raise UsageError("reason", None, "is missing", "say why, for who looks later")
 
-    until = None if form.until is None else read_local("until", form.until, asked.clocks.mine)
+    until = read_coming("until", form.until, asked.clocks.mine, asked.now)
 
     def pause(one: Chosen) -> Schedule:
         return asked.app.schedules.pause(

@@ -15,7 +15,7 @@ import msgspec
 from duly import Conflict, Outdated, OverQuota, UsageError
 from duly_web.editing import choices, saving
 from duly_web.editing.checked import Checked, Problem, check_form, form_timetable
-from duly_web.editing.form import ScheduleForm
+from duly_web.editing.form import RULE_FIELDS, ScheduleForm
 from duly_web.editing.limits import Allowance, allowances
 from duly_web.editing.previewing import SHOWN, Previewed, make_preview
 from duly_web.editing.rules import DAYS, REPEATS, advanced_text, rule_fields
@@ -97,6 +97,8 @@ class PreviewModel:
     effect: str | None
     zone: ZoneRow | None
     mine: str | None
+    rule_problem: Problem | None
+    """Why there is no preview: what is wrong with a part of the rule that is filled in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +155,15 @@ def show_preview(asked: Asked) -> Shown:
         effect=None if before is None else _effect(asked, before, checked.timetable),
         zone=zone_row(form.tz, asked.now),
         mine=asked.clocks.mine,
+        rule_problem=_rule_problem(form, checked),
     )
     return Shown(template="editor_preview.html", model=model, title="Preview", is_part=True)
+
+
+def _rule_problem(form: ScheduleForm, checked: Checked) -> Problem | None:
+    # A zone is told about at its own field, once it is left.
+    filled = [name for name in RULE_FIELDS if name != "tz" and getattr(form, name)]
+    return next((one for one in checked.problems if one.field in filled), None)
 
 
 def show_zones(asked: Asked) -> Shown:

@@ -74,7 +74,7 @@ def look_at_lateness(app: App, schedules: Sequence[Schedule], of: str | None) ->
         rows=(_row(None, found.tenant), *(_row(name, looked) for name, looked in own)),
         buckets=_buckets(window.started_counts, window.useful_counts),
         runs=window.runs,
-        sentence=_sentence(window.started),
+        sentence=lateness_sentence(window.started),
     )
 
 
@@ -100,10 +100,13 @@ def _buckets(started: Sequence[int], useful: Sequence[int]) -> tuple[Bucket, ...
     )
 
 
-def _sentence(started: Lateness) -> str:
+def lateness_sentence(started: Lateness) -> str:
+    """Say how late runs begin, of as many as there are."""
     if started.p50 is None or started.p99 is None:
         return "No run has begun yet."
     half = units_text(started.p50) or "less than 1 s"
     nearly = units_text(started.p99) or "less than 1 s"
+    if started.runs == 1:
+        return f"The one run that has begun did so within {half} of its due."
     begun = f"Half of {started.runs:,} runs began within {half} of their due"
     return f"{begun}, 99 of 100 within {nearly}."

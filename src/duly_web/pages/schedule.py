@@ -165,7 +165,10 @@ def explain_next(schedule: Schedule, now: datetime) -> tuple[str, ...]:
     zone = zone_of(schedule.timetable)
     if schedule.next_for is None:
         why = f" ({schedule.reason})" if schedule.reason else ""
-        return (*said, f"It is {schedule.status}{why}: nothing is pending.")
+        said.append(f"It is {schedule.status}{why}: nothing is pending.")
+        if (after := schedule.next_after_pause) is not None:
+            said.append(f"Next after the pause: {_told(after, now, zone)}.")
+        return tuple(said)
     by_rule = schedule.timetable.next(now)
     said.append(
         f"Now is {_told(now, now, zone)}."

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from duly import Conflict, NotFound, UsageError, timetable_from_json
-from duly.api.views import restorable_for
+from duly.api.views import restorable_for, zone_of
 from duly_web.addresses import local_path
-from duly_web.instants import read_local
+from duly_web.instants import read_coming
 from duly_web.page import Asked, Moved, Page, Said, Shown, Undo
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class AskModel:
     path: str
     version: int
     open_runs: int
+    zone: str | None
     restorable_until: datetime | None
     back: str
 
@@ -66,6 +67,7 @@ def _ask(asked: Asked, verb: str) -> Shown:
         path=f"/schedules/{schedule.id}/{verb.lower()}",
         version=schedule.version if asked.form.version is None else asked.form.version,
         open_runs=len(open_),
+        zone=zone_of(schedule.timetable),
         restorable_until=None if kept is None else asked.now + kept,
         back=local_path(asked.form.back) or "/schedules",
     )
@@ -77,19 +79,30 @@ def pause_schedule(asked: Asked) -> Shown | Moved:
     form: ScheduleOrder = asked.form
     if form.reason is None:
         return _ask(asked, "Pause")
-    until = None if form.until is None else read_local("until", form.until, asked.clocks.mine)
+    schedule = asked.app.schedules.get(asked.path["schedule"])
+    # Meant on the viewer's clock where it is known; else as on the command line.
+    zone = asked.clocks.mine or zone_of(schedule.timetable)
+    until = read_coming("until", form.until, zone, asked.now)
     paused = asked.app.schedules.pause(
-        asked.path["schedule"],
+        schedule.id,
         reason=form.reason,
         until=until,
         missed=form.missed,
         version=form.version,
     )
-    text = f"{paused.name} is paused"
+    text = f"{paused.name} is paused{_until(asked, paused)}"
     if form.active == "stop":
         text += f"; {_stop_open(asked, paused, form.reason)} open runs are asked to stop"
     undo = _undo("Resume", paused, "resume", form.back)
     return Moved(to=form.back, said=Said(text=text, undo=undo))
+
+
+def _until(asked: Asked, paused: Schedule) -> str:
+    """Say until when, on the clock that the viewer has chosen."""
+    if paused.resume_at is None:
+        return ""
+    end = asked.clocks.moment(paused.resume_at, asked.now, zone_of(paused.timetable))
+    return f" until {end.day} {end.clock.removesuffix(':00')} {end.zone}"
 
 
 def _stop_open(asked: Asked, schedule: Schedule, reason: str | None) -> int:

@@ -48,6 +48,10 @@
   setClock();
   setInterval(tick, 1000);
 
+  // On a narrow screen the bar is longer than the screen: it begins where one is.
+  const bar = find(".bar"), current = bar && find("[aria-current]", bar);
+  if (current) bar.scrollLeft += current.getBoundingClientRect().left - bar.getBoundingClientRect().left - (bar.clientWidth - current.offsetWidth) / 2;
+
   // Theme: from the system, to the other one, kept.
   function switchTheme() {
     const root = document.documentElement;

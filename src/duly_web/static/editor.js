@@ -77,7 +77,7 @@
 
   // The preview, by the server's own engine; only what was touched is complained about.
   const touched = new Set();
-  let waiting = null, asked = 0, count = "3";
+  let isZoneKnown = true, waiting = null, asked = 0, count = "3";
   function later() { clearTimeout(waiting); waiting = setTimeout(preview, PREVIEW_WAIT_MS); }
   async function preview() {
     const mine = ++asked;
@@ -97,7 +97,8 @@
     const part = new DOMParser().parseFromString(await answer.text(), "text/html");
     find("#preview-body").replaceChildren(...find("[data-preview]", part).childNodes);
     const zone = find("[data-zone-shown]", part)?.dataset.zoneShown;
-    if (zone) find("#zone-now").textContent = zone;
+    isZoneKnown = Boolean(zone);
+    find("#zone-now").textContent = zone || "Search by city, country, name or abbreviation.";
     complain(new Map(all("[data-problem]", part).map((one) => [one.dataset.problem, one])));
     inLocale(find("#preview-body"));
     banner();
@@ -141,7 +142,11 @@
     if (event.target.name === "gap" || event.target.name === "fold") tell(event.target.name);
     if (event.target.name === "task") parameters();
     // Half a zone is none: it is looked at once it is chosen, or left.
-    if (event.target === zone) keep(); else changed();
+    if (event.target !== zone) { changed(); return; }
+    isZoneKnown = zone.value === before;
+    if (!isZoneKnown) find("#zone-now").textContent = "Search by city, country, name or abbreviation.";
+    banner();
+    keep();
   });
   form.addEventListener("focusout", (event) => {
     if (!event.target.name || event.target.type === "hidden" || event.target.tagName === "BUTTON") return;
@@ -305,7 +310,7 @@
   const city = (name) => name.split("/").pop().replaceAll("_", " ");
   function banner() {
     const place = find("#zone-banner"), chosen = zone.value;
-    const isOther = Boolean(browserZone) && chosen !== browserZone && chosen !== kept && !zone.hasAttribute("aria-invalid") && field("mode").value !== "stored";
+    const isOther = Boolean(browserZone) && chosen !== browserZone && chosen !== kept && isZoneKnown && !zone.hasAttribute("aria-invalid") && field("mode").value !== "stored";
     place.hidden = !isOther;
     if (!isOther) return;
     find("span", place).textContent = `Your browser is in ${browserZone}, this schedule in ${chosen}.`;

@@ -133,6 +133,8 @@ def _status(schedule: Schedule, now: datetime) -> str:
     if schedule.resume_at is not None:
         when = local_text(schedule, schedule.resume_at)
         text += f"; resumes by itself {when}, {relative_text(now, schedule.resume_at)}"
+    if schedule.next_after_pause is not None:
+        text += f". Next after the pause: {local_text(schedule, schedule.next_after_pause)}"
     return text
 
 

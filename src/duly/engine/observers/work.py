@@ -190,8 +190,8 @@ def _doubtful(doubt: DoubtRecord, now: int) -> Condition:
         value=1,
         since=doubt.since,
         summary=(
-            f"nobody knows what run {identity} of task {run.call.task} has done; it waits for a "
-            f"person since {_ago(doubt.since, now)}"
+            f"nobody knows what run {identity} of task {run.call.task} has done; it has "
+            f"waited for a person for {_ago(doubt.since, now)}"
         ),
         remedy=f"duly inbox {identity}",
         evidence={"reason": doubt.reason, "attempt": run.tries.attempt, **_of_schedule(run)},
