@@ -49,9 +49,8 @@ def test_a_schedule_is_paused_until_a_time_and_goes_on_with_what_it_missed(work,
     page.get_by_role("button", name="Pause pausable").click()
     dialog = page.get_by_role("dialog")
 
-    assert "0 runs are active" in dialog.inner_text()
+    assert "active" not in dialog.inner_text()
 
-    dialog.get_by_label("Ask them to stop").check()
     dialog.get_by_label("Reason").fill("the database moves")
     dialog.get_by_label("Resume by itself at").fill("2099-01-05T09:00")
     dialog.get_by_role("button", name="Pause", exact=True).click()
