@@ -99,6 +99,14 @@ def test_a_beginning_that_only_one_has_is_enough_to_look(standing: Workplace):
     assert "nightly" == standing.duly("schedule", "show", identity, "--json").json["name"]
 
 
+def test_a_beginning_shows_all_that_the_whole_name_shows(standing: Workplace):
+    """V1: how its newest runs ended is told either way."""
+    whole = standing.duly("schedule", "show", "nightly").out
+
+    assert "last verified" in whole
+    assert "last verified" in standing.duly("schedule", "show", "nig").out
+
+
 def test_a_beginning_is_not_enough_to_delete(standing: Workplace):
     answer = standing.duly("schedule", "delete", "nig", "--reason", "x", "--yes")
 
