@@ -175,7 +175,8 @@ def test_what_may_be_done_twice_is_confirmed_by_its_id(place: Workplace, store: 
     agreed = place.duly("run", "retry", str(run), *WHY, "--confirm", str(run))
 
     assert (2, 2, "ambiguous") == (refused.status, wrong.status, before)
-    assert "does what may have been done a second time" in refused.err
+    assert "--confirm is missing: this does what may have been done a second time" in refused.err
+    assert "None" not in refused.err
     assert (0, "queued") == (agreed.status, state(store, run)[0]), agreed.err
     assert f"undo: duly run cancel {run}" in agreed.out
 

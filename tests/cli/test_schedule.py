@@ -188,6 +188,34 @@ def test_success_and_error_are_told_and_what_was_not_is_said(place: Workplace, s
     assert "last verified" in place.duly("schedule", "list").out
 
 
+def test_an_edit_of_a_cron_rule_is_undone_by_a_command(place: Workplace):
+    """S3: also where nothing in the rule is spread."""
+    place.duly("schedule", "create", "early", "--task", "nightly_report", "--when", "0 9 * * *")
+    edited = place.duly("schedule", "edit", "early", "--when", "0 10 * * *")
+
+    assert "undo: duly schedule edit early --when '0 9 * * *' --tz UTC" in edited.out
+
+
+def test_triggering_says_what_becomes_of_the_timetable(place: Workplace):
+    """S2: of a paused one nothing goes on."""
+    create(place)
+    going = place.duly("schedule", "trigger", "nightly").out
+    place.duly("schedule", "pause", "nightly", "--reason", "holidays")
+    paused = place.duly("schedule", "trigger", "nightly", "--overlap", "allow").out
+
+    assert "Its timetable goes on as before." in going
+    assert "It stays paused." in paused
+    assert "goes on" not in paused
+
+
+def test_an_instant_is_no_rule_and_is_told_so(place: Workplace):
+    """L6: the option that is meant is named."""
+    answer = place.duly("schedule", "create", "nightly", "--task", "nightly_report", "--at", "9:00")
+
+    assert 2 == answer.status
+    assert "unknown option --at; a rule is given by --when" in answer.err
+
+
 def test_triggering_and_skipping_are_told_apart(place: Workplace):
     create(place)
     triggered = place.duly("schedule", "trigger", "nightly", "--reason", "now please", "--json")

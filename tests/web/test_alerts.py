@@ -328,7 +328,9 @@ def test_states_and_severities_have_marks():
 def fields_of(page: str) -> dict[str, str]:
     """Return what a form would send, as a browser has it."""
     (form,) = re.findall(
-        r'<form method="post" action="[^"]*rules/[^"/]+" class="stack">.*?</form>', page, re.DOTALL
+        r'<form method="post" action="[^"]*rules/[^"/]+" class="stack"[^>]*>.*?</form>',
+        page,
+        re.DOTALL,
     )
     found = {
         name: html.unescape(value)

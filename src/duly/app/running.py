@@ -284,7 +284,10 @@ def _console(app: App, logger: logging.Logger) -> Iterator[None]:
         yield
         return
     beside: Any = import_module("duly_web.beside")
-    told = beside.Beside(tell=lambda text, _facts: logger.info("%s", text))
+    told = beside.Beside(
+        tell=lambda text, _facts: logger.info("%s", text),
+        warn=lambda text, _facts: logger.warning("warning: %s", text),
+    )
     with beside.console_beside(app, told):
         yield
 

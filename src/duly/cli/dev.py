@@ -106,7 +106,7 @@ def _program(target: Target) -> str:
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
-        raise UsageError("app", place, "is needed: it has the tasks", remedy)
+        raise UsageError("app", None, "is missing: no application is named", remedy)
     return place
 
 
