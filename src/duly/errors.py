@@ -27,6 +27,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 VALUE_SHOWN_MAX = 120
+_MISSING = ("is missing", "are missing", "is needed", "is one of two ways")
+"""How a problem begins that is about what was not given."""
 
 
 class DulyError(Exception):
@@ -47,7 +49,10 @@ class UsageError(DulyError, ValueError):
         self.problem = problem
         self.remedy = remedy
         # Parts may hold what somebody typed, and a message goes to terminals and logs.
-        super().__init__(printable(f"{field}: {shown(value)} {problem}; {remedy}"))
+        # What is missing has no value to show; None that is given, and wrong, is one.
+        is_missing = value is None and problem.startswith(_MISSING)
+        about = field if is_missing else f"{field}: {shown(value)}"
+        super().__init__(printable(f"{about} {problem}; {remedy}"))
 
     def __reduce__(self) -> tuple[type[UsageError], tuple[str, object, str, str]]:
         """Travel between processes with all four parts, and not as the message alone."""

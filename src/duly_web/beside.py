@@ -30,6 +30,8 @@ class Beside:
     """Where the console is served, and who says so."""
 
     tell: Tell
+    warn: Tell | None = None
+    """Says what somebody should see to; else `tell` does."""
     port: int | None = None
     """None: the usual one, if it is free."""
     on_ready: Callable[[str], None] | None = None
@@ -45,8 +47,11 @@ def console_beside(app: App, where: Beside) -> Iterator[None]:
     except UsageError:
         if where.port is not None:
             raise
-        text = f"no console: port {listening.port} is taken; another shows it with --port"
-        where.tell(text, {"event": "no-console", "port": listening.port})
+        text = (
+            f"no console here: port {listening.port} is taken (by another duly dev?); give this"
+            f" one its own: duly dev --port {listening.port + 1}"
+        )
+        (where.warn or where.tell)(text, {"event": "no-console", "port": listening.port})
         yield
         return
     serving = Serving(app, listening, make=Console)

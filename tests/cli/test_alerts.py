@@ -74,7 +74,7 @@ def test_a_silence_is_taken_back_by_what_was_told(place: Workplace):
     assert "moving" in listed
     assert "Removed the silence " in back.out
     assert "Nothing is silenced.\n" == place.duly("alert", "silences").out
-    assert (2, True) == (wrong.status, "duration: None is needed" in wrong.err)
+    assert (2, True) == (wrong.status, "duration is needed" in wrong.err)
 
 
 @pytest.mark.parametrize(

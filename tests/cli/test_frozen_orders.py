@@ -183,7 +183,7 @@ def test_several_schedules_are_named_and_resumed_with_a_reason(schedules: Workpl
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "rerun", *WHY), "run: None is missing"),
+        (("run", "rerun", *WHY), "run is missing"),
         (("run", "rerun", "x", "--task", "y", *WHY), "is chosen in two ways"),
         (("run", "skip", "--selection", "mine", *WHY), "selection"),
         (("schedule", "pause", "--reason", "r"), "name schedules, or choose them"),

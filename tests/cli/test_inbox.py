@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -140,6 +141,8 @@ def test_who_settled_an_effect_is_shown_beside_what_the_ledger_knows(
     (effect,) = place.duly("run", "show", str(run), "--json").json["effects"]
 
     assert "unknown; settled as done by ada at 20" in shown
+    assert re.search(r"^attempt ended .*^settled ", shown, re.DOTALL | re.MULTILINE)
+    assert "finished" not in shown
     assert ("unknown", "done", "ada", WHY[1]) == (
         effect["state"],
         *(effect["settled"][one] for one in ("as", "by", "reason")),
@@ -172,7 +175,8 @@ def test_what_may_be_done_twice_is_confirmed_by_its_id(place: Workplace, store: 
     agreed = place.duly("run", "retry", str(run), *WHY, "--confirm", str(run))
 
     assert (2, 2, "ambiguous") == (refused.status, wrong.status, before)
-    assert "does what may have been done a second time" in refused.err
+    assert "--confirm is missing: this does what may have been done a second time" in refused.err
+    assert "None" not in refused.err
     assert (0, "queued") == (agreed.status, state(store, run)[0]), agreed.err
     assert f"undo: duly run cancel {run}" in agreed.out
 

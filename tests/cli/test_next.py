@@ -126,6 +126,7 @@ def test_a_rule_without_a_future_says_so():
         (("0 9 * * *", "-n", "0x"), ("-n", "0x")),
         (("0 9 * * *", "--gap", "maybe"), ("maybe", "next", "skip")),
         (("every wekday at 9",), ("every weekday at 09:00",)),
+        (("berlin-morning",), ("for a schedule: duly schedule show berlin-morning",)),
         ((), ("EXPRESSION",)),
     ],
 )

@@ -41,7 +41,8 @@ def test_a_command_that_only_looks_makes_no_store(place: Workplace, words: tuple
     answer = place.duly(*words, *MISSING)
 
     assert (5, "") == (answer.status, answer.out)
-    assert "sqlite:///missing.db: there is no store here; `duly db migrate` or" in answer.err
+    assert "sqlite:///missing.db: there is no store here; is this the right folder" in answer.err
+    assert "is $DULY_APP set? `duly dev`, `duly db migrate` or `duly dispatcher`" in answer.err
     assert not (place.folder / "missing.db").exists()
 
 

@@ -99,6 +99,14 @@ def test_a_beginning_that_only_one_has_is_enough_to_look(standing: Workplace):
     assert "nightly" == standing.duly("schedule", "show", identity, "--json").json["name"]
 
 
+def test_a_beginning_shows_all_that_the_whole_name_shows(standing: Workplace):
+    """V1: how its newest runs ended is told either way."""
+    whole = standing.duly("schedule", "show", "nightly").out
+
+    assert "last verified" in whole
+    assert "last verified" in standing.duly("schedule", "show", "nig").out
+
+
 def test_a_beginning_is_not_enough_to_delete(standing: Workplace):
     answer = standing.duly("schedule", "delete", "nig", "--reason", "x", "--yes")
 
@@ -180,6 +188,34 @@ def test_success_and_error_are_told_and_what_was_not_is_said(place: Workplace, s
     assert ends["success"]["at"] <= ends["error"]["at"]
     assert (None, None) == (ends["verified"], ends["unknown_through"])
     assert "last verified" in place.duly("schedule", "list").out
+
+
+def test_an_edit_of_a_cron_rule_is_undone_by_a_command(place: Workplace):
+    """S3: also where nothing in the rule is spread."""
+    place.duly("schedule", "create", "early", "--task", "nightly_report", "--when", "0 9 * * *")
+    edited = place.duly("schedule", "edit", "early", "--when", "0 10 * * *")
+
+    assert "undo: duly schedule edit early --when '0 9 * * *' --tz UTC" in edited.out
+
+
+def test_triggering_says_what_becomes_of_the_timetable(place: Workplace):
+    """S2: of a paused one nothing goes on."""
+    create(place)
+    going = place.duly("schedule", "trigger", "nightly").out
+    place.duly("schedule", "pause", "nightly", "--reason", "holidays")
+    paused = place.duly("schedule", "trigger", "nightly", "--overlap", "allow").out
+
+    assert "Its timetable goes on as before." in going
+    assert "It stays paused." in paused
+    assert "goes on" not in paused
+
+
+def test_an_instant_is_no_rule_and_is_told_so(place: Workplace):
+    """L6: the option that is meant is named."""
+    answer = place.duly("schedule", "create", "nightly", "--task", "nightly_report", "--at", "9:00")
+
+    assert 2 == answer.status
+    assert "unknown option --at; a rule is given by --when" in answer.err
 
 
 def test_triggering_and_skipping_are_told_apart(place: Workplace):

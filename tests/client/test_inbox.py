@@ -82,7 +82,7 @@ def test_the_inbox_says_what_is_known_and_what_is_safest(desk: Desk):
 def test_a_risky_choice_is_confirmed_by_the_runs_id(desk: Desk):
     """E5: nothing changes without it; with it, the reason is on record."""
     run = desk.item.run
-    with pytest.raises(UsageError, match="confirm: None is missing: this does what may have been"):
+    with pytest.raises(UsageError, match="confirm is missing: this does what may have been"):
         desk.app.inbox.retry(run, reason="they say it is fine")
 
     desk.fails_at = None

@@ -139,5 +139,5 @@ def test_a_destination_that_nobody_called_is_not_found(app: duly.App):
         app.breakers.get("nowhere")
     with pytest.raises(NotFound):
         app.breakers.reset("nowhere")
-    with pytest.raises(UsageError, match="destination: None is missing"):
+    with pytest.raises(UsageError, match="destination is missing"):
         app.breakers.get(None)  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def test_a_url_opens_a_store_that_keeps_what_is_promised(database, scheme):
 
 def test_looking_at_a_database_makes_no_store(database):
     with duly.App(database) as app:
-        with pytest.raises(StoreUnavailable, match="there is no store here; `duly db migrate` or"):
+        with pytest.raises(StoreUnavailable, match="there is no store here; is this"):
             app.require_store()
         app.require_store(is_file_enough=True)
         found = app.schema_status()

@@ -98,7 +98,7 @@ def test_many_are_confirmed_by_their_number(desk, monkeypatch):
     monkeypatch.setattr(frozen_sets, "CONFIRMED_ABOVE", 2)
     frozen = app.selections.freeze()
 
-    with pytest.raises(UsageError, match="confirm: None is missing: this order is about 3 runs"):
+    with pytest.raises(UsageError, match="confirm is missing: this order is about 3 runs"):
         app.selections.discard(frozen.id, reason="of no use")
     with pytest.raises(Conflict, match="holds 3 runs, not 4"):
         app.selections.discard(frozen.id, reason="of no use", confirm=4)

@@ -285,7 +285,7 @@ def test_every_kind_has_what_is_usual():
 @pytest.mark.parametrize(
     ("name", "terms", "problem"),
     [
-        ("mail", {}, "kind: None is needed"),
+        ("mail", {}, "kind is needed"),
         ("mail", {"kind": "queue"}, "is not a kind of alert"),
         ("queue-age", {"kind": "queue-depth"}, "is the name of the rule of queue-age"),
         ("queue-age", {"threshold": "many"}, "is not a duration"),

@@ -281,6 +281,10 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     finally:
         program.kill()
         program.wait()
+    told = (place.folder / "script.log").read_text(encoding="utf-8")
+    assert "1 task: once" in told
+    assert "once succeeded in" in told
+    assert "leases-acquired" not in told
     assert "x" == (place.folder / "started").read_text(encoding="utf-8")
     assert [] == [one for one in place.app.status().members if one.is_alive]
 

@@ -346,3 +346,11 @@ def fields_of(page: str) -> dict[str, str]:
 
 def rule_of(visitor, name):
     return next(one for one in visitor.app.alerts.rules() if one.name == name)
+
+
+def test_health_tells_of_alerts_that_page(visitor):
+    """V3, V4: they are of either light, and nobody looks for them in vain."""
+    raised(visitor, kind=AlertKind.AMBIGUOUS_RUN, subject="run 7")
+    text = text_of(visitor.get("/health"))
+
+    assert "1 alert is open, and must be looked at now" in text

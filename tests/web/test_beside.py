@@ -136,7 +136,9 @@ def test_a_port_that_was_named_and_is_taken_is_refused(tmp_path):
 def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path):
     """I3: `app.run()` says it in its log, and works."""
     with held_port(), running(tmp_path, "tasks.py") as program:
-        assert "port 8420 is taken" in line_with(program, "no console")
+        line = line_with(program, "no console")
+        assert "warning: no console here: port 8420 is taken" in line
+        assert "duly dev --port 8421" in line
         assert program.poll() is None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import duly
 from duly.testing.virtual_time import virtual_time
+from duly_web.pages.run_chain import make_chain
 from tests.web.lived_in import lived_in
 from tests.web.visiting import Visitor
 
@@ -277,3 +280,51 @@ def test_a_rerun_of_what_may_not_be_repeated_is_confirmed_by_its_id(school):
 
     assert 303 != plain.status_code
     assert 303 == typed.status_code
+
+
+def test_what_a_person_settled_is_no_work_and_says_who_did(school):
+    """R2, E5: its work ended with its attempt; then it was in doubt, until somebody decided."""
+    run = newest(school, state="ambiguous")
+    before = page(school, run.id)
+    school.app.inbox.reconcile(run.id, is_done=True, reason="the bank says so")
+    text = page(school, run.id)
+    found = part(text, "chain")
+
+    assert re.search(r"its work 25 s · in doubt for 2 d", part(before, "chain"))
+    assert re.search(r"its work 25 s · in doubt for 2 d", found)
+    assert re.search(r"attempt ended .* settled ", found)
+    assert "completed" not in found
+    assert re.search(r"Settled by ada .*: the bank says so", found)
+    assert "Nobody has looked" not in text
+    assert "ada has settled it" in part(text, "scope")
+    assert began_after(before) == began_after(text) != NOT_YET
+
+
+def began_after(text: str) -> str:
+    found = re.search(r"<dt>Began after due</dt>\s*<dd>(.*?)</dd>", text)
+    assert found is not None
+    return found[1]
+
+
+def test_silence_counts_from_the_last_sign_of_life_and_beats_are_no_gap():
+    """R2: a lost worker was heard of until its last heartbeat, and not until it was missed."""
+    due = datetime(2026, 4, 3, 9, tzinfo=UTC)
+
+    def after(seconds: int) -> datetime:
+        return due + timedelta(seconds=seconds)
+
+    with lived_in() as app:
+        found = app.runs.list(state="ambiguous", limit=1)[0]
+        (attempt,) = app.runs.attempts(found.id)
+    run = replace(found, due_at=due, created_at=due, fired_at=due, claimed_at=None)
+    lost = replace(
+        attempt, state="lost", claimed_at=after(1), started_at=after(2), heartbeat_at=after(46),
+        progress_at=after(40), effects_at=after(3), ended_at=after(50),
+    )  # fmt: skip
+    chain = make_chain(run, [lost], [], after(53))
+    stretches = {one.words: one.length.total_seconds() for one in chain.stretches}
+    (longest,) = (one.name for one in chain.links if one.is_longest)
+
+    assert 44 == stretches["its work"]
+    assert 7 == stretches["nothing has been heard for"]
+    assert "attempt ended" == longest

@@ -53,7 +53,6 @@ FAILED_STATUS = GAVE_BACK_STATUS = 1
 GARBAGE_MAX = 50_000
 """How many objects a worker's process makes before it looks for garbage: some ten megabytes."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LOG_FORMAT = "%(asctime)s %(message)s"
 _CONSOLE_NEEDS = ("granian", "jinja2", "starlette")
 
 
@@ -259,13 +258,19 @@ def run_all(
 def run_app(app: App, options: WorkerOptions | None = None) -> int:
     """Run dispatcher, console and a supervised worker until Ctrl-C: what `app.run()` does.
 
-    What is declared is reconciled first. Without any logging set up, what happens is printed.
+    What is declared is reconciled first. Without any logging set up, it is told as `duly dev`
+    tells it.
     """
     options = options or WorkerOptions()
     place = place_of(app)
     require_shared(app)
     if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
+        # As `duly dev` tells it; found by name, since a command stands above an application.
+        begin_tracing("dispatcher", app)
+        crew = crew_of(place, options, "--tell-runs", "--quiet", folder=search_folder(app))
+        telling: Any = import_module("duly.cli.dev")
+        status: int = telling.run_plainly(app, crew)
+        return status
     logger = logging.getLogger("duly")
     for line in app.reconcile().lines():
         logger.info("declared schedules: %s", line)
@@ -284,7 +289,10 @@ def _console(app: App, logger: logging.Logger) -> Iterator[None]:
         yield
         return
     beside: Any = import_module("duly_web.beside")
-    told = beside.Beside(tell=lambda text, _facts: logger.info("%s", text))
+    told = beside.Beside(
+        tell=lambda text, _facts: logger.info("%s", text),
+        warn=lambda text, _facts: logger.warning("warning: %s", text),
+    )
     with beside.console_beside(app, told):
         yield
 

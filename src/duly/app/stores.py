@@ -32,7 +32,10 @@ _REMEDY = (
     " memory:"
 )
 _FIRST_WORD = re.compile(r"[A-Za-z+]{0,20}")
-_MAKES_ONE = "`duly db migrate` or `duly dispatcher` makes one"
+_MAKES_ONE = (
+    "is this the right folder, and is $DULY_APP set? `duly dev`, `duly db migrate` or"
+    " `duly dispatcher` makes one"
+)
 
 
 def chosen_url(url: str | None) -> str:

@@ -10,9 +10,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.app.running import Voice, crew_of, require_shared, run_all
+from duly.app.running import Crew, Voice, crew_of, require_shared, run_all
 from duly.app.worker_options import WorkerOptions
-from duly.cli.event_lines import LineTelemetry
+from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.observing import Observed
 from duly.cli.retaining import note_retention
 from duly.cli.server import served
@@ -100,13 +100,24 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     return status
 
 
+def run_plainly(app: App, crew: Crew) -> int:
+    """Run all of an application until Ctrl-C, and tell it as `duly dev` does to a person."""
+    events = RunTelemetry(level=logging.WARNING, style=Style.SENTENCES, tells_runs=True)
+    telling = LineTelemetry(SystemClock(), level=logging.INFO, style=Style.SENTENCES)
+    _greet(app, app.reconcile(), telling)
+    with served(app, None, telling):
+        status = run_all(app, crew, Voice(telemetry=events, tell=telling.tell_between))
+    telling.tell("stopped; what was promised is kept", facts={"event": "stopped"})
+    return status
+
+
 def _program(target: Target) -> str:
     """Return where the program with the tasks is; a server has none."""
     refuse_server(target)
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
-        raise UsageError("app", place, "is needed: it has the tasks", remedy)
+        raise UsageError("app", None, "is missing: no application is named", remedy)
     return place
 
 

@@ -36,11 +36,16 @@ _OPTIONS = {
     "app.alerts.channels()": "duly alert channels",
 }
 
+_GIVEN_AS_OPTIONS = frozenset({"app", "confirm", "limit", "reason", "serialize_by", "when"})
+"""What the library calls so, and a command is given as an option."""
+
 _ELSEWHERE = {
     "--as-of": "what is stored tells of the past only by duly run list, duly schedule show and"
     " duly audit; duly run missing takes --since and --until",
 }
 """Options that some commands do not take, and what to do instead."""
+
+_RULES = "a rule is given by --when, such as --when 'every day at 9'"
 
 app = App(
     name="duly",
@@ -107,7 +112,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.stdout.flush()
     except DulyError as error:
         parts = {name: _as_options(part) for name, part in _parts(error).items()}
-        print_error(_as_options(str(error)), as_json=as_json, **parts)
+        print_error(_sentence(error), as_json=as_json, **parts)
         sys.exit(_exit_code(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -159,6 +164,14 @@ def _exit_code(error: DulyError) -> int:
             return FAILED
 
 
+def _sentence(error: DulyError) -> str:
+    """Return what an error says; what was left out is named as one would type it."""
+    text = str(error)
+    if isinstance(error, UsageError) and error.value is None and error.field in _GIVEN_AS_OPTIONS:
+        text = f"--{error.field.replace('_', '-')}{text.removeprefix(error.field)}"
+    return _as_options(text)
+
+
 def _as_options(text: str) -> str:
     """Say a remedy in the words of the command line: the library's are those of a program."""
     for said, option in _OPTIONS.items():
@@ -183,6 +196,8 @@ def _told(error: CycloptsError) -> tuple[str, str]:
         option = error.token.keyword or error.token.value
         if option in _ELSEWHERE:
             return f"unknown option {option}", _ELSEWHERE[option]
+        if option == "--at" and "schedule" in (error.command_chain or ()):
+            return f"unknown option {option}", _RULES
     command = " ".join(("duly", *(error.command_chain or ())))
     return said.rstrip("."), f"see {command} --help"
 

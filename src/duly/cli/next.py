@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -21,6 +24,8 @@ from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
 
 NUMBER_DEFAULT = 5
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+"""One word, as names of schedules mostly are."""
 
 
 def next_occurrences(  # noqa: PLR0913 - each option of the command is an argument
@@ -74,7 +79,8 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     if dialect == "quartz":
         timetable: Timetable = cron(expression, tz, seed=seed, dialect=dialect, **policies)
     else:
-        timetable = recognise(expression, tz=tz, dtstart=first, seed=seed, **policies)
+        with _told_of_schedules(expression):
+            timetable = recognise(expression, tz=tz, dtstart=first, seed=seed, **policies)
     refuse_idle({"gap": gap, "fold": fold, "dtstart": dtstart, "seed": seed}, timetable)
     if calendar is not None:
         timetable = with_calendar(timetable, calendar, tz)
@@ -87,6 +93,18 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
         _print(found, read_as, is_from_now=after == "now")
         if dtstart is None and isinstance(timetable, RRule) and kind == "rrule":
             print_line((f"counted from {timetable.dtstart}; --dtstart says otherwise", "dim"))
+
+
+@contextmanager
+def _told_of_schedules(expression: str) -> Iterator[None]:
+    """Tell who gave a name, and no rule, where schedules of that name are shown."""
+    try:
+        yield
+    except UsageError as error:
+        if not _NAME.fullmatch(expression):
+            raise
+        remedy = f"{error.remedy}; for a schedule: duly schedule show {expression}"
+        raise UsageError(error.field, error.value, error.problem, remedy) from error
 
 
 def _print(found: Preview, read_as: str, *, is_from_now: bool) -> None:

@@ -39,7 +39,8 @@ def find_schedule(app: App, text: str, *, by_beginning: bool = False) -> Schedul
     if not found and by_beginning and text:
         found = app.schedules.list(name_prefix=text, include_deleted=True)
     if len(found) == 1:
-        return found[0]
+        # Of itself a schedule tells more than of many: how its newest runs ended.
+        return app.schedules.get(found[0].id)
     if found:
         raise _ambiguous("schedule", text, [one.name for one in found])
     raise NotFound("schedule", text, _suggestion(app, text))

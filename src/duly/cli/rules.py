@@ -128,10 +128,12 @@ def spoken_parts(timetable: Timetable, name: str) -> dict[str, str] | None:
     keys = ("tz", "gap", "fold", "calendar", "dtstart")
     parts = {key: stored[key] for key in keys if isinstance(stored.get(key), str)}
     try:
-        again = spoken_timetable(Spoken(when=text, seed=name, **parts))
+        again = spoken_timetable(Spoken(when=text, seed=name, **parts)).to_json()
     except UsageError:
         return None
-    return {"when": text, **parts} if again.to_json() == stored else None
+    if "seed" not in stored:
+        again.pop("seed", None)  # where nothing is spread, it says nothing
+    return {"when": text, **parts} if again == stored else None
 
 
 def _with_parts(stored: Any, parts: dict[str, str]) -> Any:  # noqa: ANN401 - JSON values

@@ -143,7 +143,10 @@ def served(
     def tell(text: str, facts: dict[str, object]) -> None:
         telling.tell(text, facts=facts)
 
-    with console_beside(app, Beside(tell=tell, port=port, on_ready=on_ready)):
+    def warn(text: str, facts: dict[str, object]) -> None:
+        telling.tell(f"warning: {text}", level=logging.WARNING, facts=facts)
+
+    with console_beside(app, Beside(tell=tell, warn=warn, port=port, on_ready=on_ready)):
         yield
 
 

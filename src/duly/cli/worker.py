@@ -195,7 +195,7 @@ def _with_app(target: Target) -> Target:
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     if not place:
         remedy = "give --app tasks:app for `app = duly.App()` in tasks.py, or set $DULY_APP"
-        raise UsageError("app", place, "is needed: a worker runs the tasks' code", remedy)
+        raise UsageError("app", None, "is missing: a worker runs the tasks' code", remedy)
     if target.url is not None:
         os.environ[URL_VARIABLE] = target.url
     return replace(target, app=place)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.run_view import progress_json
-from duly.domain.attempts import Progress, attempt_name
+from duly.domain.attempts import Progress, Reason, attempt_name
 from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.literals import AttemptState, RunState
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from duly.client.run_view import Run
     from duly.domain.attempts import AttemptRecord, LateWord, LineRecord, ProgressRecord
 
 
@@ -59,6 +61,31 @@ class Attempt:
     late: Late | None
     effects_at: datetime | None = None
     """When it was first permitted to do what can't be taken back."""
+
+    @property
+    def worked_until(self) -> datetime | None:
+        """Its end; of a lost one the last that was heard of it. None while it goes on.
+
+        That a worker is lost is noticed later than it is: what lies between was nobody's work.
+        """
+        if self.ended_at is None or self.state != AttemptState.LOST:
+            return self.ended_at
+        signs = (self.claimed_at, self.started_at, self.heartbeat_at, self.progress_at)
+        return max(one for one in (*signs, self.effects_at) if one is not None)
+
+    def is_apart_from(self, run: Run) -> bool:
+        """Whether it has ended, and its run not with it: that is in doubt, say, dead, or settled.
+
+        Of the last attempt of a run.
+        """
+        if self.ended_at is None:
+            return False
+        return run.finished_at is None or run.finished_at > self.ended_at
+
+    def is_settled_by_order(self, run: Run) -> bool:
+        """Whether its run ended by what a person decided, after it had ended itself."""
+        is_decided = run.reason == Reason.RECONCILED or run.state == RunState.SKIPPED
+        return is_decided and self.is_apart_from(run)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

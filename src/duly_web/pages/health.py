@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from duly.api.views import Finding
 
 _PLACES = {
+    "alerts-open": "/alerts",
     "ambiguous-runs": "/runs?state=ambiguous",
     "dead-letters": "/runs?state=dead",
     "queue-without-worker": "/runs?state=queued",
@@ -37,6 +38,8 @@ class HealthModel:
 
     dispatch: tuple[Told, ...]
     work: tuple[Told, ...]
+    alerts: tuple[Told, ...]
+    """Those that page: of either light."""
     notes: tuple[Told, ...]
     seconds: int = NEGLECTED_SECONDS
     """How old it may be which schedules have no recent completion,"""
@@ -49,7 +52,10 @@ def show_health(asked: Asked) -> Shown:
     looked = look_at_all(asked)
     health = looked.health
     model = HealthModel(
-        dispatch=_told(health.dispatch), work=_told(health.work), notes=_told(health.notes)
+        dispatch=_told(health.dispatch),
+        work=_told(health.work),
+        alerts=_told(health.alerts),
+        notes=_told(health.notes),
     )
     return Shown(template="health.html", model=model, title="Health", looked=looked)
 

@@ -14,7 +14,7 @@ from duly_web.pages.runs import RunRow, run_row, run_rows
 from duly_web.shell import place_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from duly import App, Run
     from duly.api.views import Attempt, Check, Effect, Line, RunExplanation, Scope, Step
@@ -44,6 +44,15 @@ class Holding:
     note: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Who has decided about a run after its last attempt, and why."""
+
+    by: str
+    at: datetime
+    reason: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunModel:
     """The page."""
@@ -58,7 +67,10 @@ class RunModel:
     window: tuple[datetime | None, datetime] | None
     arguments: dict[str, Any]
     result: object
+    began_after: timedelta | None
+    """How long after its due its first attempt was started, or how long it waits by now."""
     chain: Chain
+    settled: Settled | None
     holding: Holding | None
     attempts: tuple[Attempt, ...]
     line: tuple[RunRow, ...]
@@ -96,6 +108,8 @@ def show_run(asked: Asked) -> Shown:
         window=run.window,
         arguments=run.arguments,
         result=run.result,
+        began_after=_began_after(run, attempts, row.lateness),
+        settled=_settled(app, run, attempts[-1] if attempts else None),
         chain=make_chain(run, attempts, checks, asked.now),
         holding=_holding(run, attempts[-1] if attempts else None),
         attempts=tuple(reversed(attempts)),
@@ -130,6 +144,20 @@ def _zone(app: App, run: Run) -> str | None:
         return zone_of(app.schedules.get(run.schedule_id).timetable)
     except NotFound:
         return None
+
+
+def _began_after(run: Run, attempts: list[Attempt], waits: timedelta | None) -> timedelta | None:
+    """Return when its first attempt began: the run itself forgets it when a person ends it."""
+    started = next((one.started_at for one in attempts if one.started_at is not None), None)
+    return waits if started is None else started - run.due_at
+
+
+def _settled(app: App, run: Run, last: Attempt | None) -> Settled | None:
+    """Return who settled a run that did not end with its last attempt; most do, and ask nobody."""
+    if last is None or not last.is_settled_by_order(run):
+        return None
+    entries = app.audit.page(subject_id=run.id, action="run.settled", limit=1).items
+    return next((Settled(one.actor, one.at, one.reason) for one in entries), None)
 
 
 def _has_check(app: App, run: Run) -> bool:

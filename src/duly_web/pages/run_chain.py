@@ -57,6 +57,7 @@ def make_chain(
 ) -> Chain:
     """Return the facts in their order; none stands in for another."""
     last = attempts[-1] if attempts else None
+    is_parted = last is not None and last.is_apart_from(run)
     verified = next((one.at for one in reversed(checks) if one.finding == "present"), None)
     facts: list[tuple[str, datetime | None]] = [
         ("due", run.due_at),
@@ -67,15 +68,21 @@ def make_chain(
         ("heartbeat", last.heartbeat_at if last else None),
         ("progress", last.progress_at if last else None),
         ("effects begun", last.effects_at if last else None),
-        ("completed", run.finished_at),
+        ("settled" if last and last.is_settled_by_order(run) else "completed", run.finished_at),
         ("verified", verified),
     ]
+    if is_parted and last is not None:
+        facts.insert(-2, ("attempt ended", last.ended_at))
     if len(attempts) > 1:
         facts.insert(3, ("first claimed", attempts[0].claimed_at))
-    stretches = _stretches(dict(facts), run, now)
+    stretches = _stretches(dict(facts), run, last if is_parted else None, now)
     longest = next((one for one in stretches if one.is_longest), None)
     sentence = "" if longest is None else f"The longest part is {longest.words}."
     return Chain(_links(facts), stretches, sentence)
+
+
+_REPEATED = frozenset({"heartbeat", "progress"})
+"""Of these the newest is told: what lies before it is no gap, and none begins with it."""
 
 
 def _links(facts: Sequence[tuple[str, datetime | None]]) -> tuple[Link, ...]:
@@ -84,10 +91,12 @@ def _links(facts: Sequence[tuple[str, datetime | None]]) -> tuple[Link, ...]:
     for name, at in facts:
         since = at - before if at is not None and before is not None else None
         found.append((name, at, None if since is None or since < _NOTHING else since))
-        before = at if before is None or (at is not None and at > before) else before
-    most = max((since for _, _, since in found if since is not None), default=_NOTHING)
+        if at is not None and name not in _REPEATED and (before is None or at > before):
+            before = at
+    gaps = [one for name, _, one in found if one is not None and name not in _REPEATED]
+    most = max(gaps, default=_NOTHING)
     return tuple(
-        Link(name, at, since, is_longest=since is not None and since == most > _NOTHING)
+        Link(name, at, since, is_longest=since == most > _NOTHING and name not in _REPEATED)
         for name, at, since in found
     )
 
@@ -97,20 +106,41 @@ _PARTS = {
     "first claimed": ("until a worker first took it", True),
     "claimed": ("until a worker took it", True),
     "started": ("until it was started", True),
+    "worked": ("its work", False),
     "completed": ("its work", False),
+    "settled": ("until it was settled", True),
     "verified": ("until its result was verified", True),
 }
 """By the fact that ends a part: what it is called, and whether it is a wait."""
 
 
-def _stretches(facts: dict[str, datetime | None], run: Run, now: datetime) -> tuple[Stretch, ...]:
+_DOUBT = "in doubt for"
+
+
+def _still(run: Run, last: Attempt | None) -> str:
+    """Say what an open run does that nobody runs."""
+    if run.state != "ambiguous" or last is None:
+        return "and nothing happens since"
+    return "nothing has been heard for" if last.state == "lost" else _DOUBT
+
+
+def _stretches(
+    facts: dict[str, datetime | None], run: Run, last: Attempt | None, now: datetime
+) -> tuple[Stretch, ...]:
+    """Return the parts; `last` is an attempt that ended, and its run not with it."""
+    # What a claim that was never started did was no work.
+    facts["worked"] = None if last is None or last.started_at is None else last.worked_until
     known = [(name, at) for name in ("due", *_PARTS) if (at := facts.get(name)) is not None]
     if run.finished_at is None:
         name = "completed" if run.state == "running" else "open"
         known.append((name, now))
+    names = {**_PARTS, "open": (_still(run, last), True)}
+    if facts["worked"] is not None:
+        names["completed"] = ("until it was ended", True)
+    if run.reason == "reconciled":
+        names["settled"] = (_DOUBT, True)
     parts = [
-        (*_PARTS.get(name, ("and nothing happens since", True)), max(at - before, _NOTHING))
-        for (_, before), (name, at) in pairwise(known)
+        (*names[name], max(at - before, _NOTHING)) for (_, before), (name, at) in pairwise(known)
     ]
     total = sum((length for *_, length in parts), _NOTHING)
     if not total:

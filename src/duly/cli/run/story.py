@@ -69,6 +69,7 @@ def steps(
 ) -> list[tuple[str, datetime | None]]:
     """Return each recorded fact apart with its time (R2); claims and starts of the last attempt."""
     last = attempts[-1] if attempts else None
+    is_apart = last is not None and last.is_apart_from(run)
     checked = "verified" if not checks else checks[-1].verdict
     return [
         ("due", run.due_at),
@@ -80,9 +81,9 @@ def steps(
         ("progress", last.progress_at if last else None),
         ("effects begun", last.effects_at if last else None),
         ("asked to stop", run.cancel_asked_at),
-        ("attempt ended", last.ended_at if last and run.finished_at is None else None),
+        ("attempt ended", last.ended_at if last and is_apart else None),
         ("next attempt", run.next_at),
-        ("finished", run.finished_at),
+        ("settled" if last and last.is_settled_by_order(run) else "finished", run.finished_at),
         (f"check: {checked}" if checked == "unknown" else checked, _checked_at(checks)),
     ]
 
@@ -205,7 +206,7 @@ def print_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
 
 
 def _attempt_row(attempt: Attempt, now: datetime) -> tuple[str, ...]:
-    started, ended = attempt.started_at, attempt.ended_at
+    started, ended = attempt.started_at, attempt.worked_until
     return (
         "-" if attempt.number is None else str(attempt.number),
         str(attempt.fence),

@@ -146,7 +146,7 @@ def _undo(before: Schedule, after: Schedule) -> str:
     if before.timetable.to_json() != after.timetable.to_json():
         rule = spoken_parts(before.timetable, after.name)
         if rule is None:
-            return undo("history", after.name) + "  (shows what it was)"
+            return f"none by one command; {undo('history', after.name)} shows what it was"
         for key, value in rule.items():
             words += [f"--{key}", value]
     return undo(*words, *_undo_call(before, after), *_undo_policies(before, after))

@@ -34,6 +34,7 @@ from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
 TARGET = Target()
+_GOES_ON = "Its timetable goes on as before."
 MissedChoice = Literal["skip", "misfire"]
 Names = Annotated[str, Parameter(help="The schedule's name or id; or several.")]
 
@@ -176,7 +177,8 @@ def trigger(  # noqa: PLR0913 - each option is an argument
         if target.json:
             print_json({**run.to_json(), "schedule": found.name, "undo": taking_back})
             return
-        print_line(f"Queued a run of {found.name}: {run.id}. Its timetable goes on as before.")
+        after = "It stays paused." if found.status == "paused" else _GOES_ON
+        print_line(f"Queued a run of {found.name}: {run.id}. {after}")
         print_undo(taking_back)
 
 
