@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.engine.rig import MINUTE, SECOND, Rig
 
 LOOKS = 240
 """An hour of them."""
+LOOKS_ON_A_SERVER = 80
+"""Twenty minutes; DULY_EXPLORE=1 looks for the whole hour there, too."""
 
 
 @pytest.fixture
@@ -34,11 +37,14 @@ def test_a_healthy_busy_hour_raises_none(rig):
         rig.schedule(f"s{number}", timetable=every(period), overlap=Overlap.SKIP)
     guard = GuardRoom(rig.store, rig.store_clock)
 
-    for look in range(LOOKS):
+    looks = LOOKS
+    if rig.store.name.startswith("postgresql") and not os.environ.get("DULY_EXPLORE"):
+        looks = LOOKS_ON_A_SERVER
+    for look in range(looks):
         rig.run(MINUTE // 4)
         guard.watcher.tick()
         guard.courier.tick()
         rig.delay(30 * SECOND, f"reminder {look}")
 
     assert ([], []) == (guard.alerts(is_open=False), guard.channel.told)
-    assert len(shop.works) > 500
+    assert len(shop.works) > 2 * looks

@@ -45,7 +45,7 @@ def assert_refused(answer: Answer, status: int, *parts: str) -> None:
         (("schedule", "create", "a@b", "--task", "nightly_report", *DAILY), ("name", "'@'")),
         (("schedule", "pause", "nightly"), ("--reason",)),
         (("enqueue", "nightly_report", "--at", "2020-01-01"), ("in the past", "--past")),
-        (("enqueue", "nightly_report", "--at", "someday"), ("at", "'someday'", "ISO time")),
+        (("enqueue", "nightly_report", "--at", "someday"), ("at", "'someday'", "tomorrow 9am")),
         (("enqueue", "nightly_report", "--at", "+1h", "--in", "1h"), ("give one of the two",)),
         (("dispatcher", "--prune", "--app", "", "--url", "sqlite:///promises.db"), ("prune",)),
     ],

@@ -122,7 +122,7 @@ def test_a_rule_without_a_future_says_so():
     [
         (("61 * * * *",), ("minute", "'61'", "give 0 to 59")),
         (("0 9 * * *", "--tz", "Mars/Olympus"), ("tz", "'Mars/Olympus'", "is not a time zone")),
-        (("0 9 * * *", "--after", "someday"), ("after", "'someday'", "ISO time")),
+        (("0 9 * * *", "--after", "someday"), ("after", "'someday'", "tomorrow 9am")),
         (("0 9 * * *", "-n", "0x"), ("-n", "0x")),
         (("0 9 * * *", "--gap", "maybe"), ("maybe", "next", "skip")),
         (("every wekday at 9",), ("every weekday at 09:00",)),

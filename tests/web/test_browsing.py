@@ -112,7 +112,7 @@ def test_what_is_wrong_with_an_order_is_said_in_the_dialog(site, open_page):
     dialog.get_by_label("Reason").fill("so")
     dialog.get_by_label("Resume by itself at").fill("tomorrowish")
     dialog.get_by_role("button", name="Pause").click()
-    dialog.get_by_text("is not an instant").first.wait_for()
+    dialog.get_by_text("is not a moment").first.wait_for()
 
     assert "so" == dialog.get_by_label("Reason").input_value()
     assert "active" == site.app.schedules.get("every-minute").status

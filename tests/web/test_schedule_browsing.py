@@ -293,7 +293,7 @@ def test_what_is_wrong_is_told_on_leaving_the_field_and_mended_by_a_button(site,
 
     page.get_by_label("at", exact=True).fill("25")
     page.get_by_label("at", exact=True).blur()
-    page.get_by_text("“25” is not a time of day").wait_for()
+    page.get_by_text("“25” is not a time of day").first.wait_for()
 
 
 def test_the_week_and_the_clock_are_those_of_the_language(site, open_page):

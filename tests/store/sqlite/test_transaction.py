@@ -226,7 +226,8 @@ def test_an_order_that_forgets_the_transaction_is_told_so(orders):
     with (
         orders.transaction(SECOND_US),
         pytest.raises(
-            UsageError, match=r"connection: .* this thread is in a transaction; pass connection=tx"
+            UsageError,
+            match=r"connection is missing: this thread is in a transaction; pass connection=tx",
         ),
     ):
         steps.create(orders)
