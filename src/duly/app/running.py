@@ -163,7 +163,7 @@ def run_worker(
     lifeline.say_working()
     status = FAILED_STATUS
     try:
-        with task_logging(), _seldom_tidied(), short_turns(), _signalled(stop, 2):
+        with task_logging(), seldom_tidied(), short_turns(), _signalled(stop, 2):
             loop.run()
         wakeups.close()
         gave_back = worker.statistics.given_back > given_back
@@ -177,7 +177,7 @@ def run_worker(
 
 
 @contextmanager
-def _seldom_tidied() -> Iterator[None]:
+def seldom_tidied() -> Iterator[None]:
     """Leave what is loaded alone, and look for rings of garbage less often.
 
     What belongs to a run is gone by itself when the run is: looking through those that are held,

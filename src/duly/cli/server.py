@@ -14,6 +14,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from duly.app import App
+from duly.app.running import seldom_tidied
+from duly.app.short_turns import short_turns
 from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
@@ -113,7 +115,12 @@ def _serve(app: App, listening: Listening, telling: LineTelemetry, *, has_consol
         tell_code(app, telling, listening.url, has_console=has_console)
 
     # Also without any dispatcher somebody is told that nothing fires.
-    with watching(app, telling), _ended_by_signal(serving.stop, telling):
+    with (
+        watching(app, telling),
+        seldom_tidied(),
+        short_turns(),
+        _ended_by_signal(serving.stop, telling),
+    ):
         try:
             serving.run(ready)
         finally:
