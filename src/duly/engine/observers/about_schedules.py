@@ -10,12 +10,16 @@ from duly.domain.alerting import Condition
 from duly.domain.instants import SECOND_US, from_microseconds
 from duly.domain.time_texts import utc_text
 from duly.engine.observers import SUBJECTS_MAX
+from duly.store.reading import ScheduleFilter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from duly.domain.identity import ScheduleId
+    from duly.domain.literals import ScheduleStatus
     from duly.domain.schedules import ScheduleRecord
     from duly.engine.observers import Asked
+    from duly.store.protocol import Store
 
 SUBJECT = "schedule "
 """How the subject of such an alert begins; its name follows."""
@@ -23,6 +27,29 @@ PAGE = 500
 """How many schedules are asked about at once."""
 SCHEDULES_MAX = 1_500
 """How many are looked at in one go: ten thousand within eight looks, two minutes."""
+
+
+class Round:
+    """Goes round over the schedules of a status, page by page; behind the last comes the first."""
+
+    def __init__(self, status: ScheduleStatus) -> None:
+        self._statuses = frozenset({status})
+        self._after: tuple[str, str, ScheduleId] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the next page is the first one again."""
+        return self._after is None
+
+    def next_page(self, store: Store, limit: int) -> list[ScheduleRecord]:
+        """Return some more."""
+        command = ScheduleFilter(
+            tenant=None, statuses=self._statuses, after=self._after, limit=limit
+        )
+        found = store.list_schedules(command)
+        last = found[-1] if len(found) == limit else None
+        self._after = None if last is None else (last.tenant, last.name, last.id)
+        return found
 
 
 def find_suspects(

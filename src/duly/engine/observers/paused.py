@@ -13,19 +13,20 @@ from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import AlertKey, Observation
 from duly.domain.attempts import TASK_GONE
 from duly.domain.literals import ScheduleStatus
-from duly.engine.observers import SUBJECTS_MAX
-from duly.engine.observers.about_schedules import SUBJECT, find_suspects, schedule_condition
-from duly.store.reading import ScheduleFilter
+from duly.engine.observers.about_schedules import (
+    PAGE,
+    SUBJECT,
+    Round,
+    find_suspects,
+    schedule_condition,
+    told_one_by_one,
+)
 
 if TYPE_CHECKING:
     from duly.domain.alerting import Condition
-    from duly.domain.identity import ScheduleId
     from duly.domain.schedules import ScheduleRecord
     from duly.engine.observers import Asked
-    from duly.store.protocol import Store
 
-PAGE = 100
-"""How many paused schedules are looked at in one go."""
 KINDS = (AlertKind.SCHEDULE_PAUSED,)
 
 
@@ -34,33 +35,23 @@ class PausedObserver:
 
     def __init__(self, page: int = PAGE) -> None:
         self._page = page
-        self._after: tuple[str, str, ScheduleId] | None = None
+        self._round = Round(ScheduleStatus.PAUSED)
 
     def observe(self, asked: Asked) -> Observation:
         """Say which were paused by the system, of one page and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
         if asked.status.schedules.get(ScheduleStatus.PAUSED):  # a store without any is not asked
-            records |= {one.id: one for one in self._next_page(asked.store)}
+            records |= {one.id: one for one in self._round.next_page(asked.store, self._page)}
         found = [one for one in records.values() if is_paused_by_itself(one)]
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
         return Observation(
-            # Those that alerts are about come first: what is told of is not forgotten.
-            conditions=tuple(_paused(one) for one in found[:SUBJECTS_MAX]),
+            conditions=tuple(told_one_by_one(asked, [_paused(one) for one in found])),
             keys=frozenset(
                 AlertKey(AlertKind.SCHEDULE_PAUSED, tenant, f"{SUBJECT}{name}")
                 for tenant, name in names
             ),
         )
-
-    def _next_page(self, store: Store) -> list[ScheduleRecord]:
-        paused = frozenset({ScheduleStatus.PAUSED})
-        command = ScheduleFilter(tenant=None, statuses=paused, after=self._after, limit=self._page)
-        found = store.list_schedules(command)
-        is_over = len(found) < self._page
-        last = found[-1] if found else None
-        self._after = None if is_over or last is None else (last.tenant, last.name, last.id)
-        return found
 
 
 def is_paused_by_itself(record: ScheduleRecord) -> bool:

@@ -20,21 +20,19 @@ from duly.engine.observers.about_schedules import (
     PAGE,
     SCHEDULES_MAX,
     SUBJECT,
+    Round,
     find_suspects,
     instant_text,
     schedule_condition,
     told_one_by_one,
 )
-from duly.store.reading import ScheduleFilter
 from duly.store.signs import Reach, read_signs
 
 if TYPE_CHECKING:
-    from duly.domain.identity import ScheduleId
     from duly.domain.run_times import RunSpan
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.signs import Signs
     from duly.engine.observers import Asked
-    from duly.store.protocol import Store
 
 REACH = Reach(window=1, ends=20)
 """How many of the newest runs of each are looked at."""
@@ -50,7 +48,7 @@ class ScheduleObserver:
     def __init__(self, page: int = PAGE, most: int = SCHEDULES_MAX) -> None:
         self._page = page
         self._most = most
-        self._after: tuple[str, str, ScheduleId] | None = None
+        self._round = Round(ScheduleStatus.ACTIVE)
 
     def observe(self, asked: Asked) -> Observation:
         """Say what schedules lack, of some pages and of those that alerts are about."""
@@ -59,11 +57,11 @@ class ScheduleObserver:
         conditions = _conditions(asked, list(records.values()))
         looked = 0
         while looked < self._most:
-            page = self._next_page(asked.store, min(self._page, self._most - looked))
+            page = self._round.next_page(asked.store, min(self._page, self._most - looked))
             conditions += _conditions(asked, [one for one in page if one.id not in records])
             records |= {one.id: one for one in page}
             looked += len(page)
-            if self._after is None or asked.is_time_up():
+            if self._round.is_over or asked.is_time_up():
                 break
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
         return Observation(
@@ -74,20 +72,6 @@ class ScheduleObserver:
                 for tenant, name in names
             ),
         )
-
-    def _next_page(self, store: Store, limit: int) -> list[ScheduleRecord]:
-        active = frozenset({ScheduleStatus.ACTIVE})
-        command = ScheduleFilter(
-            tenant=None,
-            statuses=active,
-            after=self._after,
-            limit=limit,
-        )
-        found = store.list_schedules(command)
-        is_over = len(found) < limit
-        last = found[-1] if found else None
-        self._after = None if is_over or last is None else (last.tenant, last.name, last.id)
-        return found
 
 
 def _conditions(asked: Asked, records: list[ScheduleRecord]) -> list[Condition]:
