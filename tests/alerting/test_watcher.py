@@ -336,6 +336,24 @@ def test_an_alert_of_a_kind_of_a_newer_program_is_left_alone(stored):
     assert [("open",)] == found
 
 
+def test_what_is_to_be_told_of_such_a_kind_waits_and_holds_up_nobody(stored):
+    """V3: however much there is of it, nobody asks for it again and again."""
+    store, clock = stored
+    if isinstance(store, MemoryStore):
+        pytest.skip("is one program's alone")
+    in_trouble(stored)
+    guard = GuardRoom(*stored)
+    for _ in range(8):
+        clock.advance("15s")
+        guard.watcher.tick()
+    before = store.load_deliveries(1)
+    raw(store, "UPDATE {} SET kind = 'from-the-future'")
+    after = store.load_deliveries(1)
+
+    assert (1, before.now) == (len(before.due), before.next_at)
+    assert ((), None) == (after.due, after.next_at)
+
+
 def raw(store, statement: str) -> list[Any]:
     """Do something to the table of alerts, or look at it, as only another program would."""
     if isinstance(store, SqliteStore):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from duly.store.records import Row
 
 WATCHER = Actor("duly", "watcher")
+KNOWN_KINDS = ", ".join(f"'{one}'" for one in AlertKind)
+"""For SQL: what is to be told of other kinds waits for the newer program that knows them."""
 AUDITED = {
     Step.RAISED: "alert.raised",
     Step.TOLD: "alert.told",

@@ -14,6 +14,7 @@ from duly.store.alert_rulings import (
     ALERT_COLUMNS,
     AUDITED,
     DELIVERY_COLUMNS,
+    KNOWN_KINDS,
     TERM_COLUMNS,
     WATCHER,
     WRITTEN_COLUMNS,
@@ -126,7 +127,9 @@ SELECT uuid_send(id), {_COLUMNS} FROM (
     SELECT *, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS place
     FROM duly.alert_deliveries
     WHERE state = 'pending' AND (next_at <= $1::int8 OR next_at > $1::int8 + {WAIT_MAX_US})
-    AND channel <> ALL($3::text[]) AND {ITS_TURN}) AS due
+    AND channel <> ALL($3::text[]) AND {ITS_TURN}
+    AND EXISTS (SELECT FROM duly.alerts AS own
+        WHERE own.id = alert_deliveries.alert_id AND own.kind IN ({KNOWN_KINDS}))) AS due
 ORDER BY place, next_at, id LIMIT $2::int8"""  # noqa: S608 - columns and a number of ours
 NEXT_DELIVERY = f"""
 SELECT min(next_at) FROM duly.alert_deliveries

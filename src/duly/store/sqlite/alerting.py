@@ -12,6 +12,7 @@ from duly.store.alert_rulings import (
     ALERT_COLUMNS,
     AUDITED,
     DELIVERY_COLUMNS,
+    KNOWN_KINDS,
     TERM_COLUMNS,
     WATCHER,
     WRITTEN_COLUMNS,
@@ -108,7 +109,9 @@ SELECT {DELIVERY_COLUMNS} FROM (
     SELECT *, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS place
     FROM duly_alert_deliveries
     WHERE state = 'pending' AND (next_at <= ?1 OR next_at > ?1 + {WAIT_MAX_US})
-    AND channel NOT IN (SELECT value FROM json_each(?3)) AND {ITS_TURN})
+    AND channel NOT IN (SELECT value FROM json_each(?3)) AND {ITS_TURN}
+    AND EXISTS (SELECT 1 FROM duly_alerts AS own
+        WHERE own.id = duly_alert_deliveries.alert_id AND own.kind IN ({KNOWN_KINDS})))
 ORDER BY place, next_at, id LIMIT ?2"""  # noqa: S608 - columns and a number of ours
 NEXT_DELIVERY = f"""
 SELECT min(next_at) FROM duly_alert_deliveries
