@@ -161,10 +161,10 @@ def test_in_a_crowd_other_lanes_have_their_turn(rig):
 def test_other_lanes_take_no_more_than_their_part_of_the_slots(rig):
     """M3: what is caught up and takes long does not fill a worker up while others wait."""
     behind = [rig.enqueue(f"long{number}", lane=Lane.CATCH_UP) for number in range(40)]
-    for number in range(400):
+    for number in range(4_000):
         rig.enqueue(f"live{number}")
     shop = rig.worker(slots=16)
-    for _ in range(20):
+    for _ in range(100):  # a turn of each lane's comes with every sixteenth
         shop.worker.tick()
         for work in tuple(shop.works):
             if UUID(work.run_id).bytes not in behind:

@@ -43,7 +43,7 @@ class ReservedLanes:
         if self._claims < CLAIMS_APART:
             return order
         self._claims = 0
-        self._taken &= {held.run_id for held in running}
+        self._taken &= {held.claimed.run_id for held in running}
         limit = min(order.limit, self._slots_max - len(self._taken))
         return replace(order, first_lane=next(self._turns), limit=limit) if limit > 0 else order
 
