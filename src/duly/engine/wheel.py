@@ -178,12 +178,14 @@ class Wheel:
                 self._held -= 1
                 del newest[entry.ref]
                 taken.append(entry)
-        later += entries[seen:]
-        if later:
-            self._slots[slot] = later
-            if crowd is not None and seen < len(entries):
-                self._crowds[slot] = (len(later), crowd[1])
-        return not later
+        is_cut = seen < len(entries)
+        # In place: of what is left of a crowd nothing is touched, however much it is.
+        entries[:seen] = later
+        if entries:
+            self._slots[slot] = entries
+            if crowd is not None and is_cut:
+                self._crowds[slot] = (len(entries), crowd[1])
+        return not entries
 
     def next_at(self) -> int | None:
         """Return the instant of the first entry, in a crowd that or earlier; None when none is."""
