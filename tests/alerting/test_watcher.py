@@ -40,7 +40,7 @@ from tests.engine.rig import SECOND, Rig
 if TYPE_CHECKING:
     from duly.domain.alerting import Observation
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 BUSY = DeliveryResult(is_done=False, detail="busy")
 
 

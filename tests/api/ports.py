@@ -13,7 +13,8 @@ SOON = 120
 
 PORTS = range(10_000, 20_000)
 """Below those that the kernel hands out: nobody's connection takes one before its server does."""
-_numbers = itertools.count(os.getpid() * 61)
+_numbers = itertools.count(os.getpid() * 6_181)
+"""Neighbours by number begin far from one another, however many of them run tests."""
 
 
 def free_port() -> int:

@@ -36,19 +36,20 @@ def asked(postgres_server):
 def test_runs_are_promised_found_and_ordered_about(asked):
     """A1, A4: page by page, and by a frozen selection."""
     calls = [{"task": "report", "arguments": {"number": number}} for number in range(5)]
-    made = asked.post("/runs/bulk", json={"calls": calls}).json()["items"]
+    made = asked.post("/runs/bulk", json={"calls": calls, "queue": "bulk"}).json()["items"]
 
     found: list[Any] = []
     cursor = None
     while True:
-        terms = {"limit": 2, "state": "queued"} | ({} if cursor is None else {"cursor": cursor})
+        terms = {"limit": 2, "queue": "bulk"} | ({} if cursor is None else {"cursor": cursor})
         page = asked.get("/runs", params=terms).json()
         found += page["items"]
         cursor = page["next_cursor"]
         if cursor is None:
             break
     assert {one["id"] for one in made} == {one["id"] for one in found}
-    chosen = asked.post("/runs/selections", json={"state": ["queued"], "task": "report"}).json()
+    wanted = {"state": ["queued"], "task": "report", "queue": "bulk"}
+    chosen = asked.post("/runs/selections", json=wanted).json()
     done = asked.post(f"/runs/selections/{chosen['id']}/cancel", json={"confirm": 5}).json()
     assert (5, 5) == (chosen["count"], done["done"])
     assert {"cancelled"} == {asked.get(f"/runs/{one['id']}").json()["state"] for one in made}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore
     from tests.cli.duly_command import Workplace
 
-LIMIT_SECONDS = 50
+LIMIT_SECONDS = 120
 
 
 def raise_one(place: Workplace) -> str:

@@ -34,7 +34,12 @@ import duly
 from duly.store.postgres import PostgresStore
 from duly.store.sqlite import SqliteStore
 
-FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+FOREVER = ENDLESS + "SELECT count(nap(i)) FROM n"
+
+
+def nap(_):
+    threading.Event().wait(0.01)  # so that others of this machine have it meanwhile
 
 
 def told():
@@ -45,6 +50,7 @@ def told():
 class SlowFile(SqliteStore):
     def search_audit(self, command):
         with self._connections.read() as look:
+            look.connection.create_scalar_function("nap", nap, 1)
             told()
             return look.connection.execute(FOREVER).fetchone()
 

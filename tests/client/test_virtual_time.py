@@ -200,3 +200,23 @@ def test_a_task_that_never_comes_to_rest_is_told(app, monkeypatch):
         app.enqueue(again)
         with pytest.raises(UsageError, match="does not come to rest"):
             clock.advance("1h")
+
+
+def test_nothing_is_left_to_chance(app):
+    """U6: ids, the order of what falls due together and the spread of retries, at every run."""
+    seen: list[list[tuple[object, datetime]]] = []
+
+    @app.task(retry=duly.Retry(attempts=3, base="1m"))
+    def fail(run: duly.Run) -> None:
+        seen[-1].append((run.id, clock.now))
+        raise ConnectionError("not now")
+
+    for _ in range(2):
+        seen.append([])
+        with duly.testing.virtual_time(app, "2026-04-02T12:00") as clock:
+            for number in range(8):
+                app.schedules.create(f"at one instant, {number}", fail, every("1h"))
+            clock.advance("90m")
+
+    assert 3 * 8 == len(seen[0])
+    assert seen[0] == seen[1]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from duly.engine.notifying.delivery import LookUp
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 CANARY = "canary-91c4-pa55/w0rd"
 DELIVERY = UUID("0192aaaa-0000-7000-8000-000000000001")
 ALERT = UUID("0192aaaa-0000-7000-8000-0000000000ff")

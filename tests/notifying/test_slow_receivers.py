@@ -27,7 +27,7 @@ from tests.alerting.guard_room import GuardRoom
 from tests.engine.rig import Recorder
 
 __all__ = ["databases", "stored"]
-PATIENCE_S = 30
+PATIENCE_S = 120
 BUSY = DeliveryResult(is_done=False, detail="busy")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -142,6 +143,14 @@ ALONE = {"next", "zones search", "zones diff", "init", "completion", "demo", "to
 """What needs neither a store nor a server."""
 
 
+class Living(NamedTuple):
+    """A server: where, with which token, and what stands for names there."""
+
+    url: str
+    token: str
+    names: dict[str, str]
+
+
 class Ended(NamedTuple):
     """How a command ended, and what it printed."""
 
@@ -150,10 +159,10 @@ class Ended(NamedTuple):
     err: str
 
 
-@pytest.fixture(scope="module")
-def living():
-    """A server, and what stands for the names in a command."""
-    app = make_app()
+@contextmanager
+def alive() -> Iterator[Living]:
+    """Have a server, and what stands for the names in a command."""
+    app, before = make_app(), here.app
     with virtual_time(app, START) as clock:
         lives(app, clock)
         for _ in range(2):
@@ -185,7 +194,22 @@ def living():
         # A command closes what it has used, and the server goes on.
         app.close = lambda: None  # type: ignore[method-assign]
         with listening(Api(app)) as url:
-            yield url, token, names
+            yield Living(url, token, names)
+        here.app = before
+
+
+@pytest.fixture(scope="module")
+def living():
+    """A server for all who change nothing that others look at."""
+    with alive() as one:
+        yield one
+
+
+@pytest.fixture
+def own():
+    """A server of one test's own."""
+    with alive() as one:
+        yield one
 
 
 def raise_one(store) -> str:
@@ -197,6 +221,17 @@ def raise_one(store) -> str:
 @pytest.fixture
 def run(living, monkeypatch, capsys, tmp_path):
     """Run a command, at the server or beside the store."""
+    return runner(living, monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def order(own, monkeypatch, capsys, tmp_path):
+    """Run a command that changes much, at a server of its own."""
+    return runner(own, monkeypatch, capsys, tmp_path)
+
+
+def runner(living, monkeypatch, capsys, tmp_path):
+    """Return what runs a command."""
     url, token, names = living
     (tmp_path / "FILE").write_text("")
     monkeypatch.chdir(tmp_path)
@@ -263,17 +298,17 @@ def settled(ended: Ended) -> Ended:
     return Ended(ended.code, re.sub(used, "", ended.out), ended.err)
 
 
-def test_many_are_ordered_about_from_afar_as_beside_the_store(run):
+def test_many_are_ordered_about_from_afar_as_beside_the_store(order):
     """A1, U4: the set is the server's, and so is what is told of each."""
-    run("schedule create far-a --task report --when 1d")
-    run("schedule create far-b --task report --when 1d")
-    shown = run("schedule pause --prefix far- --reason r --dry-run --json")
+    order("schedule create far-a --task report --when 1d")
+    order("schedule create far-b --task report --when 1d")
+    shown = order("schedule pause --prefix far- --reason r --dry-run --json")
     selection = json.loads(shown.out)["id"]
-    done = run(f"schedule pause --selection {selection} --reason r --yes --json")
-    again = run(f"schedule pause --selection {selection} --reason r --yes")
-    back = run("schedule resume far-a far-b --reason r --yes")
-    rerun = run("run rerun --task fail --reason r --yes --json")
-    skipped = run("run skip DOUBT DEAD --reason r --dry-run")
+    done = order(f"schedule pause --selection {selection} --reason r --yes --json")
+    again = order(f"schedule pause --selection {selection} --reason r --yes")
+    back = order("schedule resume far-a far-b --reason r --yes")
+    rerun = order("run rerun --task fail --reason r --yes --json")
+    skipped = order("run skip DOUBT DEAD --reason r --dry-run")
 
     assert (0, [True, True]) == (
         done.code,
@@ -285,10 +320,10 @@ def test_many_are_ordered_about_from_afar_as_beside_the_store(run):
     assert "is dead, not ambiguous" in skipped.out
 
 
-def test_orders_are_given_from_afar(run):
+def test_orders_are_given_from_afar(order):
     """U4: whatever a person may order beside the store, they may order at a server."""
     for words in ORDERS.values():
-        ended = run(words)
+        ended = order(words)
 
         assert ended.code == (1 if words == "status" else 0), (words, ended)
         assert ended.out

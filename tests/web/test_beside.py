@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import httpx
@@ -23,8 +25,8 @@ from tests.api.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(240)
-END_SECONDS = 60
+pytestmark = pytest.mark.timeout(600)
+END_SECONDS = 120
 PROGRAM = """
 import duly
 
@@ -74,12 +76,15 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
 
 @contextmanager
 def held_port() -> Iterator[None]:
-    """Hold the usual port, if nobody else does."""
-    with socket.socket() as held:
-        with suppress(OSError):
-            held.bind(("127.0.0.1", PORT_DEFAULT))
-            held.listen()
-        yield
+    """Hold the usual port, one test at a time; a stranger who has it holds it as well as we."""
+    with (Path(gettempdir()) / f"duly-{PORT_DEFAULT}-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with socket.socket() as held:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                held.bind(("127.0.0.1", PORT_DEFAULT))
+                held.listen()
+            yield
 
 
 def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):

@@ -11,7 +11,7 @@ from tests.web.furnished import sqlite_app
 from tests.web.lived_in import HOSTILE, lived_in
 from tests.web.looking import WIDE, heard, shut_out, too_wide
 
-pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 PLACES = (
     *("/", "/schedules", "/runs", "/health", "/missing", "/fleet", "/audit"),
     *("/inbox", "/inbox?kind=dead", "/inbox?kind=late", "/backfills", "/backfills/plan"),

@@ -6,7 +6,7 @@ import pytest
 
 from duly import cron
 
-pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 
 
 def review(page):

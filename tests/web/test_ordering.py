@@ -18,7 +18,7 @@ from duly.domain.literals import TaskKind
 from duly.engine.surroundings import Node
 from duly.engine.worker import Worker
 
-pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 
 
 def order(page, label, verb=None, reason="because", **fields):
@@ -528,7 +528,8 @@ def test_a_rule_of_alerts_is_changed_and_taken_back_and_a_channel_tried(work, op
         rule(work).threshold, rule(work).severity, rule(work).channels
     )  # fmt: skip
 
-    undo(page, "Undo")
+    with page.expect_navigation():  # the page before it says the same
+        undo(page, "Undo")
     told(page, "the rule queue-age holds from now on")
 
     assert 420 == rule(work).threshold

@@ -12,7 +12,7 @@ from duly_web.pages import PAGES
 from tests.web.browsing import settle
 from tests.web.looking import heard
 
-pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 READ = {one.name: one for one in PAGES if one.method == "GET" and one.name != "zones"}
 """All but the list of zones, which is a part of the editor."""
 

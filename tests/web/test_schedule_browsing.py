@@ -6,11 +6,11 @@ import pytest
 
 from duly import cron, every
 from tests.web.browsing import settle
-from tests.web.conftest import served
+from tests.web.conftest import WAIT_MS, served
 from tests.web.furnished import sqlite_app
 from tests.web.looking import WIDE, heard, shut_out, too_wide
 
-pytestmark = pytest.mark.timeout(240)  # a browser on a machine that does much else is slow
+pytestmark = pytest.mark.timeout(600)  # a browser on a machine that does much else is slow
 HOSTILE = (
     """<img src=x onerror="document.title='broken'"><script>document.title='broken'</script>"""
 )
@@ -112,7 +112,8 @@ def test_a_schedule_is_made_by_keyboard_alone(site, open_page):
     page.get_by_label("Name", exact=True).focus()
     keys.press("Enter")  # in a field: the form's own button, which is the review
     page.get_by_text("Nothing is stored yet").wait_for()
-    keys.press("Enter")  # the focus is on Save
+    page.locator("[data-save]:focus").wait_for()
+    keys.press("Enter")
     page.get_by_text("Scheduled: every weekday at 21:15 (Europe/Berlin). First:").wait_for()
 
     assert "15 21 * * 1-5" == _rule(site, "by-keyboard")
@@ -348,7 +349,7 @@ def test_nothing_that_somebody_types_is_ever_run(site, open_page):
 def test_the_editor_works_without_a_script(site, browser):
     """U3: each step is a page of the server."""
     context = browser.new_context(java_script_enabled=False, timezone_id="Europe/Paris")
-    context.set_default_timeout(50_000)
+    context.set_default_timeout(WAIT_MS)
     page = context.new_page()
     page.goto(f"{site.url}/enter?next=/schedules/new")
     page.get_by_label("Token or one-time code").fill(site.token)

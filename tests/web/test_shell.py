@@ -10,7 +10,8 @@ import pytest
 from tests.web.conftest import served
 from tests.web.furnished import sqlite_app
 
-pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+DAY = 86_400
+pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,12 @@ def test_times_are_shown_on_the_clock_that_was_chosen_and_that_is_kept(site, ope
     assert "UTC" in clock
 
 
+def seconds(clock: str) -> int:
+    """Return how much of the day has passed when a clock shows that."""
+    hours, minutes, rest = map(int, clock.split(":"))
+    return hours * 3600 + minutes * 60 + rest
+
+
 def test_relative_times_go_by_the_stores_clock(site, open_page):
     """UX 3: a browser whose clock is an hour wrong shows what the server would."""
     page = open_page(site, "/health")
@@ -110,11 +117,12 @@ def test_relative_times_go_by_the_stores_clock(site, open_page):
     page.wait_for_function(
         "shown => document.querySelector('[data-clock=UTC]').textContent !== shown", arg=shown
     )
-    now = page.evaluate("new Date().toISOString().slice(11, 13)")
+    now = page.evaluate("new Date().toISOString().slice(11, 19)")
+    apart = (seconds(now) - seconds(clock.inner_text())) % DAY
 
-    assert now == clock.inner_text()[:2]
+    assert min(apart, DAY - apart) < 600
+    assert "h" not in before.split()
     assert "h" not in first.inner_text().split()
-    assert before.endswith("ago")
 
 
 @pytest.mark.parametrize("width", [1366, 1920])

@@ -428,16 +428,18 @@ class App(Speaking, Declaring, Guarding):
 
     @contextmanager
     def standing_in(
-        self, store: Store, clock: Clock, rest: Callable[[int], None]
+        self, store: Store, clock: Clock, rest: Callable[[int], None], draws: Draws | None = None
     ) -> Iterator[None]:
         """Have another store and clock stand in for this application's own: for tests.
 
-        What waits calls `rest` with microseconds. Afterwards all is as it was.
+        What waits calls `rest` with microseconds; ids are made of `draws`, if there are some.
+        Afterwards all is as it was.
         """
         caller, own_clock = self._caller, self._clock
+        drawn = draws or caller.draws
         with self._store.replaced(store):
             self._clock = clock
-            self._act_as(replace_parts(caller, clock=clock, rest=rest))
+            self._act_as(replace_parts(caller, clock=clock, rest=rest, draws=drawn))
             try:
                 yield
             finally:

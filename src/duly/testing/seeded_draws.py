@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import count
 
 
 class SeededDraws:
@@ -10,12 +11,11 @@ class SeededDraws:
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed.to_bytes(16, signed=True)
-        self._count = 0
+        self._counts = count(1)  # which gives no two threads the same
 
     def draw(self, size: int) -> bytes:
         """Return `size` bytes that nobody but this seed has drawn."""
         drawn = b""
         while len(drawn) < size:
-            self._count += 1
-            drawn += blake2b(self._count.to_bytes(8), key=self._seed).digest()
+            drawn += blake2b(next(self._counts).to_bytes(8), key=self._seed).digest()
         return drawn[:size]

@@ -24,6 +24,7 @@ from duly.store.memory import MemoryStore
 from duly.store.reading import ScheduleFilter
 from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
+from duly.testing.seeded_draws import SeededDraws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +54,14 @@ def virtual_time(app: App, start: datetime | str, tz: str | None = None) -> Iter
 
     `start` is an instant, or a wall time in `tz` (UTC unless told). What the application declares
     is made; its own store and clock are untouched, and back afterwards. A command or a webhook is
-    not carried out: its run succeeds, with its arguments as result.
+    not carried out: its run succeeds, with its arguments as result. Nothing is left to chance: ids,
+    the order of what falls due together and the spread of retries are the same at every run.
     """
     start_at = _read_start(start, tz)
     clock = ManualClock(start_at - _WARM_UP_US)
     store = MemoryStore(clock, shards=1, name="virtual time")
     virtual = VirtualClock(app, store, clock, tz or "UTC")
-    with app.standing_in(store, clock, virtual.rest):
+    with app.standing_in(store, clock, virtual.rest, SeededDraws()):
         virtual.open(start_at)
         app.reconcile()
         try:
@@ -78,7 +80,9 @@ class VirtualClock:
         self._is_busy = False
         self._dispatcher = Dispatcher(store, clock, _DISPATCHER)
         executors = dict.fromkeys(TaskKind, InlineExecutor())
-        self._worker = Worker(store, clock, app.catalogue(), executors, _WORKER)
+        self._worker = Worker(
+            store, clock, app.catalogue(), executors, _WORKER, draws=SeededDraws(1)
+        )
 
     @property
     def now(self) -> datetime:

@@ -10,7 +10,7 @@ import pytest
 
 from duly.store.wakeups import LOOPBACK, Doorplate, LocalWakeups, UdpWakeups, wake_all
 
-LONG_US = 30 * 1_000_000
+LONG_US = 120 * 1_000_000
 
 
 @pytest.fixture(params=[UdpWakeups, LocalWakeups])
@@ -56,7 +56,7 @@ def test_a_signal_handler_wakes(place):
 
 
 def test_closing_ends_the_wait(place):
-    thread = threading.Thread(target=place.wait, args=(LONG_US,))
+    thread = threading.Thread(target=place.wait, args=(100 * LONG_US,), daemon=True)
     thread.start()
     place.close()
     thread.join(timeout=120)
