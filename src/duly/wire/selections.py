@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from duly.wire.runs import Run
+from msgspec import field
+
+from duly.wire.runs import Run, RunFilter
 from duly.wire.schedules import Schedule
 from duly.wire.shapes import Asked, Identity, Instant, InstantText, Reason, Shown
 
@@ -93,24 +95,11 @@ class OrderedSchedules(Shown, frozen=True, kw_only=True):
     schedules: list[OrderedSchedule]
 
 
-class NewSelection(Asked, frozen=True, kw_only=True):
+class NewSelection(RunFilter, frozen=True, kw_only=True):
     """Which runs; dead ones unless told."""
 
-    schedule: str | None = None
-    key: str | None = None
-    task: str | None = None
-    queue: str | None = None
-    state: list[str] | None = None
-    reason: str | None = None
-    """Why a run is dead, or ended as it did."""
-    error: str | None = None
-    """A text that its last error holds."""
-    origin: str | None = None
-    lane: str | None = None
-    root: Identity | None = None
-    worker: int | None = None
-    since: InstantText | None = None
-    until: InstantText | None = None
+    state: list[str] | None = field(default_factory=lambda: ["dead"])
+    """Null for those of every state."""
     limit: int | None = None
     """Take the newest so many; without it more than one order takes are refused."""
     ids: list[Identity] | None = None
