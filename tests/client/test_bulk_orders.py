@@ -10,6 +10,7 @@ import pytest
 import duly
 from duly import Conflict, NotFound, UsageError, every
 from duly.client import chosen_runs, frozen_sets
+from duly.client.inbox import LINE_MAX
 from duly.domain.concluding import Failed
 from duly.domain.identity import RunId
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
@@ -85,6 +86,20 @@ class TestRerunningMany:
 
         assert first == second
         assert 2 == len(app.runs.list(origin="rerun"))
+
+    def test_the_line_of_each_tells_what_repeats_it(self, app, clock):
+        """A3: however many of one task and instant were repeated by one order."""
+        many = [app.call("remind") for _ in range(LINE_MAX + 1)]
+        for one in app.enqueue_many(many):
+            app.runs.cancel(one.id)
+        clock.advance(HOUR_US)
+        frozen = app.selections.freeze(state="cancelled")
+        done = app.selections.rerun(frozen.id, reason="after all", confirm=len(many))
+
+        assert 1 == len({run.scheduled_for for run in app.runs.list(limit=1_000)})
+        for one in (done[0], done[-1]):
+            assert [one.id, one.made] == [run.id for run in app.inbox.line(one.id)]
+            assert [one.id, one.made] == [run.id for run in app.inbox.line(one.made)]
 
     def test_what_changed_since_it_was_seen_is_told_and_left_alone(self, app, store, clock):
         """A1: retried, tried once more, discarded, or run once more by somebody else."""
@@ -284,6 +299,8 @@ class TestSchedules:
         ("terms", "message"),
         [
             ({"reason": " "}, "reason: ' ' is missing"),
+            ({"reason": "two\nlines"}, "reason: 'two\\\\nlines' is empty or not printable"),
+            ({"reason": "x" * 1001}, "is too long"),
             ({"reason": "r", "until": "2001-01-01T00:00Z"}, "lies in the past"),
             ({"reason": "r", "missed": "perhaps"}, "missed"),
             ({"reason": "r", "confirm": 3}, "holds 4 schedules, not 3"),
@@ -353,6 +370,10 @@ class TestSets:
 
         with pytest.raises(UsageError, match="'2 runs' are too many to rerun"):
             app.selections.rerun(frozen.id, reason="r")
+        for order in ("cancel", "skip", "rerun", "repair"):
+            with pytest.raises(UsageError, match=f"'2 runs' are too many to {order}"):
+                app.selections.preview(frozen.id, order)
+        assert 2 == app.selections.preview(frozen.id, "discard").touched
 
     def test_a_digest_is_of_what_is_in_it_and_how_it_is(self, app, store):
         ids = dead(store, "a", "b")

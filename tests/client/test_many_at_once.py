@@ -87,3 +87,5 @@ def test_too_many_at_once_are_refused(school):
         app.runs.newest(many)
     with pytest.raises(UsageError, match=f"ask for {SPANS_MAX} at a time"):
         app.schedules.many_occurrences(dict.fromkeys(many, (now, now + HOUR)))
+    with pytest.raises(UsageError, match=f"schedules: {len(many)} are too many"):
+        app.vitals.windows(many, runs=1)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from duly.client.doubt_view import inbox_item, rerun_risk
 from duly.client.frozen_sets import GONE, Judged
-from duly.client.run_orders import OrderedRun
+from duly.client.run_orders import OrderedRun, rerun_told
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.instants import SECOND_US
@@ -38,6 +38,8 @@ FITTING: dict[str, tuple[RunState, ...]] = {
 }
 """By order: the states in which a run can be ordered about."""
 ORDERS = (*FITTING, "rerun", "repair")
+ONE_BY_ONE = frozenset(ORDERS) - {"retry", "discard"}
+"""Those that are a transaction for each run."""
 OPEN = frozenset(
     (
         RunState.BLOCKED,
@@ -102,7 +104,7 @@ class ChosenRuns:
             return _left(judged)
         command = self._command(run_id, mark, repair=repair, reason=reason)
         try:
-            self._caller.store.rerun_run(command)
+            rerun_told(self._caller, command)
         except (Conflict, NotFound) as error:
             return _left(self._refused(run_id, error))
         self._note(self._find(run_id))

@@ -7,7 +7,6 @@ choice that may do something a second time is confirmed by giving the run's id o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -25,9 +24,9 @@ from duly.client.doubt_view import (
 from duly.client.json_values import plain_value
 from duly.client.ordering import read_order_id
 from duly.client.reading import read_limit, require_reason
+from duly.client.run_orders import rerun_told
 from duly.client.runs import run_views
 from duly.client.settled_effects import read_settled
-from duly.client.spans import rerun_spans, told_order
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.instants import from_microseconds
@@ -52,6 +51,8 @@ if TYPE_CHECKING:
 
 EFFECTS_SHOWN_MAX = EFFECTS_MAX
 LISTED_DEFAULT = 100
+LINE_MAX = 100
+"""So many runs of a line are shown, the newest."""
 _DRAW_BYTES = 16
 _DEPTH_MAX = 16
 
@@ -119,16 +120,7 @@ class Inbox:
         """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""
         found = self._runs.get(run)
         first = found if found.root == found.id else self._first(found)
-        since = found.scheduled_for
-        until = since + timedelta(microseconds=1)
-        again = [
-            one
-            for origin in (Origin.RERUN, Origin.REPAIR)
-            for one in self._runs.list(
-                task=found.task, origin=origin, since=since, until=until, limit=LISTED_DEFAULT
-            )
-            if one.root == found.root
-        ]
+        again = self._runs.list(root=found.root, limit=LINE_MAX)
         known = {one.id: one for one in (first, found, *again) if one is not None}
         return tuple(sorted(known.values(), key=lambda one: (one.created_at, one.id)))
 
@@ -222,12 +214,7 @@ class Inbox:
             actor=caller.ordering(reason),
             is_repair=repair,
         )
-        once_more = told_order(
-            caller.tracing,
-            lambda: caller.store.rerun_run(command),
-            lambda one: rerun_spans(one, command.id),
-        )
-        return self._runs.get(UUID(bytes=once_more.id))
+        return self._runs.get(UUID(bytes=rerun_told(caller, command).id))
 
     def _made(self, run: Run, new_id: RunId) -> Run | None:
         """Return what an earlier order of the same id has made, if there was one."""

@@ -127,10 +127,11 @@ def read_tenant(value: object) -> str:
 
 
 def require_reason(reason: object) -> None:
-    """Refuse an order that says no reason, where nobody gives one without."""
+    """Refuse an order that says no reason, or one that can't be kept, where one is needed."""
     if not isinstance(reason, str) or not reason.strip():
         remedy = "say why, in a few words: it is kept with the decision"
         raise UsageError("reason", reason, "is missing", remedy)
+    read_reason(reason)
 
 
 def read_reason(value: object) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client.chosen_runs import ChosenRuns
+from duly.client.chosen_runs import ONE_BY_ONE, ChosenRuns
 from duly.client.frozen_sets import (
     RUNS,
     Chosen,
@@ -130,10 +130,13 @@ class Selections:
     def get(self, selection: UUID | str) -> FrozenRuns:
         """Return a selection by its id, with the newest of its runs as they are now."""
         kept = self._find(selection)
-        newest = [RunId(one) for one in kept.ids[:SAMPLE_MAX]]
-        there = self._caller.store.get_runs(newest)
-        runs = run_views(self._caller, [there[one] for one in newest if one in there])
-        return _view(kept, runs)
+        return _view(kept, self._seen(kept.ids[:SAMPLE_MAX]))
+
+    def _seen(self, ids: Sequence[bytes]) -> list[Run]:
+        """Return those runs that are still there, as they are now."""
+        asked = [RunId(one) for one in ids]
+        there = self._caller.store.get_runs(asked)
+        return run_views(self._caller, [there[one] for one in asked if one in there])
 
     def preview(self, selection: UUID | str, order: str) -> OrderPreview:
         """Say what an order would do to each of its runs, if it were given now.
@@ -141,10 +144,11 @@ class Selections:
         The order is retry, discard, cancel, skip, rerun, or repair for a rerun in repair mode.
         """
         kept = self._find(selection)
+        if order in ONE_BY_ONE:
+            require_few(kept, order)
         judged = ChosenRuns(self._caller, self._runs, kept).judge(order)
-        first, left = shown_of(judged)
-        there = [one.id for one in (*first, *left) if one.state is not None]
-        return preview_of(kept, order, judged, {one: self._runs.get(one).label for one in there})
+        shown = self._seen([one.id.bytes for part in shown_of(judged) for one in part])
+        return preview_of(kept, order, judged, {run.id: run.label for run in shown})
 
     def retry(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None

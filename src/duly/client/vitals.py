@@ -148,9 +148,12 @@ class Vitals:
         Schedules that are not of this tenant are left out.
         """
         most = read_limit(runs, WINDOW_RUNS)
+        if len(schedules) > SCHEDULES_MAX:
+            remedy = f"ask for {SCHEDULES_MAX} at a time"
+            raise UsageError("schedules", len(schedules), "are too many", remedy)
         store, checked = self._caller.store, self._checked()
         tenants, is_whole = self._window(None, most)
-        seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules[:SCHEDULES_MAX]])
+        seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules])
         ids = [one for one, record in seen.items() if record.tenant == self._caller.tenant]
         own: dict[ScheduleId, list[RunVital]] = {one: [] for one in ids}
         for run in store.list_run_vitals(VitalsFilter(schedule_ids=ids, limit=most)) if ids else ():

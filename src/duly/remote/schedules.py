@@ -45,6 +45,7 @@ Occurrences = list[Occurrence]
 OwedRanges = list[OwedRange]
 SkippedRanges = list[SkippedRange]
 Upcoming = list[PreviewedOccurrence]
+SHOWN_DEFAULT = 1000
 ONE = "/schedules/{schedule}"
 LIST = look("list_schedules", "/schedules", Page[Schedule])
 CREATE = order("create_schedule", "/schedules", PlannedSchedule)
@@ -173,7 +174,7 @@ class Schedules:
         """Return schedules in order of name; all of them, unless a limit is given."""
         return self._asking.items(LIST, query=said(SchedulesAsked, **filters), limit=limit)
 
-    def history(self, schedule: Reference, *, limit: int = 100) -> Entries:
+    def history(self, schedule: Reference, *, limit: int = SHOWN_DEFAULT) -> Entries:
         """Return who did what to it, newest first."""
         query = said(HistoryAsked, limit=limit)
         return self._asking.items(HISTORY, schedule, query=query)
@@ -187,7 +188,7 @@ class Schedules:
         """Return the ranges of occurrences that it still owes, oldest first."""
         return self._asking.items(OWED, schedule)
 
-    def skips(self, schedule: Reference, *, limit: int = 100) -> SkippedRanges:
+    def skips(self, schedule: Reference, *, limit: int = SHOWN_DEFAULT) -> SkippedRanges:
         """Return the ranges of occurrences that were skipped, newest first, with the reason."""
         return self._asking.items(SKIPS, schedule, query=said(SkipsAsked, limit=limit))
 
