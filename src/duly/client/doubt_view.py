@@ -11,7 +11,7 @@ from duly.client.attempt_view import Attempt, attempt_view
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
 from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.literals import AttemptState, Effects, Finding, RunState
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Effect:
             "run": str(self.run),
             "fence": self.fence,
             "begun_at": iso_utc(self.begun_at),
-            "done_at": None if self.done_at is None else iso_utc(self.done_at),
+            "done_at": iso_or_none(self.done_at),
             "result": self.result,
             "tries": self.tries,
             "settled": None if self.settled is None else self.settled.to_json(),
@@ -108,7 +108,7 @@ class InboxItem:
         since = self.since
         return {
             "run": self.run.to_json(),
-            "since": None if since is None else iso_utc(since),
+            "since": iso_or_none(since),
             "attempt": None if self.attempt is None else self.attempt.to_json(),
             "effects": [one.to_json() for one in self.effects],
             "checks": [one.to_json() for one in self.checks],
@@ -184,7 +184,7 @@ def effect_view(record: EffectRecord, settled: Settled | None = None) -> Effect:
         run=UUID(bytes=record.run_id),
         fence=record.fence,
         begun_at=from_microseconds(record.begun_at),
-        done_at=None if record.done_at is None else from_microseconds(record.done_at),
+        done_at=moment_or_none(record.done_at),
         result=None if record.result is None else json.loads(record.result),
         tries=record.tries,
         settled=settled,

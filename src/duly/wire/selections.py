@@ -11,34 +11,31 @@ from duly.wire.schedules import Schedule
 from duly.wire.shapes import Asked, Identity, Instant, InstantText, Reason, Shown
 
 
-class Selection(Shown, frozen=True, kw_only=True):
-    """The runs that a filter found: what an order about them touches, and nothing else."""
+class Frozen(Shown, frozen=True, kw_only=True):
+    """What a filter found: what an order about it touches, and nothing else."""
 
     id: Identity
     count: int
-    sample: list[Run]
-    """The newest of them, as they are now."""
     chosen_by: dict[str, Any]
     digest: str = ""
-    """The same for the same runs in the same state."""
+    """The same for the same runs in the same state, or schedules at the same versions."""
     made_by: str
     as_of: Instant
     expires_at: Instant
 
 
-class ScheduleSelection(Shown, frozen=True, kw_only=True):
-    """The schedules that a filter found: what an order about them touches, and nothing else."""
+class Selection(Frozen, frozen=True, kw_only=True):
+    """Runs that a filter found."""
 
-    id: Identity
-    count: int
+    sample: list[Run]
+    """The newest of them, as they are now."""
+
+
+class ScheduleSelection(Frozen, frozen=True, kw_only=True):
+    """Schedules that a filter found."""
+
     sample: list[Schedule]
     """The first of them by name, as they are now."""
-    chosen_by: dict[str, Any]
-    digest: str
-    """The same for the same schedules at the same versions."""
-    made_by: str
-    as_of: Instant
-    expires_at: Instant
 
 
 class PreviewedItem(Shown, frozen=True, kw_only=True):

@@ -249,11 +249,11 @@ ROUTES: tuple[Route, ...] = (
     order(
         f"{ONE}/trigger", trigger_schedule, wire.Trigger, EnqueuedRun, scope="trigger", status=201
     ),
-    look(f"{ONE}/history", get_schedule_history, Page[wire.Entry], wire.HistoryAsked),
+    look(f"{ONE}/history", get_schedule_history, Page[wire.Entry], wire.NewestAsked),
     look(
         f"{ONE}/occurrences", get_schedule_occurrences, Page[wire.Occurrence], wire.OccurrencesAsked
     ),
     look(f"{ONE}/owed", get_schedule_owed, Page[wire.OwedRange]),
-    look(f"{ONE}/skips", get_schedule_skips, Page[wire.SkippedRange], wire.SkipsAsked),
+    look(f"{ONE}/skips", get_schedule_skips, Page[wire.SkippedRange], wire.NewestAsked),
     look(f"{ONE}/next", get_schedule_next, Page[wire.PreviewedOccurrence], wire.NextAsked),
 )
