@@ -66,8 +66,8 @@ def theirs(kept) -> Any:
 
 @pytest.fixture
 def app(kept) -> duly.App:
-    """Ours, as the API would have it for a token of our tenant."""
-    operator = duly.App(store=kept[0], clock=kept[1], actor="operator")
+    """Ours, as the API of a program that is the other tenant's own would have it for our token."""
+    operator = duly.App(store=kept[0], clock=kept[1], tenant=THEIRS, actor="operator")
     operator.task(name="report")(lambda note: None)
     return confined(operator)
 

@@ -123,9 +123,9 @@ class App(Speaking, Declaring, Guarding):
         self._act_as(self._caller)
 
     def _act_as(self, caller: Caller) -> None:
-        """Speak as somebody, and have checks of results carried out as them."""
+        """Speak as somebody, and have checks of results carried out on their store."""
         self._speak_as(caller)
-        self.tasks.checks = Checks(caller, self.runs)
+        self.tasks.checks = Checks(caller)
 
     def acting_as(self, actor: str, source: str, tenant: str | None = None) -> Self:
         """Return this application, giving its orders under another name and from elsewhere.
@@ -136,7 +136,7 @@ class App(Speaking, Declaring, Guarding):
         whose = self.tenant if tenant is None else read_tenant(tenant)
         if whose != self.tenant:
             self._caller.require_operator("speak for another tenant")
-        App._act_as(other, replace_parts(self._caller, actor=actor, source=source, tenant=whose))
+        App._speak_as(other, replace_parts(self._caller, actor=actor, source=source, tenant=whose))
         return other
 
     def within(self, *, tenant: str, actor: str | Actor, is_confined: bool = True) -> Self:
@@ -177,7 +177,7 @@ class App(Speaking, Declaring, Guarding):
 
     def _do_without_store(self) -> None:
         self._store = LazyStore(opener("memory:", self._clock))
-        App._act_as(self, replace_parts(self._caller, open_store=self._store.get))
+        App._speak_as(self, replace_parts(self._caller, open_store=self._store.get))
 
     def require_store(self, *, is_file_enough: bool = False) -> None:
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""

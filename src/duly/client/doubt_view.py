@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.attempt_view import Attempt, attempt_view
+from duly.client.checking import Checks
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
 from duly.domain.identity import RunId
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.caller import Caller
-    from duly.client.checking import Checks
     from duly.client.run_view import Run
     from duly.client.settled_effects import Settled
     from duly.domain.effects import EffectRecord
@@ -139,16 +139,10 @@ def inbox_item(caller: Caller, run: Run) -> InboxItem:
 def inbox_items(caller: Caller, runs: Sequence[Run]) -> list[InboxItem]:
     """Return runs with all that is known of them, by a few questions about all of them."""
     evidence = caller.store.read_evidence([RunId(one.id.bytes) for one in runs])
-    checked = checks_of(caller).checked({one.task for one in runs})
+    checked = Checks(caller).checked({one.task for one in runs})
     return [
         _item_of(run, evidence[RunId(run.id.bytes)], has_check=run.task in checked) for run in runs
     ]
-
-
-def checks_of(caller: Caller) -> Checks:
-    """Return the checks of a caller's tasks."""
-    assert caller.tasks.checks is not None, "an application has them"
-    return caller.tasks.checks
 
 
 def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.client.checking import Checks
 from duly.client.doubt_view import (
     Check,
     Effect,
     InboxItem,
     check_view,
-    checks_of,
     effect_view,
     inbox_item,
     inbox_items,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.client.caller import Caller
-    from duly.client.checking import Checks
     from duly.client.run_orders import RunReference
     from duly.client.run_view import Run
     from duly.client.runs import Runs
@@ -137,7 +136,9 @@ class Inbox:
         check that was declared since looks at older runs as well. The same `id` given again is the
         same order.
         """
-        return self._runs.get(self._checks.ask(run, None if id is None else read_order_id(id)))
+        return self._runs.get(
+            Checks(self._caller).ask(run, None if id is None else read_order_id(id))
+        )
 
     def retry(
         self,
@@ -298,10 +299,6 @@ class Inbox:
 
     def _item(self, run: Run) -> InboxItem:
         return inbox_item(self._caller, run)
-
-    @property
-    def _checks(self) -> Checks:
-        return checks_of(self._caller)
 
 
 def _task_orders(task: str, order: TaskOrder) -> TaskOrders:
