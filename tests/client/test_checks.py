@@ -279,6 +279,7 @@ class TestTenants:
             for one, found in ((app, 1), (acme, 2)):
                 checks = one.inbox.checks(of_task(one, "close_books"))
                 assert ["verified"] * found == [check.verdict for check in checks]
+            assert [of_task(acme, "close_books")] == list(acme.inbox.line(again.root))
             assert ("succeeded", 1) == (
                 acme.runs.get(again.id).state,
                 len(app.runs.list(origin="verify")),

@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly import UsageError, every
 from duly.client.runs import SCHEDULES_MAX
-from duly.client.schedules import SPANS_MAX
+from duly.client.schedule_looks import SPANS_MAX
 from duly.testing.virtual_time import virtual_time
 
 HOUR = timedelta(hours=1)

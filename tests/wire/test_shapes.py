@@ -259,7 +259,11 @@ def test_a_shape_says_what_its_view_says(views, name):
 def test_a_selection_of_schedules_says_what_its_view_says():
     """A1: it is the same view as that of runs, of other things."""
     app = duly.App("memory:")
-    app.schedules.create("close", app.task(name="close")(lambda: None), every("1h"))
+
+    @app.task
+    def close() -> None: ...
+
+    app.schedules.create("close", close, every("1h"))
     view = app.schedule_selections.freeze()
 
     sent = msgspec.json.encode(selections.ScheduleSelection.from_view(view))

@@ -33,6 +33,7 @@ from duly.domain.instants import from_microseconds
 from duly.domain.literals import Origin, RunState
 from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
+from duly.store.effect_rulings import REPEATING
 from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
 from duly.store.rulings import id_taken
 from duly.store.surveys import EFFECTS_MAX
@@ -119,7 +120,8 @@ class Inbox:
         """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""
         found = self._runs.get(run)
         first = found if found.root == found.id else self._first(found)
-        again = self._runs.list(root=found.root, limit=LINE_MAX)
+        # What checks a run has its root as well, and repeats nothing.
+        again = self._runs.list(root=found.root, origin=sorted(REPEATING), limit=LINE_MAX)
         known = {one.id: one for one in (first, found, *again) if one is not None}
         return tuple(sorted(known.values(), key=lambda one: (one.created_at, one.id)))
 

@@ -191,6 +191,12 @@ def read_limit(value: object, most: int) -> int:
     return value
 
 
+def require_at_most(field: str, count: int, most: int) -> None:
+    """Refuse to be asked about more things at once than there is an answer for."""
+    if count > most:
+        raise UsageError(field, count, "are too many", f"ask for {most} at a time")
+
+
 def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
     """Read one of a set of words."""
     if isinstance(value, str) and value in list(choices):

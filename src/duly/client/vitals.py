@@ -8,7 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from duly.client.reading import read_choice, read_limit, read_looked_for
+from duly.client.reading import (
+    read_choice,
+    read_limit,
+    read_looked_for,
+    require_at_most,
+)
 from duly.client.schedule_orders import find_schedule
 from duly.client.vitals_making import Found, Subject, Total, schedule_vitals, vital_signs
 from duly.client.vitals_view import WindowVitals
@@ -148,9 +153,7 @@ class Vitals:
         Schedules that are not of this tenant are left out.
         """
         most = read_limit(runs, WINDOW_RUNS)
-        if len(schedules) > SCHEDULES_MAX:
-            remedy = f"ask for {SCHEDULES_MAX} at a time"
-            raise UsageError("schedules", len(schedules), "are too many", remedy)
+        require_at_most("schedules", len(schedules), SCHEDULES_MAX)
         store, checked = self._caller.store, self._checked()
         tenants, is_whole = self._window(None, most)
         seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duly.api.handlers.parts import look, order, whole
 from duly.wire.access import MadeToken, NewToken, Token, TokensAsked
@@ -45,7 +45,7 @@ def revoke_token(received: Received) -> Token:
     return Token.from_view(revoked)
 
 
-_ADMIN = {"scope": "admin"}
+_ADMIN: dict[str, Any] = {"scope": "admin"}
 ROUTES: tuple[Route, ...] = (
     look("/tokens", list_tokens, Page[Token], TokensAsked, **_ADMIN),
     order("/tokens", create_token, NewToken, MadeToken, status=201, is_idempotent=False, **_ADMIN),
