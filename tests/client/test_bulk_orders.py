@@ -12,7 +12,7 @@ from duly import Conflict, NotFound, UsageError, every
 from duly.client import chosen_runs, frozen_sets
 from duly.client.inbox import LINE_MAX
 from duly.domain.concluding import Failed
-from duly.domain.identity import RunId
+from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
 from duly.store.access import Freeze
 from duly.store.reading import AuditFilter
@@ -100,6 +100,19 @@ class TestRerunningMany:
         for one in (done[0], done[-1]):
             assert [one.id, one.made] == [run.id for run in app.inbox.line(one.id)]
             assert [one.id, one.made] == [run.id for run in app.inbox.line(one.made)]
+
+    def test_an_id_of_an_order_is_of_one_run(self, app):
+        """D1, L6: two of one task and instant are two, whoever repeats them under one id."""
+        first, second = (one.id for one in app.enqueue_many([app.call("remind")] * 2))
+        for one in (first, second):
+            app.runs.cancel(one)
+        wanted = UUID(bytes=ordered_run_id("rerun", app.store.now(), b"mine"))
+        made = app.inbox.rerun(first, reason="after all", id=wanted)
+
+        assert made.id == app.inbox.rerun(first, reason="after all", id=wanted).id
+        with pytest.raises(Conflict, match="is that of another request"):
+            app.inbox.rerun(second, reason="after all", id=wanted)
+        assert [first] == [one.root for one in app.runs.list(origin="rerun")]
 
     def test_what_changed_since_it_was_seen_is_told_and_left_alone(self, app, store, clock):
         """A1: retried, tried once more, discarded, or run once more by somebody else."""

@@ -29,8 +29,7 @@ from duly.client.runs import run_views
 from duly.client.settled_effects import read_settled
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Origin, RunState
+from duly.domain.literals import RunState
 from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
 from duly.store.effect_rulings import REPEATING
@@ -224,9 +223,9 @@ class Inbox:
         record = self._caller.store.get_run(new_id)
         if record is None:
             return None
-        is_ours = record.tenant == self._caller.tenant and record.call.task == run.task
-        again = record.origin in (Origin.RERUN, Origin.REPAIR)
-        if not (is_ours and again and from_microseconds(record.scheduled_for) == run.scheduled_for):
+        is_ours = record.tenant == self._caller.tenant
+        # By its line: others may be of the same task and instant.
+        if not (is_ours and record.origin in REPEATING and record.root == run.root.bytes):
             raise id_taken(new_id)
         return self._runs.get(UUID(bytes=new_id))
 
