@@ -101,6 +101,26 @@ class TestRerunningMany:
             assert [one.id, one.made] == [run.id for run in app.inbox.line(one.id)]
             assert [one.id, one.made] == [run.id for run in app.inbox.line(one.made)]
 
+    def test_one_that_is_removed_while_it_is_looked_at_stops_none_of_the_others(
+        self, app, store, monkeypatch
+    ):
+        """A1, D6: what is told of each is told, whatever retention does meanwhile."""
+        gone, *others = dead(store, "a", "b", "c")
+        frozen = app.selections.freeze()
+        looks = []
+
+        def get_run(run_id: RunId, tenant: str | None = None) -> Any:
+            looks.append(run_id)
+            is_gone = run_id == gone.bytes and looks.count(run_id) > 1
+            return None if is_gone else read(run_id, tenant)
+
+        read = store.get_run
+        monkeypatch.setattr(store, "get_run", get_run)
+        done = app.selections.rerun(frozen.id, reason="again")
+
+        assert {gone, *others} == {one.id for one in done}
+        assert {*others} <= {one.id for one in done if one.is_done}
+
     def test_an_id_of_an_order_is_of_one_run(self, app):
         """D1, L6: two of one task and instant are two, whoever repeats them under one id."""
         first, second = (one.id for one in app.enqueue_many([app.call("remind")] * 2))
@@ -264,6 +284,8 @@ class TestSchedules:
         paused = app.schedule_selections.freeze(status="paused")
         back = app.schedule_selections.resume(paused.id, reason="it has moved", missed="skip")
 
+        named = app.schedule_selections.freeze(schedules=["close"])
+        assert named == app.schedule_selections.get(named.id)
         assert ["mail-a", "mail-b", "mail-c"] == [one.name for one in frozen.sample]
         assert {"name_prefix": "mail-"} == frozen.chosen_by
         assert [(True, "paused", 2)] * 3 == [(one.is_done, one.status, one.version) for one in done]

@@ -27,6 +27,8 @@ from duly.client.frozen_sets import (
     shown_of,
 )
 from duly.client.reading import read_choice, read_instant, read_limit, require_reason
+from duly.client.schedule_orders import find_schedule
+from duly.client.schedule_view import schedule_view
 from duly.domain.identity import ScheduleId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Missed, ScheduleStatus
@@ -130,15 +132,15 @@ class ScheduleSelections:
             problem, remedy = "are more than one order takes", f"split them: {ONE_BY_ONE_MAX:,}"
             given = f"{len(schedules):,} schedules"
             raise UsageError("schedules", given, problem, f"{remedy} at a time")
-        known = {one.id: one for one in map(self._schedules.get, schedules)}
+        found = (find_schedule(self._caller, one).record for one in schedules)
+        known = {one.id: one for one in map(schedule_view, found)}
         return sorted(known.values(), key=lambda one: (one.name, one.id))
 
     def get(self, selection: UUID | str) -> Frozen[Schedule]:
         """Return a selection by its id, with the first of its schedules as they are now."""
         kept = self._find(selection)
         first = [self._record(one) for one in kept.ids[:SAMPLE_MAX]]
-        there = [UUID(bytes=one.id) for one in first if one is not None]
-        return frozen_view(kept, [self._schedules.get(one) for one in there])
+        return frozen_view(kept, [schedule_view(one) for one in first if one is not None])
 
     def preview(self, selection: UUID | str, order: str) -> OrderPreview:
         """Say what an order, pause or resume, would do to each of them, if it were given now."""

@@ -108,7 +108,7 @@ class Selections:
         kept = self._find(selection)
         if order in ONE_BY_ONE:
             require_few(kept, order)
-        judged = ChosenRuns(self._caller, self._runs, kept).judge(order)
+        judged = ChosenRuns(self._caller, kept).judge(order)
         shown = self._seen([one.id.bytes for part in shown_of(judged) for one in part])
         return preview_of(kept, order, judged, {run.id: run.label for run in shown})
 
@@ -149,7 +149,7 @@ class Selections:
         kept = self._meant(selection, confirm)
         require_reason(reason)
         require_few(kept, "rerun")
-        chosen = ChosenRuns(self._caller, self._runs, kept)
+        chosen = ChosenRuns(self._caller, kept)
         return chosen.rerun(repair=repair, reason=reason)
 
     def skip(
@@ -159,7 +159,7 @@ class Selections:
         kept = self._meant(selection, confirm)
         require_reason(reason)
         require_few(kept, "skip")
-        return ChosenRuns(self._caller, self._runs, kept).skip(reason=reason)
+        return ChosenRuns(self._caller, kept).skip(reason=reason)
 
     def _meant(self, selection: UUID | str, confirm: int | None) -> Kept:
         """Return which runs an order is about; many of them only if they are confirmed."""
