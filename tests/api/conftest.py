@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import duly
 from duly.api.asgi import Api
 from duly.domain.instants import to_microseconds
-from duly.store.memory import MemoryStore
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
 from duly.testing.virtual_time import virtual_time
 from tests.api.asking import Asker
 from tests.api.desk import START, Desk, lives, make_app, token_for
 from tests.domain.moments import moment
-from tests.store.sqlite.made_file import made_file
+from tests.store.made_store import KINDS, made_store
 
 NOON = moment("2026-04-02T12:00Z")
 
@@ -26,13 +23,9 @@ def clock():
     return ManualClock(to_microseconds(NOON))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=KINDS)
 def store(request, clock, tmp_path):
-    kept: Any = MemoryStore(clock)
-    if request.param == "sqlite":
-        from duly.store.sqlite import SqliteStore
-
-        kept = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
+    kept = made_store(request.param, tmp_path, clock)
     yield kept
     kept.close()
 

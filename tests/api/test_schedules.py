@@ -22,11 +22,12 @@ def test_making_and_editing_answer_with_the_next_three_in_local_time(asked):
     rule = {"when": "every day at 9", "tz": "Europe/Paris"}
     made = asked.post("/schedules", json={"name": "daily", "task": "report", **rule}).json()
     changed = {"when": "every day at 10", "tz": "Asia/Tokyo", "version": made["version"]}
+    coming = asked.get("/schedules/daily/next", params={"count": 3}).json()["items"]
     edited = asked.patch("/schedules/daily", json=changed).json()
     paused = asked.post("/schedules/daily/pause", json={}).json()
     renamed = asked.patch("/schedules/daily", json={"name": "d", "version": paused["version"]})
 
-    assert 3 == len(made["upcoming"])
+    assert (3, coming) == (len(made["upcoming"]), made["upcoming"])
     first = made["upcoming"][0]
     assert (made["next_for"], "Europe/Paris") == (first["utc"], first["zone"])
     assert "T09:00:00" in first["local"]

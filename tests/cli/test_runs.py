@@ -62,6 +62,21 @@ def test_runs_are_found_by_a_text_of_their_error_and_page_by_page(
     assert "is of a search with other filters" in refused.err
 
 
+def test_runs_are_found_by_their_origin_lane_and_line(place: Workplace, store: SqliteStore):
+    """A3, A4: what a person ran once more is told from what it repeats."""
+    worker = PlayedWorker(store)
+    first, other = str(worker.dead("a")), str(worker.dead("b"))
+    place.duly("run", "rerun", first, "--reason", "mended")
+    again = place.duly("run", "list", "--origin", "rerun", "--json").json
+    line = place.duly("run", "list", "--root", first, "--lane", "live", "--json").json
+    none = place.duly("run", "list", "--lane", "backfill", "--json").json
+
+    assert [first] == [one["root"] for one in again]
+    assert {first, again[0]["id"]} == {one["id"] for one in line}
+    assert other not in {one["id"] for one in line}
+    assert [] == none
+
+
 def test_a_list_into_a_pipe_is_not_cut_and_one_on_a_narrow_terminal_shows_the_id(
     place: Workplace, store: SqliteStore
 ):

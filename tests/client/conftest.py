@@ -11,7 +11,6 @@ import duly
 from duly.domain.instants import to_microseconds
 from duly.domain.literals import TaskKind
 from duly.engine.worker import Worker
-from duly.store.memory import MemoryStore
 from duly.store.reading import AuditFilter
 from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
@@ -19,7 +18,7 @@ from duly.testing.seeded_draws import SeededDraws
 from tests.conformance.test_postgres import with_schema
 from tests.domain.moments import moment
 from tests.postgres.cleaning import Reused
-from tests.store.sqlite.made_file import made_file
+from tests.store.made_store import KINDS, made_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +31,9 @@ def clock():
     return ManualClock(to_microseconds(NOON))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=KINDS)
 def store(request, clock, tmp_path):
-    kept: Any = MemoryStore(clock)
-    if request.param == "sqlite":
-        from duly.store.sqlite import SqliteStore
-
-        kept = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
+    kept = made_store(request.param, tmp_path, clock)
     yield kept
     kept.close()
 
@@ -56,7 +51,7 @@ def databases(postgres_server):
     reused.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=[*KINDS, "postgres"])
 def kept(request, tmp_path) -> Any:
     """A store of each kind, and its clock."""
     if request.param == "postgres":
@@ -67,11 +62,7 @@ def kept(request, tmp_path) -> Any:
         databases.give_back(lent)
         return
     manual = ManualClock()
-    store = MemoryStore(manual)
-    if request.param == "sqlite":
-        from duly.store.sqlite import SqliteStore
-
-        store = SqliteStore(made_file(tmp_path / "duly.db", manual), manual)
+    store = made_store(request.param, tmp_path, manual)
     yield store, manual
     store.close()
 

@@ -89,6 +89,8 @@ def test_it_is_paused_throttled_resumed_and_called_off(app: duly.App):
         ({"classes": ["in-flight"]}, "classes"),
         ({"classes": ["nonsense"]}, "classes"),
         ({"classes": []}, "classes"),
+        ({"classes": iter(())}, "classes"),
+        ({"classes": "in-flight"}, "classes"),
         ({"mode": "again"}, "mode"),
         ({"order": "any"}, "order"),
         ({"per_minute": 0}, "per_minute"),
@@ -105,6 +107,19 @@ def test_what_can_not_be_is_refused_by_its_field(app: duly.App, parts: dict[str,
 
         assert refused.value.field == field
         assert app.backfills.list() == []
+
+
+@pytest.mark.parametrize(
+    "classes",
+    ["failed", ["failed"], {"failed"}, iter(["failed"])],
+    ids=["one", "list", "set", "iter"],
+)
+def test_what_is_filled_is_said_in_one_word_or_several(app: duly.App, classes: Any):
+    """L6: however they are handed over, they are those that were said."""
+    with virtual_time(app, START):
+        app.schedules.create("close", close_books(app), every("1h"))
+
+        assert ("failed",) == app.backfills.create("close", **SPAN, classes=classes).classes
 
 
 def test_a_plan_that_has_changed_is_not_carried_out(app: duly.App):

@@ -10,8 +10,9 @@ import pytest
 import duly
 from duly import Conflict, NotFound, UsageError, every
 from duly.client import chosen_runs, frozen_sets
+from duly.client.inbox import LINE_MAX
 from duly.domain.concluding import Failed
-from duly.domain.identity import RunId
+from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
 from duly.store.access import Freeze
 from duly.store.reading import AuditFilter
@@ -85,6 +86,53 @@ class TestRerunningMany:
 
         assert first == second
         assert 2 == len(app.runs.list(origin="rerun"))
+
+    def test_the_line_of_each_tells_what_repeats_it(self, app, clock):
+        """A3: however many of one task and instant were repeated by one order."""
+        many = [app.call("remind") for _ in range(LINE_MAX + 1)]
+        for one in app.enqueue_many(many):
+            app.runs.cancel(one.id)
+        clock.advance(HOUR_US)
+        frozen = app.selections.freeze(state="cancelled")
+        done = app.selections.rerun(frozen.id, reason="after all", confirm=len(many))
+
+        assert 1 == len({run.scheduled_for for run in app.runs.list(limit=1_000)})
+        for one in (done[0], done[-1]):
+            assert [one.id, one.made] == [run.id for run in app.inbox.line(one.id)]
+            assert [one.id, one.made] == [run.id for run in app.inbox.line(one.made)]
+
+    def test_one_that_is_removed_while_it_is_looked_at_stops_none_of_the_others(
+        self, app, store, monkeypatch
+    ):
+        """A1, D6: what is told of each is told, whatever retention does meanwhile."""
+        gone, *others = dead(store, "a", "b", "c")
+        frozen = app.selections.freeze()
+        looks = []
+
+        def get_run(run_id: RunId, tenant: str | None = None) -> Any:
+            looks.append(run_id)
+            is_gone = run_id == gone.bytes and looks.count(run_id) > 1
+            return None if is_gone else read(run_id, tenant)
+
+        read = store.get_run
+        monkeypatch.setattr(store, "get_run", get_run)
+        done = app.selections.rerun(frozen.id, reason="again")
+
+        assert {gone, *others} == {one.id for one in done}
+        assert {*others} <= {one.id for one in done if one.is_done}
+
+    def test_an_id_of_an_order_is_of_one_run(self, app):
+        """D1, L6: two of one task and instant are two, whoever repeats them under one id."""
+        first, second = (one.id for one in app.enqueue_many([app.call("remind")] * 2))
+        for one in (first, second):
+            app.runs.cancel(one)
+        wanted = UUID(bytes=ordered_run_id("rerun", app.store.now(), b"mine"))
+        made = app.inbox.rerun(first, reason="after all", id=wanted)
+
+        assert made.id == app.inbox.rerun(first, reason="after all", id=wanted).id
+        with pytest.raises(Conflict, match="is that of another request"):
+            app.inbox.rerun(second, reason="after all", id=wanted)
+        assert [first] == [one.root for one in app.runs.list(origin="rerun")]
 
     def test_what_changed_since_it_was_seen_is_told_and_left_alone(self, app, store, clock):
         """A1: retried, tried once more, discarded, or run once more by somebody else."""
@@ -236,6 +284,8 @@ class TestSchedules:
         paused = app.schedule_selections.freeze(status="paused")
         back = app.schedule_selections.resume(paused.id, reason="it has moved", missed="skip")
 
+        named = app.schedule_selections.freeze(schedules=["close"])
+        assert named == app.schedule_selections.get(named.id)
         assert ["mail-a", "mail-b", "mail-c"] == [one.name for one in frozen.sample]
         assert {"name_prefix": "mail-"} == frozen.chosen_by
         assert [(True, "paused", 2)] * 3 == [(one.is_done, one.status, one.version) for one in done]
@@ -284,6 +334,8 @@ class TestSchedules:
         ("terms", "message"),
         [
             ({"reason": " "}, "reason: ' ' is missing"),
+            ({"reason": "two\nlines"}, "reason: 'two\\\\nlines' is empty or not printable"),
+            ({"reason": "x" * 1001}, "is too long"),
             ({"reason": "r", "until": "2001-01-01T00:00Z"}, "lies in the past"),
             ({"reason": "r", "missed": "perhaps"}, "missed"),
             ({"reason": "r", "confirm": 3}, "holds 4 schedules, not 3"),
@@ -353,6 +405,10 @@ class TestSets:
 
         with pytest.raises(UsageError, match="'2 runs' are too many to rerun"):
             app.selections.rerun(frozen.id, reason="r")
+        for order in ("cancel", "skip", "rerun", "repair"):
+            with pytest.raises(UsageError, match=f"'2 runs' are too many to {order}"):
+                app.selections.preview(frozen.id, order)
+        assert 2 == app.selections.preview(frozen.id, "discard").touched
 
     def test_a_digest_is_of_what_is_in_it_and_how_it_is(self, app, store):
         ids = dead(store, "a", "b")

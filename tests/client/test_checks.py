@@ -247,3 +247,69 @@ def test_a_number_is_enough():
         clock.advance("1m")
 
         assert app.inbox.scope(of_task(app, "close")).is_complete
+
+
+class TestTenants:
+    """Checks are of whose runs they look at, whatever the program that runs them is called."""
+
+    @pytest.fixture
+    def app(self):
+        app = duly.App("memory:")
+
+        @app.task
+        def close_books() -> None:
+            pass
+
+        @close_books.verify
+        def books_are_closed(run: duly.Run) -> Verdict:
+            return Verdict.present()
+
+        return app
+
+    def test_runs_of_every_tenant_are_checked(self, app):
+        """E6, L2: by the same program, each in its own tenant, when asked for as well."""
+        with virtual_time(app, START) as clock:
+            acme = app.within(tenant="acme", actor="anna")
+            for one in (app, acme):
+                one.enqueue(one.call("close_books"))
+            clock.advance("1m")
+            again = acme.inbox.verify(of_task(acme, "close_books"))
+            clock.advance("1m")
+
+            for one, found in ((app, 1), (acme, 2)):
+                checks = one.inbox.checks(of_task(one, "close_books"))
+                assert ["verified"] * found == [check.verdict for check in checks]
+            assert [of_task(acme, "close_books")] == list(acme.inbox.line(again.root))
+            assert ("succeeded", 1) == (
+                acme.runs.get(again.id).state,
+                len(app.runs.list(origin="verify")),
+            )
+            (asked,) = acme.audit.page(subject_id=again.id).items
+            assert "anna" == asked.actor
+
+    def test_nobody_has_anothers_run_checked(self, app):
+        """L2: neither by asking for it, nor by giving the check another's run to look at."""
+        with virtual_time(app, START) as clock:
+            theirs = app.enqueue(app.call("close_books"))
+            clock.advance("1m")
+            before = app.inbox.checks(theirs.id), app.runs.list()
+            acme = app.within(tenant="acme", actor="mallory")
+
+            with pytest.raises(duly.NotFound):
+                acme.inbox.verify(theirs.id)
+            given = acme.enqueue(acme.call("close_books:verify", {"of": str(theirs.id)}))
+            clock.advance("1h")
+
+            assert before == (app.inbox.checks(theirs.id), app.runs.list())
+            assert "dead" == acme.runs.get(given.id).state
+
+    def test_a_name_for_orders_changes_nobody_elses_checks(self, app):
+        """A2: who acts under another name, or rehearses, has the same tasks."""
+        with virtual_time(app, START) as clock:
+            app.acting_as("ben", "cli", tenant="acme")
+            app.rehearsing()
+            run = app.enqueue(app.call("close_books"))
+            clock.advance("1m")
+
+            assert ["verified"] == [one.verdict for one in app.inbox.checks(run.id)]
+            assert app.inbox.verify(run.id).task == "close_books:verify"

@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly import UsageError, every
 from duly.client.runs import SCHEDULES_MAX
-from duly.client.schedules import SPANS_MAX
+from duly.client.schedule_looks import SPANS_MAX
 from duly.testing.virtual_time import virtual_time
 
 HOUR = timedelta(hours=1)
@@ -87,3 +87,5 @@ def test_too_many_at_once_are_refused(school):
         app.runs.newest(many)
     with pytest.raises(UsageError, match=f"ask for {SPANS_MAX} at a time"):
         app.schedules.many_occurrences(dict.fromkeys(many, (now, now + HOUR)))
+    with pytest.raises(UsageError, match=f"schedules: {len(many)} are too many"):
+        app.vitals.windows(many, runs=1)

@@ -88,12 +88,35 @@ def test_the_same_order_given_again_is_one(app):
     old = called_off(app)
     first = app.backfills.resume_from(old.id, reason="go on", per_minute=3)
 
-    assert first.id == app.backfills.resume_from(old.id, reason="go on").id
+    assert first == app.backfills.resume_from(old.id, reason="go on")
     assert (3, 2) == (first.per_minute, len(app.backfills.list("hourly")))
     app.backfills.cancel(first.id, reason="again too much")
     with pytest.raises(Conflict, match=f"was gone on with by {first.id}, which is cancelled, too"):
         app.backfills.resume_from(old.id, reason="go on")
     assert first.id == app.backfills.resume_from(first.id, reason="go on").resumes
+
+
+def test_the_same_order_given_again_when_all_is_done_is_one(app):
+    """D1: whoever got no answer asks again, also late."""
+    old = called_off(app)
+    first = app.backfills.resume_from(old.id, reason="go on")
+    step(app, first.id, SLOTS)
+
+    again = app.backfills.resume_from(old.id, reason="go on")
+
+    assert (first.id, "done") == (again.id, again.status)
+
+
+def test_each_answer_about_one_names_what_it_goes_on_from(app):
+    """M2, A1: also after an order about it."""
+    old = called_off(app)
+    new = app.backfills.resume_from(old.id, reason="go on")
+
+    slower = app.backfills.throttle(new.id, per_minute=1)
+    paused = app.backfills.pause(new.id)
+
+    assert [old.id] * 3 == [one.resumes for one in (new, slower, paused)]
+    assert app.backfills.pause(app.backfills.resume(new.id).id).resumes == old.id
 
 
 def test_only_what_was_called_off_is_gone_on_from(app):

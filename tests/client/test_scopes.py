@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import duly
 from duly import Forbidden, every
 from duly.domain.attempts import TASK_GONE
-from duly.store.memory import MemoryStore
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US
-from duly.testing.manual_clock import ManualClock
-from tests.conformance.test_postgres import with_schema
-from tests.postgres.database_clock import DatabaseClock
-from tests.store.sqlite.made_file import made_file
 
 ACME, GLOBEX = "acme", "globex"
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def kept(request, tmp_path) -> Any:
-    """A store with its clock."""
-    if request.param == "postgres":
-        from duly.store.postgres import PostgresStore
-
-        server = request.getfixturevalue("postgres_server")
-        url = server.create_database(server.prepared(with_schema))
-        with DatabaseClock(url) as clock:
-            store: Any = PostgresStore(url, clock)
-            yield store, clock
-            store.close()
-        server.drop_database(url)
-        return
-    manual = ManualClock()
-    store = MemoryStore(manual)
-    if request.param == "sqlite":
-        from duly.store.sqlite import SqliteStore
-
-        store = SqliteStore(made_file(tmp_path / "duly.db", manual), manual)
-    yield store, manual
-    store.close()
 
 
 @pytest.fixture

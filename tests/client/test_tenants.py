@@ -29,7 +29,7 @@ from tests.client.tenant_walk import (
 )
 from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
-from tests.store.sqlite.made_file import made_file
+from tests.store.made_store import made_store
 
 BOTH = (OURS, THEIRS)
 
@@ -49,12 +49,7 @@ def kept(request, tmp_path_factory) -> Any:
         server.drop_database(url)
         return
     manual = ManualClock()
-    store = MemoryStore(manual)
-    if request.param == "sqlite":
-        from duly.store.sqlite import SqliteStore
-
-        folder = tmp_path_factory.mktemp("tenants")
-        store = SqliteStore(made_file(folder / "duly.db", manual), manual)
+    store = made_store(request.param, tmp_path_factory.mktemp("tenants"), manual)
     yield store, manual, furnish(store, manual)
     store.close()
 
@@ -71,8 +66,8 @@ def theirs(kept) -> Any:
 
 @pytest.fixture
 def app(kept) -> duly.App:
-    """Ours, as the API would have it for a token of our tenant."""
-    operator = duly.App(store=kept[0], clock=kept[1], actor="operator")
+    """Ours, as the API of a program that is the other tenant's own would have it for our token."""
+    operator = duly.App(store=kept[0], clock=kept[1], tenant=THEIRS, actor="operator")
     operator.task(name="report")(lambda note: None)
     return confined(operator)
 

@@ -212,6 +212,27 @@ def test_an_error_is_the_same_sentence_here_and_there(remote, app):
         assert (type(here.value), str(here.value)) == (type(there.value), str(there.value))
 
 
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {},
+        {"state": None},
+        {"state": "succeeded"},
+        {"state": ("succeeded", "dead")},
+        {"state": None, "origin": "schedule"},
+        {"state": None, "origin": ["schedule", "now"], "lane": "live"},
+        {"error": "no"},
+    ],
+    ids=str,
+)
+def test_the_same_filter_freezes_the_same_runs_here_and_there(remote, app, terms):
+    """A1: dead ones unless told, those of every state if None is said, one word or several."""
+    here = app.selections.freeze(**terms)
+    there = remote.selections.freeze(**terms)
+
+    assert (len(here), here.digest) == (there.count, there.digest)
+
+
 def test_a_term_that_nobody_knows_is_refused_before_anything_is_sent(remote):
     with pytest.raises(duly.UsageError, match="colour"):
         remote.runs.list(colour="red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from typing import Any
 
@@ -55,3 +56,20 @@ def test_no_operation_is_out_of_reach():
     names = {one.operation_id for one in ROUTES}
 
     assert names - set(operations()) == set(ELSEWHERE) & names
+
+
+def test_a_list_is_as_long_from_afar_as_it_is_here(app, remote):
+    """U4: the same call has the same answer, also where nobody says how many."""
+    here, there = dict[str, object](), dict[str, object]()
+    for name in vars(remote):
+        for method, _ in inspect.getmembers(getattr(app, name, None), inspect.ismethod):
+            if method.startswith("_") or not hasattr(getattr(remote, name), method):
+                continue
+            for of, one in ((here, app), (there, remote)):
+                said = inspect.signature(getattr(getattr(one, name), method)).parameters
+                if "limit" in said:
+                    of[f"{name}.{method}"] = said["limit"].default
+    bounded = {name: most for name, most in there.items() if isinstance(most, int)}
+
+    assert {"delayed.list", "inbox.list", "runs.list", "schedules.skips"} <= set(bounded)
+    assert {name: here[name] for name in bounded} == bounded

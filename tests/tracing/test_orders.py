@@ -89,13 +89,18 @@ def test_backfills_and_runs_once_more_are_told(url, recorded):
         with at_work(app):
             run = app.schedules.trigger("tick")
             wait_state(app, run.id, "succeeded")
+            other = app.enqueue(app.call("report"))
+            wait_state(app, other.id, "succeeded")
         again = app.inbox.rerun(run.id, reason="to be sure")
+        chosen = app.selections.freeze(ids=[other.id])
+        (one_of_many,) = app.selections.rerun(chosen.id, reason="to be sure", repair=True)
 
     created, changed = recorded.named("backfill.")
     assert ["backfill.created", "backfill.changed"] == [created.name, changed.name]
     assert {trace_id_of(schedule.id.bytes)} == {trace_of(created), trace_of(changed)}
     assert {str(made.id)} == {said(one, "duly.backfill.id") for one in (created, changed)}
-    (rerun,) = recorded.named("run.rerun")
+    rerun, by_filter = recorded.named("run.rerun")
+    assert str(one_of_many.made) == said(by_filter, "duly.rerun.id")
     assert (trace_id_of(run.id.bytes), first_span_of(run.id.bytes)) == (
         trace_of(rerun),
         parent_of(rerun),

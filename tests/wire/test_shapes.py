@@ -69,8 +69,7 @@ SHAPES: dict[str, type[Shown]] = {
     "Ending": schedules.Ending,
     "Endings": schedules.Endings,
     "EnqueuedRun": runs.EnqueuedRun,
-    "FrozenRuns": selections.Selection,
-    "FrozenSchedules": selections.ScheduleSelection,
+    "Frozen": selections.Selection,
     "HistoryEntry": schedules.Entry,
     "InboxItem": inbox.InboxItem,
     "Late": attempts.LateWord,
@@ -122,7 +121,7 @@ ELSEWHERE = {
     "Page": "each list has its own shape of it",
     "Reconciliation": "declared schedules belong to a program, not to its server",
     "Verified": "needs the whole trail: duly audit verify",
-    "Selection": "its runs are frozen in the store: FrozenRuns",
+    "Selection": "its runs are frozen in the store: Frozen",
 }
 
 
@@ -255,6 +254,22 @@ def test_a_shape_says_what_its_view_says(views, name):
 
     assert view.to_json() == msgspec.json.decode(sent)
     assert shape == msgspec.json.decode(sent, type=SHAPES[name])
+
+
+def test_a_selection_of_schedules_says_what_its_view_says():
+    """A1: it is the same view as that of runs, of other things."""
+    app = duly.App("memory:")
+
+    @app.task
+    def close() -> None: ...
+
+    app.schedules.create("close", close, every("1h"))
+    view = app.schedule_selections.freeze()
+
+    sent = msgspec.json.encode(selections.ScheduleSelection.from_view(view))
+
+    assert view.to_json() == msgspec.json.decode(sent)
+    assert ["close"] == [one["name"] for one in view.to_json()["sample"]]
 
 
 def test_every_view_has_a_shape_or_a_reason():

@@ -12,7 +12,7 @@ from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot
 from duly.client.breakers import Breaker
 from duly.client.doubt_view import Check, Effect, InboxItem
 from duly.client.explaining import RunExplanation
-from duly.client.frozen_sets import CONFIRMED_ABOVE
+from duly.client.frozen_sets import CONFIRMED_ABOVE, Frozen
 from duly.client.health import LATE, Health
 from duly.client.history import HistoryEntry, Occurrence
 from duly.client.judging import Finding
@@ -27,7 +27,6 @@ from duly.client.reading import (
     read_priority,
     read_queue,
 )
-from duly.client.selections import FrozenRuns
 from duly.client.status_view import MemberStatus, Status
 from duly.client.vitals_view import ScheduleVitals, VitalSigns, WindowVitals
 from duly.client.workers import QuarantinedHost
@@ -68,7 +67,7 @@ __all__ = [
     "DemoState",
     "Effect",
     "Finding",
-    "FrozenRuns",
+    "Frozen",
     "Health",
     "HistoryEntry",
     "InboxItem",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import os
-import socket
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Self
 
 from duly.app.declaring import Declaring
+from duly.app.employing import Employing
 from duly.app.guarding import Guarding
 from duly.app.speaking import Speaking
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
@@ -20,7 +19,6 @@ from duly.client.access import Doorkeeper
 from duly.client.arguments import Payload
 from duly.client.awaited import Awaited
 from duly.client.caller import Caller, Traces
-from duly.client.catalogue import Backing, Catalogue
 from duly.client.checking import Checks
 from duly.client.declarations import APP_DEFAULT, Declarations
 from duly.client.health import Health, judge_health
@@ -33,7 +31,6 @@ from duly.client.reading import (
     read_tenant,
 )
 from duly.client.reconciling import Reconciliation, reconcile
-from duly.client.secrets import SecretSources
 from duly.client.status_view import Status, look_at_status
 from duly.client.task_options import TASK_NAME_LENGTH_MAX
 from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
@@ -41,10 +38,7 @@ from duly.clock import SystemClock
 from duly.config import Settings
 from duly.domain.audit import Actor
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.timetable.combined import zone_of
 from duly.draws import SystemDraws
-from duly.engine.retention import RETENTION_VARIABLE, read_retention, split_terms
-from duly.engine.settings import DispatcherSettings
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
@@ -55,28 +49,22 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from duly.app.demo_controls import DemoControls
-    from duly.app.worker_options import WorkerOptions
     from duly.client.proving import Proof
     from duly.client.queues import Queue
     from duly.client.reading import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_orders import Reference
     from duly.clock import Clock
-    from duly.domain.runs import RunRecord
     from duly.draws import Draws
-    from duly.engine.dispatcher import Dispatcher
-    from duly.engine.worker import Worker
-    from duly.store.dispatch import Retention, Wakeups
     from duly.store.planning import Transaction
     from duly.store.protocol import Store
     from duly.store.schema import Migration, SchemaStatus
-    from duly.telemetry import Telemetry
 
 
 _API = "api"
 
 
-class App(Speaking, Declaring, Guarding):
+class App(Speaking, Declaring, Employing, Guarding):
     """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
 
     def __init__(  # noqa: PLR0913 - each has a default that is right for most
@@ -123,9 +111,9 @@ class App(Speaking, Declaring, Guarding):
         self._act_as(self._caller)
 
     def _act_as(self, caller: Caller) -> None:
-        """Speak as somebody, and have checks of results carried out as them."""
+        """Speak as somebody, and have checks of results carried out on their store."""
         self._speak_as(caller)
-        self.tasks.checks = Checks(caller, self.runs)
+        self.tasks.checks = Checks(caller)
 
     def acting_as(self, actor: str, source: str, tenant: str | None = None) -> Self:
         """Return this application, giving its orders under another name and from elsewhere.
@@ -136,7 +124,7 @@ class App(Speaking, Declaring, Guarding):
         whose = self.tenant if tenant is None else read_tenant(tenant)
         if whose != self.tenant:
             self._caller.require_operator("speak for another tenant")
-        App._act_as(other, replace_parts(self._caller, actor=actor, source=source, tenant=whose))
+        App._speak_as(other, replace_parts(self._caller, actor=actor, source=source, tenant=whose))
         return other
 
     def within(self, *, tenant: str, actor: str | Actor, is_confined: bool = True) -> Self:
@@ -177,7 +165,7 @@ class App(Speaking, Declaring, Guarding):
 
     def _do_without_store(self) -> None:
         self._store = LazyStore(opener("memory:", self._clock))
-        App._act_as(self, replace_parts(self._caller, open_store=self._store.get))
+        App._speak_as(self, replace_parts(self._caller, open_store=self._store.get))
 
     def require_store(self, *, is_file_enough: bool = False) -> None:
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
@@ -341,91 +329,6 @@ class App(Speaking, Declaring, Guarding):
         there = self.queues.list() if queues is None else queues
         return judge_health(status, there, self.breakers.list())
 
-    @property
-    def retention(self) -> Retention:
-        """How long history is kept, as the settings say, and $DULY_RETENTION over them (D6)."""
-        said = split_terms(os.environ.get(RETENTION_VARIABLE, ""))
-        return read_retention((*self.settings.retention, *said))
-
-    def dispatcher(
-        self,
-        settings: DispatcherSettings | None = None,
-        telemetry: Telemetry | None = None,
-        *,
-        wake_address: str = "",
-    ) -> Dispatcher:
-        """Return a dispatcher on this application's store, not yet started.
-
-        An `engine.loop.Loop` runs it; `duly dispatcher` does just that.
-        """
-        from duly.engine.dispatcher import Dispatcher
-        from duly.engine.surroundings import Node
-
-        self._caller.require_operator("run a dispatcher")
-        if settings is None:
-            settings = DispatcherSettings(retention=self.retention)
-        node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
-        tracing = self.traces.tracing
-        return Dispatcher(
-            self.store, self._clock, settings, telemetry=telemetry, node=node, tracing=tracing
-        )
-
-    def worker(
-        self,
-        options: WorkerOptions | None = None,
-        telemetry: Telemetry | None = None,
-        *,
-        wakeups: Wakeups | None = None,
-    ) -> Worker:
-        """Return a worker of this application's tasks, not yet started.
-
-        An `engine.loop.Loop` runs it; `duly worker` does just that.
-        """
-        from duly.app.running import make_worker
-
-        self._caller.require_operator("run a worker")
-        return make_worker(self, options, telemetry, wakeups=wakeups)
-
-    def run(  # noqa: PLR0913 - each has a default that is right for most
-        self,
-        *,
-        slots: int = 10,
-        queues: Sequence[str] | None = None,
-        processes: int = 1,
-        grace: Delay = "30s",
-        allow_commands: bool | Sequence[str] | None = None,
-        allow_addresses: Sequence[str] = (),
-    ) -> int:
-        """Run a dispatcher, supervised workers and the console until Ctrl-C; return its status.
-
-        What is declared is reconciled first. `queues` are names, or such as "reports=2"; commands
-        are run only if allowed: all of them, or those of the tasks named.
-        """
-        from duly.app.running import run_app
-        from duly.app.worker_options import WorkerOptions
-
-        self._caller.require_operator("run a dispatcher and workers")
-        options = WorkerOptions(
-            slots=slots,
-            queues=queues,
-            processes=processes,
-            grace=grace,
-            allow_commands=allow_commands,
-            allow_addresses=allow_addresses,
-        )
-        return run_app(self, options)
-
-    def catalogue(self) -> Catalogue:
-        """Return this application's tasks as a worker runs them; this opens no store."""
-        return Catalogue(
-            self.tasks, Backing(self._zone_of, self.secret_sources().read, self._lending)
-        )
-
-    def secret_sources(self) -> SecretSources:
-        """Say from where the secrets of arguments may be read, by this application's settings."""
-        settings = self.settings
-        return SecretSources(settings.secret_environment, settings.secret_directories)
-
     @contextmanager
     def standing_in(
         self, store: Store, clock: Clock, rest: Callable[[int], None], draws: Draws | None = None
@@ -445,20 +348,6 @@ class App(Speaking, Declaring, Guarding):
             finally:
                 self._clock = own_clock
                 self._act_as(caller)
-
-    def _zone_of(self, record: RunRecord) -> str | None:
-        """Return the zone that a run's label is written in, as far as it can be known here.
-
-        A process that executes a task has no store; it knows what its own code declares.
-        """
-        store, of, number = self._store.opened(), record.schedule_id, record.definition_number
-        if of is None or number is None:
-            return None
-        if store is None:
-            declared = self.declarations.by_name().get(record.schedule_name or "")
-            return None if declared is None else zone_of(declared.timetable)
-        found = store.get_definition(of, number)
-        return None if found is None else zone_of(found.timetable)
 
     def migrate(self, *, phase: str | None = None) -> list[Migration]:
         """Bring the store's schema up to date; return what was applied."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly.domain.instants import iso_utc
+from duly.domain.instants import iso_or_none
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -61,7 +61,7 @@ class DemoState:
             "victim": None if self.victim is None else self.victim.to_json(),
             "in_doubt": [str(one) for one in self.in_doubt],
             "clock_change": self.clock_change,
-            "clock_changes_at": None if at is None else iso_utc(at),
+            "clock_changes_at": iso_or_none(at),
             "clock_change_zone": self.clock_change_zone,
             "killed": None if self.killed is None else self.killed.to_json(),
         }

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from duly.domain.alert_kinds import USUAL
 from duly.domain.durations import duration_text
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.store.alert_rulings import version_of
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class AlertDelivery:
             "state": self.state,
             "tries": self.tries,
             "made_at": iso_utc(self.made_at),
-            "next_at": _iso(self.next_at),
-            "settled_at": _iso(self.settled_at),
+            "next_at": iso_or_none(self.next_at),
+            "settled_at": iso_or_none(self.settled_at),
             "error": self.error,
         }
 
@@ -102,10 +102,10 @@ class Alert:
             "evidence": self.evidence,
             "rule": self.rule,
             "since": iso_utc(self.since),
-            "raised_at": _iso(self.raised_at),
-            "told_at": _iso(self.told_at),
-            "resolved_at": _iso(self.resolved_at),
-            "acknowledged_at": _iso(self.acknowledged_at),
+            "raised_at": iso_or_none(self.raised_at),
+            "told_at": iso_or_none(self.told_at),
+            "resolved_at": iso_or_none(self.resolved_at),
+            "acknowledged_at": iso_or_none(self.acknowledged_at),
             "acknowledged_by": self.acknowledged_by,
             "acknowledged_reason": self.acknowledged_reason,
             "is_silenced": self.is_silenced,
@@ -183,7 +183,7 @@ class AlertRule:
             "queue": self.queue,
             "is_default": self.is_default,
             "version": self.version,
-            "set_at": _iso(self.set_at),
+            "set_at": iso_or_none(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
         }
@@ -213,7 +213,7 @@ class AlertChannel:
             "options": self.options,
             "is_default": self.is_default,
             "version": self.version,
-            "set_at": _iso(self.set_at),
+            "set_at": iso_or_none(self.set_at),
             "set_by": self.set_by,
             "reason": self.reason,
         }
@@ -279,10 +279,10 @@ def alert_view(record: AlertRecord, deliveries: Sequence[DeliveryRecord] = ()) -
         evidence=dict(record.evidence),
         rule=record.rule,
         since=from_microseconds(record.since),
-        raised_at=_moment(record.raised_at),
-        told_at=_moment(record.told_at),
-        resolved_at=_moment(record.resolved_at),
-        acknowledged_at=_moment(record.acknowledged_at),
+        raised_at=moment_or_none(record.raised_at),
+        told_at=moment_or_none(record.told_at),
+        resolved_at=moment_or_none(record.resolved_at),
+        acknowledged_at=moment_or_none(record.acknowledged_at),
         acknowledged_by=record.acknowledged_by,
         acknowledged_reason=record.acknowledged_reason,
         deliveries=tuple(_delivery_view(one) for one in deliveries),
@@ -367,14 +367,6 @@ def _delivery_view(record: DeliveryRecord) -> AlertDelivery:
         tries=record.tries,
         made_at=from_microseconds(record.made_at),
         next_at=from_microseconds(record.next_at) if is_pending else None,
-        settled_at=_moment(record.settled_at),
+        settled_at=moment_or_none(record.settled_at),
         error=record.error,
     )
-
-
-def _moment(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)
-
-
-def _iso(instant: datetime | None) -> str | None:
-    return None if instant is None else iso_utc(instant)

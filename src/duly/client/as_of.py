@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
 WAITING = "waiting"
 """It was open, and nobody ran it: queued, blocked, or before another attempt."""
-LEFT_BY_AN_ATTEMPT = frozenset((str(RunState.DEAD), str(RunState.AMBIGUOUS)))
-"""What a run becomes by the end of an attempt, and stays until somebody orders otherwise."""
+LEFT_BY_AN_ATTEMPT = {
+    str(RunState.DEAD): str(RunState.DEAD),
+    str(RunState.AMBIGUOUS): str(RunState.AMBIGUOUS),
+    str(RunState.DISCARDED): str(RunState.DEAD),
+}
+"""By what a run is now: what the end of its last attempt made it, until somebody orders otherwise.
+What is discarded was dead all that time: nothing else can be."""
 
 
 def run_state_as_of(run: Run, attempts: Sequence[Attempt], at: datetime) -> str | None:
@@ -35,7 +40,7 @@ def run_state_as_of(run: Run, attempts: Sequence[Attempt], at: datetime) -> str 
         return str(RunState.RUNNING)
     # Whoever brings it back has it tried again: there would be a later attempt.
     if begun and len(begun) == len(attempts) and run.state in LEFT_BY_AN_ATTEMPT:
-        return run.state
+        return LEFT_BY_AN_ATTEMPT[run.state]
     return WAITING
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from duly.client.run_view import progress_json
 from duly.domain.attempts import Progress, Reason, attempt_name
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.literals import AttemptState, RunState
 
 if TYPE_CHECKING:
@@ -99,15 +99,15 @@ class Attempt:
             "state": self.state,
             "reason": self.reason,
             "claimed_at": iso_utc(self.claimed_at),
-            "started_at": _iso(self.started_at),
-            "heartbeat_at": _iso(self.heartbeat_at),
+            "started_at": iso_or_none(self.started_at),
+            "heartbeat_at": iso_or_none(self.heartbeat_at),
             "progress": progress_json(self.progress),
-            "progress_at": _iso(self.progress_at),
-            "cancel_asked_at": _iso(self.cancel_asked_at),
-            "ended_at": _iso(self.ended_at),
+            "progress_at": iso_or_none(self.progress_at),
+            "cancel_asked_at": iso_or_none(self.cancel_asked_at),
+            "ended_at": iso_or_none(self.ended_at),
             "error": self.error,
             "late": None if self.late is None else self.late.to_json(),
-            "effects_at": _iso(self.effects_at),
+            "effects_at": iso_or_none(self.effects_at),
         }
 
 
@@ -166,15 +166,15 @@ def attempt_view(record: AttemptRecord) -> Attempt:
         state=str(record.state),
         reason=None if record.reason is None else str(record.reason),
         claimed_at=from_microseconds(record.claimed_at),
-        started_at=_moment(record.started_at),
-        heartbeat_at=_moment(record.heartbeat_at),
+        started_at=moment_or_none(record.started_at),
+        heartbeat_at=moment_or_none(record.heartbeat_at),
         progress=record.progress,
-        progress_at=_moment(record.progress_at),
-        cancel_asked_at=_moment(record.cancel_asked_at),
-        ended_at=_moment(record.ended_at),
+        progress_at=moment_or_none(record.progress_at),
+        cancel_asked_at=moment_or_none(record.cancel_asked_at),
+        ended_at=moment_or_none(record.ended_at),
         error=record.error,
         late=None if record.late is None else _late(record.late),
-        effects_at=_moment(record.effects_at),
+        effects_at=moment_or_none(record.effects_at),
     )
 
 
@@ -203,11 +203,3 @@ def _late(word: LateWord) -> Late:
         error=word.error,
         result=word.result,
     )
-
-
-def _moment(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else iso_utc(moment)

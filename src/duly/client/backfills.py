@@ -32,7 +32,7 @@ from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import ScheduleStatus
 from duly.domain.settling import Template
 from duly.errors import Conflict, NotFound, UsageError
-from duly.store.backfill_rulings import OVER, RESUMES
+from duly.store.backfill_rulings import RESUMES
 from duly.store.backfilling import LISTED_MAX, ChangeBackfill, CreateBackfill
 from duly.store.reading import AuditFilter
 from duly.store.rulings import id_taken
@@ -123,7 +123,8 @@ class Backfills:
         With `runs`, only if a plan still shows as many as it did when it was looked at. The same
         `id` given again is the same order.
         """
-        terms = {"since": since, "until": until, "classes": classes, "mode": mode}
+        chosen = None if classes is None else _several(classes)  # looked at more than once
+        terms = {"since": since, "until": until, "classes": chosen, "mode": mode}
         new = NewBackfill(
             order=order, per_minute=per_minute, concurrency=concurrency, runs=runs, reason=reason
         )
@@ -165,9 +166,7 @@ class Backfills:
             actor=self._caller.ordering(new.reason),
             resumes=new.resumes,
         )
-        made = self._told("backfill.created", lambda: self._caller.store.create_backfill(command))
-        link = None if new.resumes is None else UUID(bytes=new.resumes)
-        return replace(made, resumes=link)
+        return self._told("backfill.created", lambda: self._caller.store.create_backfill(command))
 
     def plan_rest(self, backfill: Identity) -> BackfillPlan:
         """Show what a backfill that was called off has left undone, as `plan` shows a span.
@@ -194,8 +193,8 @@ class Backfills:
         old = self._called_off(backfill)
         identity = UUID(bytes=_follower_id(old))
         known = self._caller.store.get_backfill(old.tenant, BackfillId(identity.bytes))
-        if known is not None and known.status in OVER:
-            problem = f"was gone on with by {identity}, which is {known.status}, too"
+        if known is not None and known.status is BackfillStatus.CANCELLED:
+            problem = f"was gone on with by {identity}, which is cancelled, too"
             raise Conflict("backfill", str(UUID(bytes=old.id)), problem, "go on from that one")
         new = NewBackfill(
             order=old.order,
@@ -219,11 +218,13 @@ class Backfills:
 
     def get(self, backfill: Identity) -> Backfill:
         """Return a backfill by its id."""
-        record = self._find(backfill)
-        return replace(backfill_view(record), resumes=self._resumed_by(record))
+        return self._shown(self._find(backfill))
 
-    def _resumed_by(self, record: BackfillRecord) -> UUID | None:
-        """Return the one that a backfill goes on from, as the trail has it."""
+    def _shown(self, record: BackfillRecord) -> Backfill:
+        """Show one alone: with the one that it goes on from, as the trail has it."""
+        return replace(backfill_view(record), resumes=self._resumes(record))
+
+    def _resumes(self, record: BackfillRecord) -> UUID | None:
         command = AuditFilter(
             tenant=record.tenant, subject_id=record.id, action="backfill.created", limit=1
         )
@@ -277,7 +278,7 @@ class Backfills:
             return None
         if found.schedule_id != find_schedule(self._caller, schedule).record.id:
             raise id_taken(given.bytes)
-        return backfill_view(found)
+        return self._shown(found)
 
     def _new_id(self, now: int) -> BackfillId:
         return backfill_id(now, self._caller.draws.draw(_DRAW_BYTES))
@@ -310,7 +311,7 @@ class Backfills:
     def _told(self, name: str, give: Callable[[], BackfillRecord]) -> Backfill:
         """Give an order about a backfill, and tell of it in the trace of its schedule."""
         record = told_order(self._caller.tracing, give, lambda one: backfill_spans(one, name))
-        return backfill_view(record)
+        return self._shown(record)
 
 
 def _rest(record: BackfillRecord) -> dict[str, Any]:
@@ -348,13 +349,18 @@ def _read_span(seen: Seen, since: Instant, until: Instant) -> tuple[int, int]:
 def _read_classes(classes: Iterable[str] | None) -> frozenset[SlotClass]:
     if classes is None:
         return FILLED
-    chosen = frozenset(read_choice("classes", one, SlotClass) for one in classes)
-    refused = chosen & NEVER
-    if refused or not chosen:
-        remedy = f"choose of {', '.join(one for one in SlotClass if one not in NEVER)}"
-        value = ", ".join(sorted(refused)) or None
-        raise UsageError("classes", value, "can't be made again while they are open", remedy)
+    chosen = frozenset(read_choice("classes", one, SlotClass) for one in _several(classes))
+    remedy = f"choose of {', '.join(one for one in SlotClass if one not in NEVER)}"
+    if not chosen:
+        raise UsageError("classes", [], "are none", remedy)
+    if refused := chosen & NEVER:
+        value, problem = ", ".join(sorted(refused)), "can't be made again while they are open"
+        raise UsageError("classes", value, problem, remedy)
     return chosen
+
+
+def _several(classes: Iterable[str]) -> tuple[str, ...]:
+    return (classes,) if isinstance(classes, str) else tuple(classes)
 
 
 def _read_number(field: str, value: object, most: int) -> int:

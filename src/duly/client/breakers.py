@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.task_limits import read_destination
 from duly.errors import NotFound, UsageError
 
@@ -48,8 +48,8 @@ class Breaker:
             "succeeded": self.succeeded,
             "failed": self.failed,
             "running": self.running,
-            "opened_at": None if self.opened_at is None else iso_utc(self.opened_at),
-            "retry_at": None if self.retry_at is None else iso_utc(self.retry_at),
+            "opened_at": iso_or_none(self.opened_at),
+            "retry_at": iso_or_none(self.retry_at),
             "updated_at": iso_utc(self.updated_at),
         }
 
@@ -99,7 +99,7 @@ def _view(record: BreakerRecord) -> Breaker:
         succeeded=breaker.succeeded,
         failed=breaker.failed,
         running=record.running,
-        opened_at=None if opened_at is None else from_microseconds(opened_at),
-        retry_at=None if retry_at is None else from_microseconds(retry_at),
+        opened_at=moment_or_none(opened_at),
+        retry_at=moment_or_none(retry_at),
         updated_at=from_microseconds(record.updated_at),
     )

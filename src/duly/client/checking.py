@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from duly.client.json_values import plain_value
 from duly.client.run_view import Run  # noqa: TC001 - read when the check is made a task
+from duly.client.runs import Runs
 from duly.domain.checking import check_name, check_of, read_verdict
 from duly.domain.identity import RunId
 from duly.domain.literals import Lane, Origin, RunState
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from duly.client.caller import Caller
     from duly.client.run_orders import RunReference
-    from duly.client.runs import Runs
 
 _DEPTH_MAX = 16
 
@@ -40,15 +41,19 @@ def checking_function(
 
 
 class Checks:
-    """Carries out checks, and records what they find."""
+    """Asks for checks and carries them out, and records what they find."""
 
-    def __init__(self, caller: Caller, runs: Runs) -> None:
+    def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._runs = runs
+        self._runs = Runs(caller)
 
     def carry_out(self, check: Callable[[Run], object], of: str, by: Run) -> str:
-        """Let a check look at a run, and record what it finds; return that."""
-        looked_at = self._runs.get(UUID(of))
+        """Let a check look at a run, and record what it finds; return that.
+
+        A program runs checks of every tenant's runs. It may look at those of the tenant whose run
+        the check is: what it is given to look at are arguments, which anybody can enqueue.
+        """
+        looked_at = Runs(self._for(by)).get(UUID(of))
         verdict = read_verdict(check(looked_at))
         evidence = verdict.evidence
         text = None
@@ -62,6 +67,12 @@ class Checks:
             doubt=looked_at.fence if looked_at.state == RunState.AMBIGUOUS else None,
         )
         return str(self._caller.store.add_verdict(found).finding)
+
+    def _for(self, by: Run) -> Caller:
+        """Return who looks on behalf of a check: the tenant of its run."""
+        record = self._caller.store.get_run(RunId(by.id.bytes))
+        assert record is not None, "it is going on"
+        return replace(self._caller, tenant=record.tenant)
 
     def has_check(self, task: str) -> bool:
         """Say whether a task has a check, by this program or by what others have told of."""

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from duly.client.doubt_view import inbox_item, rerun_risk
 from duly.client.frozen_sets import GONE, Judged
-from duly.client.run_orders import OrderedRun
+from duly.client.run_orders import OrderedRun, rerun_told
+from duly.client.runs import run_views
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.instants import SECOND_US
@@ -26,7 +27,7 @@ from duly.store.reading import RunFilter
 if TYPE_CHECKING:
     from duly.client.caller import Caller
     from duly.client.frozen_sets import Kept, Mark
-    from duly.client.runs import Runs
+    from duly.client.run_view import Run
     from duly.domain.identity import ScheduleId
     from duly.domain.runs import RunRecord
 
@@ -38,6 +39,8 @@ FITTING: dict[str, tuple[RunState, ...]] = {
 }
 """By order: the states in which a run can be ordered about."""
 ORDERS = (*FITTING, "rerun", "repair")
+ONE_BY_ONE = frozenset(ORDERS) - {"retry", "discard"}
+"""Those that are a transaction for each run."""
 OPEN = frozenset(
     (
         RunState.BLOCKED,
@@ -58,9 +61,8 @@ Judge: TypeAlias = Callable[["RunRecord", "Mark"], str | None]
 class ChosenRuns:
     """The runs of a frozen set, one by one."""
 
-    def __init__(self, caller: Caller, runs: Runs, kept: Kept) -> None:
+    def __init__(self, caller: Caller, kept: Kept) -> None:
         self._caller = caller
-        self._runs = runs
         self._kept = kept
         self._lines: set[RunId] = set()
         """Lines of which a run is repeated by this order, or would be."""
@@ -102,17 +104,18 @@ class ChosenRuns:
             return _left(judged)
         command = self._command(run_id, mark, repair=repair, reason=reason)
         try:
-            self._caller.store.rerun_run(command)
+            rerun_told(self._caller, command)
         except (Conflict, NotFound) as error:
             return _left(self._refused(run_id, error))
         self._note(self._find(run_id))
         return _done(run_id, judged.state, new_id)
 
     def _skip(self, run_id: RunId, mark: Mark, reason: str) -> OrderedRun:
+        record = self._find(run_id)
         judged = self._judged(run_id, mark, self._judge_of("skip"))
-        if judged.why is not None:
+        if judged.why is not None or record is None:
             return _left(judged)
-        item = inbox_item(self._caller, self._runs.get(judged.id))
+        item = inbox_item(self._caller, self._seen(record))
         command = SettleDoubt(
             tenant=self._caller.tenant,
             id=run_id,
@@ -166,7 +169,7 @@ class ChosenRuns:
             return "repeats, or is repeated by, another one of these"
         if self._is_repeated(record):
             return repeated_meanwhile(record).problem
-        risk = rerun_risk(self._caller, self._runs.get(UUID(bytes=record.id)), is_repair=is_repair)
+        risk = rerun_risk(self._caller, self._seen(record), is_repair=is_repair)
         if risk is not None:
             return f"{risk}, which must be confirmed for this one alone"
         return self._why_in_the_way(record)
@@ -216,6 +219,11 @@ class ChosenRuns:
         """Return the id of what repeats a run: the same whenever the order is given again."""
         nonce = self._kept.id + run_id + bytes((repair,))
         return ordered_run_id("rerun", self._kept.as_of, nonce)
+
+    def _seen(self, record: RunRecord) -> Run:
+        """Return a run as it was just found: who looks once more may not find it."""
+        (run,) = run_views(self._caller, [record])
+        return run
 
     def _find(self, run_id: RunId) -> RunRecord | None:
         record = self._caller.store.get_run(run_id)

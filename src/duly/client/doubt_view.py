@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.attempt_view import Attempt, attempt_view
+from duly.client.checking import Checks
 from duly.domain.advice import Advice, Choice, Doubt, advise
 from duly.domain.effects import EffectState
 from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.literals import AttemptState, Effects, Finding, RunState
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.caller import Caller
-    from duly.client.checking import Checks
     from duly.client.run_view import Run
     from duly.client.settled_effects import Settled
     from duly.domain.effects import EffectRecord
@@ -52,7 +52,7 @@ class Effect:
             "run": str(self.run),
             "fence": self.fence,
             "begun_at": iso_utc(self.begun_at),
-            "done_at": None if self.done_at is None else iso_utc(self.done_at),
+            "done_at": iso_or_none(self.done_at),
             "result": self.result,
             "tries": self.tries,
             "settled": None if self.settled is None else self.settled.to_json(),
@@ -108,7 +108,7 @@ class InboxItem:
         since = self.since
         return {
             "run": self.run.to_json(),
-            "since": None if since is None else iso_utc(since),
+            "since": iso_or_none(since),
             "attempt": None if self.attempt is None else self.attempt.to_json(),
             "effects": [one.to_json() for one in self.effects],
             "checks": [one.to_json() for one in self.checks],
@@ -139,16 +139,10 @@ def inbox_item(caller: Caller, run: Run) -> InboxItem:
 def inbox_items(caller: Caller, runs: Sequence[Run]) -> list[InboxItem]:
     """Return runs with all that is known of them, by a few questions about all of them."""
     evidence = caller.store.read_evidence([RunId(one.id.bytes) for one in runs])
-    checked = checks_of(caller).checked({one.task for one in runs})
+    checked = Checks(caller).checked({one.task for one in runs})
     return [
         _item_of(run, evidence[RunId(run.id.bytes)], has_check=run.task in checked) for run in runs
     ]
-
-
-def checks_of(caller: Caller) -> Checks:
-    """Return the checks of a caller's tasks."""
-    assert caller.tasks.checks is not None, "an application has them"
-    return caller.tasks.checks
 
 
 def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:
@@ -184,7 +178,7 @@ def effect_view(record: EffectRecord, settled: Settled | None = None) -> Effect:
         run=UUID(bytes=record.run_id),
         fence=record.fence,
         begun_at=from_microseconds(record.begun_at),
-        done_at=None if record.done_at is None else from_microseconds(record.done_at),
+        done_at=moment_or_none(record.done_at),
         result=None if record.result is None else json.loads(record.result),
         tries=record.tries,
         settled=settled,

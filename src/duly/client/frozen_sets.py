@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from duly.domain.identity import RunId, read_identity, schedule_id
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.caller import Caller
+    from duly.client.run_view import Run
+    from duly.client.schedule_view import Schedule
     from duly.store.access import FrozenSet
 
+Item = TypeVar("Item", bound="Run | Schedule")
 CONFIRMED_ABOVE = 100
 """More things than this are ordered about only by whoever types how many they are."""
 ONE_BY_ONE_MAX = 1_000
 """So many are ordered about by one order that is a transaction for each."""
-FIRST_SHOWN = 20
+SAMPLE_MAX = FIRST_SHOWN = 20
 LEFT_SHOWN_MAX = 100
 RUNS, SCHEDULES = "runs", "schedules"
 GONE = "is no longer there"
@@ -80,6 +83,41 @@ class Kept:
             remedy = f"choose the {self.of} anew"
             raise Conflict("selection", str(UUID(bytes=self.id)), problem, remedy)
         return list(zip(self.ids, self.marks, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen(Generic[Item]):
+    """What a filter found: what an order about it touches, and nothing else."""
+
+    id: UUID
+    ids: tuple[UUID, ...]
+    """Runs newest first, schedules in order of name."""
+    sample: tuple[Item, ...]
+    """The first of them, as they are now."""
+    chosen_by: dict[str, Any]
+    """The filter."""
+    digest: str
+    """The same for the same runs in the same state, or schedules at the same versions."""
+    made_by: str
+    as_of: datetime
+    """When they were chosen."""
+    expires_at: datetime
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": str(self.id),
+            "count": len(self.ids),
+            "sample": [one.to_json() for one in self.sample],
+            "chosen_by": self.chosen_by,
+            "digest": self.digest,
+            "made_by": self.made_by,
+            "as_of": iso_utc(self.as_of),
+            "expires_at": iso_utc(self.expires_at),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +213,20 @@ def find_set(caller: Caller, of: str, selection: UUID | str) -> Kept:
         remedy = f"choose the {of} anew: a selection is kept for a quarter of an hour"
         raise NotFound("selection", str(selection), remedy)
     return kept
+
+
+def frozen_view(kept: Kept, found: Sequence[Item]) -> Frozen[Item]:
+    """Show a set, with as many of those that were found as are shown."""
+    return Frozen(
+        id=UUID(bytes=kept.id),
+        ids=tuple(UUID(bytes=one) for one in kept.ids),
+        sample=tuple(found[:SAMPLE_MAX]),
+        chosen_by=kept.chosen_by,
+        digest=kept.digest,
+        made_by=kept.made_by,
+        as_of=from_microseconds(kept.as_of),
+        expires_at=from_microseconds(kept.expires_at),
+    )
 
 
 def require_confirmed(kept: Kept, confirm: int | None) -> None:

@@ -7,16 +7,15 @@ choice that may do something a second time is confirmed by giving the run's id o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.client.checking import Checks
 from duly.client.doubt_view import (
     Check,
     Effect,
     InboxItem,
     check_view,
-    checks_of,
     effect_view,
     inbox_item,
     inbox_items,
@@ -25,15 +24,15 @@ from duly.client.doubt_view import (
 from duly.client.json_values import plain_value
 from duly.client.ordering import read_order_id
 from duly.client.reading import read_limit, require_reason
+from duly.client.run_orders import rerun_told
 from duly.client.runs import run_views
 from duly.client.settled_effects import read_settled
-from duly.client.spans import rerun_spans, told_order
 from duly.domain.advice import Choice
 from duly.domain.identity import RunId, ordered_run_id
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Origin, RunState
+from duly.domain.literals import RunState
 from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
+from duly.store.effect_rulings import REPEATING
 from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
 from duly.store.rulings import id_taken
 from duly.store.surveys import EFFECTS_MAX
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.client.caller import Caller
-    from duly.client.checking import Checks
     from duly.client.run_orders import RunReference
     from duly.client.run_view import Run
     from duly.client.runs import Runs
@@ -52,6 +50,8 @@ if TYPE_CHECKING:
 
 EFFECTS_SHOWN_MAX = EFFECTS_MAX
 LISTED_DEFAULT = 100
+LINE_MAX = 100
+"""So many runs of a line are shown, the newest."""
 _DRAW_BYTES = 16
 _DEPTH_MAX = 16
 
@@ -119,16 +119,8 @@ class Inbox:
         """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""
         found = self._runs.get(run)
         first = found if found.root == found.id else self._first(found)
-        since = found.scheduled_for
-        until = since + timedelta(microseconds=1)
-        again = [
-            one
-            for origin in (Origin.RERUN, Origin.REPAIR)
-            for one in self._runs.list(
-                task=found.task, origin=origin, since=since, until=until, limit=LISTED_DEFAULT
-            )
-            if one.root == found.root
-        ]
+        # What checks a run has its root as well, and repeats nothing.
+        again = self._runs.list(root=found.root, origin=sorted(REPEATING), limit=LINE_MAX)
         known = {one.id: one for one in (first, found, *again) if one is not None}
         return tuple(sorted(known.values(), key=lambda one: (one.created_at, one.id)))
 
@@ -145,7 +137,9 @@ class Inbox:
         check that was declared since looks at older runs as well. The same `id` given again is the
         same order.
         """
-        return self._runs.get(self._checks.ask(run, None if id is None else read_order_id(id)))
+        return self._runs.get(
+            Checks(self._caller).ask(run, None if id is None else read_order_id(id))
+        )
 
     def retry(
         self,
@@ -222,21 +216,16 @@ class Inbox:
             actor=caller.ordering(reason),
             is_repair=repair,
         )
-        once_more = told_order(
-            caller.tracing,
-            lambda: caller.store.rerun_run(command),
-            lambda one: rerun_spans(one, command.id),
-        )
-        return self._runs.get(UUID(bytes=once_more.id))
+        return self._runs.get(UUID(bytes=rerun_told(caller, command).id))
 
     def _made(self, run: Run, new_id: RunId) -> Run | None:
         """Return what an earlier order of the same id has made, if there was one."""
         record = self._caller.store.get_run(new_id)
         if record is None:
             return None
-        is_ours = record.tenant == self._caller.tenant and record.call.task == run.task
-        again = record.origin in (Origin.RERUN, Origin.REPAIR)
-        if not (is_ours and again and from_microseconds(record.scheduled_for) == run.scheduled_for):
+        is_ours = record.tenant == self._caller.tenant
+        # By its line: others may be of the same task and instant.
+        if not (is_ours and record.origin in REPEATING and record.root == run.root.bytes):
             raise id_taken(new_id)
         return self._runs.get(UUID(bytes=new_id))
 
@@ -311,10 +300,6 @@ class Inbox:
 
     def _item(self, run: Run) -> InboxItem:
         return inbox_item(self._caller, run)
-
-    @property
-    def _checks(self) -> Checks:
-        return checks_of(self._caller)
 
 
 def _task_orders(task: str, order: TaskOrder) -> TaskOrders:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -62,7 +62,7 @@ class Endings:
             "success": None if self.success is None else self.success.to_json(),
             "verified": None if self.verified is None else self.verified.to_json(),
             "error": None if self.error is None else self.error.to_json(),
-            "unknown_through": None if through is None else iso_utc(through),
+            "unknown_through": iso_or_none(through),
         }
 
 
@@ -73,7 +73,7 @@ def endings_view(found: LastEnds) -> Endings:
         success=_ending(found.success),
         verified=_ending(found.verified),
         error=None if found.error is None else _bad_ending(found.error),
-        unknown_through=None if through is None else from_microseconds(through),
+        unknown_through=moment_or_none(through),
     )
 
 

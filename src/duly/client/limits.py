@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.limits import place_text, read_limit, read_scope, tenant_of
 from duly.errors import UsageError
 from duly.store.admission import SetLimit
@@ -73,7 +73,7 @@ class Place:
             "name": self.name,
             "held": self.held,
             "waiting": self.waiting,
-            "next_at": None if self.next_at is None else iso_utc(self.next_at),
+            "next_at": iso_or_none(self.next_at),
         }
 
 
@@ -157,5 +157,5 @@ def _place_view(record: PlaceRecord) -> Place:
         name=place_text(record.place),
         held=record.held,
         waiting=record.waiting,
-        next_at=None if record.next_at is None else from_microseconds(record.next_at),
+        next_at=moment_or_none(record.next_at),
     )

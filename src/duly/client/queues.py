@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from duly.client.reading import read_queue
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import iso_or_none, moment_or_none
 from duly.store.reading import OwnQueue
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Queue:
             "name": self.name,
             "queued": self.queued,
             "running": self.running,
-            "oldest_at": None if self.oldest_at is None else iso_utc(self.oldest_at),
-            "paused_at": None if self.paused_at is None else iso_utc(self.paused_at),
+            "oldest_at": iso_or_none(self.oldest_at),
+            "paused_at": iso_or_none(self.paused_at),
             "paused_by": self.paused_by,
             "reason": self.reason,
         }
@@ -117,8 +117,8 @@ def _view(record: QueueRecord) -> Queue:
         name=record.name,
         queued=record.queued,
         running=record.running,
-        oldest_at=None if record.oldest_at is None else from_microseconds(record.oldest_at),
-        paused_at=None if record.paused_at is None else from_microseconds(record.paused_at),
+        oldest_at=moment_or_none(record.oldest_at),
+        paused_at=moment_or_none(record.paused_at),
         paused_by=record.paused_by,
         reason=record.reason,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duly.client.reading import read_tenant
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none
 from duly.domain.limits import tenant_of
 from duly.domain.quotas import EACH_OWNER, OWNED_DEFAULT, Counted, read_most, read_scope
 from duly.errors import UsageError
@@ -51,7 +51,7 @@ class Quota:
             "most": self.most,
             "version": self.version,
             "is_default": self.is_default,
-            "updated_at": None if self.updated_at is None else iso_utc(self.updated_at),
+            "updated_at": iso_or_none(self.updated_at),
             "updated_by": self.updated_by,
         }
 

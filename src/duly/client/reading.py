@@ -127,10 +127,11 @@ def read_tenant(value: object) -> str:
 
 
 def require_reason(reason: object) -> None:
-    """Refuse an order that says no reason, where nobody gives one without."""
+    """Refuse an order that says no reason, or one that can't be kept, where one is needed."""
     if not isinstance(reason, str) or not reason.strip():
         remedy = "say why, in a few words: it is kept with the decision"
         raise UsageError("reason", reason, "is missing", remedy)
+    read_reason(reason)
 
 
 def read_reason(value: object) -> str | None:
@@ -188,6 +189,12 @@ def read_limit(value: object, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise UsageError("limit", value, "is out of range", f"give 1 to {most:,}")
     return value
+
+
+def require_at_most(field: str, count: int, most: int) -> None:
+    """Refuse to be asked about more things at once than there is an answer for."""
+    if count > most:
+        raise UsageError(field, count, "are too many", f"ask for {most} at a time")
 
 
 def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:

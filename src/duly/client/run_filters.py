@@ -29,7 +29,7 @@ def read_run_filter(
     parts: dict[str, Any] = {}
     for name, value in terms.items():
         if name not in _READ:
-            remedy = f"use one of schedule, {', '.join(_READ)}"
+            remedy = f"use one of {', '.join(TERMS)}"
             raise UsageError("filter", name, "is not what runs are looked for by", remedy)
         if value is not None:
             field, read = _READ[name]
@@ -52,3 +52,5 @@ _READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "until": ("until", read_instant),
 }
 """By the name of a term: the field of the filter, and how it is read."""
+TERMS = ("schedule", *_READ)
+"""What runs are looked for by: by the library, over HTTP, by commands and in the console."""

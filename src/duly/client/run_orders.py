@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from duly.client.run_view import Run
+from duly.client.spans import rerun_spans, told_order
 from duly.client.tasks import named_call
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.operating import ORDERED_RUNS_MAX, CancelRun, EditRun, Ordered, OrderRuns
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from duly.client.caller import Caller
     from duly.domain.identity import RunId
     from duly.domain.runs import RunRecord
+    from duly.store.effects import Rerun
 
     Carry = Callable[[OrderRuns], list[Ordered]]
 
@@ -97,6 +99,15 @@ def cancel_each(caller: Caller, ids: Sequence[RunId], reason: str | None) -> lis
         state = str(before.state) if before is not None and is_ours else None
         done.append(OrderedRun(id=UUID(bytes=run_id), is_done=is_done, state=state))
     return done
+
+
+def rerun_told(caller: Caller, command: Rerun) -> RunRecord:
+    """Run a run once more, and tell of it in its trace and in the caller's."""
+    return told_order(
+        caller.tracing,
+        lambda: caller.store.rerun_run(command),
+        lambda made: rerun_spans(made, command.id),
+    )
 
 
 def edit_run(

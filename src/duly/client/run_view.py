@@ -25,7 +25,7 @@ from duly.client.live_run import (
 from duly.client.transacting import transaction_of
 from duly.domain.durations import duration_text
 from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.literals import Origin, RunState
 from duly.domain.runs import line_of
 from duly.domain.scope import ScopeReport, read_expected, read_items
@@ -221,7 +221,7 @@ class Run:
         """Return it as JSON values."""
         window = None
         if self.window is not None:
-            window = [_iso(self.window[0]), iso_utc(self.window[1])]
+            window = [iso_or_none(self.window[0]), iso_utc(self.window[1])]
         late = self.lateness
         return {
             "id": str(self.id),
@@ -244,16 +244,16 @@ class Run:
             "priority": self.priority,
             "due_at": iso_utc(self.due_at),
             "created_at": iso_utc(self.created_at),
-            "fired_at": _iso(self.fired_at),
-            "finished_at": _iso(self.finished_at),
+            "fired_at": iso_or_none(self.fired_at),
+            "finished_at": iso_or_none(self.finished_at),
             "lateness": None if late is None else duration_text(late // timedelta(microseconds=1)),
             "charged": self.charged,
             "worker": self.worker,
-            "claimed_at": _iso(self.claimed_at),
-            "started_at": _iso(self.started_at),
+            "claimed_at": iso_or_none(self.claimed_at),
+            "started_at": iso_or_none(self.started_at),
             "progress": progress_json(self.last_progress),
-            "cancel_asked_at": _iso(self.cancel_asked_at),
-            "next_at": _iso(self.next_at),
+            "cancel_asked_at": iso_or_none(self.cancel_asked_at),
+            "next_at": iso_or_none(self.next_at),
             "error": self.error,
             "result": self.result,
         }
@@ -370,7 +370,7 @@ def run_view(record: RunRecord, tz: str | None) -> Run:
     name = record.schedule_name or record.key or record.call.task
     window = None
     if record.schedule_id is not None and record.origin is not Origin.MANUAL:
-        since = None if record.window_from is None else from_microseconds(record.window_from)
+        since = moment_or_none(record.window_from)
         window = (since, from_microseconds(record.scheduled_for))
     late_us = None if record.fired_at is None else record.fired_at - record.not_before
     return Run(
@@ -394,16 +394,16 @@ def run_view(record: RunRecord, tz: str | None) -> Run:
         priority=record.call.priority,
         due_at=from_microseconds(record.not_before),
         created_at=from_microseconds(record.created_at),
-        fired_at=_moment(record.fired_at),
-        finished_at=_moment(record.finished_at),
+        fired_at=moment_or_none(record.fired_at),
+        finished_at=moment_or_none(record.finished_at),
         lateness=None if late_us is None else timedelta(microseconds=late_us),
         charged=record.tries.charged,
         worker=record.worker,
-        claimed_at=_moment(record.claimed_at),
-        started_at=_moment(record.started_at),
+        claimed_at=moment_or_none(record.claimed_at),
+        started_at=moment_or_none(record.started_at),
         last_progress=record.progress,
-        cancel_asked_at=_moment(record.cancel_asked_at),
-        next_at=_moment(record.next_at),
+        cancel_asked_at=moment_or_none(record.cancel_asked_at),
+        next_at=moment_or_none(record.next_at),
         error=record.error,
         result=None if record.result is None else json.loads(record.result),
     )
@@ -430,11 +430,3 @@ def progress_json(progress: Progress | None) -> dict[str, Any] | None:
     if progress is None:
         return None
     return {"done": progress.done, "total": progress.total, "note": progress.note}
-
-
-def _moment(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else iso_utc(moment)

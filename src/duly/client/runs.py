@@ -25,6 +25,7 @@ from duly.client.reading import (
     read_delay,
     read_instant,
     read_limit,
+    require_at_most,
 )
 from duly.client.run_filters import read_run_filter
 from duly.client.run_orders import (
@@ -159,9 +160,7 @@ class Runs:
         Who has none is left out, and so is who is not of this tenant.
         """
         most = read_limit(limit, PAGE_MAX)
-        if len(schedules) > SCHEDULES_MAX:
-            remedy = f"ask for {SCHEDULES_MAX} at a time"
-            raise UsageError("schedules", len(schedules), "are too many", remedy)
+        require_at_most("schedules", len(schedules), SCHEDULES_MAX)
         ids = [ScheduleId(one.bytes) for one in schedules]
         found = self._caller.store.list_newest_runs(ids, most)
         own = [run for runs in found.values() for run in runs if run.tenant == self._caller.tenant]

@@ -14,17 +14,21 @@ from uuid import UUID
 from duly.client.frozen_sets import (
     GONE,
     ONE_BY_ONE_MAX,
+    SAMPLE_MAX,
     SCHEDULES,
     Chosen,
     Judged,
     Mark,
     find_set,
     freeze_set,
+    frozen_view,
     preview_of,
     require_confirmed,
     shown_of,
 )
 from duly.client.reading import read_choice, read_instant, read_limit, require_reason
+from duly.client.schedule_orders import find_schedule
+from duly.client.schedule_view import schedule_view
 from duly.domain.identity import ScheduleId
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Missed, ScheduleStatus
@@ -32,55 +36,18 @@ from duly.errors import Conflict, NotFound, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from duly.client.caller import Caller
-    from duly.client.frozen_sets import Kept, OrderPreview
+    from duly.client.frozen_sets import Frozen, Kept, OrderPreview
     from duly.client.reading import Instant
     from duly.client.schedule_orders import Reference
     from duly.client.schedule_view import Schedule
     from duly.client.schedules import Schedules
     from duly.domain.schedules import ScheduleRecord
 
-SAMPLE_MAX = 20
 FITTING = {"pause": ScheduleStatus.ACTIVE, "resume": ScheduleStatus.PAUSED}
 """By order: what a schedule must be."""
 Carry: TypeAlias = Callable[[UUID, int], "Schedule"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenSchedules:
-    """The schedules that a filter found: what an order about them touches, and nothing else."""
-
-    id: UUID
-    ids: tuple[UUID, ...]
-    """In order of name."""
-    sample: tuple[Schedule, ...]
-    """The first of them, as they are now."""
-    chosen_by: dict[str, Any]
-    """The filter."""
-    digest: str
-    """The same for the same schedules at the same versions."""
-    made_by: str
-    as_of: datetime
-    """When they were chosen."""
-    expires_at: datetime
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "id": str(self.id),
-            "count": len(self.ids),
-            "sample": [one.to_json() for one in self.sample],
-            "chosen_by": self.chosen_by,
-            "digest": self.digest,
-            "made_by": self.made_by,
-            "as_of": iso_utc(self.as_of),
-            "expires_at": iso_utc(self.expires_at),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +94,7 @@ class ScheduleSelections:
         name_prefix: str | None = None,
         limit: int | None = None,
         schedules: Sequence[Reference] | None = None,
-    ) -> FrozenSchedules:
+    ) -> Frozen[Schedule]:
         """Find schedules by the filters of `app.schedules.list`, and keep which and how they are.
 
         Nothing is done to them. With `limit` the first so many by name; without it more than one
@@ -149,7 +116,7 @@ class ScheduleSelections:
             terms = {"schedules": len(found)}
         items = [(one.id.bytes, Mark(one.status, one.version)) for one in found]
         chosen = Chosen(of=SCHEDULES, items=items, terms=terms, as_of=now)
-        return _view(freeze_set(self._caller, chosen), found[:SAMPLE_MAX])
+        return frozen_view(freeze_set(self._caller, chosen), found)
 
     def _found(self, filters: dict[str, Any], limit: int | None) -> list[Schedule]:
         most = ONE_BY_ONE_MAX if limit is None else read_limit(limit, ONE_BY_ONE_MAX)
@@ -165,15 +132,15 @@ class ScheduleSelections:
             problem, remedy = "are more than one order takes", f"split them: {ONE_BY_ONE_MAX:,}"
             given = f"{len(schedules):,} schedules"
             raise UsageError("schedules", given, problem, f"{remedy} at a time")
-        known = {one.id: one for one in map(self._schedules.get, schedules)}
+        found = (find_schedule(self._caller, one).record for one in schedules)
+        known = {one.id: one for one in map(schedule_view, found)}
         return sorted(known.values(), key=lambda one: (one.name, one.id))
 
-    def get(self, selection: UUID | str) -> FrozenSchedules:
+    def get(self, selection: UUID | str) -> Frozen[Schedule]:
         """Return a selection by its id, with the first of its schedules as they are now."""
         kept = self._find(selection)
         first = [self._record(one) for one in kept.ids[:SAMPLE_MAX]]
-        there = [UUID(bytes=one.id) for one in first if one is not None]
-        return _view(kept, [self._schedules.get(one) for one in there])
+        return frozen_view(kept, [schedule_view(one) for one in first if one is not None])
 
     def preview(self, selection: UUID | str, order: str) -> OrderPreview:
         """Say what an order, pause or resume, would do to each of them, if it were given now."""
@@ -293,16 +260,3 @@ def _judged(one: bytes, mark: Mark, record: ScheduleRecord | None, order: str) -
     elif record.status is not wanted:
         why = f"is {record.status}, not {wanted}"
     return Judged(identity, str(record.status), why)
-
-
-def _view(kept: Kept, sample: Sequence[Schedule]) -> FrozenSchedules:
-    return FrozenSchedules(
-        id=UUID(bytes=kept.id),
-        ids=tuple(UUID(bytes=one) for one in kept.ids),
-        sample=tuple(sample),
-        chosen_by=kept.chosen_by,
-        digest=kept.digest,
-        made_by=kept.made_by,
-        as_of=from_microseconds(kept.as_of),
-        expires_at=from_microseconds(kept.expires_at),
-    )

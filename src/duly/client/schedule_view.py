@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.domain.durations import duration_text, duration_words
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.timetable.preview import PreviewedOccurrence, preview
 
 if TYPE_CHECKING:
@@ -134,14 +134,14 @@ class Schedule:
             "preset": self.preset,
             "owner": self.owner,
             "declared_by": self.declared_by,
-            "next_for": _iso(self.next_for),
-            "next_due": _iso(self.next_due),
-            "last_for": _iso(self.last_for),
+            "next_for": iso_or_none(self.next_for),
+            "next_due": iso_or_none(self.next_due),
+            "last_for": iso_or_none(self.last_for),
             "last_run": None if self.last_run is None else str(self.last_run),
             "fires": self.fires,
             "overlaps": self.overlaps,
             "reason": self.reason,
-            "resume_at": _iso(self.resume_at),
+            "resume_at": iso_or_none(self.resume_at),
             "created_at": iso_utc(self.created_at),
             "updated_at": iso_utc(self.updated_at),
             "updated_by": self.updated_by,
@@ -173,21 +173,13 @@ def schedule_view(record: ScheduleRecord) -> Schedule:
         declared_by=record.declared_by,
         next_for=None if pending is None else from_microseconds(pending.scheduled_for),
         next_due=None if pending is None else from_microseconds(pending.due_at),
-        last_for=_moment(record.last_for),
+        last_for=moment_or_none(record.last_for),
         last_run=None if record.last_run is None else UUID(bytes=record.last_run),
         fires=record.fires,
         overlaps=record.overlaps,
         reason=record.reason,
-        resume_at=_moment(record.resume_at),
+        resume_at=moment_or_none(record.resume_at),
         created_at=from_microseconds(record.created_at),
         updated_at=from_microseconds(record.updated_at),
         updated_by=record.updated_by,
     )
-
-
-def _moment(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else iso_utc(moment)

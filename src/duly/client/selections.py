@@ -6,17 +6,18 @@ id, so that the order touches these runs and no others, whatever has happened be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client.chosen_runs import ChosenRuns
+from duly.client.chosen_runs import ONE_BY_ONE, ChosenRuns
 from duly.client.frozen_sets import (
     RUNS,
+    SAMPLE_MAX,
     Chosen,
     Mark,
     find_set,
     freeze_set,
+    frozen_view,
     preview_of,
     require_confirmed,
     require_few,
@@ -26,54 +27,15 @@ from duly.client.reading import read_limit, require_reason
 from duly.client.run_orders import OrderedRun, cancel_each
 from duly.client.runs import run_views
 from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds, iso_utc
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from duly.client.caller import Caller
-    from duly.client.frozen_sets import Kept, OrderPreview
+    from duly.client.frozen_sets import Frozen, Kept, OrderPreview
     from duly.client.run_view import Run
     from duly.client.runs import Runs
-
-SAMPLE_MAX = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenRuns:
-    """The runs that a filter found: what an order about them touches, and nothing else."""
-
-    id: UUID
-    ids: tuple[UUID, ...]
-    """Newest first."""
-    sample: tuple[Run, ...]
-    """The newest of them, as they are now."""
-    chosen_by: dict[str, Any]
-    """The filter."""
-    digest: str
-    """The same for the same runs in the same state."""
-    made_by: str
-    as_of: datetime
-    """When they were chosen."""
-    expires_at: datetime
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "id": str(self.id),
-            "count": len(self.ids),
-            "sample": [run.to_json() for run in self.sample],
-            "chosen_by": self.chosen_by,
-            "digest": self.digest,
-            "made_by": self.made_by,
-            "as_of": iso_utc(self.as_of),
-            "expires_at": iso_utc(self.expires_at),
-        }
 
 
 class Selections:
@@ -90,7 +52,7 @@ class Selections:
         limit: int | None = None,
         ids: Sequence[UUID | str] | None = None,
         **filters: Any,  # noqa: ANN401 - as `app.runs.list` has them
-    ) -> FrozenRuns:
+    ) -> Frozen[Run]:
         """Find runs by the filters of `app.runs.list`, dead ones unless told, and keep which.
 
         Nothing is done to them. With `limit` the newest so many; without it more than one order
@@ -106,7 +68,7 @@ class Selections:
             terms = {"ids": len(found)}
         items = [(run.id.bytes, Mark(run.state, run.fence)) for run in found]
         chosen = Chosen(of=RUNS, items=items, terms=terms, as_of=now)
-        return _view(freeze_set(self._caller, chosen), found[:SAMPLE_MAX])
+        return frozen_view(freeze_set(self._caller, chosen), found)
 
     def _found(self, filters: dict[str, Any], limit: int | None) -> list[Run]:
         most = self._caller.settings.runs_per_order_max
@@ -127,13 +89,16 @@ class Selections:
         known = {one.id: one for one in map(self._runs.get, ids)}
         return sorted(known.values(), key=lambda one: one.id, reverse=True)
 
-    def get(self, selection: UUID | str) -> FrozenRuns:
+    def get(self, selection: UUID | str) -> Frozen[Run]:
         """Return a selection by its id, with the newest of its runs as they are now."""
         kept = self._find(selection)
-        newest = [RunId(one) for one in kept.ids[:SAMPLE_MAX]]
-        there = self._caller.store.get_runs(newest)
-        runs = run_views(self._caller, [there[one] for one in newest if one in there])
-        return _view(kept, runs)
+        return frozen_view(kept, self._seen(kept.ids[:SAMPLE_MAX]))
+
+    def _seen(self, ids: Sequence[bytes]) -> list[Run]:
+        """Return those runs that are still there, as they are now."""
+        asked = [RunId(one) for one in ids]
+        there = self._caller.store.get_runs(asked)
+        return run_views(self._caller, [there[one] for one in asked if one in there])
 
     def preview(self, selection: UUID | str, order: str) -> OrderPreview:
         """Say what an order would do to each of its runs, if it were given now.
@@ -141,10 +106,11 @@ class Selections:
         The order is retry, discard, cancel, skip, rerun, or repair for a rerun in repair mode.
         """
         kept = self._find(selection)
-        judged = ChosenRuns(self._caller, self._runs, kept).judge(order)
-        first, left = shown_of(judged)
-        there = [one.id for one in (*first, *left) if one.state is not None]
-        return preview_of(kept, order, judged, {one: self._runs.get(one).label for one in there})
+        if order in ONE_BY_ONE:
+            require_few(kept, order)
+        judged = ChosenRuns(self._caller, kept).judge(order)
+        shown = self._seen([one.id.bytes for part in shown_of(judged) for one in part])
+        return preview_of(kept, order, judged, {run.id: run.label for run in shown})
 
     def retry(
         self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
@@ -183,7 +149,7 @@ class Selections:
         kept = self._meant(selection, confirm)
         require_reason(reason)
         require_few(kept, "rerun")
-        chosen = ChosenRuns(self._caller, self._runs, kept)
+        chosen = ChosenRuns(self._caller, kept)
         return chosen.rerun(repair=repair, reason=reason)
 
     def skip(
@@ -193,7 +159,7 @@ class Selections:
         kept = self._meant(selection, confirm)
         require_reason(reason)
         require_few(kept, "skip")
-        return ChosenRuns(self._caller, self._runs, kept).skip(reason=reason)
+        return ChosenRuns(self._caller, kept).skip(reason=reason)
 
     def _meant(self, selection: UUID | str, confirm: int | None) -> Kept:
         """Return which runs an order is about; many of them only if they are confirmed."""
@@ -207,16 +173,3 @@ class Selections:
 
 def _ids(kept: Kept) -> list[UUID]:
     return [UUID(bytes=one) for one in kept.ids]
-
-
-def _view(kept: Kept, sample: Sequence[Run]) -> FrozenRuns:
-    return FrozenRuns(
-        id=UUID(bytes=kept.id),
-        ids=tuple(UUID(bytes=one) for one in kept.ids),
-        sample=tuple(sample),
-        chosen_by=kept.chosen_by,
-        digest=kept.digest,
-        made_by=kept.made_by,
-        as_of=from_microseconds(kept.as_of),
-        expires_at=from_microseconds(kept.expires_at),
-    )

@@ -11,7 +11,7 @@ from duly.client.judging import completion_findings
 from duly.domain.alerting import AlertState
 from duly.domain.attempts import TASK_GONE
 from duly.domain.durations import duration_text
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.domain.literals import ScheduleStatus
 from duly.store.alerting import AlertFilter
 from duly.store.dispatch import MemberKind
@@ -142,8 +142,8 @@ class Status:
             "queued": self.queued,
             "owed": self.owed,
             "overdue": self.overdue,
-            "oldest_due_at": None if self.oldest_due_at is None else iso_utc(self.oldest_due_at),
-            "next_due_at": None if self.next_due_at is None else iso_utc(self.next_due_at),
+            "oldest_due_at": iso_or_none(self.oldest_due_at),
+            "next_due_at": iso_or_none(self.next_due_at),
             "early_fires": self.early_fires,
             "members": [member.to_json() for member in self.members],
             "leases_owned": self.leases_owned,
@@ -269,8 +269,8 @@ def status_view(store: str, status: StoreStatus) -> Status:
         queued=status.queued,
         owed=status.owed,
         overdue=status.overdue,
-        oldest_due_at=_moment(status.oldest_due_at),
-        next_due_at=_moment(status.next_due_at),
+        oldest_due_at=moment_or_none(status.oldest_due_at),
+        next_due_at=moment_or_none(status.next_due_at),
         early_fires=status.early_fires,
         members=tuple(member_status(member, owned) for member in status.members),
         leases_owned=len(owned),
@@ -308,10 +308,6 @@ def member_status(member: Member, owned: Sequence[LeaseRecord] = ()) -> MemberSt
         queues=member.queues,
         standing=None if member.standing is None else str(member.standing),
     )
-
-
-def _moment(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)
 
 
 def _by_state(tenants: Mapping[str, OpenCounts]) -> dict[str, dict[str, int]]:

@@ -19,7 +19,7 @@ from duly.domain.access import (
     token_id,
 )
 from duly.domain.identity import read_identity
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 from duly.errors import NotFound, UsageError, require_text
 from duly.store.access import AddToken, RevokeToken
 from duly.store.tenancy import part_of
@@ -70,10 +70,10 @@ class Token:
             "state": self.state,
             "created_at": iso_utc(self.created_at),
             "created_by": self.created_by,
-            "expires_at": _text(self.expires_at),
-            "revoked_at": _text(self.revoked_at),
+            "expires_at": iso_or_none(self.expires_at),
+            "revoked_at": iso_or_none(self.revoked_at),
             "revoked_by": self.revoked_by,
-            "last_used_at": _text(self.last_used_at),
+            "last_used_at": iso_or_none(self.last_used_at),
         }
 
 
@@ -232,16 +232,8 @@ def _view(record: TokenRecord, now: int) -> Token:
         state="live" if record.is_live(now) else ended,
         created_at=from_microseconds(record.created_at),
         created_by=record.created_by,
-        expires_at=_instant(record.expires_at),
-        revoked_at=_instant(record.revoked_at),
+        expires_at=moment_or_none(record.expires_at),
+        revoked_at=moment_or_none(record.revoked_at),
         revoked_by=record.revoked_by,
-        last_used_at=_instant(record.last_used_at),
+        last_used_at=moment_or_none(record.last_used_at),
     )
-
-
-def _instant(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)
-
-
-def _text(instant: datetime | None) -> str | None:
-    return None if instant is None else iso_utc(instant)

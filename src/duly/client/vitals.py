@@ -8,7 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from duly.client.reading import read_choice, read_limit, read_looked_for
+from duly.client.reading import (
+    read_choice,
+    read_limit,
+    read_looked_for,
+    require_at_most,
+)
 from duly.client.schedule_orders import find_schedule
 from duly.client.vitals_making import Found, Subject, Total, schedule_vitals, vital_signs
 from duly.client.vitals_view import WindowVitals
@@ -148,9 +153,10 @@ class Vitals:
         Schedules that are not of this tenant are left out.
         """
         most = read_limit(runs, WINDOW_RUNS)
+        require_at_most("schedules", len(schedules), SCHEDULES_MAX)
         store, checked = self._caller.store, self._checked()
         tenants, is_whole = self._window(None, most)
-        seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules[:SCHEDULES_MAX]])
+        seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules])
         ids = [one for one, record in seen.items() if record.tenant == self._caller.tenant]
         own: dict[ScheduleId, list[RunVital]] = {one: [] for one in ids}
         for run in store.list_run_vitals(VitalsFilter(schedule_ids=ids, limit=most)) if ids else ():

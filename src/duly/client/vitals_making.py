@@ -23,14 +23,13 @@ from duly.client.vitals_view import (
 )
 from duly.domain.checking import check_name
 from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds
+from duly.domain.instants import from_microseconds, moment_or_none
 from duly.domain.last_ends import LastEnd, LastEnds, LastError
 from duly.domain.literals import RunState, ScheduleStatus
 from duly.domain.vitals import look_at, useful_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from duly.domain.run_vitals import RunVital
     from duly.domain.signs import Signs
@@ -131,8 +130,8 @@ def _trigger(signs: Sequence[Signs], owed: int) -> TriggerVitals:
     )
     return TriggerVitals(
         schedules=sum(one.record.status is ScheduleStatus.ACTIVE for one in signs),
-        next_due_at=_moment(_least([one.next_due_at for one in triggers])),
-        last_fired_at=None if last is None else _moment(last.last_fired_at),
+        next_due_at=moment_or_none(_least([one.next_due_at for one in triggers])),
+        last_fired_at=None if last is None else moment_or_none(last.last_fired_at),
         last_run=None if last is None or last.last_run is None else UUID(bytes=last.last_run),
         lateness=None if last is None else span(last.late_us),
         overdue=span(_most([one.overdue_us for one in triggers])),
@@ -198,7 +197,7 @@ def _completion(
     finished += [] if others is None else [others.finished_at]
     worst = max(seen, key=lambda one: (one.is_stale, one.ratio or 0.0), default=None)
     return CompletionVitals(
-        last_finished_at=_moment(_most(finished)),
+        last_finished_at=moment_or_none(_most(finished)),
         last_success=merged.success,
         last_verified=merged.verified,
         last_error=merged.error,
@@ -280,7 +279,3 @@ def _least(instants: Sequence[int | None]) -> int | None:
 
 def _most(instants: Sequence[int | None]) -> int | None:
     return max((one for one in instants if one is not None), default=None)
-
-
-def _moment(instant: int | None) -> datetime | None:
-    return None if instant is None else from_microseconds(instant)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.domain.instants import from_microseconds, iso_or_none, iso_utc
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,8 +55,8 @@ class TriggerVitals:
             "is_well": self.is_well,
             "findings": [str(one) for one in self.findings],
             "schedules": self.schedules,
-            "next_due_at": _moment(self.next_due_at),
-            "last_fired_at": _moment(self.last_fired_at),
+            "next_due_at": iso_or_none(self.next_due_at),
+            "last_fired_at": iso_or_none(self.last_fired_at),
             "last_run": None if self.last_run is None else str(self.last_run),
             "lateness": _seconds(self.lateness),
             "overdue": _seconds(self.overdue),
@@ -104,7 +104,7 @@ class CompletionVitals:
         return {
             "is_well": self.is_well,
             "findings": [str(one) for one in self.findings],
-            "last_finished_at": _moment(self.last_finished_at),
+            "last_finished_at": iso_or_none(self.last_finished_at),
             "last_success": _shown(self.last_success),
             "last_verified": _shown(self.last_verified),
             "last_error": _shown(self.last_error),
@@ -114,7 +114,7 @@ class CompletionVitals:
             "cadence": _seconds(self.cadence),
             "ratio": None if ratio is None else round(ratio, 3),
             "behind": self.behind,
-            "unknown_through": _moment(self.unknown_through),
+            "unknown_through": iso_or_none(self.unknown_through),
         }
 
 
@@ -273,10 +273,6 @@ class VitalSigns:
 def span(microseconds: int | None) -> timedelta | None:
     """Return microseconds as a duration."""
     return None if microseconds is None else microseconds * _MICROSECOND
-
-
-def _moment(instant: datetime | None) -> str | None:
-    return None if instant is None else iso_utc(instant)
 
 
 def _seconds(duration: timedelta | None) -> float | None:

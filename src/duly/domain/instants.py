@@ -52,6 +52,16 @@ def iso_utc(instant: datetime) -> str:
     return instant.isoformat().replace("+00:00", "Z")
 
 
+def moment_or_none(microseconds: int | None) -> datetime | None:
+    """Return what may not have been yet as `from_microseconds` does."""
+    return None if microseconds is None else from_microseconds(microseconds)
+
+
+def iso_or_none(instant: datetime | None) -> str | None:
+    """Write what may not have been yet as `iso_utc` does."""
+    return None if instant is None else iso_utc(instant)
+
+
 def as_day(value: object) -> date | None:
     """Return a date, or an ISO text of one, as a date; None for anything else."""
     if isinstance(value, date) and not isinstance(value, datetime):

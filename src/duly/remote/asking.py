@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 from uuid import UUID
@@ -144,7 +146,24 @@ def said(kind: type[msgspec.Struct], /, **terms: Any) -> dict[str, Any]:  # noqa
         if name not in names:
             remedy = f"known are {', '.join(names)}"
             raise UsageError(name, value, "is not known here", remedy)
-    return {name: written(name, value) for name, value in terms.items() if value is not None}
+    lists = _lists(kind)
+    return {
+        name: _listed(value) if name in lists else written(name, value)
+        for name, value in terms.items()
+        if value is not None
+    }
+
+
+@cache
+def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return which terms may be several."""
+    every = msgspec.structs.fields(kind)
+    return frozenset(one.name for one in every if "list[" in str(one.type))
+
+
+def _listed(value: object) -> list[object]:
+    """Return one or several as a list, as callers of the library may give either."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
 def written(field: str, value: object) -> object:

@@ -51,7 +51,7 @@ class Backfills:
         **terms: Any,  # noqa: ANN401 - as `PlanBackfill` has them
     ) -> BackfillPlan:
         """Show the exact occurrences of a span and what is known about each."""
-        body = said(PlanBackfill, schedule=schedule, since=since, until=until, **_classes(terms))
+        body = said(PlanBackfill, schedule=schedule, since=since, until=until, **terms)
         return self._asking.ask(PLAN, body=body)
 
     def create(
@@ -63,7 +63,7 @@ class Backfills:
         **terms: Any,  # noqa: ANN401 - as `NewBackfill` has them
     ) -> Backfill:
         """Have the runs of a span made, at a rate, so many at a time."""
-        body = said(NewBackfill, schedule=schedule, since=since, until=until, **_classes(terms))
+        body = said(NewBackfill, schedule=schedule, since=since, until=until, **terms)
         return self._asking.ask(CREATE_BACKFILL, body=body)
 
     def get(self, backfill: UUID | str) -> Backfill:
@@ -115,9 +115,3 @@ class Backfills:
         terms = {"runs": runs, "per_minute": per_minute, "concurrency": concurrency}
         body = said(ResumeFrom, reason=reason, **terms)
         return self._asking.ask(RESUME_FROM, backfill, body=body)
-
-
-def _classes(terms: dict[str, Any]) -> dict[str, Any]:
-    """Return terms with their classes as a list, whatever they came in."""
-    classes = terms.get("classes")
-    return terms if classes is None else {**terms, "classes": sorted(classes)}

@@ -57,7 +57,7 @@ class Inbox:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def list(self, *, limit: int = 50) -> list[InboxItem]:
+    def list(self, *, limit: int = 100) -> list[InboxItem]:
         """Return runs that are in doubt, oldest first, each with what is safest."""
         return self._asking.items(LIST, query=said(InboxQuery, limit=limit))
 

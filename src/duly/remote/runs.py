@@ -34,7 +34,7 @@ Attempts = list[Attempt]
 Steps = list[Step]
 Lines = list[Line]
 RUNS_DEFAULT = 100
-LINES_DEFAULT = 1000
+DELAYED_DEFAULT = LINES_DEFAULT = 1000
 ONE = "/runs/{run}"
 LIST = look("list_runs", "/runs", Page[Run])
 ENQUEUE = order("enqueue_run", "/runs", EnqueuedRun)
@@ -140,7 +140,7 @@ class Delayed:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def list(self, *, limit: int | None = None) -> list[DelayedRun]:
+    def list(self, *, limit: int = DELAYED_DEFAULT) -> list[DelayedRun]:
         """Return what is pending, in order of due."""
         return self._asking.items(LIST_DELAYED, limit=limit)
 

@@ -12,7 +12,7 @@ from duly.remote.operation import DELETE, PATCH, look, order
 from duly.wire.runs import Because, EnqueuedRun
 from duly.wire.schedules import (
     Entry,
-    HistoryAsked,
+    NewestAsked,
     NewSchedule,
     NextAsked,
     Occurrence,
@@ -28,7 +28,6 @@ from duly.wire.schedules import (
     ScheduleEdit,
     SchedulesAsked,
     SkippedRange,
-    SkipsAsked,
     Trigger,
 )
 from duly.wire.shapes import Page
@@ -45,6 +44,7 @@ Occurrences = list[Occurrence]
 OwedRanges = list[OwedRange]
 SkippedRanges = list[SkippedRange]
 Upcoming = list[PreviewedOccurrence]
+SHOWN_DEFAULT = 1000
 ONE = "/schedules/{schedule}"
 LIST = look("list_schedules", "/schedules", Page[Schedule])
 CREATE = order("create_schedule", "/schedules", PlannedSchedule)
@@ -173,9 +173,9 @@ class Schedules:
         """Return schedules in order of name; all of them, unless a limit is given."""
         return self._asking.items(LIST, query=said(SchedulesAsked, **filters), limit=limit)
 
-    def history(self, schedule: Reference, *, limit: int = 100) -> Entries:
+    def history(self, schedule: Reference, *, limit: int = SHOWN_DEFAULT) -> Entries:
         """Return who did what to it, newest first."""
-        query = said(HistoryAsked, limit=limit)
+        query = said(NewestAsked, limit=limit)
         return self._asking.items(HISTORY, schedule, query=query)
 
     def occurrences(self, schedule: Reference, start: Instant, end: Instant) -> Occurrences:
@@ -187,9 +187,9 @@ class Schedules:
         """Return the ranges of occurrences that it still owes, oldest first."""
         return self._asking.items(OWED, schedule)
 
-    def skips(self, schedule: Reference, *, limit: int = 100) -> SkippedRanges:
+    def skips(self, schedule: Reference, *, limit: int = SHOWN_DEFAULT) -> SkippedRanges:
         """Return the ranges of occurrences that were skipped, newest first, with the reason."""
-        return self._asking.items(SKIPS, schedule, query=said(SkipsAsked, limit=limit))
+        return self._asking.items(SKIPS, schedule, query=said(NewestAsked, limit=limit))
 
     def upcoming(self, schedule: Reference, n: int = 3) -> Upcoming:
         """Return its next occurrences; none unless it is active."""

@@ -55,9 +55,16 @@ class Selections:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def freeze(self, **filters: Any) -> Selection:  # noqa: ANN401 - as `NewSelection` has them
+    def freeze(
+        self,
+        *,
+        state: str | Sequence[str] | None = "dead",
+        **filters: Any,  # noqa: ANN401 - as `NewSelection` has them
+    ) -> Selection:
         """Find runs by a filter, dead ones unless told, and freeze which they are."""
-        return self._asking.ask(FREEZE, body=said(NewSelection, **filters))
+        # None is said, and not left out: it means those of every state.
+        body = {"state": None, **said(NewSelection, state=state, **filters)}
+        return self._asking.ask(FREEZE, body=body)
 
     def get(self, selection: Reference) -> Selection:
         """Return a selection, with the newest of its runs as they are now."""
@@ -112,16 +119,9 @@ class ScheduleSelections:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def freeze(
-        self,
-        *,
-        schedules: Sequence[Reference] | None = None,
-        **filters: Any,  # noqa: ANN401 - as `NewScheduleSelection` has them
-    ) -> ScheduleSelection:
+    def freeze(self, **filters: Any) -> ScheduleSelection:  # noqa: ANN401 - as `NewScheduleSelection` has them
         """Find schedules by a filter, and freeze which they are and how."""
-        named = None if schedules is None else [str(one) for one in schedules]
-        body = said(NewScheduleSelection, schedules=named, **filters)
-        return self._asking.ask(FREEZE_SCHEDULES, body=body)
+        return self._asking.ask(FREEZE_SCHEDULES, body=said(NewScheduleSelection, **filters))
 
     def get(self, selection: Reference) -> ScheduleSelection:
         """Return a selection, with the first of its schedules as they are now."""

@@ -103,8 +103,8 @@ class Explanation(Shown, frozen=True, kw_only=True):
     remedy: str | None
 
 
-class RunQuery(Asked, frozen=True, kw_only=True):
-    """Which runs, and which part of them; newest first."""
+class RunFilter(Asked, frozen=True, kw_only=True):
+    """Which runs; those that fit all that is said."""
 
     schedule: str | None = None
     """Its name or id."""
@@ -124,6 +124,11 @@ class RunQuery(Asked, frozen=True, kw_only=True):
     """Scheduled for this instant or later,"""
     until: InstantText | None = None
     """and before this one."""
+
+
+class RunQuery(RunFilter, frozen=True, kw_only=True):
+    """Which runs, and which part of them; newest first."""
+
     limit: int | None = None
     cursor: str | None = None
 

@@ -106,12 +106,6 @@ class SkippedRange(Shown, frozen=True, kw_only=True):
     reason: str
 
 
-class SkipsAsked(Asked, frozen=True, kw_only=True):
-    """How many of the newest skips."""
-
-    limit: int = 100
-
-
 class PreviewedOccurrence(Shown, frozen=True, kw_only=True):
     """One coming occurrence, as the clock on the wall and as UTC show it."""
 
@@ -227,8 +221,8 @@ class Trigger(Asked, frozen=True, kw_only=True):
     """Another overlap policy, for this one run."""
 
 
-class HistoryAsked(Asked, frozen=True, kw_only=True):
-    """How much of a schedule's history."""
+class NewestAsked(Asked, frozen=True, kw_only=True):
+    """How many of a schedule's newest entries, or skips."""
 
     limit: int = 100
 

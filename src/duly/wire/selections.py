@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from duly.wire.runs import Run
+from msgspec import field
+
+from duly.wire.runs import Run, RunFilter
 from duly.wire.schedules import Schedule
 from duly.wire.shapes import Asked, Identity, Instant, InstantText, Reason, Shown
 
 
-class Selection(Shown, frozen=True, kw_only=True):
-    """The runs that a filter found: what an order about them touches, and nothing else."""
+class Frozen(Shown, frozen=True, kw_only=True):
+    """What a filter found: what an order about it touches, and nothing else."""
 
     id: Identity
     count: int
-    sample: list[Run]
-    """The newest of them, as they are now."""
     chosen_by: dict[str, Any]
     digest: str = ""
-    """The same for the same runs in the same state."""
+    """The same for the same runs in the same state, or schedules at the same versions."""
     made_by: str
     as_of: Instant
     expires_at: Instant
 
 
-class ScheduleSelection(Shown, frozen=True, kw_only=True):
-    """The schedules that a filter found: what an order about them touches, and nothing else."""
+class Selection(Frozen, frozen=True, kw_only=True):
+    """Runs that a filter found."""
 
-    id: Identity
-    count: int
+    sample: list[Run]
+    """The newest of them, as they are now."""
+
+
+class ScheduleSelection(Frozen, frozen=True, kw_only=True):
+    """Schedules that a filter found."""
+
     sample: list[Schedule]
     """The first of them by name, as they are now."""
-    chosen_by: dict[str, Any]
-    digest: str
-    """The same for the same schedules at the same versions."""
-    made_by: str
-    as_of: Instant
-    expires_at: Instant
 
 
 class PreviewedItem(Shown, frozen=True, kw_only=True):
@@ -93,24 +92,11 @@ class OrderedSchedules(Shown, frozen=True, kw_only=True):
     schedules: list[OrderedSchedule]
 
 
-class NewSelection(Asked, frozen=True, kw_only=True):
+class NewSelection(RunFilter, frozen=True, kw_only=True):
     """Which runs; dead ones unless told."""
 
-    schedule: str | None = None
-    key: str | None = None
-    task: str | None = None
-    queue: str | None = None
-    state: list[str] | None = None
-    reason: str | None = None
-    """Why a run is dead, or ended as it did."""
-    error: str | None = None
-    """A text that its last error holds."""
-    origin: str | None = None
-    lane: str | None = None
-    root: Identity | None = None
-    worker: int | None = None
-    since: InstantText | None = None
-    until: InstantText | None = None
+    state: list[str] | None = field(default_factory=lambda: ["dead"])
+    """Null for those of every state."""
     limit: int | None = None
     """Take the newest so many; without it more than one order takes are refused."""
     ids: list[Identity] | None = None

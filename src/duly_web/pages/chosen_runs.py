@@ -11,7 +11,7 @@ import msgspec
 from duly import UsageError
 from duly.api.views import CONFIRMED_ABOVE
 from duly_web.page import Asked, Moved, Page, Said, Shown
-from duly_web.pages.runs import RunRow, run_rows
+from duly_web.pages.runs import RunFilters, RunRow, run_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,30 +76,12 @@ VERBS: dict[str, Verb] = {
 }
 
 
-class Choice(msgspec.Struct, forbid_unknown_fields=True):
+class Choice(RunFilters, kw_only=True):
     """Which runs somebody means: boxes, or all that the filters of the page find."""
 
     verb: str
-    run: list[str] = []
+    run: list[str] = []  # noqa: RUF012 - msgspec copies it
     all: bool = False
-    state: list[str] = []
-    schedule: str | None = None
-    task: str | None = None
-    queue: str | None = None
-    origin: str | None = None
-    lane: str | None = None
-    key: str | None = None
-    error: str | None = None
-    root: str | None = None
-    since: str | None = None
-    until: str | None = None
-
-    def filters(self) -> dict[str, Any]:
-        """Return what runs are found by."""
-        given = msgspec.structs.asdict(self)
-        for name in ("verb", "run", "all"):
-            del given[name]
-        return {name: value or None for name, value in given.items()}
 
 
 class ChosenQuery(msgspec.Struct, forbid_unknown_fields=True):

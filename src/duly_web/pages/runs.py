@@ -25,34 +25,40 @@ LANES = ("live", "catch-up", "backfill")
 _LABEL_OFFSET = re.compile(r"([+-]\d\d:\d\d)$")
 
 
-class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What the list is narrowed by; all of it stands in the address."""
+class RunFilters(msgspec.Struct, forbid_unknown_fields=True):
+    """What runs are found by, as an address or a form says it: what is empty says nothing."""
 
     state: list[str] = []
     schedule: str | None = None
     task: str | None = None
     queue: str | None = None
+    reason: str | None = None
     origin: str | None = None
     lane: str | None = None
     key: str | None = None
     error: str | None = None
     root: str | None = None
+    worker: int | None = None
     since: str | None = None
     until: str | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """Return what `app.runs.page` is to be narrowed by."""
+        said = {name: getattr(self, name) for name in RunFilters.__struct_fields__}
+        return {name: None if value in ("", []) else value for name, value in said.items()}
+
+
+class RunsQuery(RunFilters):
+    """What the list is narrowed by; all of it stands in the address."""
+
     only: str | None = None
     """What is noticed by more than its state: stuck, overlapping, late."""
     cursor: str | None = None
 
-    def filters(self) -> dict[str, Any]:
-        """Return what `app.runs.page` is to be narrowed by."""
-        given = msgspec.structs.asdict(self)
-        del given["cursor"], given["only"]
-        return {name: value or None for name, value in given.items()}
-
     @property
     def said(self) -> dict[str, Any]:
         """Return the filters that say something, for a form that acts on what they found."""
-        return {name: value for name, value in self.filters().items() if value}
+        return {name: value for name, value in self.filters().items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from duly.api.handlers.parts import look, order
 from duly.api.reading import read_cursor, read_limit, write_cursor
-from duly.api.route import Received, Route
 from duly.errors import NotFound
 from duly.wire import delayed as wire
 from duly.wire.runs import Because, Run
@@ -16,12 +16,14 @@ from duly.wire.shapes import Page
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.api.route import Received, Route
+
 ONE = "/delayed/{key_or_id}"
 T = TypeVar("T")
 
 
 def list_delayed(received: Received) -> Page[wire.DelayedRun]:
-    """Return what is pending, in order of due."""
+    """List delayed runs that are pending, in the order in which they fall due."""
     asked: wire.DelayedAsked = received.query
     after = read_cursor(asked.cursor, tuple[datetime, UUID])
     page = received.app.delayed.page(limit=read_limit(asked.limit), after=after)
@@ -32,12 +34,12 @@ def list_delayed(received: Received) -> Page[wire.DelayedRun]:
 
 
 def get_delayed(received: Received) -> wire.DelayedRun:
-    """Return a pending one by its key or id."""
+    """Look at a pending delayed run, by its key or id."""
     return wire.DelayedRun.from_view(_by_either(received, received.app.delayed.get))
 
 
 def move_delayed(received: Received) -> wire.DelayedRun:
-    """Have a pending one fall due at another time."""
+    """Have a pending delayed run fall due at another time."""
     asked: wire.Move = received.body
 
     def move(key_or_id: str | UUID) -> wire.DelayedRun:
@@ -50,7 +52,7 @@ def move_delayed(received: Received) -> wire.DelayedRun:
 
 
 def cancel_delayed(received: Received) -> Run:
-    """Cancel a pending one."""
+    """Cancel a pending delayed run."""
     asked: Because = received.query
     cancelled = _by_either(
         received, lambda key_or_id: received.app.cancel(key_or_id, reason=asked.reason)
@@ -71,49 +73,18 @@ def _by_either(received: Received, function: Callable[[str | UUID], T]) -> T:
         return function(said)
 
 
+_ORDERED = {"is_body_optional": False, "is_idempotent": True}
 ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/delayed",
-        operation_id="list_delayed",
-        summary="List delayed runs that are pending, in the order in which they fall due.",
-        scope="read",
-        handler=list_delayed,
-        query=wire.DelayedAsked,
-        answer=Page[wire.DelayedRun],
-    ),
-    Route(
-        method="GET",
-        path=ONE,
-        operation_id="get_delayed",
-        summary="Look at a pending delayed run, by its key or id.",
-        scope="read",
-        handler=get_delayed,
-        answer=wire.DelayedRun,
-    ),
-    Route(
+    look("/delayed", list_delayed, Page[wire.DelayedRun], wire.DelayedAsked),
+    look(ONE, get_delayed, wire.DelayedRun),
+    order(
+        ONE,
+        move_delayed,
+        wire.Move,
+        wire.DelayedRun,
         method="PATCH",
-        path=ONE,
-        operation_id="move_delayed",
-        summary="Have a pending delayed run fall due at another time.",
-        scope="edit",
-        handler=move_delayed,
-        body=wire.Move,
-        answer=wire.DelayedRun,
-        errors=frozenset({409}),
-        is_idempotent=True,
         is_once_only=True,
+        **_ORDERED,
     ),
-    Route(
-        method="DELETE",
-        path=ONE,
-        operation_id="cancel_delayed",
-        summary="Cancel a pending delayed run.",
-        scope="edit",
-        handler=cancel_delayed,
-        query=Because,
-        answer=Run,
-        errors=frozenset({409}),
-        is_idempotent=True,
-    ),
+    order(ONE, cancel_delayed, None, Run, method="DELETE", query=Because, **_ORDERED),
 )

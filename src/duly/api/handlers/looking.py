@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.events import is_of_all
+from duly.api.handlers.parts import look
 from duly.api.reading import read_limit
-from duly.api.route import Received, Route
 from duly.api.rules import read_count, read_rule
 from duly.app.doctor import examine
 from duly.domain.instants import from_microseconds
@@ -22,16 +22,17 @@ from duly.wire.status import Status
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from duly.api.route import Received, Route
     from duly.domain.zones.search import ZoneMatch
 
 
 def get_status(received: Received) -> Status:
-    """Return the state of everything on one screen."""
+    """Show the state of everything on one screen."""
     return Status.from_view(received.app.status())
 
 
 def get_diagnosis(received: Received) -> Diagnosis:
-    """Look at the server's installation, the store and the fleet; what is wrong is an answer."""
+    """Say what is wrong with installation, store and fleet, and what to do about it."""
     if not received.principal.is_everywhere:
         problem = "may not look at the whole installation: that concerns every tenant"
         remedy = "ask an operator, or use a token of every tenant"
@@ -40,7 +41,7 @@ def get_diagnosis(received: Received) -> Diagnosis:
 
 
 def list_audit(received: Received) -> Page[Entry]:
-    """Return who did what, newest first."""
+    """Tell who did what, when, why and from where, newest first."""
     asked: AuditAsked = received.query
     is_whole = is_of_all(received)
     page = received.app.audit.page(
@@ -58,7 +59,7 @@ def list_audit(received: Received) -> Page[Entry]:
 
 
 def find_zones(received: Received) -> Page[wire.Zone]:
-    """Return the zones that a person may mean, the likeliest first."""
+    """Find time zones by city, country, name, abbreviation or offset."""
     asked: wire.ZonesAsked = received.query
     now = from_microseconds(received.app.store.now())
     found = search_zones(asked.search, at=now, limit=asked.limit)
@@ -66,7 +67,7 @@ def find_zones(received: Received) -> Page[wire.Zone]:
 
 
 def explain_rule(received: Received) -> Preview:
-    """Show what a rule means and when it fires."""
+    """Show what a rule means, when it fires next, and what clocks do to it."""
     asked: wire.RuleAsked = received.query
     rule = Rule(
         when=asked.when,
@@ -102,52 +103,9 @@ def _offset_text(offset: timedelta) -> str:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/status",
-        operation_id="get_status",
-        summary="The state of everything on one screen.",
-        scope="read",
-        handler=get_status,
-        answer=Status,
-    ),
-    Route(
-        method="GET",
-        path="/doctor",
-        operation_id="get_diagnosis",
-        summary="What is wrong with installation, store and fleet, and what to do about it.",
-        scope="read",
-        handler=get_diagnosis,
-        answer=Diagnosis,
-    ),
-    Route(
-        method="GET",
-        path="/audit",
-        operation_id="list_audit",
-        summary="Who did what, when, why and from where, newest first.",
-        scope="read",
-        handler=list_audit,
-        query=AuditAsked,
-        answer=Page[Entry],
-    ),
-    Route(
-        method="GET",
-        path="/zones",
-        operation_id="find_zones",
-        summary="Find time zones by city, country, name, abbreviation or offset.",
-        scope="read",
-        handler=find_zones,
-        query=wire.ZonesAsked,
-        answer=Page[wire.Zone],
-    ),
-    Route(
-        method="GET",
-        path="/next",
-        operation_id="explain_rule",
-        summary="Show what a rule means, when it fires next, and what clocks do to it.",
-        scope="read",
-        handler=explain_rule,
-        query=wire.RuleAsked,
-        answer=Preview,
-    ),
+    look("/status", get_status, Status),
+    look("/doctor", get_diagnosis, Diagnosis),
+    look("/audit", list_audit, Page[Entry], AuditAsked),
+    look("/zones", find_zones, Page[wire.Zone], wire.ZonesAsked),
+    look("/next", explain_rule, Preview, wire.RuleAsked),
 )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
-from duly.api.handlers.parts import whole
+from duly.api.handlers.parts import look, order, whole
 from duly.api.reading import read_cursor, read_limit, require_version, write_cursor
-from duly.api.route import Answer, Received, Route
+from duly.api.route import Answer
 from duly.api.rules import is_rule_given, read_count, read_rule
 from duly.client.definitions import POLICIES
 from duly.client.reading import read_name
@@ -19,6 +18,7 @@ from duly.wire.runs import Because, EnqueuedRun
 from duly.wire.shapes import Page
 
 if TYPE_CHECKING:
+    from duly.api.route import Received, Route
     from duly.client.schedule_view import Schedule
 
 ONE = "/schedules/{schedule}"
@@ -26,7 +26,7 @@ UPCOMING_SHOWN = 3
 
 
 def list_schedules(received: Received) -> Page[wire.Schedule]:
-    """Return schedules in order of name, a page at a time."""
+    """List schedules in order of name."""
     asked: wire.SchedulesAsked = received.query
     page = received.app.schedules.page(
         status=asked.status,
@@ -45,7 +45,7 @@ def list_schedules(received: Received) -> Page[wire.Schedule]:
 
 
 def create_schedule(received: Received) -> Answer:
-    """Make a schedule; the same one made again is the same one."""
+    """Make a schedule: it owes a run of a task at every occurrence of a rule."""
     asked: wire.NewSchedule = received.body
     made = received.app.schedules.create(
         asked.name,
@@ -54,11 +54,11 @@ def create_schedule(received: Received) -> Answer:
         owner=asked.owner,
         **_policies(asked),
     )
-    return _planned(received, made)
+    return _planned(made)
 
 
 def get_schedule(received: Received) -> Answer:
-    """Return a schedule by its name or id."""
+    """Look at a schedule, by its name or id."""
     return _shown(received.app.schedules.get(_reference(received)))
 
 
@@ -85,11 +85,11 @@ def edit_schedule(received: Received) -> Answer:
         reason=asked.reason,
         **changes,
     )
-    return _planned(received, edited)
+    return _planned(edited)
 
 
 def delete_schedule(received: Received) -> Answer:
-    """Stop it at once; it can be restored for a while."""
+    """Stop a schedule at once and give up what it owes; it can be restored for a while."""
     asked: Because = received.query
     return _shown(
         received.app.schedules.delete(
@@ -99,7 +99,7 @@ def delete_schedule(received: Received) -> Answer:
 
 
 def pause_schedule(received: Received) -> Answer:
-    """Stop it and keep everything."""
+    """Stop a schedule and keep everything."""
     asked: wire.Pause = received.body
     paused = received.app.schedules.pause(
         _reference(received),
@@ -112,7 +112,7 @@ def pause_schedule(received: Received) -> Answer:
 
 
 def resume_schedule(received: Received) -> Answer:
-    """Let it go on."""
+    """Let a paused schedule go on."""
     asked: wire.Resume = received.body
     resumed = received.app.schedules.resume(
         _reference(received), missed=asked.missed, reason=asked.reason, version=received.version
@@ -121,7 +121,7 @@ def resume_schedule(received: Received) -> Answer:
 
 
 def restore_schedule(received: Received) -> Answer:
-    """Bring back a deleted one."""
+    """Bring back a deleted schedule."""
     asked: Because = received.body
     return _shown(
         received.app.schedules.restore(
@@ -141,7 +141,7 @@ def skip_schedule(received: Received) -> Answer:
 
 
 def trigger_schedule(received: Received) -> EnqueuedRun:
-    """Run it now, besides its timetable."""
+    """Run a schedule now, besides its timetable."""
     asked: wire.Trigger = received.body
     made = received.app.schedules.trigger(
         _reference(received),
@@ -153,36 +153,36 @@ def trigger_schedule(received: Received) -> EnqueuedRun:
     return EnqueuedRun.from_view(made)
 
 
-def get_history(received: Received) -> Page[wire.Entry]:
-    """Return who did what to it, newest first."""
+def get_schedule_history(received: Received) -> Page[wire.Entry]:
+    """Tell who did what to a schedule, newest first."""
     limit = read_limit(received.query.limit)
     found = received.app.schedules.history(_reference(received), limit=limit)
-    return Page(items=[wire.Entry.from_view(one) for one in found], next_cursor=None)
+    return whole(wire.Entry, found)
 
 
-def get_occurrences(received: Received) -> Page[wire.Occurrence]:
-    """Return what became of each expected occurrence in a span."""
+def get_schedule_occurrences(received: Received) -> Page[wire.Occurrence]:
+    """Tell what became of each expected occurrence of a schedule."""
     asked: wire.OccurrencesAsked = received.query
     found = received.app.schedules.occurrences(_reference(received), asked.start, asked.end)
-    return Page(items=[wire.Occurrence.from_view(one) for one in found], next_cursor=None)
+    return whole(wire.Occurrence, found)
 
 
-def get_owed(received: Received) -> Page[wire.OwedRange]:
-    """Return what it still owes."""
+def get_schedule_owed(received: Received) -> Page[wire.OwedRange]:
+    """Tell the ranges of occurrences that a schedule still owes, oldest first."""
     return whole(wire.OwedRange, received.app.schedules.owed(_reference(received)))
 
 
-def get_skips(received: Received) -> Page[wire.SkippedRange]:
-    """Return what was skipped, newest first."""
+def get_schedule_skips(received: Received) -> Page[wire.SkippedRange]:
+    """Tell the ranges of occurrences of a schedule that were skipped, newest first."""
     limit = read_limit(received.query.limit)
     return whole(wire.SkippedRange, received.app.schedules.skips(_reference(received), limit=limit))
 
 
-def get_next(received: Received) -> Page[wire.PreviewedOccurrence]:
-    """Return its next occurrences; none unless it is active."""
+def get_schedule_next(received: Received) -> Page[wire.PreviewedOccurrence]:
+    """Tell the next occurrences of a schedule, in local time and UTC."""
     count = read_count(received.query.count)
     found = received.app.schedules.get(_reference(received)).upcoming(count)
-    return Page(items=[wire.PreviewedOccurrence.from_view(one) for one in found], next_cursor=None)
+    return whole(wire.PreviewedOccurrence, found)
 
 
 def preview_rule(received: Received) -> wire.Preview:
@@ -205,13 +205,9 @@ def _reference(received: Received) -> str:
     return received.path["schedule"]
 
 
-def _planned(received: Received, schedule: Schedule) -> Answer:
+def _planned(schedule: Schedule) -> Answer:
     """Show a schedule that was made or edited, with when it runs next (T5)."""
-    coming: list[Any] = []
-    if schedule.next_for is not None:
-        after = schedule.next_for - timedelta(microseconds=1)
-        shown = received.app.schedules.preview(schedule.timetable, after, UPCOMING_SHOWN)
-        coming = shown.to_json()["occurrences"]
+    coming = [one.to_json() for one in schedule.upcoming(UPCOMING_SHOWN)]
     told = {**schedule.to_json(), "upcoming": coming}
     return Answer(value=msgspec.convert(told, wire.PlannedSchedule), version=schedule.version)
 
@@ -220,187 +216,44 @@ def _shown(schedule: Schedule) -> Answer:
     return Answer(value=wire.Schedule.from_view(schedule), version=schedule.version)
 
 
+_VERSIONED = {"is_idempotent": True, "has_version": True}
 ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/schedules",
-        operation_id="list_schedules",
-        summary="List schedules in order of name.",
-        scope="read",
-        handler=list_schedules,
-        query=wire.SchedulesAsked,
-        answer=Page[wire.Schedule],
-    ),
-    Route(
-        method="POST",
-        path="/schedules",
-        operation_id="create_schedule",
-        summary="Make a schedule: it owes a run of a task at every occurrence of a rule.",
-        scope="edit",
-        handler=create_schedule,
-        body=wire.NewSchedule,
-        answer=wire.PlannedSchedule,
-        status=201,
-        errors=frozenset({404, 409}),
-        is_idempotent=True,
-    ),
-    Route(
-        method="GET",
-        path=ONE,
-        operation_id="get_schedule",
-        summary="Look at a schedule, by its name or id.",
-        scope="read",
-        handler=get_schedule,
-        answer=wire.Schedule,
-    ),
-    Route(
+    look("/schedules", list_schedules, Page[wire.Schedule], wire.SchedulesAsked),
+    order("/schedules", create_schedule, wire.NewSchedule, wire.PlannedSchedule, status=201),
+    look(ONE, get_schedule, wire.Schedule),
+    order(
+        ONE,
+        edit_schedule,
+        wire.ScheduleEdit,
+        wire.PlannedSchedule,
         method="PATCH",
-        path=ONE,
-        operation_id="edit_schedule",
-        summary="Change what is given and keep the rest, unless somebody else was faster.",
-        scope="edit",
-        handler=edit_schedule,
-        body=wire.ScheduleEdit,
-        answer=wire.PlannedSchedule,
+        is_body_optional=False,
         errors=frozenset({428}),
-        is_idempotent=True,
-        has_version=True,
+        **_VERSIONED,
     ),
-    Route(
-        method="POST",
-        path="/schedules/preview",
-        operation_id="preview_rule",
-        summary="Show what a rule means and when it fires; nothing is stored.",
+    order(
+        "/schedules/preview",
+        preview_rule,
+        wire.PreviewAsked,
+        wire.Preview,
         scope="read",
-        handler=preview_rule,
-        body=wire.PreviewAsked,
-        answer=wire.Preview,
+        is_body_optional=False,
+        errors=frozenset(),
+        is_idempotent=False,
     ),
-    Route(
-        method="DELETE",
-        path=ONE,
-        operation_id="delete_schedule",
-        summary="Stop a schedule at once and give up what it owes; it can be restored for a while.",
-        scope="edit",
-        handler=delete_schedule,
-        query=Because,
-        answer=wire.Schedule,
-        is_idempotent=True,
-        has_version=True,
+    order(ONE, delete_schedule, None, wire.Schedule, method="DELETE", query=Because, **_VERSIONED),
+    order(f"{ONE}/pause", pause_schedule, wire.Pause, wire.Schedule, **_VERSIONED),
+    order(f"{ONE}/resume", resume_schedule, wire.Resume, wire.Schedule, **_VERSIONED),
+    order(f"{ONE}/restore", restore_schedule, Because, wire.Schedule, **_VERSIONED),
+    order(f"{ONE}/skip", skip_schedule, Because, wire.Schedule, is_once_only=True, **_VERSIONED),
+    order(
+        f"{ONE}/trigger", trigger_schedule, wire.Trigger, EnqueuedRun, scope="trigger", status=201
     ),
-    Route(
-        method="POST",
-        path=f"{ONE}/pause",
-        operation_id="pause_schedule",
-        summary="Stop a schedule and keep everything.",
-        scope="edit",
-        handler=pause_schedule,
-        body=wire.Pause,
-        is_body_optional=True,
-        answer=wire.Schedule,
-        is_idempotent=True,
-        has_version=True,
+    look(f"{ONE}/history", get_schedule_history, Page[wire.Entry], wire.NewestAsked),
+    look(
+        f"{ONE}/occurrences", get_schedule_occurrences, Page[wire.Occurrence], wire.OccurrencesAsked
     ),
-    Route(
-        method="POST",
-        path=f"{ONE}/resume",
-        operation_id="resume_schedule",
-        summary="Let a paused schedule go on.",
-        scope="edit",
-        handler=resume_schedule,
-        body=wire.Resume,
-        is_body_optional=True,
-        answer=wire.Schedule,
-        is_idempotent=True,
-        has_version=True,
-    ),
-    Route(
-        method="POST",
-        path=f"{ONE}/restore",
-        operation_id="restore_schedule",
-        summary="Bring back a deleted schedule.",
-        scope="edit",
-        handler=restore_schedule,
-        body=Because,
-        is_body_optional=True,
-        answer=wire.Schedule,
-        is_idempotent=True,
-        has_version=True,
-    ),
-    Route(
-        method="POST",
-        path=f"{ONE}/skip",
-        operation_id="skip_schedule",
-        summary="Skip the one pending occurrence, on record.",
-        scope="edit",
-        handler=skip_schedule,
-        body=Because,
-        is_body_optional=True,
-        answer=wire.Schedule,
-        is_idempotent=True,
-        is_once_only=True,
-        has_version=True,
-    ),
-    Route(
-        method="POST",
-        path=f"{ONE}/trigger",
-        operation_id="trigger_schedule",
-        summary="Run a schedule now, besides its timetable.",
-        scope="trigger",
-        handler=trigger_schedule,
-        body=wire.Trigger,
-        is_body_optional=True,
-        answer=EnqueuedRun,
-        status=201,
-        is_idempotent=True,
-    ),
-    Route(
-        method="GET",
-        path=f"{ONE}/history",
-        operation_id="get_schedule_history",
-        summary="Who did what to a schedule, newest first.",
-        scope="read",
-        handler=get_history,
-        query=wire.HistoryAsked,
-        answer=Page[wire.Entry],
-    ),
-    Route(
-        method="GET",
-        path=f"{ONE}/occurrences",
-        operation_id="get_schedule_occurrences",
-        summary="What became of each expected occurrence of a schedule.",
-        scope="read",
-        handler=get_occurrences,
-        query=wire.OccurrencesAsked,
-        answer=Page[wire.Occurrence],
-    ),
-    Route(
-        method="GET",
-        path=f"{ONE}/owed",
-        operation_id="get_schedule_owed",
-        summary="The ranges of occurrences that a schedule still owes, oldest first.",
-        scope="read",
-        handler=get_owed,
-        answer=Page[wire.OwedRange],
-    ),
-    Route(
-        method="GET",
-        path=f"{ONE}/skips",
-        operation_id="get_schedule_skips",
-        summary="The ranges of occurrences of a schedule that were skipped, newest first.",
-        scope="read",
-        handler=get_skips,
-        query=wire.SkipsAsked,
-        answer=Page[wire.SkippedRange],
-    ),
-    Route(
-        method="GET",
-        path=f"{ONE}/next",
-        operation_id="get_schedule_next",
-        summary="The next occurrences of a schedule, in local time and UTC.",
-        scope="read",
-        handler=get_next,
-        query=wire.NextAsked,
-        answer=Page[wire.PreviewedOccurrence],
-    ),
+    look(f"{ONE}/owed", get_schedule_owed, Page[wire.OwedRange]),
+    look(f"{ONE}/skips", get_schedule_skips, Page[wire.SkippedRange], wire.NewestAsked),
+    look(f"{ONE}/next", get_schedule_next, Page[wire.PreviewedOccurrence], wire.NextAsked),
 )

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 def create_selection(received: Received) -> Selection:
     """Find runs by a filter, dead ones unless told, and freeze which they are; nothing is done."""
-    return Selection.from_view(received.app.selections.freeze(**given(received.body)))
+    asked: NewSelection = received.body
+    # No state at all is a term, too: those of every state are meant.
+    terms = {**given(asked), "state": asked.state}
+    return Selection.from_view(received.app.selections.freeze(**terms))
 
 
 def get_selection(received: Received) -> Selection:

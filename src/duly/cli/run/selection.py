@@ -1,4 +1,4 @@
-"""Which runs are meant: by schedule, task, queue, state, cause, error and time."""
+"""Which runs are meant: by schedule, task, queue, cause, error, origin, lane, worker and time."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ class RunOptions:
     """Only those with this reason code, such as budget, timeout or lost."""
     error: str | None = None
     """Only those whose last error holds this text; upper and lower case differ."""
+    origin: str | None = None
+    """Only those that came about so: schedule, delay, now, manual, rerun, repair and the like."""
+    lane: str | None = None
+    """Only those of this lane: live, catch-up or backfill."""
+    root: str | None = None
+    """Only this run and those that repeat it, by its id."""
     worker: int | None = None
     """Only those that this worker holds or has closed, by its number."""
     since: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
@@ -57,6 +63,9 @@ class RunOptions:
             "queue": self.queue,
             "reason": self.cause,
             "error": self.error,
+            "origin": self.origin,
+            "lane": self.lane,
+            "root": self.root,
             "worker": self.worker,
             "since": _moment(self.since, "since"),
             "until": _moment(self.until, "until"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.dispatch import MemberKind
@@ -12,18 +11,14 @@ from duly.store.gates import OPENED_MAX
 from duly.store.importing import tried
 from duly.store.joinable import not_lent
 from duly.store.memory import (
-    counting,
     delayed,
     execution,
     firing,
-    last_ends,
     moving,
     ownership,
     planning,
     reading,
     retention,
-    run_vitals,
-    searching,
     soundness,
     standing,
 )
@@ -31,27 +26,22 @@ from duly.store.memory.access import MemoryAccess
 from duly.store.memory.alerting import MemoryAlerting
 from duly.store.memory.gates import open_gates
 from duly.store.memory.ownership import seems_alive
+from duly.store.memory.reads import MemoryReads
 from duly.store.memory.sealing import MemorySealing
 from duly.store.memory.surveys import MemorySurveys
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
 from duly.store.memory.working import Working
-from duly.store.reading import FIRST_DELAYED, Seen
 from duly.store.schema import Finding, Migration, SchemaStatus
-from duly.store.tenancy import of_tenant
 from duly.store.wakeups import LocalWakeups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from duly.clock import Clock
-    from duly.domain.audit import AuditEntry
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.last_ends import LastEnds
-    from duly.domain.run_times import RunSpan
-    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
-    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.identity import ScheduleId
+    from duly.domain.runs import DelayedRecord, RunRecord
+    from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store import dispatch as port
     from duly.store.execution import Finish
     from duly.store.moving import Exported, Imported, ImportPromises
@@ -65,23 +55,12 @@ if TYPE_CHECKING:
         MoveDelayed,
         Stale,
     )
-    from duly.store.reading import (
-        AuditFilter,
-        DelayedPlace,
-        OpenCounts,
-        RunFilter,
-        ScheduleFilter,
-        StoreStatus,
-        TenantCounts,
-    )
-    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
     from duly.store.standing import OrderWorker, QuarantinedHost
-    from duly.store.trailing import AuditAfter, TrailPage
 
 T = TypeVar("T")
 
 
-class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySealing, MemorySurveys):
+class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySealing, MemorySurveys):
     """A store in this process: every operation alone, one after the other."""
 
     def __init__(self, clock: Clock, *, shards: int = 8, name: str = "memory") -> None:
@@ -301,152 +280,11 @@ class MemoryStore(Working, MemoryAccess, MemoryAlerting, MemorySealing, MemorySu
         """Remove history that is past its retention."""
         return self._write(lambda journal: retention.prune(journal, command))
 
-    # Reading
+    # Reading: the rest is in `reads.py`
 
     def now(self) -> int:
         """Return the store's clock."""
         return self._clock.now_us()
-
-    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
-        """Return a schedule, deleted or not."""
-
-        def read(journal: Journal) -> Seen | None:
-            record = of_tenant(self.tables.schedules.get(schedule_id), tenant)
-            return None if record is None else Seen(record, journal.now)
-
-        return self._read(read)
-
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
-        """Return the schedule of a name."""
-        return self._read(lambda journal: reading.find_schedule(journal, tenant, name))
-
-    def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
-        """Return schedules in order."""
-        return self._read(lambda journal: reading.list_schedules(journal, command))
-
-    def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
-        """Return one version of a schedule's template."""
-        return self._read(lambda _: self.tables.definitions.get((schedule_id, number)))
-
-    def list_definitions(self, schedule_id: ScheduleId, limit: int) -> list[DefinitionRecord]:
-        """Return the newest versions of a schedule's template, newest first."""
-        return self._read(lambda one: run_vitals.list_definitions(one, schedule_id, limit))
-
-    def get_definitions(
-        self, keys: Sequence[tuple[ScheduleId, int]]
-    ) -> dict[tuple[ScheduleId, int], Definition]:
-        """Return those versions of templates that there are."""
-        definitions = self.tables.definitions
-        return self._read(lambda _: {key: definitions[key] for key in keys if key in definitions})
-
-    def get_run(self, run_id: RunId, tenant: str | None = None) -> RunRecord | None:
-        """Return a run."""
-        return self._read(lambda journal: of_tenant(reading.get_run(journal, run_id), tenant))
-
-    def list_runs(self, command: RunFilter) -> list[RunRecord]:
-        """Return runs, newest first."""
-        return self._read(lambda journal: reading.list_runs(journal, command))
-
-    def get_delayed(self, run_id: RunId, tenant: str | None = None) -> DelayedRecord | None:
-        """Return a pending delayed run by its id."""
-        return self._read(lambda _: of_tenant(self.tables.delayed.get(run_id), tenant))
-
-    def find_delayed(self, tenant: str, key: str) -> DelayedRecord | None:
-        """Return the pending delayed run of a key."""
-
-        def read(_: Journal) -> DelayedRecord | None:
-            run_id = self.tables.keys.get((tenant, key))
-            return None if run_id is None else self.tables.delayed[run_id]
-
-        return self._read(read)
-
-    def list_delayed(
-        self, tenant: str, limit: int, after: DelayedPlace = FIRST_DELAYED
-    ) -> list[DelayedRecord]:
-        """Return pending delayed runs in order of due."""
-
-        def read(_: Journal) -> list[DelayedRecord]:
-            rows = (row for row in self.tables.delayed.values() if row.tenant == tenant)
-            found = [row for row in rows if (row.due_at, row.id) > after]
-            return sorted(found, key=lambda row: (row.due_at, row.id))[:limit]
-
-        return self._read(read)
-
-    def list_skips(self, schedule_id: ScheduleId, limit: int) -> list[SkipRecord]:
-        """Return what was skipped, newest first."""
-
-        def read(_: Journal) -> list[SkipRecord]:
-            found = [row for row in self.tables.skips.values() if row.schedule_id == schedule_id]
-            return sorted(found, key=lambda row: row.first_for, reverse=True)[:limit]
-
-        return self._read(read)
-
-    def list_run_times(
-        self, schedule_ids: Sequence[ScheduleId], limit: int
-    ) -> dict[ScheduleId, list[RunSpan]]:
-        """Return from when to when the newest runs of each were open."""
-        return self._read(lambda journal: reading.list_run_times(journal, schedule_ids, limit))
-
-    def list_last_ends(
-        self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
-    ) -> dict[ScheduleId, LastEnds]:
-        """Return how the newest runs of each ended."""
-        read = partial(last_ends.list_last_ends, with_errors=with_errors)
-        return self._read(lambda journal: read(journal, schedule_ids, limit))
-
-    def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
-        """Return what is known of runs, newest first."""
-        return self._read(lambda journal: run_vitals.list_run_vitals(journal, command))
-
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
-        """Return the ranges a schedule still owes, oldest first."""
-
-        def read(_: Journal) -> list[Owed]:
-            rows = [row.owed for row in self.tables.owed.values()]
-            found = [owed for owed in rows if owed.schedule_id == schedule_id]
-            return sorted(found, key=lambda owed: owed.first_for)
-
-        return self._read(read)
-
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
-        """Say what is known about each occurrence."""
-        return self._read(lambda journal: reading.judge(journal, schedule_id, instants))
-
-    def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
-        """Return audit entries, newest first."""
-        return self._read(lambda journal: reading.list_audit(journal, command))
-
-    def search_runs(self, command: RunFilter) -> RunPage:
-        """Return a page of runs, newest first by id."""
-        return self._read(lambda journal: searching.search_runs(journal, command))
-
-    def search_attempts(self, command: AttemptFilter) -> AttemptPage:
-        """Return a page of attempts by run and fence, newest first."""
-        return self._read(lambda journal: searching.search_attempts(journal, command))
-
-    def search_audit(self, command: AuditFilter) -> AuditPage:
-        """Return a page of audit entries, newest first by number."""
-        return self._read(lambda journal: searching.search_audit(journal, command))
-
-    def follow_audit(self, command: AuditAfter) -> TrailPage:
-        """Return entries after a number, oldest first: nobody else is writing one."""
-        return self._read(lambda journal: reading.follow_audit(journal, command))
-
-    def list_tasks(self) -> list[str]:
-        """Return the names of tasks, sorted."""
-        return self._read(lambda _: sorted(self.tables.tasks))
-
-    def status(self) -> StoreStatus:
-        """Return the state of the store."""
-        return self._read(reading.status)
-
-    def count_tenant(self, tenant: str) -> TenantCounts:
-        """Count what is one tenant's."""
-        return self._read(lambda journal: counting.count_tenant(journal, tenant))
-
-    def count_tenants(self) -> dict[str, OpenCounts]:
-        """Count open runs by tenant."""
-        return self._read(counting.count_tenants)
 
     # Standing
 

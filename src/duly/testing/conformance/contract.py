@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.testing.conformance.access import FrozenSets, KeptAnswers, Sessions, Tokens
+from duly.testing.conformance.access import Sessions, Tokens
 from duly.testing.conformance.adding_runs import AddingRuns
 from duly.testing.conformance.alert_deliveries import AlertTerms, Deliveries
 from duly.testing.conformance.alert_trouble import FindingTrouble
@@ -49,6 +49,7 @@ from duly.testing.conformance.reading import (
     Verdicts,
 )
 from duly.testing.conformance.reaping import FindingLost, SettlingLost
+from duly.testing.conformance.repeating import FrozenSets, KeptAnswers
 from duly.testing.conformance.retention import Retaining
 from duly.testing.conformance.retries import RetryBudgets, RetryTimers
 from duly.testing.conformance.run_times import ReadingRunTimes

@@ -1,0 +1,34 @@
+"""What runs are looked for by is the same for everybody who looks (A4, U4)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from duly.cli.run.selection import RunOptions
+from duly.client.run_filters import TERMS
+from duly.wire.runs import RunQuery
+from duly.wire.selections import NewSelection
+from duly_web.pages.chosen_runs import Choice
+from duly_web.pages.runs import RunsQuery
+
+CALLED = {"cause": "reason"}
+"""On a command line a reason is why an order is given."""
+PLACES = {
+    "a list over HTTP": (RunQuery.__struct_fields__, {"limit", "cursor"}),
+    "a selection over HTTP": (NewSelection.__struct_fields__, {"limit", "ids"}),
+    "a page of the console": (RunsQuery.__struct_fields__, {"only", "cursor"}),
+    "a form of the console": (Choice.__struct_fields__, {"verb", "run", "all"}),
+    "a command": ([*(one.name for one in fields(RunOptions)), "state"], set()),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_place_knows_every_term_and_no_other(place):
+    """A4: by schedule, state, time, key, error and the rest, wherever one looks."""
+    names, besides = PLACES[place]
+    known = {CALLED.get(name, name) for name in names}
+
+    assert besides <= known
+    assert set(TERMS) == known - besides
