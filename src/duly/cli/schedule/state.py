@@ -65,7 +65,10 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
     if missed != "skip" and until is None:
         remedy = "give --until too, or say it when you resume: duly schedule resume --missed"
         raise UsageError("missed", missed, "says nothing about a pause without end", remedy)
-    asked = Asked(names=names, which=which, chosen=chosen, target=target)
+    options = () if until is None else ("--until", until, "--missed", missed)
+    asked = Asked(
+        names=names, which=which, chosen=chosen, reason=reason, target=target, options=options
+    )
     with opened(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
@@ -74,7 +77,9 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
                 app.schedules.pause(found.id, reason=reason, until=moment, missed=missed), target
             )
             return 0
-        terms: dict[str, Any] = {"reason": reason, "until": _moment(until, "UTC"), "missed": missed}
+        end = _moment(until, "UTC")
+        _require_coming(app, until, end)
+        terms: dict[str, Any] = {"reason": reason, "until": end, "missed": missed}
         return order_chosen(
             app,
             "pause",
@@ -85,6 +90,15 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
 
 def _moment(text: str | None, tz: str) -> datetime | None:
     return None if text is None else read_moment(text, tz, SystemClock(), "until")
+
+
+def _require_coming(app: App, text: str | None, end: datetime | None) -> None:
+    """Refuse an end that has passed before anybody is asked about many."""
+    now = app.status().now
+    if end is not None and end <= now:
+        raise UsageError(
+            "until", text, "lies in the past", f"give an instant after {utc_text(now)}"
+        )
 
 
 def _tell_paused(paused: Schedule, target: Target) -> None:
@@ -119,7 +133,10 @@ def resume(  # noqa: PLR0913 - as above
     reason
         Why; about several it is needed.
     """
-    asked = Asked(names=names, which=which, chosen=chosen, target=target)
+    options = () if missed == "skip" else ("--missed", missed)
+    asked = Asked(
+        names=names, which=which, chosen=chosen, reason=reason, target=target, options=options
+    )
     with opened(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
