@@ -325,12 +325,15 @@ def test_an_empty_inbox_says_what_lies_in_other_tenants(place: Workplace, store:
     empty = place.duly("inbox")
     status = place.duly("status")
 
-    assert ["Nothing waits: no run is ambiguous.", "1 in tenant acme: --tenant acme"] == (
+    assert ["Nothing waits: no run is ambiguous.", "1 open run in tenant acme: --tenant acme"] == (
         empty.out.splitlines()
     )
     assert "duly inbox --tenant acme" in status.out
     assert str(run) in place.duly("inbox", "--tenant", "acme").out
     assert str(run) in place.duly("inbox", DULY_TENANT="acme").out
     lines = place.duly("run", "list").out.splitlines()
-    assert ["1 in tenant acme: --tenant acme", "1 in tenant globex: --tenant globex"] == lines[1:]
+    assert [
+        "1 open run in tenant acme: --tenant acme",
+        "1 open run in tenant globex: --tenant globex",
+    ] == lines[1:]
     assert "duly inbox" not in place.duly("status", "--tenant", "globex").out

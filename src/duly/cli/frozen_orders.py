@@ -148,9 +148,10 @@ def _print_preview(order: FrozenOrder, preview: OrderPreview) -> None:
     if preview.touched > len(preview.first):
         print_line(f"… and {preview.touched - len(preview.first):,} more")
     for why, count in preview.left_by.items():
-        print_line(("left alone: ", "bold yellow"), f"{counted(count, order.noun)}: {why}")
+        some = f"{counted(count, order.noun)}, because {'it' if count == 1 else 'each'} {why}"
+        print_line(("left alone: ", "bold yellow"), some)
     for one in preview.left_alone[:SHOWN_MAX]:
-        print_line(f"  {one.name} {one.why}")
+        print_line(f"  {one.name}" if len(preview.left_by) == 1 else f"  {one.name} {one.why}")
     more = preview.count - preview.touched - min(len(preview.left_alone), SHOWN_MAX)
     if more:
         print_line(f"  … and {more:,} more")

@@ -30,6 +30,7 @@ from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 from duly.domain.durations import duration_words
+from duly.domain.instants import iso_utc
 from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
@@ -155,7 +156,8 @@ def resume(  # noqa: PLR0913 - as above
 
 
 def _tell_resumed(app: App, before: Schedule, resumed: Schedule, target: Target) -> None:
-    taking_back = undo("pause", resumed.name, "--reason", before.reason or "…")
+    end = () if before.resume_at is None else ("--until", iso_utc(before.resume_at))
+    taking_back = undo("pause", resumed.name, "--reason", before.reason or UNSAID, *end)
     if target.json:
         print_result(resumed, undo=taking_back)
         return
@@ -212,7 +214,8 @@ def skip(name: str, /, *, reason: str | None = None, target: Target = TARGET) ->
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         after = app.schedules.skip_next(found.id, reason=reason)
-        taking_back = undo("trigger", after.name, "--reason", "it was skipped by mistake")
+        instead = undo("trigger", after.name, "--reason", "it was skipped by mistake")
+        taking_back = f"none; one that stands for now is made by {instead}"
         if target.json:
             skipped = None if found.next_for is None else utc_text(found.next_for)
             print_result(after, skipped_for=skipped, undo=taking_back)
@@ -262,7 +265,7 @@ def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET)
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         restored = app.schedules.restore(found.id, reason=reason)
-        taking_back = undo("delete", restored.name, "--reason", found.reason or "…", "--yes")
+        taking_back = undo("delete", restored.name, "--reason", found.reason or UNSAID, "--yes")
         if target.json:
             print_result(restored, undo=taking_back)
             return
