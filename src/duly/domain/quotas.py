@@ -196,7 +196,7 @@ def over_quota(bound: Bound, there: int, *, asked: int = 1, wait_us: int = WINDO
     }[bound.counted]
     is_elsewhere = bound.owner is not None and bound.tenant != TENANT_DEFAULT
     who = f"{bound.scope} of tenant {bound.tenant}" if is_elsewhere else bound.scope
-    of = f" --tenant {quote(bound.tenant)}" if is_elsewhere else ""
+    of = f" --tenant {quote(bound.tenant or TENANT_DEFAULT)}" if is_elsewhere else ""
     remedy = f"{first}, or raise it: duly quota set {quote(bound.scope)}{of} --{bound.counted} N"
     return OverQuota(who, problem, remedy, bound.most, there)
 
