@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from duly.app import App
-from duly.cli.alert_texts import print_removed, print_terms
+from duly.cli.alert_texts import SAID, TermOptions, print_removed, print_terms
 from duly.cli.output import print_json, print_line
 from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo, undo_text
@@ -40,8 +40,7 @@ def add_channel(  # noqa: PLR0913 - options of a command
     /,
     *,
     options: str | None = None,
-    reason: str | None = None,
-    version: int | None = None,
+    said: TermOptions = SAID,
     target: Target = TARGET,
 ) -> None:
     """Have alerts go somewhere, in place of what was said under that name before.
@@ -55,16 +54,11 @@ def add_channel(  # noqa: PLR0913 - options of a command
     options
         What the kind needs, as a JSON map; a secret by reference:
         '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'.
-    reason
-        Why.
-    version
-        Only if what is said under that name is still at this version, as duly alert channels has
-        it; 0 if nothing is.
     """
     told = None if options is None else read_json_text("options", options)
     with opened(target) as application:
         before = _find(application, name)
-        made = application.alerts.add_channel(name, kind, told, reason=reason, version=version)
+        made = application.alerts.add_channel(name, kind, told, **said.terms())
     taking_back = (
         undo_text("alert", "channel", "remove", name) if before is None else _again(before)
     )
@@ -80,8 +74,7 @@ def remove_channel(
     name: str,
     /,
     *,
-    reason: str | None = None,
-    version: int | None = None,
+    said: TermOptions = SAID,
     target: Target = TARGET,
 ) -> None:
     """Have alerts go there no more.
@@ -90,14 +83,10 @@ def remove_channel(
     ----------
     name
         Its name: duly alert channels.
-    reason
-        Why.
-    version
-        Only if the channel is still at this version, as duly alert channels has it.
     """
     with opened(target, makes_store=False) as application:
         before = _find(application, name)
-        is_done = application.alerts.remove_channel(name, reason=reason, version=version)
+        is_done = application.alerts.remove_channel(name, **said.terms())
     again = _again(before) if is_done and before is not None else None
     print_removed(target, f"channel {name}", is_done=is_done, again=again)
 

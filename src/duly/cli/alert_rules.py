@@ -11,7 +11,9 @@ from duly.app import App
 from duly.cli.alert_texts import (
     NARROWING,
     RULE_HEADINGS,
+    SAID,
     Several,
+    TermOptions,
     print_removed,
     print_terms,
     rule_row,
@@ -92,13 +94,12 @@ def rules(*, target: Target = TARGET) -> None:
     print_terms(target, found, (RULE_HEADINGS, *(rule_row(one) for one in found)))
 
 
-def set_rule(  # noqa: PLR0913 - options of a command
+def set_rule(
     name: str,
     /,
     *,
     options: RuleOptions = RULE,
-    reason: str | None = None,
-    version: int | None = None,
+    said: TermOptions = SAID,
     target: Target = TARGET,
 ) -> None:
     """Set a rule; what is not given stays as it is.
@@ -108,15 +109,10 @@ def set_rule(  # noqa: PLR0913 - options of a command
     name
         A kind, such as queue-age, for the rule of that kind; any other name for one more, which
         needs --kind and holds for some subjects.
-    reason
-        Why.
-    version
-        Only if the rule is still at this version, as duly alert rules has it; 0 if nobody has set
-        it.
     """
     with opened(target) as application:
         before = _find(application, name)
-        made = application.alerts.set_rule(name, reason=reason, version=version, **options.terms())
+        made = application.alerts.set_rule(name, **said.terms(), **options.terms())
     taking_back = _undo(before, made)
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
@@ -130,8 +126,7 @@ def remove_rule(
     name: str,
     /,
     *,
-    reason: str | None = None,
-    version: int | None = None,
+    said: TermOptions = SAID,
     target: Target = TARGET,
 ) -> None:
     """Take back a rule that was set: what is usual holds again.
@@ -140,14 +135,10 @@ def remove_rule(
     ----------
     name
         Its name: duly alert rules.
-    reason
-        Why.
-    version
-        Only if the rule is still at this version, as duly alert rules has it.
     """
     with opened(target, makes_store=False) as application:
         before = _find(application, name)
-        is_done = application.alerts.remove_rule(name, reason=reason, version=version)
+        is_done = application.alerts.remove_rule(name, **said.terms())
     again = undo_text(*rule_words(before)) if is_done and before is not None else None
     print_removed(target, f"rule {name}", is_done=is_done, again=again)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
@@ -26,6 +27,25 @@ Table: TypeAlias = "tuple[tuple[str, ...], ...]"
 RULE_HEADINGS = (
     "rule", "kind", "from", "for", "clear", "severity", "channels", "set by", "version", "counts"
 )  # fmt: skip
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermOptions:
+    """Why something is said about alerts, and on which terms."""
+
+    reason: str | None = None
+    """Why."""
+    version: int | None = None
+    """Only if it is still at this version, as the list of them has it (--json); 0 while nobody has
+    said anything."""
+
+    def terms(self) -> dict[str, Any]:
+        """Return what an order takes."""
+        return {"reason": self.reason, "version": self.version}
+
+
+SAID = TermOptions()
 
 
 def alert_state(alert: Alert) -> str:

@@ -7,7 +7,9 @@ import json
 from cyclopts import App
 
 from duly.cli.alert_texts import (
+    SAID,
     Several,
+    TermOptions,
     alert_state,
     print_removed,
     print_terms,
@@ -211,8 +213,7 @@ def unsilence(
     silence: str,
     /,
     *,
-    reason: str | None = None,
-    version: int | None = None,
+    said: TermOptions = SAID,
     target: Target = TARGET,
 ) -> None:
     """End a silence before its time.
@@ -221,14 +222,10 @@ def unsilence(
     ----------
     silence
         Its id: duly alert silences.
-    reason
-        Why.
-    version
-        Only if it is still at this version, as duly alert silences --json has it.
     """
     with opened(target, makes_store=False) as application:
         known = {str(one.id): one for one in application.alerts.silences()}
-        is_done = application.alerts.unsilence(silence, reason=reason, version=version)
+        is_done = application.alerts.unsilence(silence, **said.terms())
     before = known.get(silence.lower())
     again = undo_text(*silence_words(before)) if is_done and before is not None else None
     print_removed(target, f"silence {silence}", is_done=is_done, again=again)

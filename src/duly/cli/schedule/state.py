@@ -158,12 +158,18 @@ def resume(  # noqa: PLR0913 - as above
 def _tell_resumed(app: App, before: Schedule, resumed: Schedule, target: Target) -> None:
     end = () if before.resume_at is None else ("--until", iso_utc(before.resume_at))
     taking_back = undo("pause", resumed.name, "--reason", before.reason or UNSAID, *end)
+    _tell_back(app, resumed, ("Resumed", taking_back), target)
+
+
+def _tell_back(app: App, schedule: Schedule, told: tuple[str, str], target: Target) -> None:
+    """Tell of a schedule that fires again: what was done, when it is next, how to undo that."""
+    done, undoing = told
     if target.json:
-        print_result(resumed, undo=taking_back)
+        print_result(schedule, undo=undoing)
         return
-    print_line(f"Resumed {resumed.name}. {next_sentence(resumed, app.status().now)}")
-    print_pending(app, resumed)
-    print_undo(taking_back)
+    print_line(f"{done} {schedule.name}. {next_sentence(schedule, app.status().now)}")
+    print_pending(app, schedule)
+    print_undo(undoing)
     note_missing_dispatcher(app)
 
 
@@ -266,12 +272,7 @@ def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET)
         found = find_schedule(app, name)
         restored = app.schedules.restore(found.id, reason=reason)
         taking_back = undo("delete", restored.name, "--reason", found.reason or UNSAID, "--yes")
-        if target.json:
-            print_result(restored, undo=taking_back)
-            return
-        print_line(f"Restored {restored.name}. {next_sentence(restored, app.status().now)}")
-        print_pending(app, restored)
-        print_undo(taking_back)
+        _tell_back(app, restored, ("Restored", taking_back), target)
 
 
 def _is_agreed(app: App, schedule: Schedule) -> bool:
