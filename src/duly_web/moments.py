@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
 from duly import default_zones
@@ -69,6 +69,12 @@ class Clocks:
         """Return what the visitor's own clock shows, for axes of drawings."""
         offset, _ = _offset(at, self.mine or "UTC")
         return at.astimezone(UTC) + offset
+
+
+def local_date(at: datetime, zone: str) -> date:
+    """Return the date that a zone's calendar shows at an instant, by our own rules of zones."""
+    offset, _ = _offset(at, zone)
+    return (at.astimezone(UTC) + offset).date()
 
 
 def read_choice(text: str) -> Choice:

@@ -150,10 +150,62 @@ def test_rules_are_set_and_taken_back_by_what_was_told(place: Workplace):
         other["channels"],
     )
     assert "queue-age, queue mail" in listed
-    assert "Removed the rule queue-age.\n" == back.out
+    assert "Removed the rule queue-age." == back.out.splitlines()[0]
     assert "Nothing was changed." in again.out
     wrong = place.duly("alert", "rule", "set", "nonsense")
     assert (2, True) == (wrong.status, "say of which kind it is" in wrong.err)
+
+
+RULE_FIELDS = ("threshold", "hold_for", "severity", "channels", "is_on", "kind", "queue")
+
+
+def rule_of(place: Workplace, name: str) -> tuple[object, ...]:
+    found = {one["name"]: one for one in place.duly("alert", "rules", "--json").json}
+    return tuple(found[name][field] for field in RULE_FIELDS)
+
+
+def test_an_undo_brings_back_the_rule_that_somebody_had_set(place: Workplace):
+    """U4: not what is usual, where that was not what held."""
+    own = ("--kind", "queue-age", "--queue", "mail", "--threshold", "10m", "--for", "10s")
+    place.duly("alert", "rule", "set", "mail", *own)
+    first = rule_of(place, "mail")
+    changes = ("--threshold", "15m", "--channel", "ops", "--severity", "page", "--off")
+    changed = place.duly("alert", "rule", "set", "mail", *changes, *HERE)
+    undo(place, changed)
+    second = rule_of(place, "mail")
+    removed = place.duly("alert", "rule", "remove", "mail", *HERE)
+    undo(place, removed)
+    third = rule_of(place, "mail")
+    moved = place.duly("alert", "rule", "set", "mail", "--task", "charge", *HERE)
+
+    assert (600, "10s", "warn", [], True, "queue-age", "mail") == first
+    assert (first, first) == (second, third)
+    assert "undo: duly alert rule remove mail" in moved.out
+    assert "(then: duly alert rule set mail --threshold 600 --for 10s" in moved.out
+    both = place.duly("alert", "rule", "set", "mail", "--channel", "ops", "--all-channels")
+    assert (2, True) == (both.status, "contradicts --all-channels" in both.err)
+
+
+def test_an_undo_brings_back_the_channel_and_the_silence_that_there_were(place: Workplace):
+    """U4."""
+    hook = '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'
+    place.duly("alert", "channel", "add", "ops", "slack", "--options", hook)
+    replaced = place.duly("alert", "channel", "add", "ops", "log", *HERE)
+    undo(place, replaced)
+    removed = place.duly("alert", "channel", "remove", "ops", *HERE)
+    undo(place, removed)
+    words = ("--duration", "2h", "--subject", "queue mail", "--kind", "queue-age")
+    made = place.duly("alert", "silence", *words, "--reason", "moving", *HERE)
+    undo(place, undo(place, made))
+
+    (ops,) = (one for one in place.duly("alert", "channels", "--json").json if one["name"] == "ops")
+    assert ("slack", json.loads(hook)["url"]) == (ops["kind"], ops["options"]["url"])
+    (silence,) = place.duly("alert", "silences", "--json").json
+    assert ("queue mail", ["queue-age"], "moving") == (
+        silence["subject"],
+        silence["kinds"],
+        silence["reason"],
+    )
 
 
 def test_channels_are_added_tried_and_removed(place: Workplace):
@@ -168,7 +220,7 @@ def test_channels_are_added_tried_and_removed(place: Workplace):
     assert "Alerts go to ops (log) as well" in made.out
     assert ("log", "ops") == tuple(line.split()[0] for line in listed.splitlines()[1:])
     assert (0, "ops has taken it.\n") == (tried.status, tried.out)
-    assert "Removed the channel ops.\n" == back.out
+    assert "Removed the channel ops." == back.out.splitlines()[0]
     assert (3, 2) == (gone.status, wrong.status)
 
 

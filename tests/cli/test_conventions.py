@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import pytest
 from duly.cli.main import app
 from duly.cli.moments import read_moment
 from duly.cli.output import print_table
-from duly.cli.undoing import tenant_words
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
@@ -149,15 +149,84 @@ def test_wide_is_an_option_of_commands_that_show_tables(place: Workplace):
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    "typed",
     [
-        ("--tenant acme run cancel x", ["--tenant", "acme"]),
-        ("--url https://host --tenant=acme run cancel x", ["--tenant", "acme"]),
-        ("--url https://host run cancel x", []),
-        ("token create x --tenant acme", []),
-        ("", []),
+        ("--tenant", "acme", "schedule", "pause", "nightly"),
+        ("--url", "sqlite:///promises.db", "--tenant=acme", "schedule", "pause", "nightly"),
+        ("schedule", "pause", "nightly", "--tenant", "acme"),
     ],
 )
-def test_an_undo_names_the_tenant_that_was_named_before_the_command(typed, told):
-    """U4: what a command has of its own after it is another thing."""
-    assert told == tenant_words(typed.split())
+def test_an_undo_is_about_the_tenant_that_the_order_was_about(place: Workplace, typed):
+    """U4, L2: wherever it was named; else it would be an order about another one's schedule."""
+    rule = ("--task", "nightly_report", "--when", "every day at 2")
+    for tenant in ("default", "acme"):
+        place.duly("schedule", "create", "nightly", *rule, "--tenant", tenant)
+
+    undo = place.duly(*typed, "--reason", "holidays", "--json").json["undo"]
+    assert undo.startswith("duly --tenant acme schedule resume nightly")
+    assert 0 == place.duly(*shlex.split(undo)[1:]).status
+    assert {"active"} == {
+        place.duly("schedule", "show", "nightly", "--tenant", one, "--json").json["status"]
+        for one in ("default", "acme")
+    }
+
+
+def test_a_tenant_that_a_command_has_of_its_own_is_not_whose_things_an_undo_is_about(
+    place: Workplace,
+):
+    """U4: a quota of another tenant is set by whoever has the store."""
+    made = place.duly("quota", "set", "owner:anna", "--schedules", "3", "--tenant", "acme")
+
+    assert "undo: duly quota remove owner:anna --tenant acme\n" in made.out
+
+
+def test_a_schedule_is_applied_and_a_command_recorded_for_the_tenant_that_is_named(
+    place: Workplace,
+):
+    """U4, L2: also by commands that need the store itself."""
+    (place.folder / "s.toml").write_text(
+        '[schedules.nightly]\ntask = "nightly_report"\nwhen = "every day at 2"\n'
+    )
+    applied = place.duly("schedule", "apply", "-f", "s.toml", "--tenant", "acme")
+    ran = place.duly("exec", "backup", "--tenant", "acme", "--", "true")
+    settings = place.duly("--tenant", "acme", "config", "show", "--json").json
+
+    assert (0, 0) == (applied.status, ran.status)
+    found = [
+        [one["name"] for one in place.duly("schedule", "list", "--tenant", whose, "--json").json]
+        for whose in ("default", "acme")
+    ]
+    assert [[], ["nightly"]] == found
+    runs = [
+        [one["task"] for one in place.duly("run", "list", "--tenant", whose, "--json").json]
+        for whose in ("default", "acme")
+    ]
+    assert [[], ["exec:backup"]] == runs
+    assert ["acme"] == [one["value"] for one in settings if one["name"] == "tenant"]
+    changed = place.duly("schedule", "diff", "nightly", "--tenant", "acme")
+    assert (0, "nightly is as it was made.\n") == (changed.status, changed.out)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dispatcher",),
+        ("worker",),
+        ("dev",),
+        ("server",),
+        ("db", "check"),
+        ("export",),
+        ("audit", "verify"),
+    ],
+)
+def test_what_is_about_every_tenant_refuses_to_be_about_one(place: Workplace, command):
+    """U4, L6: and does not go on with all of them as if it had not been told."""
+    refused = place.duly(*command, "--tenant", "acme")
+
+    assert 2 == refused.status
+    assert "tenant: 'acme' can't be chosen: this is about every tenant" in refused.err
+
+
+def test_a_variable_that_names_a_tenant_keeps_no_command_about_all_from_its_work(place: Workplace):
+    """U4: it says whose things other commands are about."""
+    assert 0 == place.duly("db", "check", DULY_TENANT="acme").status

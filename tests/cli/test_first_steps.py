@@ -180,3 +180,50 @@ def test_a_worker_that_stops_counts_in_words():
     assert "nothing runs" == _awaited(0)
     assert "waiting for 1 run; a second signal gives it back at once" == _awaited(1)
     assert "waiting for 2 runs; a second signal gives them back at once" == _awaited(2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("schedule", "delete", "x"), "--reason is missing; say why, in a few words"),
+        (("schedule", "delete", "x", "--reason"), "--reason says nothing; say why, in a few words"),
+        (("schedule", "show"), "NAME is missing; see duly schedule show --help"),
+        (("schedule", "create", "x"), "--task is missing; see duly schedule create --help"),
+        (("schedule", "delete", "x", "--raeson", "y"), "Did you mean"),
+        (("status", "--server", "http://h"), "--url https://host:8420, with $DULY_TOKEN"),
+        (("status", "--token", "t"), "a token is taken from $DULY_TOKEN"),
+    ],
+)
+def test_what_is_left_out_or_called_otherwise_is_named_with_what_to_type(
+    place: Workplace, words, said
+):
+    """U4, L6."""
+    refused = place.duly(*words)
+
+    assert (2, True) == (refused.status, said in refused.err), refused.err
+
+
+def test_who_gives_a_schedule_or_a_task_in_place_of_a_run_is_told_where_its_runs_are(
+    place: Workplace,
+):
+    """U4, L6."""
+    rule = ("--task", "nightly_report", "--when", "every day at 2")
+    place.duly("schedule", "create", "nightly", *rule)
+    place.duly("enqueue", "send_reminder", "-a", "class_id=1")
+    schedule, task = place.duly("run", "show", "nightly"), place.duly("run", "why", "send_reminder")
+
+    assert (3, 3) == (schedule.status, task.status)
+    assert "it is a schedule, whose runs are in duly run list --schedule nightly" in schedule.err
+    assert "it is a task, whose runs are in duly run list --task send_reminder" in task.err
+
+
+def test_an_undo_of_a_resume_pauses_until_the_same_time(place: Workplace):
+    """U4, S3."""
+    rule = ("--task", "nightly_report", "--when", "every day at 2")
+    place.duly("schedule", "create", "nightly", *rule)
+    place.duly("schedule", "pause", "nightly", "--reason", "r", "--until", "2099-09-01T09:00")
+    resumed = place.duly("schedule", "resume", "nightly", "--json").json
+    skipped = place.duly("schedule", "skip", "nightly", "--json").json
+
+    assert resumed["undo"].endswith("--reason r --until 2099-09-01T09:00:00Z")
+    assert skipped["undo"].startswith("none; one that stands for now is made by duly schedule trig")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from duly.cli.target import Target
 from duly.client.frozen_sets import OrderPreview, PreviewedItem
 from duly.client.run_orders import OrderedRun
 from duly.domain.identity import RunId
+from duly.errors import UsageError
 from tests.cli.played_worker import PlayedWorker
 from tests.domain.moments import moment
 
@@ -205,35 +207,93 @@ def test_a_selection_that_is_gone_is_not_found(place: Workplace):
     assert (3, True) == (answer.status, "choose the runs anew" in answer.err), answer.err
 
 
+ITEM = PreviewedItem(id=UUID(int=1), name="charge@noon", state="dead", why=None)
+PREVIEW = OrderPreview(
+    id=UUID(int=9),
+    of="runs",
+    order="rerun",
+    digest="d",
+    count=1,
+    touched=1,
+    first=(ITEM,),
+    left_alone=(),
+    left_by={},
+    chosen_by={},
+    made_by="ada",
+    as_of=NOON,
+    expires_at=NOON,
+)
+ORDER = FrozenOrder(
+    verb="Rerun",
+    done="Queued",
+    noun="run",
+    words=("run", "rerun"),
+    reason="mended",
+    undo=lambda _: None,
+    no_undo="none",
+    asked=SetOptions(yes=True),
+    target=Target(),
+)
+
+
 def test_what_changes_between_the_answer_and_the_order_is_a_conflict(capsys):
     """A1: less was done than was agreed to, which a script must notice."""
-    item = PreviewedItem(id=UUID(int=1), name="charge@noon", state="dead", why=None)
-    preview = OrderPreview(
-        id=UUID(int=9),
-        of="runs",
-        order="rerun",
-        digest="d",
-        count=1,
-        touched=1,
-        first=(item,),
-        left_alone=(),
-        left_by={},
-        chosen_by={},
-        made_by="ada",
-        as_of=NOON,
-        expires_at=NOON,
-    )
-    order = FrozenOrder(
-        verb="Rerun",
-        done="Queued",
-        noun="run",
-        words=("run", "rerun"),
-        undo=lambda _: None,
-        no_undo="none",
-        asked=SetOptions(yes=True),
-        target=Target(),
-    )
-    left = OrderedRun(id=item.id, is_done=False, state="queued", why="is queued now")
+    left = OrderedRun(id=ITEM.id, is_done=False, state="queued", why="is queued now")
 
-    assert 4 == order.out(preview, lambda: [left])
+    assert 4 == ORDER.out(PREVIEW, lambda: [left])
     assert "left alone: charge@noon is queued now" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("asked", [SetOptions(yes=True), SetOptions(dry_run=True), SetOptions()])
+def test_more_than_one_order_takes_are_refused_before_anybody_is_asked(asked):
+    """L6, A1: and not after somebody has typed how many they are."""
+    order = replace(ORDER, asked=asked)
+
+    with pytest.raises(UsageError, match="'1,001 runs' are too many to rerun; choose fewer: 1,000"):
+        order.out(replace(PREVIEW, count=1001, touched=1001), list)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (("resume", "close", "mail-a"), "--reason is missing"),
+        (("pause", "close", "mail-a", "--reason", " "), "--reason is missing"),
+        (("pause", "close", "mail-a", *WHY, "--until", "-2h"), "until: '-2h' lies in the past"),
+    ],
+)
+def test_what_would_be_refused_is_refused_before_anybody_is_asked(
+    schedules: Workplace, order, said
+):
+    """L6: nobody looks at a preview, says yes, and is told then."""
+    schedules.duly("schedule", "pause", "close", "mail-a", "--reason", "r", "--yes")
+
+    refused = schedules.typed("y\n", "schedule", *order)
+
+    assert (2, True) == (refused.status, said in refused.out), refused.out
+    assert "[y/N]" not in refused.out
+
+
+def test_what_a_dry_run_says_to_type_is_the_same_order(schedules: Workplace):
+    """A1, UX 39: until when it was to be paused, and what becomes of what is missed."""
+    place = schedules
+    order = ("schedule", "pause", "--all", *WHY, "--until", "+2h", "--missed", "misfire")
+    shown = place.duly(*order, "--dry-run", *HERE)
+    again = [one if one != "…" else WHY[1] for one in told(shown, "to order just that: ")]
+    done = place.duly(*again, "--yes")
+    paused = place.duly("schedule", "show", "close", "--json").json
+
+    assert (0, "Paused: 3 schedules.") == (done.status, done.out.splitlines()[0]), done.err
+    assert paused["resume_at"] is not None
+    assert "--until +2h --missed misfire --selection" in shown.out
+    back = place.duly("schedule", "resume", "--all", "--missed", "misfire", "--dry-run", *HERE)
+    assert "--missed misfire --selection" in back.out
+
+
+def test_a_yes_beside_one_name_changes_nothing_about_the_order(
+    place: Workplace, store: SqliteStore
+):
+    """U4: one that is named is not asked about, so that a yes to no question is harmless."""
+    run = str(PlayedWorker(store).dead("a"))
+    rerun = place.duly("run", "rerun", run, "--confirm", run, "--yes", *WHY, "--json")
+
+    assert (0, "rerun") == (rerun.status, rerun.json["origin"]), rerun.err

@@ -149,6 +149,22 @@ def test_who_settled_an_effect_is_shown_beside_what_the_ledger_knows(
     )
 
 
+def test_a_dry_run_of_a_retry_tries_no_ambiguous_run(place: Workplace, store: SqliteStore):
+    """A1, E5: it shows which it would be."""
+    run = PlayedWorker(store).doubt("a")
+    known = ("--reason", "mended", "--confirm", str(run))
+    shown = place.duly("run", "retry", str(run), *known, "--dry-run", "--json")
+    other = place.duly("run", "discard", str(run), "--reason", "r", "--dry-run")
+
+    assert ([str(run)], []) == (
+        [one["id"] for one in shown.json["runs"]],
+        shown.json["left_alone"],
+    )
+    assert "is ambiguous, not dead.\nNothing was changed (--dry-run)." in other.out
+    assert ["ambiguous"] == [one["state"] for one in place.duly("run", "list", "--json").json]
+    assert 0 == place.duly("run", "retry", str(run), *known).status
+
+
 def test_a_reason_is_needed(place: Workplace, store: SqliteStore):
     """A1: it is kept with the decision."""
     run = PlayedWorker(store).doubt(open_="mail:2")
@@ -309,12 +325,15 @@ def test_an_empty_inbox_says_what_lies_in_other_tenants(place: Workplace, store:
     empty = place.duly("inbox")
     status = place.duly("status")
 
-    assert ["Nothing waits: no run is ambiguous.", "1 in tenant acme: --tenant acme"] == (
+    assert ["Nothing waits: no run is ambiguous.", "1 open run in tenant acme: --tenant acme"] == (
         empty.out.splitlines()
     )
     assert "duly inbox --tenant acme" in status.out
     assert str(run) in place.duly("inbox", "--tenant", "acme").out
     assert str(run) in place.duly("inbox", DULY_TENANT="acme").out
     lines = place.duly("run", "list").out.splitlines()
-    assert ["1 in tenant acme: --tenant acme", "1 in tenant globex: --tenant globex"] == lines[1:]
+    assert [
+        "1 open run in tenant acme: --tenant acme",
+        "1 open run in tenant globex: --tenant globex",
+    ] == lines[1:]
     assert "duly inbox" not in place.duly("status", "--tenant", "globex").out

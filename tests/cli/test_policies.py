@@ -154,6 +154,18 @@ def test_a_backfill_is_planned_made_and_steered(place: Workplace):
     assert 2 <= nowhere.status <= 3
 
 
+def test_who_says_no_to_a_backfill_is_told_by_the_exit_code(place: Workplace, store: SqliteStore):
+    """M2, U4: as of every other order that asks."""
+    create(place, "nightly")
+
+    declined = place.typed("n\n", "backfill", "create", "nightly", "--since=-1d", "--until=now")
+
+    assert (1, True) == (declined.status, "Nothing was made." in declined.out), declined.out
+    assert [] == store.list_backfills("default", None, 10)
+    made = place.duly("backfill", "create", "nightly", "--since=-1d", "--until=now", "--yes")
+    assert ": 1 run is to be made, " in made.out
+
+
 def test_a_backfill_of_nothing_is_not_written_down(place: Workplace, store: SqliteStore):
     """M2."""
     create(place, "nightly")
@@ -161,5 +173,5 @@ def test_a_backfill_of_nothing_is_not_written_down(place: Workplace, store: Sqli
 
     answer = place.duly("backfill", "create", "nightly", *span, "--yes")
 
-    assert (0, True) == (answer.status, "Nothing was made: nothing is missing." in answer.out)
+    assert (0, True) == (answer.status, "Nothing was made: none of these is chosen." in answer.out)
     assert [] == store.list_backfills("default", None, 10)

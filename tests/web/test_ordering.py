@@ -513,6 +513,8 @@ def test_a_rule_of_alerts_is_changed_and_taken_back_and_a_channel_tried(work, op
     page.get_by_role("button", name="Set the rule").click()
     page.get_by_text("changed this rule while you were editing").wait_for()
 
+    assert (1, 1) == (page.locator("#main").count(), page.locator("form[data-inline]").count())
+    assert page.locator("#stale").evaluate("one => one === document.activeElement")
     assert "20m" == page.get_by_label("From this number on").input_value()
     assert 420 == rule(work).threshold
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import shlex
+import sys
+import zoneinfo
+
+import duly
 from duly.domain.proving import Standing
 from duly_web.states import MARKS
 from tests.web.test_editor import text_of
@@ -54,6 +60,32 @@ def test_a_day_without_an_occurrence_and_a_day_that_is_none_say_so(visitor):
     assert "Nothing was expected on that day" in nothing.text
     assert 422 == wrong.status_code
     assert "give a date, such as 2026-04-03" in wrong.text
+
+
+def test_a_command_to_be_copied_does_what_it_says_whatever_the_name_is(visitor):
+    """L4: a name that a shell would obey is quoted, on both pages."""
+    name = "close $(touch x); `id`"
+    call = visitor.app.call(visitor.app.schedules.get("hourly").task)
+    made = visitor.app.schedules.create(name, call, duly.every("1h"))
+    for page, command in (("/proof?day=2026-04-03", "prove"), ("", "schedule show")):
+        told = html.unescape(visitor.get(f"/schedules/{made.id}{page}").text)
+
+        assert f"duly {command} {shlex.quote(name)}" in told
+        assert f"duly {command} {name}" not in told
+
+
+def test_todays_date_needs_no_zones_of_the_system(visitor, monkeypatch):
+    """T3: the rules of zones are our own; a container may have none."""
+    schedule = visitor.app.schedules.get("hourly")
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.ZoneInfo.clear_cache()
+    zoneinfo.reset_tzpath(to=[])
+    try:
+        answer = visitor.get(f"/schedules/{schedule.id}/proof")
+    finally:
+        zoneinfo.reset_tzpath()
+
+    assert 200 == answer.status_code
 
 
 def test_without_a_day_it_is_todays_in_the_schedules_zone(visitor):

@@ -12,7 +12,7 @@ from duly.app import App as Application
 from duly.cli.audit_table import print_entries
 from duly.cli.moments import read_moment
 from duly.cli.output import print_aside, print_json, print_line
-from duly.cli.target import Target, named_tenant, opened
+from duly.cli.target import Target, named_tenant, of_all_tenants, opened
 from duly.cli.waiting import ticker
 from duly.client.history import HistoryEntry
 from duly.client.sealing import ExportedTrail, Verified, verify_file
@@ -93,7 +93,7 @@ def verify(
         found = verify_file(file, known)
     else:
         with (
-            opened(target, makes_store=False, needs_store=True) as application,
+            opened(of_all_tenants(target), makes_store=False, needs_store=True) as application,
             ticker() as line,
         ):
             tell = line.counting("entries compared")
@@ -114,7 +114,7 @@ def export(file: str = STANDARD, /, *, target: Target = TARGET) -> None:
     file
         Where to; "-" is the standard output.
     """
-    with opened(target, makes_store=False, needs_store=True) as application:
+    with opened(of_all_tenants(target), makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
         with ticker() as line:
             done = application.audit.export(to, tell=line.counting("entries written"))

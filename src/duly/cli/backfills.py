@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.agreeing import is_agreed, require_answer
+from duly.cli.agreeing import counted, is_agreed, require_answer
 from duly.cli.moments import read_moment
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.references import find_schedule
@@ -26,6 +26,8 @@ from duly.errors import UsageError
 
 TARGET = Target()
 SLOTS_SHOWN = 20
+DECLINED = 1
+"""The exit code when somebody says no, as of other orders that ask."""
 Which = Annotated[str, Parameter(help="Its id, or a beginning that only it has.")]
 Why = Annotated[str | None, Parameter(help="Why; it is recorded.")]
 
@@ -95,7 +97,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
     reason: str | None = None,
     yes: bool = False,
     target: Target = TARGET,
-) -> None:
+) -> int:
     """Have the runs of a span made, at a rate and so many at a time; shows the plan first.
 
     Parameters
@@ -113,13 +115,13 @@ def create(  # noqa: PLR0913 - each group of options is an argument
         found = application.backfills.plan(schedule.id, **of)
         if found.slots and not found.runs:
             _print_nothing(schedule, found, target)
-            return
+            return 0
         if not yes:
             require_answer(found.runs, "duly backfill plan")
             _print_plan(schedule, found)
             if not is_agreed("Make", found.runs):
                 print_line("Nothing was made.")
-                return
+                return DECLINED
         made = application.backfills.create(
             schedule.id,
             **of,
@@ -130,6 +132,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             reason=reason,
         )
         _tell_made(application, made, found.runs, target)
+        return 0
 
 
 @app.command(name="list")
@@ -271,7 +274,7 @@ def resume_from(  # noqa: PLR0913 - each option is an argument
     dry_run: bool = False,
     yes: bool = False,
     target: Target = TARGET,
-) -> None:
+) -> int:
     """Have another backfill do what one that was cancelled has left undone; shows the plan first.
 
     Parameters
@@ -293,13 +296,13 @@ def resume_from(  # noqa: PLR0913 - each option is an argument
         schedule = find_schedule(application, rest.schedule)
         if dry_run or not rest.runs:
             _tell_rest(schedule, rest, target)
-            return
+            return 0
         if not yes:
             require_answer(rest.runs)
             _print_plan(schedule, rest)
             if not is_agreed("Make", rest.runs):
                 print_line("Nothing was made.")
-                return
+                return DECLINED
         made = application.backfills.resume_from(
             old.id,
             reason=reason,
@@ -308,6 +311,7 @@ def resume_from(  # noqa: PLR0913 - each option is an argument
             concurrency=concurrency,
         )
         _tell_made(application, made, rest.runs, target)
+        return 0
 
 
 def _tell_rest(schedule: Schedule, rest: BackfillPlan, target: Target) -> None:
@@ -325,10 +329,8 @@ def _tell_made(application: Application, made: Backfill, runs: int, target: Targ
         print_json({**made.to_json(), "undo": taking_back})
         return
     after = "" if made.resumes is None else f", going on from {made.resumes}"
-    print_line(
-        f"Backfill {made.id} of {made.schedule}{after}: {runs:,} runs are to be made,"
-        f" {_pace(made)}."
-    )
+    are = f"{counted(runs, 'run')} {'is' if runs == 1 else 'are'} to be made"
+    print_line(f"Backfill {made.id} of {made.schedule}{after}: {are}, {_pace(made)}.")
     print_line(("to look at it: ", "dim"), undo_text("backfill", "show", str(made.id)))
     print_undo(taking_back)
     note_missing_dispatcher(application)
@@ -361,7 +363,10 @@ def _print_nothing(schedule: Schedule, found: BackfillPlan, target: Target) -> N
         print_json(found.to_json())
         return
     _print_plan(schedule, found)
-    print_line("Nothing was made: nothing is missing. --mode redo makes what is there once more.")
+    print_line(
+        "Nothing was made: none of these is chosen. --classes chooses others, and --mode redo makes"
+        " what is there once more."
+    )
 
 
 def _span(schedule: Schedule, span: SpanOptions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from cyclopts import App
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text
+from duly.cli.undoing import UNSAID, undo_text
 from duly.client.breakers import Breaker
 from duly.domain.time_texts import utc_text
 
@@ -63,7 +64,8 @@ def show(destination: str, /, *, target: Target = TARGET) -> None:
             ]
         print_facts(facts)
         if not found.is_closed:
-            print_line(("remedy: ", "dim"), f"duly breaker reset {found.destination}, if it is up")
+            again = undo_text("breaker", "reset", found.destination, "--reason", UNSAID)
+            print_line(("remedy: ", "dim"), f"{again}, if it is up")
 
 
 @app.command

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from cyclopts import App
 
 from duly.cli.output import print_block, print_facts, print_json, print_line
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, of_all_tenants, opened
 from duly.cli.waiting import ticker
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.time_texts import utc_text
@@ -35,7 +35,7 @@ def migrate(
     phase
         Only what comes before the new program runs (pre), or once the old one is gone (post).
     """
-    with opened(target, needs_store=True) as application:
+    with opened(of_all_tenants(target), needs_store=True) as application:
         if dry_run:
             status = application.schema_status()
             missing = [one for one in status.missing if phase in (None, one.phase)]
@@ -59,7 +59,7 @@ def migrate(
 @app.command
 def status(*, target: Target = TARGET) -> int:
     """Say which migrations the store has and lacks, and whether this program can use it."""
-    with opened(target, needs_store=True) as application:
+    with opened(of_all_tenants(target), needs_store=True) as application:
         application.require_store(is_file_enough=True)
         found = application.schema_status()
         if target.json:
@@ -86,7 +86,7 @@ def status(*, target: Target = TARGET) -> int:
 @app.command
 def check(*, target: Target = TARGET) -> int:
     """Look for what must never be: damage, broken invariants, changed migrations."""
-    with opened(target, makes_store=False, needs_store=True) as application:
+    with opened(of_all_tenants(target), makes_store=False, needs_store=True) as application:
         with ticker() as line:
             line.tell("looking for what must never be")
             findings = application.check()
@@ -123,7 +123,7 @@ def access(
     dry_run
         Print the SQL that would be run, and run nothing.
     """
-    with opened(target, makes_store=False, needs_store=True) as application:
+    with opened(of_all_tenants(target), makes_store=False, needs_store=True) as application:
         statements = application.grant_access(role, undo=undo, dry_run=dry_run)
         if target.json:
             print_json({"role": role, "is_undone": undo, "is_dry": dry_run, "sql": statements})

@@ -16,7 +16,7 @@ from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.observing import Observed
 from duly.cli.retaining import note_retention
 from duly.cli.server import served
-from duly.cli.target import APP_VARIABLE, Target, opened, refuse_server
+from duly.cli.target import APP_VARIABLE, Target, of_all_tenants, opened, refuse_server
 from duly.cli.worker import RunTelemetry
 from duly.client.reconciling import Reconciliation
 from duly.client.schedule_view import Schedule
@@ -85,7 +85,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     level, style = logging.DEBUG if verbose else logging.WARNING, observed.style(target)
     events = RunTelemetry(level=level, style=style, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
-    with opened(target, needs_store=True) as app:
+    with opened(of_all_tenants(target), needs_store=True) as app:
         require_shared(app)
         observed.begin("dispatcher", app, events)
         for path in declare:

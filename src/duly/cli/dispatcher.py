@@ -21,7 +21,7 @@ from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
 from duly.cli.retaining import note_retention
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, of_all_tenants, opened
 from duly.client.reconciling import Reconciliation
 from duly.clock import SystemClock
 from duly.engine.dispatcher import Dispatcher
@@ -77,7 +77,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     clock = SystemClock()
     telling = LineTelemetry(clock, level=level, style=observed.style(target))
-    with opened(target, needs_store=True) as app:
+    with opened(of_all_tenants(target), needs_store=True) as app:
         observed.begin("dispatcher", app, telling)
         for path in declare:
             app.declare(path)

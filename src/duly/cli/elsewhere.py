@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from duly.app import App
+from duly.cli.agreeing import counted
 from duly.cli.output import print_line
 
 SHOWN_MAX = 5
@@ -17,6 +20,6 @@ def print_elsewhere(app: App, states: tuple[str, ...] = ()) -> None:
     }
     others = [(tenant, count) for tenant, count in counts.items() if count]
     for tenant, count in others[:SHOWN_MAX]:
-        print_line(f"{count:,} in tenant {tenant}: --tenant {tenant}")
+        print_line(f"{counted(count, 'open run')} in tenant {tenant}: --tenant {quote(tenant)}")
     if len(others) > SHOWN_MAX:
         print_line(f"and some in {len(others) - SHOWN_MAX:,} more tenants: duly status --json")

@@ -17,8 +17,9 @@ from duly.cli.agreeing import counted, is_agreed, require_answer
 from duly.cli.output import print_json, print_line, print_table
 from duly.cli.target import Target
 from duly.cli.undoing import UNSAID, print_undo, undo_text
-from duly.client.frozen_sets import OrderPreview, PreviewedItem
+from duly.client.frozen_sets import ONE_BY_ONE_MAX, OrderPreview, PreviewedItem
 from duly.domain.time_texts import utc_text
+from duly.errors import UsageError
 
 SHOWN_MAX = 20
 CHANGED, DECLINED = 4, 1
@@ -74,7 +75,8 @@ class FrozenOrder:
     """What is said afterwards: "Queued once more"."""
     noun: str
     words: tuple[str, ...]
-    """The command, to be typed again."""
+    """The command, to be typed again, with all that it says but which and why."""
+    reason: str | None
     undo: Callable[[Sequence[Any]], str | None]
     """How to take back what was done; None where no single command does."""
     no_undo: str
@@ -83,6 +85,7 @@ class FrozenOrder:
 
     def out(self, preview: OrderPreview, carry: Callable[[], Sequence[Done]]) -> int:
         """Show what would happen, ask, carry it out, and tell what was done to each."""
+        self._require(preview)
         if self.asked.dry_run or not preview.touched:
             self._tell(preview)
             return 0
@@ -93,6 +96,17 @@ class FrozenOrder:
                 print_line("Nothing was changed.")
                 return DECLINED
         return self._told(preview, carry())
+
+    def _require(self, preview: OrderPreview) -> None:
+        """Refuse what would be refused afterwards, before anybody is asked."""
+        if preview.count > ONE_BY_ONE_MAX:
+            problem = f"are too many to {self.verb.lower()}"
+            remedy = f"choose fewer: {ONE_BY_ONE_MAX:,} at a time"
+            given = counted(preview.count, self.noun)
+            raise UsageError("selection", given, problem, remedy)
+        if not self.asked.dry_run and not (self.reason or "").strip():
+            remedy = "say why, in a few words: it is kept with the decision"
+            raise UsageError("reason", None, "is missing", remedy)
 
     def _tell(self, preview: OrderPreview) -> None:
         again = _again(self, preview)
@@ -134,9 +148,10 @@ def _print_preview(order: FrozenOrder, preview: OrderPreview) -> None:
     if preview.touched > len(preview.first):
         print_line(f"… and {preview.touched - len(preview.first):,} more")
     for why, count in preview.left_by.items():
-        print_line(("left alone: ", "bold yellow"), f"{counted(count, order.noun)}: {why}")
+        some = f"{counted(count, order.noun)}, because {'it' if count == 1 else 'each'} {why}"
+        print_line(("left alone: ", "bold yellow"), some)
     for one in preview.left_alone[:SHOWN_MAX]:
-        print_line(f"  {one.name} {one.why}")
+        print_line(f"  {one.name}" if len(preview.left_by) == 1 else f"  {one.name} {one.why}")
     more = preview.count - preview.touched - min(len(preview.left_alone), SHOWN_MAX)
     if more:
         print_line(f"  … and {more:,} more")

@@ -6,7 +6,14 @@ import os
 import sys
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from duly.cli.help_page import HelpPage, tell_default
 from duly.cli.output import print_error
@@ -42,6 +49,9 @@ _GIVEN_AS_OPTIONS = frozenset({"app", "confirm", "limit", "reason", "serialize_b
 _ELSEWHERE = {
     "--as-of": "what is stored tells of the past only by duly run list, duly schedule show and"
     " duly audit; duly run missing takes --since and --until",
+    "--server": "a server is named by its address: --url https://host:8420, with $DULY_TOKEN",
+    "--token": "a token is taken from $DULY_TOKEN, or from ~/.config/duly/credentials; what is"
+    " typed here, others may see",
 }
 """Options that some commands do not take, and what to do instead."""
 
@@ -199,6 +209,11 @@ def _told(error: CycloptsError) -> tuple[str, str]:
         if option == "--at" and "schedule" in (error.command_chain or ()):
             return f"unknown option {option}", _RULES
     command = " ".join(("duly", *(error.command_chain or ())))
+    if isinstance(error, MissingArgumentError) and "Did you mean" not in said:
+        name = error.keyword or getattr(error.argument, "name", "a word")
+        problem = f"{name} is missing" if error.keyword is None else f"{name} says nothing"
+        why = "say why, in a few words; " if name == "--reason" else ""
+        return problem, f"{why}see {command} --help"
     return said.rstrip("."), f"see {command} --help"
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from duly.cli.output import print_aside, print_json, print_line
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, of_all_tenants, opened
 from duly.cli.waiting import ticker
 from duly.client.promises import Export, Import
 from duly.domain.time_texts import utc_text
@@ -89,9 +89,10 @@ def import_promises(  # noqa: PLR0913 - options of a command
 
 def _of_store(target: Target) -> Target:
     """Have an explicit --url win over the store of $DULY_APP's program: no task is needed here."""
+    whole = of_all_tenants(target)
     if target.url is None or target.app is not None:
-        return target
-    return replace(target, app="")
+        return whole
+    return replace(whole, app="")
 
 
 def _exported(done: Export, where: str) -> str:

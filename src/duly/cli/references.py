@@ -12,6 +12,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from duly.app import App
+from duly.cli.undoing import undo_text
 from duly.client.run_view import DelayedRun, Run
 from duly.client.schedule_view import Schedule
 from duly.errors import NotFound, UsageError
@@ -22,6 +23,7 @@ BEGINNING_MIN = 6
 """Shorter beginnings of ids are more often typing errors than meant."""
 RUNS_SEARCHED_MAX = 10_000
 _SHOWN_MAX = 3
+_RUNS_LISTED = "see duly run list; what is not yet due is in duly delayed list"
 _HEXADECIMAL = re.compile(r"[0-9a-f-]+", re.IGNORECASE)
 
 
@@ -55,7 +57,7 @@ def find_run(app: App, text: str) -> Run:
     if _is_short(text):
         newest = app.runs.list(limit=RUNS_SEARCHED_MAX)
         _refuse_short("run", text, [one.id for one in newest if _begins(one.id, text)])
-    raise _no_run(text)
+    raise NotFound("run", text, _where_runs_are(app, text))
 
 
 def find_promise(app: App, text: str) -> UUID:
@@ -78,7 +80,7 @@ def _identified_run(app: App, text: str) -> Run:
             return found[0]
         if found:
             raise _ambiguous("run", text, [str(one.id) for one in found])
-    raise _no_run(text)
+    raise NotFound("run", text, _RUNS_LISTED)
 
 
 def find_delayed(app: App, text: str) -> DelayedRun:
@@ -100,9 +102,14 @@ def find_delayed(app: App, text: str) -> DelayedRun:
     raise NotFound("delayed run", text, remedy)
 
 
-def _no_run(text: str) -> NotFound:
-    remedy = "see duly run list; what is not yet due is in duly delayed list"
-    return NotFound("run", text, remedy)
+def _where_runs_are(app: App, text: str) -> str:
+    """Say where to look, also to who gave the name of a schedule or of a task."""
+    with suppress(NotFound, UsageError):
+        name = app.schedules.get(text).name
+        return f"it is a schedule, whose runs are in {undo_text('run', 'list', '--schedule', name)}"
+    if app.runs.list(task=text, limit=1):
+        return f"it is a task, whose runs are in {undo_text('run', 'list', '--task', text)}"
+    return _RUNS_LISTED
 
 
 def _is_beginning(text: str) -> bool:

@@ -20,7 +20,7 @@ from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
 from duly.cli.retaining import note_retention
-from duly.cli.target import Target, opened
+from duly.cli.target import Target, of_all_tenants, opened
 from duly.clock import SystemClock
 from duly.errors import UsageError
 
@@ -95,7 +95,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
         trust_proxies=trust_proxy,
     )
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=observed.style(target))
-    with opened(target, needs_store=True) as app:
+    with opened(of_all_tenants(target), needs_store=True) as app:
         observed.begin("server", app, telling)
         listening.checked(has_token=app.store.has_live_token())
         _serve(app, listening, telling, has_console=console)

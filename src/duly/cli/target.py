@@ -6,7 +6,7 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -59,8 +59,7 @@ def opened(
     A command that looks, or changes what must be there already, makes no store. One that needs the
     store itself refuses the URL of a server; any other is given the server in its place.
     """
-    if target.wide:
-        os.environ[WIDE_VARIABLE] = "1"
+    _note(target)
     url = target.url or os.environ.get(URL_VARIABLE)
     if needs_store:
         refuse_server(target)
@@ -84,9 +83,16 @@ def opened(
         app = app.rehearsing()
     elif not makes_store:
         app.require_store()
-    tenant = None if needs_store else named_tenant(target)
-    with app.acting_as(person(), SOURCE, tenant) as acting:
+    with app.acting_as(person(), SOURCE, named_tenant(target)) as acting:
         yield acting
+
+
+def _note(target: Target) -> None:
+    """Have what was said hold for tables, and for what is told of how to undo an order, as well."""
+    if target.wide:
+        os.environ[WIDE_VARIABLE] = "1"
+    if target.tenant:
+        os.environ[TENANT_VARIABLE] = target.tenant
 
 
 @contextmanager
@@ -112,9 +118,18 @@ def refuse_server(target: Target) -> None:
         raise refused(read_address(url).url)
 
 
+def of_all_tenants(target: Target) -> Target:
+    """Refuse a tenant: for a command about the whole store, or a process that serves all of it."""
+    if target.tenant:
+        problem, remedy = "can't be chosen: this is about every tenant", "leave --tenant out"
+        raise UsageError("tenant", target.tenant, problem, remedy)
+    return replace(target, tenant="")  # $DULY_TENANT says whose things other commands are about
+
+
 def named_tenant(target: Target) -> str | None:
     """Return whose things are meant, if that was said; else the application's or the token's."""
-    return target.tenant or os.environ.get(TENANT_VARIABLE) or None
+    named = os.environ.get(TENANT_VARIABLE) if target.tenant is None else target.tenant
+    return named or None
 
 
 def is_server(app: App) -> bool:

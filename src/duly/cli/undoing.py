@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
 
 from duly.cli.output import print_line
+from duly.cli.target import TENANT_VARIABLE
 
 UNSAID = "…"
 """Where the next person says why."""
 _PLACE_OPTIONS = ("--url", "--app")
-_TENANT = "--tenant"
 _PASSWORD = re.compile(r"(?<=://)([^:/@]*):[^@/]*(?=@)")
 _PASSWORD_PART = re.compile(r"[?&]password=[^&]*")
 
 
 def undo_text(*words: str) -> str:
     """Return the command that takes back an order, with the store and the program of this one."""
-    typed = sys.argv[1:]
-    return shlex.join(("duly", *tenant_words(typed), *words, *place_words(typed)))
-
-
-def tenant_words(typed: list[str]) -> list[str]:
-    """Return whose things somebody said are meant: before the command, as it is typed again."""
-    for number, word in enumerate(typed):
-        name, separator, value = word.partition("=")
-        if not word.startswith("--"):
-            if number == 0 or typed[number - 1] not in (*_PLACE_OPTIONS, _TENANT):
-                return []  # the command: what follows is its own
-        elif name == _TENANT:
-            return [_TENANT, *((value,) if separator else typed[number + 1 : number + 2])]
-    return []
+    tenant = os.environ.get(TENANT_VARIABLE)
+    whose = ("--tenant", tenant) if tenant else ()
+    return shlex.join(("duly", *whose, *words, *place_words(sys.argv[1:])))
 
 
 def place_words(typed: list[str]) -> list[str]:

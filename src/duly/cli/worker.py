@@ -17,7 +17,14 @@ from duly.app.running import Crew, Voice, run_supervisor, run_worker
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.observing import Observed
-from duly.cli.target import APP_VARIABLE, URL_VARIABLE, Target, opened, refuse_server
+from duly.cli.target import (
+    APP_VARIABLE,
+    URL_VARIABLE,
+    Target,
+    of_all_tenants,
+    opened,
+    refuse_server,
+)
 from duly.clock import SystemClock
 from duly.engine.lifeline import hold_lifeline
 from duly.errors import UsageError
@@ -198,7 +205,7 @@ def _with_app(target: Target) -> Target:
         raise UsageError("app", None, "is missing: a worker runs the tasks' code", remedy)
     if target.url is not None:
         os.environ[URL_VARIABLE] = target.url
-    return replace(target, app=place)
+    return of_all_tenants(replace(target, app=place))
 
 
 def allowed_commands(names: tuple[str, ...] | None) -> bool | str | None:

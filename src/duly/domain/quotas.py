@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.instants import SECOND_US
@@ -195,8 +196,8 @@ def over_quota(bound: Bound, there: int, *, asked: int = 1, wait_us: int = WINDO
     }[bound.counted]
     is_elsewhere = bound.owner is not None and bound.tenant != TENANT_DEFAULT
     who = f"{bound.scope} of tenant {bound.tenant}" if is_elsewhere else bound.scope
-    of = f" --tenant {bound.tenant}" if is_elsewhere else ""
-    remedy = f"{first}, or raise it: duly quota set {bound.scope}{of} --{bound.counted} N"
+    of = f" --tenant {quote(bound.tenant or TENANT_DEFAULT)}" if is_elsewhere else ""
+    remedy = f"{first}, or raise it: duly quota set {quote(bound.scope)}{of} --{bound.counted} N"
     return OverQuota(who, problem, remedy, bound.most, there)
 
 

@@ -6,12 +6,13 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import msgspec
 
 from duly.api.views import zone_of
+from duly_web.moments import local_date
 from duly_web.page import Asked, Page, Shown
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def show_proof(asked: Asked) -> Shown:
     """Show whether a day's work is done, all of it and once."""
     schedule = asked.app.schedules.get(asked.path["schedule"])
     zone = zone_of(schedule.timetable) or "UTC"
-    day = asked.query.day or asked.now.astimezone(ZoneInfo(zone)).date()
+    day = asked.query.day or local_date(asked.now, zone)
     proof = asked.app.prove(schedule.id, day)
     found = proof.occurrences
     if len(found) > ROWS_MAX:
@@ -97,7 +98,7 @@ def show_proof(asked: Asked) -> Shown:
         counts=tuple(sorted(counted.items())),
         rows=tuple(_row(one) for one in found[:ROWS_MAX]),
         more=max(0, len(found) - ROWS_MAX),
-        command=f"duly prove {schedule.name} --for {proof.day.isoformat()}",
+        command=f"duly prove {quote(schedule.name)} --for {proof.day.isoformat()}",
     )
     return Shown(template="proof.html", model=model, title=f"Proof of {schedule.name}")
 

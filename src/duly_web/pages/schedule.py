@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -99,7 +100,7 @@ def show_schedule(asked: Asked) -> Shown:
         updated_at=schedule.updated_at,
         updated_by=schedule.updated_by,
         restorable_until=schedule.updated_at + kept if deleted and kept else None,
-        command=f"duly schedule show {json.dumps(schedule.name)}",
+        command=f"duly schedule show {quote(schedule.name)}",
         query=query,
     )
     return Shown(template="schedule.html", model=model, title=schedule.name)

@@ -128,7 +128,14 @@
     }
     // The server escapes what it prints; a document that is parsed runs no script.
     const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
-    problems.replaceChildren(...parsed.body.childNodes);
+    const main = find("#main", parsed);
+    if (!main) {
+      problems.replaceChildren(...parsed.body.childNodes);
+      return;
+    }
+    // A page, and no part of one: the same form, beside what somebody else has changed meanwhile.
+    find("#main").replaceChildren(...main.childNodes);
+    find("#main [data-focus]")?.focus();
   }
   document.addEventListener("submit", (event) => {
     const form = event.target;

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from duly.store.postgres import PostgresStore
 from tests.postgres.database_clock import DatabaseClock, install_clock
+from tests.store.postgres.racing import PATIENT, Watch, patience
 
 
 def with_schema(url: str) -> None:
@@ -58,3 +61,23 @@ def clock(timed_url):
 def store(timed_url, clock, open_store):
     """A store whose time the test decides."""
     return open_store(timed_url, clock)
+
+
+@pytest.fixture
+def patient():
+    """Nobody gives up waiting for a lock."""
+    with patience():
+        yield
+
+
+@pytest.fixture
+def patient_store(patient, timed_url, clock, open_store):
+    """A store that does not give up, whatever the machine is busy with."""
+    return open_store(timed_url, clock, settings=PATIENT)
+
+
+@pytest.fixture
+def watch(timed_url):
+    """Whoever looks on, and holds others at a place, beside the store."""
+    with closing(Watch(timed_url)) as made:
+        yield made

@@ -12,23 +12,14 @@ from duly.domain.access import secret_hash
 from duly.store.access import ANSWER_AWAITED_US, Standing
 from duly.testing.conformance import access, repeating
 from duly.testing.conformance.steps import audit
-from tests.store.postgres.racing import PATIENT, Watch, patience
 
 CROWD = 8
 ROUNDS = 5
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(timed_url, clock, open_store):
-    with patience():
-        yield open_store(timed_url, clock, settings=PATIENT)
+def store(patient_store):
+    return patient_store
 
 
 def test_of_a_crowd_with_one_order_one_begins_it(store, watch, clock):

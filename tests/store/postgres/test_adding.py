@@ -21,7 +21,7 @@ from duly.testing.factories import (
     delayed_fire,
     new_run,
 )
-from tests.store.postgres.racing import LIMIT_S, Watch
+from tests.store.postgres.racing import LIMIT_S
 
 MANY = 2000
 STATEMENTS_MAX = 14
@@ -41,13 +41,6 @@ class Counting:
     def run(self, statement, values=()):
         self.count += 1
         return self._session.run(statement, values)
-
-
-@pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
 
 
 def plainly(store, *runs, **parts):

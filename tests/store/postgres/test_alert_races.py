@@ -11,23 +11,14 @@ from duly.errors import Conflict, Outdated
 from duly.store.alerting import UNSAID, RemoveTerm, SetTerm, TermSort
 from duly.testing.conformance import steps
 from duly.testing.factories import ADA
-from tests.store.postgres.racing import PATIENT, Watch, patience
 
 CROWD = 6
 ROUNDS = 5
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(timed_url, clock, open_store):
-    with patience():
-        yield open_store(timed_url, clock, settings=PATIENT)
+def store(patient_store):
+    return patient_store
 
 
 def say(store, name, number, version):

@@ -11,30 +11,19 @@ from duly.store.dispatch import FireResult
 from duly.testing.conformance import backfills as kit
 from duly.testing.conformance import steps
 from duly.testing.factories import on_time
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience
+from tests.store.postgres.racing import LIMIT_S
 
 FIRED, GONE, FENCED = FireResult.FIRED, FireResult.GONE, FireResult.FENCED
 NOTES = "duly.backfill_slots"
 """Written by a step after its runs, and before its cursor."""
 
 
-@pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture
-def store(timed_url, clock, open_store):
-    """A store that does not give up, whatever the machine is busy with."""
-    return open_store(timed_url, clock, settings=PATIENT)
-
-
-@pytest.fixture(autouse=True)
-def patient():
-    with patience():
-        yield
+def store(patient_store):
+    return patient_store
 
 
 def deleting(store, record):

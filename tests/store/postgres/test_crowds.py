@@ -68,13 +68,6 @@ NOTHING = Retention(
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def store(timed_url, clock, open_store):
     """A store that does not give up, whatever the machine is busy with."""
     return open_store(timed_url, clock, settings=PATIENT)

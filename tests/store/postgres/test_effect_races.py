@@ -22,30 +22,19 @@ from duly.testing.conformance.doubts import rerun, settle, verdict
 from duly.testing.conformance.effects import UNSAFE, begin, end_beyond, in_doubt, taken
 from duly.testing.factories import HOUR_US, SECOND_US, finish
 from tests.postgres.proxy import Proxy
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience
+from tests.store.postgres.racing import LIMIT_S
 
 KEYS = pytest.mark.parametrize("key", [None, "mail"])
 LONG_US = 1000 * HOUR_US
 LOCK_DOUBTS = "SELECT 1 FROM duly.ambiguous FOR UPDATE"
 
 
-@pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture
-def store(timed_url, clock, open_store):
-    """A store that does not give up, whatever the machine is busy with."""
-    return open_store(timed_url, clock, settings=PATIENT)
-
-
-@pytest.fixture(autouse=True)
-def patient():
-    with patience():
-        yield
+def store(patient_store):
+    return patient_store
 
 
 def lost_one(store, clock):

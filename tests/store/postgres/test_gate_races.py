@@ -31,7 +31,7 @@ from duly.testing.factories import (
     on_time,
     order_runs,
 )
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience, replaced
+from tests.store.postgres.racing import LIMIT_S, patience, replaced
 
 ACCEPTED = FinishResult.ACCEPTED
 FIRED, GONE, BUSY = FireResult.FIRED, FireResult.GONE, FireResult.BUSY
@@ -47,19 +47,11 @@ WHERE NOT EXISTS (SELECT 1 FROM duly.outcomes o WHERE o.run_id = r.id)
 
 
 @pytest.fixture
-def watch(timed_url):
-    made_one = Watch(timed_url)
-    yield made_one
-    made_one.close()
+def store(patient_store):
+    return patient_store
 
 
 @pytest.fixture
-def store(timed_url, clock, open_store):
-    """A store that does not give up, whatever the machine is busy with."""
-    return open_store(timed_url, clock, settings=PATIENT)
-
-
-@pytest.fixture(autouse=True)
 def patient():
     with patience(), replaced(gates, "WAIT_FOR_DECISIONS", "100ms", "60s"):
         yield

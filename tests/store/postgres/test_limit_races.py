@@ -18,26 +18,18 @@ from duly.testing.conformance import limit_steps as kit
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.limit_steps import API, TASK, ways
 from duly.testing.factories import ADA, cancel_run
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience, replaced
+from tests.store.postgres.racing import LIMIT_S, patience, replaced
 
 GOES, LATER, STANDS = Way.GOES, Way.LATER, Way.STANDS
 CAP, CROWD = 3, 40
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
+def store(patient_store):
+    return patient_store
 
 
 @pytest.fixture
-def store(timed_url, clock, open_store):
-    """A store that does not give up, whatever the machine is busy with."""
-    return open_store(timed_url, clock, settings=PATIENT)
-
-
-@pytest.fixture(autouse=True)
 def patient():
     with patience(), replaced(gates, "WAIT_FOR_DECISIONS", "100ms", "60s"):
         yield

@@ -13,7 +13,6 @@ from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.moving import move
 from duly.testing.conformance.standing import order
 from duly.testing.snapshot import snapshot
-from tests.store.postgres.racing import PATIENT, Watch, patience
 
 TAKE_NAME = """
 INSERT INTO duly.schedules (id, tenant, name, status, created_at, updated_at, updated_by)
@@ -21,16 +20,8 @@ VALUES (%s, 'default', 'mine', 'ended', 0, 0, 'somebody')"""
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(timed_url, clock, open_store):
-    with patience():
-        yield open_store(timed_url, clock, settings=PATIENT)
+def store(patient_store):
+    return patient_store
 
 
 def test_an_import_that_is_overtaken_leaves_nothing_behind(store, clock, watch):

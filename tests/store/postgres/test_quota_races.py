@@ -11,23 +11,14 @@ from duly.errors import OverQuota
 from duly.store.quotas import SetQuotas
 from duly.testing.conformance import steps
 from duly.testing.factories import ADA, HOUR_US, SECOND_US, add_runs, new_run, new_schedule
-from tests.store.postgres.racing import PATIENT, Watch, patience
 
 CROWD = 8
 ROUNDS = 10
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(timed_url, clock, open_store):
-    with patience():
-        yield open_store(timed_url, clock, settings=PATIENT)
+def store(patient_store):
+    return patient_store
 
 
 def allow(store, scope, tenant="", **most):

@@ -34,7 +34,7 @@ from duly.testing.factories import (
     timer_of,
 )
 from duly.testing.manual_clock import START_US
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience, replaced
+from tests.store.postgres.racing import LIMIT_S, PATIENT, replaced
 
 SOON = "2027-03-08T08:01+00:00"
 ROUNDS = 40
@@ -47,22 +47,9 @@ FIRED, GONE, FENCED, BUSY = (
 
 
 @pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def store(timed_url, clock, open_store):
     """A store that does not give up, whatever the machine is busy with."""
     return open_store(timed_url, clock, settings=PATIENT)
-
-
-@pytest.fixture
-def patient():
-    with patience():
-        yield
 
 
 # Ownership: whoever takes a lease away, and whoever still writes under it

@@ -18,7 +18,7 @@ from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import SECOND_US, cancel_run, on_time, order_runs
 from tests.postgres.proxy import Proxy
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch, patience
+from tests.store.postgres.racing import LIMIT_S
 
 ACCEPTED, REFUSED = FinishResult.ACCEPTED, FinishResult.REFUSED
 RENEW_AS_A_BEAT_DOES = """
@@ -27,23 +27,12 @@ WHERE id = %s"""
 LOCK_WAITING = "SELECT 1 FROM duly.waiting WHERE run_id = %s FOR UPDATE"
 
 
-@pytest.fixture
-def watch(timed_url):
-    made = Watch(timed_url)
-    yield made
-    made.close()
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture
-def store(timed_url, clock, open_store):
-    """A store that does not give up, whatever the machine is busy with."""
-    return open_store(timed_url, clock, settings=PATIENT)
-
-
-@pytest.fixture(autouse=True)
-def patient():
-    with patience():
-        yield
+def store(patient_store):
+    return patient_store
 
 
 def expire(clock):

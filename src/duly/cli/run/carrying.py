@@ -118,15 +118,25 @@ class Carrying:
         return found
 
     def _preview(self, chosen: list[Run], as_of: datetime) -> None:
+        touched = [one for one in chosen if one.state in self.order.states]
+        left = [one for one in chosen if one.state not in self.order.states]
         if self.target.json:
-            runs = [one.to_json() for one in chosen]
-            print_json({"is_done": False, "as_of": utc_iso(as_of), "runs": runs})
+            parts = {"runs": touched, "left_alone": left}
+            told = {name: [one.to_json() for one in runs] for name, runs in parts.items()}
+            print_json({"is_done": False, "as_of": utc_iso(as_of), **told})
             return
-        if not chosen:
-            print_line("No run fits. Nothing was changed.")
-            return
-        _print_chosen(chosen, as_of)
-        print_line("Nothing was changed (--dry-run).")
+        if touched:
+            _print_chosen(touched, as_of)
+        else:
+            print_line("No run fits.")
+        for one in left[:SHOWN_MAX]:
+            print_line(("left alone: ", "bold yellow"), f"{one.label} {self._unfit(one.state)}.")
+        if len(left) > SHOWN_MAX:
+            print_line(f"… and {len(left) - SHOWN_MAX:,} more; --json names all of them")
+        print_line(f"Nothing was changed{' (--dry-run)' if self.care.dry_run else ''}.")
+
+    def _unfit(self, state: str | None) -> str:
+        return f"is {state}, not {' or '.join(self.order.states)}"
 
     def _told(self, chosen: list[Run], answers: list[OrderedRun]) -> int:
         done = [one for one in answers if one.is_done]
@@ -148,8 +158,8 @@ class Carrying:
         elif done:
             print_line(f"{self.order.done}: {len(done):,} runs.")
         for one in refused[:SHOWN_MAX]:
-            why = f"is {one.state}, not {' or '.join(self.order.states)}"
-            print_line(("not done: ", "bold yellow"), f"{labels[one.id]} {why}. Id: {one.id}")
+            why = f"{labels[one.id]} {self._unfit(one.state)}. Id: {one.id}"
+            print_line(("not done: ", "bold yellow"), why)
         if len(refused) > SHOWN_MAX:
             print_line(
                 f"… and {len(refused) - SHOWN_MAX:,} more that are not {self.order.states[0]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from duly.cli.references import find_run
@@ -54,12 +55,15 @@ def retry(  # noqa: PLR0913 - each choice is an option
     """
     more = ("retrying",) if retrying else ()
     with opened(target, makes_store=False) as app:
+        order = RETRY
         is_one = len(runs) == 1 and not (care.dead or more or care.which != WHICH)
         if is_one and (found := find_run(app, runs[0])).state == RunState.AMBIGUOUS:
-            again = retry_doubtful(app, found, reason, doubt)
-            tell(again, "Queued again", target, stop_text(again))
-            return 0
-        carry = Carrying(app=app, order=RETRY, care=care, target=target)
+            if not care.dry_run:
+                again = retry_doubtful(app, found, reason, doubt)
+                tell(again, "Queued again", target, stop_text(again))
+                return 0
+            order = replace(RETRY, states=(*RETRY.states, RunState.AMBIGUOUS))
+        carry = Carrying(app=app, order=order, care=care, target=target)
         return carry.out(runs, more, partial(app.runs.retry, reason=reason))
 
 

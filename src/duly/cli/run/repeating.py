@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
@@ -69,6 +70,7 @@ def rerun(  # noqa: PLR0913 - each choice is an option
             done="Queued once more, each as another run",
             noun="run",
             words=("run", "rerun", *(("--repair",) if repair else ())),
+            reason=reason,
             undo=_stop,
             no_undo="duly run cancel, for each that was made",
             asked=chosen,
@@ -101,6 +103,7 @@ def skip(
             done="Skipped",
             noun="run",
             words=("run", "skip"),
+            reason=reason,
             undo=lambda _: None,
             no_undo="none: what was decided stays on record",
             asked=chosen,
@@ -112,7 +115,8 @@ def skip(
 def _is_one(
     runs: Sequence[str], state: Sequence[str], which: RunOptions, chosen: SetOptions
 ) -> bool:
-    return len(runs) == 1 and not state and which == WHICH and chosen == SET
+    """Say whether it is one run, named, with nothing to look at before; it is not asked about."""
+    return len(runs) == 1 and not state and which == WHICH and replace(chosen, yes=False) == SET
 
 
 def _frozen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -51,12 +51,16 @@ class Asked:
     names: Sequence[str]
     which: ScheduleOptions
     chosen: SetOptions
+    reason: str | None
     target: Target
+    options: tuple[str, ...] = ()
+    """What else was said, to be typed again."""
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one schedule, named, with nothing to look at before."""
-        return len(self.names) == 1 and self.which == ANY and self.chosen == SET
+        """Whether it is one schedule, named, with nothing to look at before; it is not asked."""
+        is_looked_at = replace(self.chosen, yes=False) != SET
+        return len(self.names) == 1 and self.which == ANY and not is_looked_at
 
     def frozen(self, app: App) -> str:
         """Return the id of the set that is meant: one that there is, or one frozen now."""
@@ -90,7 +94,8 @@ def order_chosen(
         verb=verb.capitalize(),
         done="Paused" if verb == "pause" else "Resumed",
         noun="schedule",
-        words=("schedule", verb),
+        words=("schedule", verb, *asked.options),
+        reason=asked.reason,
         undo=lambda done: _undo(other, done),
         no_undo=f"duly schedule {other}, by their names or by a filter",
         asked=asked.chosen,

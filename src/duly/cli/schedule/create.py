@@ -108,7 +108,7 @@ def _print_dry(
     definition = read_definition(call, timetable, terms, name)
     standing = _standing(app, name)
     if standing is not None:
-        remedy = f"see duly schedule show {name}; duly schedule edit changes it"
+        remedy = f"see {undo('show', name)}; duly schedule edit changes it"
         raise Conflict("schedule", name, "exists already", remedy)
     found = app.schedules.preview(timetable, n=NEXT_SHOWN)
     if not found.occurrences:

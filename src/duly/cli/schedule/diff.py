@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from duly.cli.audit_table import changes
 from duly.cli.output import print_json, print_line
 from duly.cli.references import find_schedule
+from duly.cli.schedule.telling import undo
 from duly.cli.target import Target, opened
 from duly.client.history import HistoryEntry
 from duly.domain.time_texts import utc_text
@@ -42,7 +43,7 @@ def diff(
         made = [one for one in history if changes(one.before, one.after)]
         chosen = [one for one in made if one.number == entry] if entry else made[:number]
         if entry is not None and not chosen:
-            remedy = f"see duly schedule history {found.name} --json for the numbers"
+            remedy = f"{undo('history', found.name)} --json has the numbers"
             raise NotFound("entry", entry, remedy)
         if target.json:
             print_json([_json(one) for one in chosen])

@@ -30,6 +30,7 @@ from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
 from duly.domain.durations import duration_words
+from duly.domain.instants import iso_utc
 from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
 
@@ -65,7 +66,10 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
     if missed != "skip" and until is None:
         remedy = "give --until too, or say it when you resume: duly schedule resume --missed"
         raise UsageError("missed", missed, "says nothing about a pause without end", remedy)
-    asked = Asked(names=names, which=which, chosen=chosen, target=target)
+    options = () if until is None else ("--until", until, "--missed", missed)
+    asked = Asked(
+        names=names, which=which, chosen=chosen, reason=reason, target=target, options=options
+    )
     with opened(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
@@ -74,7 +78,9 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
                 app.schedules.pause(found.id, reason=reason, until=moment, missed=missed), target
             )
             return 0
-        terms: dict[str, Any] = {"reason": reason, "until": _moment(until, "UTC"), "missed": missed}
+        end = _moment(until, "UTC")
+        _require_coming(app, until, end)
+        terms: dict[str, Any] = {"reason": reason, "until": end, "missed": missed}
         return order_chosen(
             app,
             "pause",
@@ -85,6 +91,15 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
 
 def _moment(text: str | None, tz: str) -> datetime | None:
     return None if text is None else read_moment(text, tz, SystemClock(), "until")
+
+
+def _require_coming(app: App, text: str | None, end: datetime | None) -> None:
+    """Refuse an end that has passed before anybody is asked about many."""
+    now = app.status().now
+    if end is not None and end <= now:
+        raise UsageError(
+            "until", text, "lies in the past", f"give an instant after {utc_text(now)}"
+        )
 
 
 def _tell_paused(paused: Schedule, target: Target) -> None:
@@ -119,7 +134,10 @@ def resume(  # noqa: PLR0913 - as above
     reason
         Why; about several it is needed.
     """
-    asked = Asked(names=names, which=which, chosen=chosen, target=target)
+    options = () if missed == "skip" else ("--missed", missed)
+    asked = Asked(
+        names=names, which=which, chosen=chosen, reason=reason, target=target, options=options
+    )
     with opened(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
@@ -138,13 +156,20 @@ def resume(  # noqa: PLR0913 - as above
 
 
 def _tell_resumed(app: App, before: Schedule, resumed: Schedule, target: Target) -> None:
-    taking_back = undo("pause", resumed.name, "--reason", before.reason or "…")
+    end = () if before.resume_at is None else ("--until", iso_utc(before.resume_at))
+    taking_back = undo("pause", resumed.name, "--reason", before.reason or UNSAID, *end)
+    _tell_back(app, resumed, ("Resumed", taking_back), target)
+
+
+def _tell_back(app: App, schedule: Schedule, told: tuple[str, str], target: Target) -> None:
+    """Tell of a schedule that fires again: what was done, when it is next, how to undo that."""
+    done, undoing = told
     if target.json:
-        print_result(resumed, undo=taking_back)
+        print_result(schedule, undo=undoing)
         return
-    print_line(f"Resumed {resumed.name}. {next_sentence(resumed, app.status().now)}")
-    print_pending(app, resumed)
-    print_undo(taking_back)
+    print_line(f"{done} {schedule.name}. {next_sentence(schedule, app.status().now)}")
+    print_pending(app, schedule)
+    print_undo(undoing)
     note_missing_dispatcher(app)
 
 
@@ -195,7 +220,8 @@ def skip(name: str, /, *, reason: str | None = None, target: Target = TARGET) ->
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         after = app.schedules.skip_next(found.id, reason=reason)
-        taking_back = undo("trigger", after.name, "--reason", "it was skipped by mistake")
+        instead = undo("trigger", after.name, "--reason", "it was skipped by mistake")
+        taking_back = f"none; one that stands for now is made by {instead}"
         if target.json:
             skipped = None if found.next_for is None else utc_text(found.next_for)
             print_result(after, skipped_for=skipped, undo=taking_back)
@@ -245,13 +271,8 @@ def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET)
     with opened(target, makes_store=False) as app:
         found = find_schedule(app, name)
         restored = app.schedules.restore(found.id, reason=reason)
-        taking_back = undo("delete", restored.name, "--reason", found.reason or "…", "--yes")
-        if target.json:
-            print_result(restored, undo=taking_back)
-            return
-        print_line(f"Restored {restored.name}. {next_sentence(restored, app.status().now)}")
-        print_pending(app, restored)
-        print_undo(taking_back)
+        taking_back = undo("delete", restored.name, "--reason", found.reason or UNSAID, "--yes")
+        _tell_back(app, restored, ("Restored", taking_back), target)
 
 
 def _is_agreed(app: App, schedule: Schedule) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.explaining.facts import Cause, Explanation
@@ -75,7 +76,7 @@ def _broken(facts: RunFacts, which: str) -> Explanation:
         cause=Cause.BREAKER,
         sentence=f"It waits for {which}{state}; it is tried again {_next(facts)}.",
         evidence=tried_lines(facts),
-        remedy=f"wait, or if {which} is up: duly breaker reset {which}",
+        remedy=f"wait, or if {which} is up: duly breaker reset {quote(which)}",
     )
 
 
@@ -88,4 +89,4 @@ def _next(facts: RunFacts) -> str:
 
 def _command_word(which: str) -> str:
     """Return the limit's name without the value that it is counted by."""
-    return which.partition(" ")[0]
+    return quote(which.partition(" ")[0])

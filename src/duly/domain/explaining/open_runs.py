@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason
@@ -133,7 +134,7 @@ def _queue_paused(
         sentence=f"Its queue {queue} is paused by {paused.who} since"
         f" {moment_text(paused.at)}{why}.",
         evidence=(*evidence, ("paused", f"{span_text(facts.now - paused.at)} ago")),
-        remedy=f"duly queue resume {queue}",
+        remedy=f"duly queue resume {quote(queue)}",
     )
 
 
