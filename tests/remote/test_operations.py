@@ -15,6 +15,7 @@ MODULES = [
     "events",
     "inbox",
     "operating",
+    "owners",
     "runs",
     "schedules",
     "selections",

@@ -23,6 +23,7 @@ from duly.remote.operating import (
     Workers,
 )
 from duly.remote.operation import look
+from duly.remote.owners import Owners
 from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
 from duly.remote.selections import ScheduleSelections, Selections
@@ -87,6 +88,7 @@ class Remote:
         self.limits = Limits(asking)
         self.breakers = Breakers(asking)
         self.quotas = Quotas(asking)
+        self.owners = Owners(asking)
         self.workers = Workers(asking)
         self.alerts = Alerts(asking)
         self.tokens = Tokens(asking)

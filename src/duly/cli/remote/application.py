@@ -27,6 +27,7 @@ from duly.client.history import HistoryEntry, Occurrence, OwedRange, SkippedRang
 from duly.client.inbox import TaskOrders
 from duly.client.limits import Limit, Place
 from duly.client.missing import MissingFound
+from duly.client.owners import GoneOwner
 from duly.client.paging import Page
 from duly.client.proving import Proof
 from duly.client.queues import Queue
@@ -101,6 +102,7 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
     },
     "limits": {"list": Limit, "places": Place, "set": Limit, "remove": bool},
     "queues": {"list": Queue, "get": Queue, "pause": Queue, "resume": Queue},
+    "owners": {"list": GoneOwner, "gone": GoneOwner, "back": GoneOwner},
     "quotas": {"list": Quota, "set": Quota, "remove": type(None)},
     "tokens": {"create": NewToken, "list": Token, "get": Token, "revoke": Token},
     "workers": {
@@ -377,6 +379,7 @@ class RemoteApp:
         self.inbox = Part(self, "inbox")
         self.limits = Part(self, "limits")
         self.queues = Part(self, "queues")
+        self.owners = Part(self, "owners")
         self.quotas = Part(self, "quotas")
         self.tokens = Part(self, "tokens")
         self.workers = Part(self, "workers")
