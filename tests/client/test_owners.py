@@ -9,6 +9,7 @@ import pytest
 import duly
 from duly import Conflict, NotFound, UsageError, every
 from duly.client import owners
+from duly.client.schedule_orders import apply_order
 from duly.domain.owners import OWNER_GONE
 from duly.errors import StoreUnavailable
 from duly.store.reading import AuditFilter
@@ -125,14 +126,13 @@ def test_a_declaration_of_who_is_gone_is_reported_and_the_others_are_made(app):
 def test_an_order_that_was_broken_off_goes_on_when_it_is_given_again(app, store, monkeypatch):
     """S6, FAULT: what was paused stays paused, nobody gets anything new, and the rest is found."""
     make(app, "one", "two", "three")
-    whole = owners.apply_order
     done: list[object] = []
 
     def dies(*parts: Any) -> Any:
         if done:
             raise StoreUnavailable("store", "the connection is gone", "try again")
         done.append(parts)
-        return whole(*parts)
+        return apply_order(*parts)
 
     monkeypatch.setattr(owners, "apply_order", dies)
     with pytest.raises(StoreUnavailable):

@@ -8,7 +8,7 @@ said it finds all that is active.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.domain.audit import instant_text
 from duly.domain.owners import GoneRecord, gone_record
@@ -101,7 +101,7 @@ def _subject(
     )
 
 
-def _facts(record: GoneRecord | None) -> dict[str, str] | None:
+def _facts(record: GoneRecord | None) -> dict[str, Any] | None:
     if record is None:
         return None
     return {"gone_at": instant_text(record.gone_at), "said_by": record.said_by}

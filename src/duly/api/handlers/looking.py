@@ -17,7 +17,7 @@ from duly.wire.audit import AuditAsked
 from duly.wire.doctor import Diagnosis
 from duly.wire.schedules import Entry, Preview, Rule
 from duly.wire.shapes import Page
-from duly.wire.status import Status
+from duly.wire.status import Status, StatusAsked
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 def get_status(received: Received) -> Status:
     """Return the state of everything on one screen."""
-    return Status.from_view(received.app.status())
+    asked: StatusAsked = received.query
+    return Status.from_view(received.app.status(own=asked.own))
 
 
 def get_diagnosis(received: Received) -> Diagnosis:
@@ -109,6 +110,7 @@ ROUTES: tuple[Route, ...] = (
         summary="The state of everything on one screen.",
         scope="read",
         handler=get_status,
+        query=StatusAsked,
         answer=Status,
     ),
     Route(

@@ -414,9 +414,9 @@ class RemoteApp:
         """Say of each occurrence on a day whether all that it was to do is done, once."""
         return seen(Proof, self.remote.prove(schedule, day))
 
-    def status(self) -> Status:
-        """Return the state of everything on one screen."""
-        return seen(Status, self.remote.status())
+    def status(self, *, own: bool = False) -> Status:
+        """Return the state of everything on one screen; `own` narrows it to the tenant."""
+        return seen(Status, self.remote.status(own=own))
 
     def checked_queue(self, call: BoundCall, terms: dict[str, Any]) -> None:
         """Have the queue and priority of a task that is known here hold, unless said otherwise."""

@@ -6,6 +6,7 @@ not pause, because the store was away or the schedule kept changing, the next ru
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import RECEIVER_GONE
@@ -54,9 +55,8 @@ class Pausing:
             if self._parts.clock.monotonic_us() >= self._membership.beat_at:
                 return
             claimed = unwanted[schedule_id]
-            number = claimed.record.definition_number
             reason = f"{RECEIVER_GONE}: task {shown(claimed.task)} was answered 410 (Gone)"
-            self.pause(claimed, reason, lambda one, is_=number: one.definition_number == is_)
+            self.pause(claimed, reason, partial(_is_as_then, claimed))
             del unwanted[schedule_id]
 
     def pause(self, claimed: ClaimedRun, reason: str, depends: Depends) -> str | None:
@@ -99,3 +99,8 @@ class Pausing:
         )
         answer = self._parts.store.change_schedule(order)
         return answer if isinstance(answer, Stale) else schedule.name
+
+
+def _is_as_then(claimed: ClaimedRun, schedule: ScheduleRecord) -> bool:
+    """Say whether a schedule is defined as it was when it made a run."""
+    return schedule.definition_number == claimed.record.definition_number

@@ -392,8 +392,8 @@ class Worker:
             times.append(drain_at)
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
-            is_owing = self._holdings.unknown or self._holdings.unadmitted
-            is_owing = is_owing or self._holdings.unwanted
+            holdings = self._holdings
+            is_owing = holdings.unknown or holdings.unadmitted or holdings.unwanted
             asking += [monotonic] if is_owing else []
         elif not self.is_draining:
             asking.append(monotonic)
