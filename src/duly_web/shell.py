@@ -153,6 +153,7 @@ def _look(app: App, kept: Kept, key: str) -> Looked:
         status = replace(
             counts,
             stale=known.stale,
+            judged=known.judged,
             taskless=known.taskless,
             alerts=known.alerts,
             tenants=known.tenants,

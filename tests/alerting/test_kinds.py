@@ -18,11 +18,12 @@ import pytest
 from duly.cli import main as command
 from duly.domain.advice import Choice
 from duly.domain.alert_kinds import AlertKind
-from duly.domain.attempts import TASK_GONE, TaskPolicy
+from duly.domain.attempts import RECEIVER_GONE, TASK_GONE, TaskPolicy
 from duly.domain.concluding import Failed, Succeeded
 from duly.domain.identity import identity_text, ordered_run_id
 from duly.domain.literals import Lane, Missed, Overlap
-from duly.domain.planning import decide_pause
+from duly.domain.owners import OWNER_GONE
+from duly.domain.planning import decide_pause, decide_resume
 from duly.domain.timetable.interval import every
 from duly.store.dispatch import Renew
 from duly.store.effects import SettleDoubt
@@ -383,6 +384,24 @@ def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
     assert {"owner": "accounts", "reason": reason} == alert.evidence
 
     steps.delete(guard.store, steps.look(guard.store, gone))
+    resolved(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
+
+
+@pytest.mark.parametrize("cause", [OWNER_GONE, RECEIVER_GONE])
+def test_a_schedule_whose_owner_or_receiver_is_gone_is_told_of_until_it_goes_on(guard, cause):
+    """V3, S6: to who hears of its tenant, with what to do."""
+    gone = steps.create(guard.store, "gone", owner="ada")
+    pause = decide_pause(gone, reason=f"{cause}: 'it'", until=None, missed=Missed.SKIP)
+    guard.store.change_schedule(factories.change_of(gone, pause))
+
+    raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
+    (alert,) = guard.alerts("schedule-paused")
+    assert f"schedule gone of ada was paused by the system: {cause}: 'it'" == alert.summary
+    assert "duly schedule resume gone" in alert.remedy
+    assert ("--owner WHO" in alert.remedy) == (cause == OWNER_GONE)
+
+    paused = steps.look(guard.store, gone)
+    steps.apply(guard.store, paused, decide_resume(paused, guard.store.now(), Missed.SKIP, None))
     resolved(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
 
 

@@ -24,6 +24,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "token": ("token", "prefix"),
     "alert": ("alert",),
     "silence": ("silence",),
+    "owner": ("owner",),
 }
 """What a part of a path may be, by the names of a tenant's things."""
 SHARED = {
@@ -61,6 +62,7 @@ BODIES: dict[str, Any] = {
     "resume_from_backfill": {"reason": "go on"},
     "throttle_backfill": {"per_minute": 6},
     "set_limit": {"running": 3},
+    "mark_owner_gone": {"reason": "left"},
     "set_quotas": {"schedules": 3},
     "block_reruns": {"reason": "broken"},
     "suspend_retries": {"reason": "broken"},

@@ -91,6 +91,11 @@ def test_only_these_are_open_to_anybody():
     assert OPEN == {route.operation_id for route in ROUTES if route.scope is None}
 
 
+def test_the_role_of_workers_opens_nothing_yet():
+    """L1: as docs/security.md says; whoever gives it something says there what."""
+    assert [] == [route.operation_id for route in ROUTES if route.scope == "worker"]
+
+
 def test_every_operation_is_there_once():
     assert len(BY_OPERATION) == len(ROUTES)
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)

@@ -98,6 +98,36 @@ def test_quotas_are_set_and_taken_back(desk):
     assert ["owner:*"] == [one["scope"] for one in left]
 
 
+def test_an_owner_is_gone_and_back(desk):
+    """S6, L6: what is made for them meanwhile is refused, with what to do."""
+    new = {"task": "report", "when": "1d", "owner": "ada"}
+    desk.asked.post("/schedules", json={"name": "hers", **new})
+
+    gone = desk.asked.post("/owners/ada/gone", json={"reason": "left"}).json()
+    refused = desk.asked.post("/schedules", json={"name": "new", **new})
+
+    assert ("ada", 1, 0) == tuple(gone[part] for part in ("owner", "paused", "active"))
+    assert "its owner is gone: 'ada' (left)" == desk.asked.get("/schedules/hers").json()["reason"]
+    assert [{**gone, "paused": 0}] == desk.asked.get("/owners").json()["items"]
+    assert (409, "conflict") == (refused.status_code, refused.json()["code"])
+    assert "duly owner back ada" in refused.json()["remedy"]
+    assert "ada" == desk.asked.post("/owners/ada/back").json()["owner"]
+    assert 404 == desk.asked.post("/owners/ada/back").status_code
+    assert 422 == desk.asked.post("/owners/ada/gone", json={}).status_code
+    assert 200 == desk.asked.post("/schedules/hers/resume").status_code
+
+
+def test_owners_who_are_gone_are_listed_a_page_at_a_time(desk):
+    """S6, A4."""
+    for name in ("c", "a/b", "d"):
+        desk.asked.post(f"/owners/{name.replace('/', '%2F')}/gone", json={"reason": "left"})
+    first = desk.asked.get("/owners", params={"limit": 2}).json()
+    rest = desk.asked.get("/owners", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+
+    assert ["a/b", "c", "d"] == [one["owner"] for one in (*first["items"], *rest["items"])]
+    assert rest["next_cursor"] is None
+
+
 def test_a_destination_that_was_never_called_is_not_found(desk):
     """B2."""
     assert [] == desk.asked.get("/breakers").json()["items"]

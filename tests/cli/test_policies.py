@@ -93,6 +93,34 @@ def test_quotas_are_set_kept_and_taken_back(place: Workplace):
     assert (10, True) == (default["most"], default["is_default"])
 
 
+def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):
+    """S6, U4: what is paused is told before and after, and how to go on."""
+    create(place, "hers", "--owner", "ada")
+    shown = place.duly("owner", "gone", "ada", "--reason", "left", "--dry-run")
+    unasked = place.duly("owner", "gone", "ada", "--reason", "left")
+    assert "active" == place.duly("schedule", "show", "hers", "--json").json["status"]
+
+    gone = place.duly("owner", "gone", "ada", "--reason", "left", "--yes", *HERE)
+
+    assert "1 schedule of ada would be paused; nothing was done.\n  hers\n" in shown.out
+    assert (2, True) == (unasked.status, "nobody can be asked here" in unasked.err)
+    assert "ada is gone. Paused 1 schedule; nothing new is made for them." in gone.out
+    assert "duly schedule edit SCHEDULE --owner WHO" in gone.out
+    assert "its owner is gone: 'ada' (left)" in place.duly("schedule", "show", "hers").out
+    (listed,) = place.duly("owner", "list", "--json").json
+    assert ("ada", 0) == (listed["owner"], listed["active"])
+    assert "ada" in place.duly("owner", "list").out
+    refused = place.duly("schedule", "resume", "hers")
+    assert (4, True) == (refused.status, "'ada' is gone" in refused.err)
+    place.duly("schedule", "edit", "hers", "--owner", "bob")
+    assert 0 == place.duly("schedule", "resume", "hers").status
+    back = undo(place, gone)
+    assert "ada is back." in back.out
+    assert "duly schedule resume --owner ada" in back.out
+    assert "No owner is gone." in place.duly("owner", "list").out
+    assert 3 == place.duly("owner", "back", "ada").status
+
+
 def test_a_quota_that_nobody_could_keep_is_refused(place: Workplace):
     """L6."""
     for words, says in (

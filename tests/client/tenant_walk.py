@@ -54,6 +54,8 @@ class Things:
     schedule_selection: UUID
     alert: UUID
     silence: UUID
+    owner: str
+    """Who is gone."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield each as it may be written in a message, with what to write instead."""
@@ -80,6 +82,7 @@ NOBODYS = Things(
     schedule_selection=UUID("0196b000-0000-7000-8000-00000000000c"),
     alert=UUID("0196b000-0000-7000-8000-00000000000a"),
     silence=UUID("0196b000-0000-7000-8000-00000000000b"),
+    owner="no-such-owner",
 )
 
 
@@ -112,6 +115,7 @@ def furnish(store: Store, clock: ManualClock) -> Things:
     assert limit.running == 7
     app.quotas.set(f"tenant:{THEIRS}", pending=70)
     app.quotas.set("owner:their-anna", schedules=3)
+    app.owners.gone("their-anna", reason=SECRET)
     token = app.tokens.create(SECRET, role="admin").token
     return Things(
         schedule=made.id,
@@ -130,6 +134,7 @@ def furnish(store: Store, clock: ManualClock) -> Things:
         schedule_selection=app.schedule_selections.freeze().id,
         alert=_raise(store),
         silence=app.alerts.silence(tenant=THEIRS, subject=SECRET, duration="9h", reason=SECRET).id,
+        owner="their-anna",
     )
 
 
@@ -284,6 +289,7 @@ BY_REFERENCE: dict[str, list[Call]] = {
     "inbox.reconcile": _runs(lambda app, one: app.inbox.reconcile(one, is_done=True, reason="r")),
     "inbox.skip": _runs(lambda app, one: app.inbox.skip(one, reason="r")),
     "inbox.rerun": _runs(lambda app, one: app.inbox.rerun(one, reason="r", confirm=one)),
+    "owners.back": [lambda app, of: app.owners.back(of.owner)],
     "tokens.get": _tokens(lambda app, one: app.tokens.get(one)),
     "tokens.revoke": _tokens(lambda app, one: app.tokens.revoke(one)),
     "alerts.get": _alerts(lambda app, one: app.alerts.get(one)),
@@ -356,6 +362,8 @@ LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
     "breakers.list": [lambda app: app.breakers.list()],
     "breakers.get": [],
     "quotas.list": [lambda app: app.quotas.list()],
+    "owners.list": [lambda app: app.owners.list()],
+    "owners.page": [lambda app: app.owners.page(limit=1)],
     "tokens.list": [lambda app: app.tokens.list()],
     "alerts.list": [lambda app: app.alerts.list(state="all")],
     "alerts.silences": [lambda app: app.alerts.silences()],
@@ -410,6 +418,7 @@ NOT_OF_A_TENANT = {
     "enqueue": "makes something of one's own: the walk orders under their key and their id",
     "enqueue_many": "as enqueue, without a key",
     "schedules.create": "makes something of one's own: the walk does under their name",
+    "owners.gone": "says something of one's own: as if an owner of theirs were ours",
     "schedules.preview": "asks about a timetable, and no store",
     "call": "names a task: what code there is, is no tenant's",
     "calls": "names tasks, as call does",

@@ -6,7 +6,10 @@ import pytest
 
 import duly
 from duly import Forbidden, every
+from duly.client import status_view
+from duly.domain.alert_kinds import AlertKind
 from duly.domain.attempts import TASK_GONE
+from duly.testing.conformance import alerts
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US
 
@@ -40,6 +43,36 @@ def test_work_that_is_stale_in_any_tenant_is_an_operators_finding(app, kept):
     assert seen in app.health().work
     assert () == within(app, GLOBEX).status().stale
     assert () == app.status(own=True).stale
+
+
+def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, monkeypatch):
+    """V4: of more schedules than are asked, those that alerts have found; it is said how many."""
+    monkeypatch.setattr(status_view, "STALE_LOOKED_AT_MAX", 2)
+    store, clock = kept
+    for name in "abcd":
+        app.schedules.create(name, app.call("report"), every("1h"))
+    app.schedules.pause("d")
+    clock.set(store.now() + 16 * HOUR_US)
+    assert (2, 2) == (app.status().judged, len(app.status().stale))
+    fence = alerts.watch(store)
+    found = [
+        alerts.condition(
+            f"schedule {name}",
+            kind=AlertKind.STALE_COMPLETION,
+            tenant="default",
+            labels={"schedule": name},
+        )
+        for name in ("b", "c", "d", "no longer there")
+    ]
+    alerts.look(store, fence, *found)
+
+    seen = app.status()
+
+    assert (3, {"active": 3, "paused": 1}) == (seen.judged, seen.schedules)
+    assert ["a", "b", "c"] == [one.remedy.split()[-1] for one in seen.stale]
+    assert 3 == seen.to_json()["judged"]
+    assert 0 == within(app, ACME).status().judged
+    assert 0 == app.status(with_stale=False).judged
 
 
 def test_schedules_without_their_tasks_code_are_named_with_their_tenant(app):

@@ -7,6 +7,7 @@ from tests.conformance.alert_defects import ALERT_DEFECTS
 from tests.conformance.effect_defects import EFFECT_DEFECTS
 from tests.conformance.limit_defects import LIMIT_DEFECTS
 from tests.conformance.moving_defects import MOVING_DEFECTS
+from tests.conformance.owner_defects import OWNER_DEFECTS
 from tests.conformance.quota_defects import QUOTA_DEFECTS
 from tests.conformance.sealing_defects import SEALING_DEFECTS
 from tests.conformance.searching_defects import SEARCHING_DEFECTS
@@ -23,6 +24,7 @@ DEFECTS_BY_PORT = [
     *EFFECT_DEFECTS,
     *LIMIT_DEFECTS,
     *MOVING_DEFECTS,
+    *OWNER_DEFECTS,
     *QUOTA_DEFECTS,
     *SEALING_DEFECTS,
     *SEARCHING_DEFECTS,

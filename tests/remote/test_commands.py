@@ -48,6 +48,7 @@ LOOKS = {
     "limit list": "limit list",
     "breaker list": "breaker list",
     "quota list": "quota list",
+    "owner list": "owner list",
     "token list": "token list",
     "top": "top --once",
     "worker list": "worker list",
@@ -98,6 +99,8 @@ ORDERS = {
     "limit remove": "limit remove task:report",
     "quota set": "quota set owner:a --schedules 3",
     "quota remove": "quota remove owner:a",
+    "owner gone": "owner gone ada --reason r",
+    "owner back": "owner back ada",
     "token create": "token create bob --role viewer",
     "token revoke": "token revoke TOKEN --reason r",
     "worker quarantine": "worker quarantine WORKER --reason r",
@@ -342,6 +345,25 @@ def test_a_token_of_every_tenant_names_whose_things_are_meant(run):
     assert "theirs" not in ours.out
     assert theirs.out == beside.out
     assert theirs.out == asked.out
+
+
+def test_the_state_of_one_tenant_is_told_of_it_alone(run):
+    """V1, L2: also to a token that sees all; without a name it is everybody's."""
+    run("--tenant globex enqueue report --key globex --in 2h")
+    own, everybody = (
+        json.loads(run(words).out) for words in ("--tenant globex status --json", "status --json")
+    )
+    beside = json.loads(run("--tenant globex status --json", is_there=False).out)
+
+    assert ("globex", 1) == (own["tenant"], own["delayed"])
+    assert everybody["tenant"] is None
+    assert everybody["delayed"] > 1
+    assert (own["schedules"], own["delayed"], own["judged"]) == (
+        beside["schedules"],
+        beside["delayed"],
+        beside["judged"],
+    )
+    assert ", of globex" in run("--tenant globex status").out
 
 
 def test_a_token_of_one_tenant_names_no_other(run, living, monkeypatch):

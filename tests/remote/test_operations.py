@@ -16,6 +16,7 @@ MODULES = [
     "events",
     "inbox",
     "operating",
+    "owners",
     "runs",
     "schedules",
     "selections",

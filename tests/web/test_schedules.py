@@ -51,6 +51,16 @@ def test_a_skipped_occurrence_is_the_last_result_with_its_reason(visitor):
     assert "skipped by hand" in text_of(visitor.get(f"/schedules/{schedule.id}"))
 
 
+def test_a_schedule_says_that_its_owner_is_gone(visitor):
+    """S6: on its page, in the words in which it was paused."""
+    make(visitor, "hers", owner="zoe")
+    visitor.app.owners.gone("zoe", reason="left")
+    schedule = visitor.app.schedules.get("hers")
+
+    said = "its owner is gone: 'zoe' (left)"
+    assert said in text_of(visitor.get(f"/schedules/{schedule.id}"))
+
+
 @pytest.mark.parametrize(
     ("query", "names"),
     [

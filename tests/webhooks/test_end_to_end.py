@@ -104,6 +104,31 @@ def test_a_webhook_to_a_private_address_is_dead_and_says_why(house, receive):
     assert "a loopback address" in (found.error or "")
 
 
+def test_a_receiver_that_is_gone_has_its_schedule_paused(house, receive):
+    """S6: it has said that it wants no more, and is called no more."""
+
+    async def gone(request):
+        return web.Response(status=410)
+
+    receiver = receive(gone)
+    hook = house.app.webhook("order.paid", receiver.url, secret=duly.secret("env:HOOK"))
+    house.app.schedules.create("hourly", hook, duly.every("1h"))
+    run = house.app.schedules.trigger("hourly")
+    worker = house.worker(receiver.place)
+    found = house.until(worker, run, "failed")
+    worker.tick()
+
+    seen = house.app.schedules.get("hourly")
+    assert "gone" == found.reason
+    assert (
+        "paused",
+        "its receiver wants no more of it: task 'order.paid' was answered 410 (Gone)",
+    ) == (
+        seen.status,
+        seen.reason,
+    )
+
+
 def test_a_receiver_that_asks_to_wait_is_waited_for(house, receive):
     async def busy(request):
         return web.Response(status=429, headers={"Retry-After": "120"})

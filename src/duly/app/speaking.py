@@ -12,6 +12,7 @@ from duly.client.breakers import Breakers
 from duly.client.events import Events
 from duly.client.inbox import Inbox
 from duly.client.limits import Limits
+from duly.client.owners import Owners
 from duly.client.promises import Promises
 from duly.client.proving import Proving
 from duly.client.queues import Queues
@@ -54,6 +55,7 @@ class Speaking:
         self.limits = Limits(caller)
         self.breakers = Breakers(caller)
         self.quotas = Quotas(caller)
+        self.owners = Owners(caller)
         self.tokens = Tokens(caller)
         self.events = Events(caller)
         self.promises = Promises(caller)

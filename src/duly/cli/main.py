@@ -82,6 +82,7 @@ for name, place, purpose in (
     ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
     ("alert", "duly.cli.alerts:app", "See what is wrong; silence alerts, say who is told."),
     ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
+    ("owner", "duly.cli.owners:app", "Say which owners are gone: nothing fires for them."),
     ("token", "duly.cli.tokens:app", "Make, list and revoke tokens: who may come in by the API."),
     ("exec", "duly.cli.exec:run_command", "Run any command as a recorded run."),
     ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),

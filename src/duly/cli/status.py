@@ -78,8 +78,7 @@ def _watch(app: App, interval_s: float, target: Target) -> int:
 
 def _show(app: App, target: Target, *, is_stream: bool, codes: list[int]) -> None:
     leases = None if is_server(app) else app.store.status().leases
-    is_one = named_tenant(target) is not None and not is_server(app)
-    found = app.status(own=True) if is_one else app.status()
+    found = app.status(own=named_tenant(target) is not None)
     queues = app.queues.list()
     schema = None if is_server(app) else app.schema_status()
     health = judge_health(found, queues, app.breakers.list())
@@ -120,6 +119,7 @@ def _print(
         ("owed", f"{found.owed:,} ranges to catch up with" if found.owed else "nothing"),
         ("early fires", f"{found.early_fires} (never more than 0)"),
         ("open alerts", open_alerts_text(found)),
+        *((("completions", judged),) if (judged := _judged(found)) else ()),
         ("leases owned", _leases(found, leases)),
         ("tzdata", found.tzdata or "not noted yet"),
     ]
@@ -144,6 +144,15 @@ def _print_health(health: Health) -> None:
         print_line(("Dispatch and work go on", "green"), f"; {what} above should be looked at.")
     else:
         print_line(("All is well.", "green"))
+
+
+def _judged(found: Status) -> str:
+    """Say how many schedules were asked for their last completion, where that is not all."""
+    active = found.schedules.get("active", 0)
+    if found.judged >= active:
+        return ""
+    asked = f"{found.judged:,} of {active:,} active schedules were asked for their last completion"
+    return f"{asked}; alerts go round over all"
 
 
 def _print_dispatchers(found: Status) -> None:

@@ -71,7 +71,9 @@ def decide_new(caller: Caller, record: ScheduleRecord, wanted: Wanted, now: int)
         if (value := getattr(wanted, field)) not in (None, getattr(record, field))
     }
     is_same = wanted.definition.to_json() == record.definition.to_json()
-    if is_same and record.status is not ScheduleStatus.DELETED:
+    # What is deleted may be given to somebody else: its owner may be gone, and nothing is restored
+    # for them.
+    if is_same and (record.status is not ScheduleStatus.DELETED or labels.keys() == {"owner"}):
         return _relabelled(record, labels) if labels else None
     skips = caller.store.list_skips(record.id, SKIPS_MAX)
     skipped = {skip.first_for for skip in skips if skip.reason is SkipReason.SKIPPED}
@@ -89,6 +91,7 @@ def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> Change:
         reason=record.reason,
         resume_at=record.resume_at,
         resume_missed=record.resume_missed,
+        status_before=record.status_before,
         **labels,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.client.alert_view import OpenAlerts, count_open
 from duly.client.judging import completion_findings
+from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import AlertState
 from duly.domain.attempts import TASK_GONE
 from duly.domain.durations import duration_text
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 
     from duly.client.caller import Caller
     from duly.client.judging import Finding
+    from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import LeaseRecord, Member
     from duly.store.reading import OpenCounts, StoreStatus
 
 STALE_LOOKED_AT_MAX = 100
-"""So many active schedules are asked for their last useful completion, by name."""
+"""So many active schedules are asked for their last useful completion, by name,"""
+SUSPECTS_MAX = 100
+"""and so many more that open alerts are about: alerts go round over all of them."""
 RUNS_LOOKED_AT_MAX = 20
 """And so many of the newest runs of each."""
 _FOR_STALENESS = Reach(window=0, ends=RUNS_LOOKED_AT_MAX, has_errors=False)
@@ -120,7 +124,9 @@ class Status:
     taskless: tuple[str, ...] = ()
     """Schedules that are paused because no worker knows their task any more (S6)."""
     stale: tuple[Finding, ...] = ()
-    """Active schedules whose last useful completion is old, of the first hundred (V4)."""
+    """Active schedules whose last useful completion is old, of those that were asked (V4)."""
+    judged: int = 0
+    """How many were asked: the first hundred by name, and those that open alerts are about."""
     alerts: tuple[OpenAlerts, ...] = ()
     """How many alerts are open, by severity and kind."""
     tenants: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -159,6 +165,7 @@ class Status:
             "paused_queues": list(self.paused_queues),
             "taskless": list(self.taskless),
             "stale": [str(one) for one in self.stale],
+            "judged": self.judged,
             "alerts": [one.to_json() for one in self.alerts],
             "tenants": self.tenants,
         }
@@ -179,22 +186,45 @@ def look_at_status(
     if not with_stale:
         return seen
     tenants = caller.store.count_tenants() if scope is None else {}
+    judged = _find_judged(caller, scope)
     return replace(
         seen,
         taskless=find_taskless(caller, scope),
-        stale=find_stale(caller, scope),
+        stale=find_stale(caller, judged),
+        judged=len(judged),
         alerts=find_open_alerts(caller, scope),
         tenants=_by_state(tenants),
     )
 
 
-def find_stale(caller: Caller, scope: str | None) -> tuple[Finding, ...]:
-    """Say of which active schedules the last useful completion is old, of as many as are seen."""
+def _find_judged(caller: Caller, scope: str | None) -> list[ScheduleRecord]:
+    """Return the active schedules that are asked: the first by name, and whom alerts suspect."""
     active = frozenset({ScheduleStatus.ACTIVE})
     found = caller.store.list_schedules(
         ScheduleFilter(tenant=scope, statuses=active, limit=STALE_LOOKED_AT_MAX)
     )
-    signs = read_signs(caller.store, found, _FOR_STALENESS)
+    if len(found) < STALE_LOOKED_AT_MAX:
+        return found
+    known = {(one.tenant, one.name) for one in found}
+    suspected = caller.store.list_alerts(
+        AlertFilter(
+            tenant=scope,
+            states=frozenset({AlertState.OPEN}),
+            kind=AlertKind.STALE_COMPLETION,
+            limit=SUSPECTS_MAX,
+        )
+    )
+    named = {(one.tenant, one.labels.get("schedule", "")) for one in suspected}
+    for tenant, name in sorted(named - known):
+        seen = caller.store.find_schedule(tenant, name)
+        if seen is not None and seen.record.status is ScheduleStatus.ACTIVE:
+            found.append(seen.record)
+    return found
+
+
+def find_stale(caller: Caller, judged: Sequence[ScheduleRecord]) -> tuple[Finding, ...]:
+    """Say of which of these schedules the last useful completion is old."""
+    signs = read_signs(caller.store, judged, _FOR_STALENESS)
     return tuple(finding for one in signs for finding in completion_findings(one, caller.tenant))
 
 

@@ -32,6 +32,8 @@ LINE_LENGTH_MAX = 4_000
 LINES_PER_ATTEMPT_MAX = 1_000
 TASK_GONE = "no living worker knows its task, or may run it"
 """How the reason begins why a schedule is paused whose task's code is gone (S6)."""
+RECEIVER_GONE = "its receiver wants no more of it"
+"""How it begins where whoever is called has said so (410)."""
 
 
 class Reason(StrEnum):

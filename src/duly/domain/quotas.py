@@ -10,6 +10,8 @@ counts against the tenant only.
 
 Pure: which quotas apply to an order, and what is told when one is reached. The store counts, in the
 transaction of the order.
+
+An owner who is gone may have nothing active: that stands among quotas, too, as `gone:anna` (S6).
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ SCOPE_LENGTH_MAX = 250
 ALL = "all"
 EACH_TENANT = "tenant:*"
 EACH_OWNER = "owner:*"
+GONE = "gone:"
+"""How the scope begins under which an owner is gone; nobody can set a quota of it."""
 _SCOPES = 'use "all", "tenant:NAME", "tenant:*" (each), "owner:NAME" or "owner:*" (each)'
 
 
@@ -130,11 +134,16 @@ def does_count(record: ScheduleRecord) -> bool:
     return record.status is ScheduleStatus.ACTIVE or is_coming_back
 
 
+def gone_key(tenant: str, owner: str) -> QuotaKey:
+    """Return where it stands that an owner is gone."""
+    return QuotaKey(f"{GONE}{owner}", tenant)
+
+
 def keys_of_schedule(tenant: str, owner: str | None) -> list[QuotaKey]:
-    """Return whose quotas may bound a schedule."""
+    """Return whose quotas may bound a schedule, and where it stands that its owner is gone."""
     keys = [QuotaKey(ALL), QuotaKey(EACH_TENANT), QuotaKey(f"tenant:{tenant}")]
     if owner is not None:
-        keys += [QuotaKey(EACH_OWNER), QuotaKey(f"owner:{owner}", tenant)]
+        keys += [QuotaKey(EACH_OWNER), QuotaKey(f"owner:{owner}", tenant), gone_key(tenant, owner)]
     return keys
 
 
@@ -148,6 +157,13 @@ def may_be_bound(old: ScheduleRecord | None, new: ScheduleRecord) -> bool:
     if not does_count(new):
         return False
     return old is None or not does_count(old) or _end_user(old) != _end_user(new)
+
+
+def is_taken_on(old: ScheduleRecord | None, new: ScheduleRecord) -> bool:
+    """Say whether an owner gets one active schedule more, declared or not (S6)."""
+    if new.owner is None or not does_count(new):
+        return False
+    return old is None or not does_count(old) or old.owner != new.owner
 
 
 def bounds_on_schedule(

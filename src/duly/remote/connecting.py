@@ -23,6 +23,7 @@ from duly.remote.operating import (
     Workers,
 )
 from duly.remote.operation import look
+from duly.remote.owners import Owners
 from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
 from duly.remote.selections import ScheduleSelections, Selections
@@ -33,7 +34,7 @@ from duly.wire.proofs import Proof, ProofQuery
 from duly.wire.runs import EnqueuedRun, NewRun, NewRuns, Run
 from duly.wire.schedules import Entry, Preview
 from duly.wire.shapes import Page
-from duly.wire.status import Status
+from duly.wire.status import Status, StatusAsked
 from duly.wire.zones import RuleAsked, Zone, ZonesAsked
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Remote:
         self.limits = Limits(asking)
         self.breakers = Breakers(asking)
         self.quotas = Quotas(asking)
+        self.owners = Owners(asking)
         self.workers = Workers(asking)
         self.alerts = Alerts(asking)
         self.tokens = Tokens(asking)
@@ -162,9 +164,9 @@ class Remote:
         """Return what is wrong with the server's installation, its store and its fleet."""
         return self._asking.ask(DOCTOR)
 
-    def status(self) -> Status:
-        """Return the state of everything on one screen."""
-        return self._asking.ask(STATUS)
+    def status(self, *, own: bool = False) -> Status:
+        """Return the state of everything on one screen; `own` narrows it to the tenant."""
+        return self._asking.ask(STATUS, query=said(StatusAsked, own=own or None))
 
     def dispatchers(self) -> list[Member]:
         """Return the dispatchers: who is alive, and how much of time each owns."""

@@ -13,6 +13,7 @@ from duly.store.effects import EffectsStore
 from duly.store.execution import ExecutionStore
 from duly.store.moving import MovingStore
 from duly.store.operating import OperatingStore
+from duly.store.owners import OwnerStore
 from duly.store.planning import PlanningStore
 from duly.store.quotas import QuotaStore
 from duly.store.reading import ReadingStore
@@ -34,6 +35,7 @@ class Store(
     BackfillStore,
     LimitingStore,
     QuotaStore,
+    OwnerStore,
     AccessStore,
     ReadingStore,
     SearchStore,

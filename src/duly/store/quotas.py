@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from duly.domain.owners import refuse_gone
 from duly.domain.quotas import (
     MOST_MAX,
     WINDOW_US,
@@ -20,6 +21,8 @@ from duly.domain.quotas import (
     bound_on_pending,
     bounds_on_schedule,
     free_again_us,
+    gone_key,
+    is_taken_on,
     keys_of_pending,
     keys_of_schedule,
     may_be_bound,
@@ -66,7 +69,7 @@ class QuotaStore(Protocol):
         ...
 
     def list_quotas(self) -> list[Quota]:
-        """Return what was set, by scope."""
+        """Return what was set, by scope; who is gone `list_gone` tells."""
         ...
 
 
@@ -86,6 +89,13 @@ class Counting(ABC):
         """Wait for others that count against a quota, until they have committed."""
 
     @abstractmethod
+    def wait_for_word(self, key: QuotaKey) -> None:
+        """Wait for who says something of a scope, and have others wait to say it until we commit.
+
+        Those who only wait do not wait for each other.
+        """
+
+    @abstractmethod
     def active(self, tenant: str, owner: str | None, limit: int) -> int:
         """Count schedules of a tenant, or of an end user of it, that count as active."""
 
@@ -98,10 +108,25 @@ class Counting(ABC):
         """Count delayed runs that are pending."""
 
     def check_schedule(self, old: ScheduleRecord | None, new: ScheduleRecord, now: int) -> None:
-        """Refuse an order about a schedule that has gone over a quota; it is written already."""
-        if not may_be_bound(old, new):
+        """Refuse an order about a schedule that has gone over a quota; it is written already.
+
+        Or that leaves it to an owner who is gone.
+        """
+        is_taken, is_bound = is_taken_on(old, new), may_be_bound(old, new)
+        if not (is_taken or is_bound):
             return
+        if is_taken and new.owner is not None:
+            # Who says that an owner is gone looks for what is active after all who are before us.
+            self.wait_for_word(gone_key(new.tenant, new.owner))
         found = self.quotas(keys_of_schedule(new.tenant, new.owner))
+        if is_taken:
+            refuse_gone(new, found)
+        if is_bound:
+            self._check_bounds(old, new, found, now)
+
+    def _check_bounds(
+        self, old: ScheduleRecord | None, new: ScheduleRecord, found: Sequence[Quota], now: int
+    ) -> None:
         for bound in bounds_on_schedule(old, new, found):
             self.wait_turn(bound)
             if bound.counted is Counted.CREATIONS:

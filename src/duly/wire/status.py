@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from duly.wire.members import Member
-from duly.wire.shapes import Instant, Shown
+from duly.wire.shapes import Asked, Instant, Shown
 
 
 class OpenAlerts(Shown, frozen=True, kw_only=True):
@@ -44,10 +44,19 @@ class Status(Shown, frozen=True, kw_only=True):
     taskless: list[str]
     stale: list[str]
     """Active schedules whose last useful completion is old, each in a sentence."""
+    judged: int
+    """How many were asked for it: the first hundred by name, and those that alerts are about."""
     alerts: list[OpenAlerts]
     """How many alerts are open, by severity and kind."""
     tenants: dict[str, dict[str, int]]
     """Open runs by tenant and state, for a token that sees all; of each the first thousand."""
+
+
+class StatusAsked(Asked, frozen=True, kw_only=True):
+    """Of whom the state is told."""
+
+    own: bool = False
+    """Of the tenant alone that is asked for, also to a token that sees all."""
 
 
 class Ready(Shown, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from duly.domain.quotas import ALL, Counted, QuotaKey
-from duly.errors import OverQuota
+from duly.errors import Conflict, OverQuota
+from duly.store.owners import MarkOwner
 from duly.store.quotas import SetQuotas
 from duly.testing.conformance import steps
 from duly.testing.factories import ADA, HOUR_US, SECOND_US, add_runs, new_run, new_schedule
@@ -99,3 +100,52 @@ def test_one_tenants_quota_is_nothing_to_another(store, watch):
 
         steps.create(store, "b", owner="bob")
         steps.delay(store, store.now() + HOUR_US)
+
+
+def test_who_says_that_an_owner_is_gone_waits_for_who_makes_a_schedule_for_them(store, watch):
+    """S6, D3: so that whoever has said it finds all that is active."""
+    order = MarkOwner(owner="anna", tenant="default", actor=ADA)
+    with store.transaction(30 * SECOND_US) as lent:
+        made = new_schedule(store.now(), "made", owner="anna")
+        store.create_schedule(made, within=lent)
+        saying = watch.start(lambda: store.mark_gone(order))
+        assert watch.is_blocked()
+
+    assert "anna" == saying.result().owner
+    assert [made.id] == store.list_active_of("default", "anna", 10)
+
+
+def test_those_who_make_schedules_for_an_owner_do_not_wait_for_each_other(store):
+    """S6: where no quota has them wait."""
+    allow(store, "owner:anna", "default", schedules=None)
+    with store.transaction(30 * SECOND_US) as lent:
+        store.create_schedule(new_schedule(store.now(), "a", owner="anna"), within=lent)
+
+        steps.create(store, "b", owner="anna")
+
+
+def test_nothing_is_active_for_an_owner_of_whom_it_was_said_in_the_midst_of_a_crowd(store, watch):
+    """S6: each of them is refused, or found."""
+    for number in range(ROUNDS):
+        owner = f"owner {number}"
+        allow(store, f"owner:{owner}", "default", schedules=None)
+        order = MarkOwner(owner=owner, tenant="default", actor=ADA)
+        orders = [
+            new_schedule(store.now(), f"{number}, {one}", owner=owner) for one in range(CROWD)
+        ]
+
+        def say(order=order, owner=owner):
+            store.mark_gone(order)
+            return set(store.list_active_of("default", owner, 100))
+
+        found, *made = watch.at_once(say, *(partial(_made, store, one) for one in orders))
+
+        assert found == {one for one in made if one is not None}
+
+
+def _made(store, order):
+    """Return which schedule was made, if it was."""
+    try:
+        return store.create_schedule(order).record.id
+    except Conflict:
+        return None

@@ -72,6 +72,8 @@ HOT = {
     "resumes": reading.DUE_RESUMES,
     "active of an owner": quotas.ACTIVE_OF_OWNER,
     "active of a tenant": quotas.ACTIVE_OF_TENANT,
+    "active of who is gone": quotas.ACTIVE_OF,
+    "who is gone": quotas.LIST_GONE,
     "pending of a tenant": quotas.PENDING,
     "made in a minute": quotas.MADE_SINCE,
     "overdue": reading.OVERDUE,

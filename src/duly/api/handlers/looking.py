@@ -17,7 +17,7 @@ from duly.wire.audit import AuditAsked
 from duly.wire.doctor import Diagnosis
 from duly.wire.schedules import Entry, Preview, Rule
 from duly.wire.shapes import Page
-from duly.wire.status import Status
+from duly.wire.status import Status, StatusAsked
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def get_status(received: Received) -> Status:
     """Show the state of everything on one screen."""
-    return Status.from_view(received.app.status())
+    asked: StatusAsked = received.query
+    return Status.from_view(received.app.status(own=asked.own))
 
 
 def get_diagnosis(received: Received) -> Diagnosis:
@@ -103,7 +104,7 @@ def _offset_text(offset: timedelta) -> str:
 
 
 ROUTES: tuple[Route, ...] = (
-    look("/status", get_status, Status),
+    look("/status", get_status, Status, StatusAsked),
     look("/doctor", get_diagnosis, Diagnosis),
     look("/audit", list_audit, Page[Entry], AuditAsked),
     look("/zones", find_zones, Page[wire.Zone], wire.ZonesAsked),

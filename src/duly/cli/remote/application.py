@@ -27,6 +27,7 @@ from duly.client.history import HistoryEntry, Occurrence, OwedRange, SkippedRang
 from duly.client.inbox import TaskOrders
 from duly.client.limits import Limit, Place
 from duly.client.missing import MissingFound
+from duly.client.owners import GoneOwner
 from duly.client.paging import Page
 from duly.client.proving import Proof
 from duly.client.queues import Queue
@@ -101,6 +102,7 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
     },
     "limits": {"list": Limit, "places": Place, "set": Limit, "remove": bool},
     "queues": {"list": Queue, "get": Queue, "pause": Queue, "resume": Queue},
+    "owners": {"list": GoneOwner, "gone": GoneOwner, "back": GoneOwner},
     "quotas": {"list": Quota, "set": Quota, "remove": type(None)},
     "tokens": {"create": NewToken, "list": Token, "get": Token, "revoke": Token},
     "workers": {
@@ -377,6 +379,7 @@ class RemoteApp:
         self.inbox = Part(self, "inbox")
         self.limits = Part(self, "limits")
         self.queues = Part(self, "queues")
+        self.owners = Part(self, "owners")
         self.quotas = Part(self, "quotas")
         self.tokens = Part(self, "tokens")
         self.workers = Part(self, "workers")
@@ -411,9 +414,9 @@ class RemoteApp:
         """Say of each occurrence on a day whether all that it was to do is done, once."""
         return seen(Proof, self.remote.prove(schedule, day))
 
-    def status(self) -> Status:
-        """Return the state of everything on one screen."""
-        return seen(Status, self.remote.status())
+    def status(self, *, own: bool = False) -> Status:
+        """Return the state of everything on one screen; `own` narrows it to the tenant."""
+        return seen(Status, self.remote.status(own=own))
 
     def checked_queue(self, call: BoundCall, terms: dict[str, Any]) -> None:
         """Have the queue and priority of a task that is known here hold, unless said otherwise."""

@@ -1,7 +1,8 @@
-"""Schedules that the system has paused by itself: somebody is to know, the owner first (S6).
+"""Schedules that are paused because what they need is gone: somebody is to know (S6).
 
-What a person has paused was done on purpose, and is no alert. However many there are, a look is at
-one page of them and at those that alerts are about.
+The code of a task, who receives a call, or the owner: then it is told to who hears of the tenant.
+What a person has paused for a reason of their own was done on purpose, and is no alert. However
+many there are, a look is at one page of them and at those that alerts are about.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import AlertKey, Observation
-from duly.domain.attempts import TASK_GONE
+from duly.domain.attempts import RECEIVER_GONE, TASK_GONE
 from duly.domain.literals import ScheduleStatus
+from duly.domain.owners import OWNER_GONE
 from duly.engine.observers.about_schedules import (
     PAGE,
     SUBJECT,
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
     from duly.engine.observers import Asked
 
 KINDS = (AlertKind.SCHEDULE_PAUSED,)
+REMEDIES = {
+    TASK_GONE: "start a worker that has the code, then duly schedule resume {name}",
+    RECEIVER_GONE: "see whether the address is right: duly schedule show {name}; then"
+    " duly schedule resume {name}, or delete it",
+    OWNER_GONE: "give it to somebody: duly schedule edit {name} --owner WHO, then"
+    " duly schedule resume {name}; or delete it",
+}
+"""What to do, by how the reason begins."""
 
 
 class PausedObserver:
@@ -55,13 +65,13 @@ class PausedObserver:
 
 
 def is_paused_by_itself(record: ScheduleRecord) -> bool:
-    """Say whether the system has paused it, because what it needs is gone."""
-    is_paused = record.status is ScheduleStatus.PAUSED
-    return is_paused and (record.reason or "").startswith(TASK_GONE)
+    """Say whether it is paused because what it needs is gone."""
+    return record.status is ScheduleStatus.PAUSED and _remedy(record) is not None
 
 
 def _paused(record: ScheduleRecord) -> Condition:
-    name = quote(record.name)
+    remedy = _remedy(record)
+    assert remedy is not None, "just asked"
     whose = f" of {record.owner}" if record.owner else ""
     return schedule_condition(
         record,
@@ -70,7 +80,12 @@ def _paused(record: ScheduleRecord) -> Condition:
         record.updated_at,
         (
             f"schedule {record.name}{whose} was paused by the system: {record.reason}",
-            f"start a worker that has the code, then duly schedule resume {name}",
+            remedy.format(name=quote(record.name)),
         ),
         {"owner": record.owner, "reason": record.reason},
     )
+
+
+def _remedy(record: ScheduleRecord) -> str | None:
+    reason = record.reason or ""
+    return next((one for cause, one in REMEDIES.items() if reason.startswith(cause)), None)

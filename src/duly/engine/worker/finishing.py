@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from duly.domain.attempts import Reason
 from duly.domain.concluding import BeInDoubt, Close, Die
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
@@ -34,7 +35,7 @@ from duly.telemetry import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.domain.concluding import Next
+    from duly.domain.concluding import Conclusion, Next
     from duly.engine.worker.courier import Order
     from duly.engine.worker.holdings import Ending, Holdings
     from duly.engine.worker.membership import WorkerMembership
@@ -207,6 +208,7 @@ class Finishing:
             return
         kind: type[RunEvent] = CompletionRefused
         if not is_refused:
+            self._note_unwanted(claimed, conclusion)
             kind = self._count(conclusion.attempt_state, conclusion.next)
         is_grave = not is_refused and isinstance(conclusion.next, Die | BeInDoubt)
         if is_grave or self._parts.hears(kind):
@@ -236,6 +238,12 @@ class Finishing:
         elif isinstance(conclusion.next, BeInDoubt):
             reason = str(conclusion.next.reason)
             self._parts.emit(RunInDoubt(member=member, reason=reason, **ids))
+
+    def _note_unwanted(self, claimed: ClaimedRun, conclusion: Conclusion) -> None:
+        """Remember which schedule is to rest, once the store knows how its run ended."""
+        schedule_id = claimed.record.schedule_id
+        if conclusion.reason is Reason.GONE and schedule_id is not None:
+            self._holdings.unwanted[schedule_id] = claimed
 
     def _count(self, state: AttemptState, following: Next) -> type[AttemptEnded]:
         statistics = self._parts.statistics

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.domain.concluding import Conclusion, End
+    from duly.domain.identity import ScheduleId
     from duly.engine.work import Runnable
     from duly.engine.worker.parts import WorkerParts
     from duly.store.dispatch import MemberId
@@ -76,6 +77,8 @@ class Holdings:
         """Claimed, and of tasks that we do not know."""
         self.unadmitted: list[ClaimedRun] = []
         """Claimed and limited: whether they may begin now, the store has not said yet."""
+        self.unwanted: dict[ScheduleId, ClaimedRun] = {}
+        """Runs over of which the receiver wants no more, by the schedules that are to rest (S6)."""
 
     @property
     def free(self) -> int:

@@ -14,29 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.attempts import TASK_GONE, Reason, TaskPolicy
-from duly.domain.audit import Actor
 from duly.domain.concluding import Attempted, Failed, GivenBack, conclude
-from duly.domain.identity import identity_text
 from duly.domain.instants import SECOND_US
-from duly.domain.literals import Missed, ScheduleStatus
-from duly.domain.planning import decide_pause
 from duly.engine.run_ids import ids_of
 from duly.engine.worker.holdings import Ending
-from duly.errors import STORE_AWAY, StoreUnavailable, shown
-from duly.store.planning import ChangeSchedule, Stale
-from duly.telemetry import SetAside, TaskMissing
+from duly.errors import StoreUnavailable, shown
+from duly.telemetry import TaskMissing
 
 if TYPE_CHECKING:
     from duly.domain.concluding import Conclusion, End
-    from duly.domain.identity import ScheduleId
     from duly.engine.worker.holdings import Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
+    from duly.engine.worker.pausing import Pausing
     from duly.store.dispatch import MemberId
     from duly.store.execution import ClaimedRun
 
-LOOKS_MAX = 5
-"""How often a schedule that changes under our hands is looked at again."""
 FRESH_US = 1 * SECOND_US
 """How old an answer may be by which a run is buried."""
 _DOUBLINGS_MAX = 20
@@ -60,11 +53,16 @@ class MissingTasks:
     """Settles claims of tasks that we do not know, and knows which to leave to others."""
 
     def __init__(
-        self, parts: WorkerParts, holdings: Holdings, membership: WorkerMembership
+        self,
+        parts: WorkerParts,
+        holdings: Holdings,
+        membership: WorkerMembership,
+        pausing: Pausing,
     ) -> None:
         self._parts = parts
         self._holdings = holdings
         self._membership = membership
+        self._pausing = pausing
         self._answers: dict[Place, Answer] = {}
         self._served_at: dict[Place, int] = {}
         """When we last heard that somebody serves a place, on the monotonic clock."""
@@ -121,7 +119,8 @@ class MissingTasks:
 
     def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Ending:
         task = claimed.task
-        schedule = self._pause_schedule(claimed)
+        self._looks += claimed.record.schedule_id is not None
+        schedule = self._pausing.pause(claimed, _reason(task), lambda _: True)
         ids = {**ids_of(claimed), "schedule": schedule or ""}
         event = TaskMissing(member=int(worker), **ids)
         self._parts.emit(event)
@@ -178,47 +177,6 @@ class MissingTasks:
             now=self._parts.time.now(),
         )
         return conclude(end, attempted)
-
-    def _pause_schedule(self, claimed: ClaimedRun) -> str | None:
-        """Pause the schedule that makes such runs, if it still does; return its name."""
-        record = claimed.record
-        if record.schedule_id is None:
-            return None
-        self._looks += 1
-        try:
-            for _ in range(LOOKS_MAX):
-                answer = self._pause_once(record.schedule_id, record.call.task)
-                if not isinstance(answer, Stale):
-                    return answer
-        except STORE_AWAY:
-            raise
-        except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the worker
-            event = SetAside(
-                member=self._membership.number(),
-                what="schedule",
-                subject_id=identity_text(record.schedule_id),
-                problem=f"it can't be paused: {error!r}",
-            )
-            self._parts.emit(event)
-        return None  # the next run of it comes here again
-
-    def _pause_once(self, schedule_id: ScheduleId, task: str) -> str | Stale | None:
-        seen = self._parts.store.get_schedule(schedule_id)
-        if seen is None or seen.record.status is not ScheduleStatus.ACTIVE:
-            return None
-        schedule = seen.record
-        if schedule.definition.call.task != task:
-            return None
-        reason = _reason(task)
-        order = ChangeSchedule(
-            id=schedule.id,
-            expected_version=schedule.version,
-            expected_pending=schedule.pending,
-            change=decide_pause(schedule, reason=reason, until=None, missed=Missed.SKIP),
-            actor=Actor("duly", "worker", reason),
-        )
-        answer = self._parts.store.change_schedule(order)
-        return answer if isinstance(answer, Stale) else schedule.name
 
 
 def _reason(task: str) -> str:

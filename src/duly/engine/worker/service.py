@@ -35,6 +35,7 @@ from duly.engine.worker.missing_tasks import MissingTasks
 from duly.engine.worker.outage import Outage
 from duly.engine.worker.pace import Pace
 from duly.engine.worker.parts import WorkerParts
+from duly.engine.worker.pausing import Pausing
 from duly.engine.worker.reporting import Reporting
 from duly.engine.worker.settings import WorkerSettings
 from duly.engine.worker.stopping import Limits
@@ -101,7 +102,8 @@ class Worker:
         self._limits = limits = Limits(parts, holdings, membership)
         self._finishing = Finishing(parts, holdings, membership)
         self._reporting = Reporting(parts, holdings, limits)
-        self._missing = missing = MissingTasks(parts, holdings, membership)
+        self._pausing = pausing = Pausing(parts, holdings, membership)
+        self._missing = missing = MissingTasks(parts, holdings, membership, pausing)
         self._admission = Admission(parts, holdings)
         self._claiming = Claiming(parts, holdings, limits, missing, self._admission)
         self._draining = Draining(parts, holdings, limits)
@@ -231,6 +233,7 @@ class Worker:
                 self._heed(self._membership.beat(holdings))
         with suppress(*STORE_AWAY):
             self._finishing.send()
+            self._pausing.settle_unwanted()
             if not self._membership.is_in_doubt:
                 self._membership.leave()
         self._parts.courier.close()
@@ -257,6 +260,7 @@ class Worker:
         if worker is not None:
             self._reporting.send(worker, monotonic)
             self._settle_missing(worker)
+            self._pausing.settle_unwanted()
         is_wanted = self._may_claim(monotonic)
         if is_wanted and monotonic >= self._pace.claim_at:
             self._move(worker, monotonic)
@@ -388,7 +392,8 @@ class Worker:
             times.append(drain_at)
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
-            is_owing = self._holdings.unknown or self._holdings.unadmitted
+            holdings = self._holdings
+            is_owing = holdings.unknown or holdings.unadmitted or holdings.unwanted
             asking += [monotonic] if is_owing else []
         elif not self.is_draining:
             asking.append(monotonic)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.quotas import Counted, does_count
+from duly.domain.owners import GoneRecord, gone_record
+from duly.domain.quotas import GONE, Counted, does_count
 from duly.store.quotas import Counting, Setting, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import Actor
+    from duly.domain.identity import ScheduleId
     from duly.domain.quotas import Bound, Quota, QuotaKey
     from duly.store.auditing import Subject
     from duly.store.memory.tables import Journal
@@ -31,6 +34,9 @@ class MemoryCounting(Counting):
         return any(counted is Counted.PENDING for _, counted in self._tables.quotas)
 
     def wait_turn(self, bound: Bound) -> None:
+        """Nobody else writes meanwhile."""
+
+    def wait_for_word(self, key: QuotaKey) -> None:
         """Nobody else writes meanwhile."""
 
     def active(self, tenant: str, owner: str | None, limit: int) -> int:
@@ -85,4 +91,31 @@ class MemorySetting(Setting):
 
 def list_quotas(journal: Journal) -> list[Quota]:
     """Return what was set, by scope."""
-    return in_order(journal.tables.quotas.values())
+    return in_order(
+        one for one in journal.tables.quotas.values() if not one.key.scope.startswith(GONE)
+    )
+
+
+def list_gone(journal: Journal, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    """Return who is gone, by name."""
+    found = sorted(
+        (one for one in journal.tables.quotas.values() if one.key.scope.startswith(GONE)),
+        key=lambda one: one.key.scope.encode(),
+    )
+    gone = [gone_record(one) for one in found if one.key.tenant == tenant]
+    return [
+        replace(one, active=len(list_active_of(journal, tenant, one.owner)))
+        for one in gone
+        if one.owner.encode() > after.encode()
+    ][:limit]
+
+
+def list_active_of(
+    journal: Journal, tenant: str, owner: str, limit: int | None = None
+) -> list[ScheduleId]:
+    """Return an owner's schedules that fire or will again by themselves."""
+    return sorted(
+        one.id
+        for one in journal.tables.schedules.values()
+        if (one.tenant, one.owner) == (tenant, owner) and does_count(one)
+    )[:limit]

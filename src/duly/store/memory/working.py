@@ -21,7 +21,8 @@ from duly.store.memory import (
 )
 from duly.store.memory.admission import MemoryAdmission
 from duly.store.memory.backfilling import MemoryBackfills
-from duly.store.memory.quotas import MemorySetting, list_quotas
+from duly.store.memory.quotas import MemorySetting, list_active_of, list_gone, list_quotas
+from duly.store.owners import mark_back, mark_gone
 from duly.store.reading import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.owners import GoneRecord
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.domain.scope import Scope
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     )
     from duly.store.memory.tables import Journal, Tables
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.owners import MarkOwner
     from duly.store.quotas import SetQuotas
 
 T = TypeVar("T")
@@ -240,6 +243,24 @@ class Working(ABC):
     def list_quotas(self) -> list[Quota]:
         """Return what was set, by scope."""
         return self._read(list_quotas)
+
+    # Owners
+
+    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+        """Remember that an owner is gone."""
+        return self._write(lambda journal: mark_gone(MemorySetting(journal), command))
+
+    def mark_back(self, command: MarkOwner) -> GoneRecord:
+        """Forget that an owner is gone."""
+        return self._write(lambda journal: mark_back(MemorySetting(journal), command))
+
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+        """Return who is gone, by name."""
+        return self._read(lambda journal: list_gone(journal, tenant, after, limit))
+
+    def list_active_of(self, tenant: str, owner: str, limit: int) -> list[ScheduleId]:
+        """Return an owner's schedules that fire or will again by themselves."""
+        return self._read(lambda journal: list_active_of(journal, tenant, owner, limit))
 
     # Limits
 

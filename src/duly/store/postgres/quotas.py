@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import schedule_id
+from duly.domain.identity import ScheduleId, schedule_id
+from duly.domain.owners import GoneRecord, gone_record
+from duly.domain.quotas import GONE
+from duly.store.owners import GONE_END, GONE_FIRST
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.session import as_values, one, uid
 from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 QUOTA = """
 SELECT q.scope, q.tenant, q.counted, q.most, q.version, q.updated_at, q.updated_by
 FROM duly.quotas q"""
+LIST_QUOTAS = f"""{QUOTA}
+WHERE NOT (q.scope >= '{GONE_FIRST}' AND q.scope < '{GONE_END}')"""
 OF_SCOPE = f"{QUOTA} WHERE q.scope = $1 AND q.tenant = $2"
 OF_SCOPES = f"""{QUOTA} WHERE (q.scope, q.tenant) IN (
     SELECT u.scope, u.tenant FROM unnest($1::text[], $2::text[]) u(scope, tenant))"""  # noqa: S608 - columns of ours
@@ -38,6 +43,9 @@ SET most = excluded.most, version = excluded.version, updated_at = excluded.upda
     updated_by = excluded.updated_by"""
 REMOVE_QUOTAS = "DELETE FROM duly.quotas WHERE scope = $1 AND tenant = $2"
 WAIT = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 1684369529))"
+# Who makes a schedule active holds back who would say that its owner is gone, and nobody else.
+WAIT_FOR_WORD = """
+SELECT pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended($1, 1684369529))"""
 COUNTS = "(status = 'active' OR (status = 'paused' AND resume_at IS NOT NULL))"
 # In the order of an index, so that a tenant's own rows are read and no others: a planner that takes
 # them for a third of the table would look for them from its beginning.
@@ -51,6 +59,17 @@ SELECT count(*) FROM (
     SELECT 1 FROM duly.schedules
     WHERE tenant = $1 AND owner = $2 AND declared_by IS NULL AND {COUNTS}
     LIMIT $3::int8) s"""  # noqa: S608 - ours
+ACTIVE_OF = f"""
+SELECT uuid_send(id) FROM duly.schedules
+WHERE tenant = $1 AND owner = $2 AND {COUNTS} ORDER BY id LIMIT $3::int8"""  # noqa: S608 - ours
+LIST_GONE = f"""
+SELECT q.scope, q.tenant, q.counted, q.most, q.version, q.updated_at, q.updated_by,
+    (SELECT count(*) FROM duly.schedules s
+     WHERE s.tenant = q.tenant AND {COUNTS}
+     AND s.owner = substr(q.scope, {len(GONE) + 1}) COLLATE "default")
+FROM duly.quotas q
+WHERE q.scope > $1 AND q.scope < '{GONE_END}' AND q.tenant = $2
+ORDER BY q.scope LIMIT $3::int8"""  # noqa: S608 - ours
 # Ids begin with the time they were made at, so that no index by time is needed.
 MADE_SINCE = """
 SELECT created_at FROM duly.schedules
@@ -83,6 +102,10 @@ class PostgresCounting(Counting):
         """Wait for others that count against a quota, until they have committed."""
         self._session.rows(WAIT, (f"duly.quota:{bound.name}",))
 
+    def wait_for_word(self, key: QuotaKey) -> None:
+        """Wait for who says something of a scope; nobody else says it until we have committed."""
+        self._session.rows(WAIT_FOR_WORD, (_word(key),))
+
     def active(self, tenant: str, owner: str | None, limit: int) -> int:
         """Count active schedules."""
         if owner is None:
@@ -112,7 +135,7 @@ class PostgresSetting(Setting):
 
     def hold(self, key: QuotaKey) -> list[Quota]:
         """Return what was set for a scope, and let nobody change it until the commit."""
-        self._work.session.rows(WAIT, (f"duly.quotas:{len(key.tenant)}:{key.tenant}:{key.scope}",))
+        self._work.session.rows(WAIT, (_word(key),))
         self.now = self._work.look_at_the_clock()
         return [quota_record(row) for row in self._work.session.rows(OF_SCOPE, key)]
 
@@ -132,4 +155,21 @@ class PostgresSetting(Setting):
 
 def list_quotas(session: Session) -> list[Quota]:
     """Return what was set, by scope."""
-    return in_order(quota_record(row) for row in session.rows(QUOTA))
+    return in_order(quota_record(row) for row in session.rows(LIST_QUOTAS))
+
+
+def list_gone(session: Session, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    """Return who is gone, by name."""
+    rows = session.rows(LIST_GONE, (f"{GONE}{after}", tenant, limit))
+    return [gone_record(quota_record(row[:-1]), row[-1]) for row in rows]
+
+
+def list_active_of(session: Session, tenant: str, owner: str, limit: int) -> list[ScheduleId]:
+    """Return an owner's schedules that fire or will again by themselves."""
+    found = session.rows(ACTIVE_OF, (tenant, owner, limit))
+    return [ScheduleId(one) for (one,) in found]
+
+
+def _word(key: QuotaKey) -> str:
+    """Return under which name those wait for each other who say something of a scope."""
+    return f"duly.quotas:{len(key.tenant)}:{key.tenant}:{key.scope}"

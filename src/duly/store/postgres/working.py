@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.store.effect_rulings import unsafe_among
+from duly.store.owners import mark_back, mark_gone
 from duly.store.postgres import (
     admission,
     backfilling,
@@ -24,7 +25,7 @@ from duly.store.postgres import (
 )
 from duly.store.postgres.arrays import OptionalInt8s, Texts
 from duly.store.postgres.circles import beyond_circles
-from duly.store.postgres.quotas import PostgresSetting, list_quotas
+from duly.store.postgres.quotas import PostgresSetting, list_active_of, list_gone, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.owners import GoneRecord
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.domain.scope import Scope
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
         SettleLost,
     )
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.owners import MarkOwner
     from duly.store.postgres.connection import Connections
     from duly.store.quotas import SetQuotas
 
@@ -260,6 +263,28 @@ class PostgresWorking:
         """Return what was set, by scope."""
         with self._connections.statement() as session:
             return list_quotas(session)
+
+    # Owners
+
+    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+        """Remember that an owner is gone."""
+        with self._connections.write() as work:
+            return mark_gone(PostgresSetting(work), command)
+
+    def mark_back(self, command: MarkOwner) -> GoneRecord:
+        """Forget that an owner is gone."""
+        with self._connections.write() as work:
+            return mark_back(PostgresSetting(work), command)
+
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+        """Return who is gone, by name."""
+        with self._connections.read() as look:
+            return list_gone(look.session, tenant, after, limit)
+
+    def list_active_of(self, tenant: str, owner: str, limit: int) -> list[ScheduleId]:
+        """Return an owner's schedules that fire or will again by themselves."""
+        with self._connections.read() as look:
+            return list_active_of(look.session, tenant, owner, limit)
 
     # Operating
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import schedule_id
+from duly.domain.identity import ScheduleId, schedule_id
+from duly.domain.owners import GoneRecord, gone_record
+from duly.domain.quotas import GONE
+from duly.store.owners import GONE_END, GONE_FIRST
 from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
 from duly.store.sqlite.rows import one
 
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     from duly.store.sqlite.work import Look, Work
 
 QUOTA = "SELECT scope, tenant, counted, most, version, updated_at, updated_by FROM duly_quotas"
-LIST_QUOTAS = f"{QUOTA} ORDER BY scope, tenant, counted"
+LIST_QUOTAS = f"""{QUOTA}
+WHERE NOT (scope >= '{GONE_FIRST}' AND scope < '{GONE_END}') ORDER BY scope, tenant, counted"""
 OF_SCOPE = f"{QUOTA} WHERE scope = ? AND tenant = ?"
 OF_SCOPES = f"""{QUOTA} WHERE (scope, tenant) IN (
     SELECT value ->> 0, value ->> 1 FROM json_each(?))"""  # noqa: S608 - columns of ours
@@ -33,6 +37,16 @@ ACTIVE_OF_OWNER = f"""
 SELECT count(*) FROM (
     SELECT 1 FROM duly_schedules
     WHERE tenant = ? AND owner = ? AND declared_by IS NULL AND {COUNTS} LIMIT ?)"""  # noqa: S608
+ACTIVE_OF = f"""
+SELECT id FROM duly_schedules
+WHERE tenant = ? AND owner = ? AND {COUNTS} ORDER BY id LIMIT ?"""  # noqa: S608 - ours
+LIST_GONE = f"""
+SELECT q.scope, q.tenant, q.counted, q.most, q.version, q.updated_at, q.updated_by,
+    (SELECT count(*) FROM duly_schedules s
+     WHERE s.tenant = q.tenant AND s.owner = substr(q.scope, {len(GONE) + 1}) AND {COUNTS})
+FROM duly_quotas q
+WHERE q.scope > ? AND q.scope < '{GONE_END}' AND q.tenant = ?
+ORDER BY q.scope LIMIT ?"""  # noqa: S608 - ours
 # Ids begin with the time they were made at, so that no index by time is needed.
 MADE_SINCE = """
 SELECT created_at FROM duly_schedules
@@ -58,6 +72,9 @@ class SqliteCounting(Counting):
         return self._connection.execute(IS_PENDING_BOUND).fetchone() is not None
 
     def wait_turn(self, bound: Bound) -> None:
+        """Nobody else writes meanwhile."""
+
+    def wait_for_word(self, key: QuotaKey) -> None:
         """Nobody else writes meanwhile."""
 
     def active(self, tenant: str, owner: str | None, limit: int) -> int:
@@ -105,3 +122,15 @@ class SqliteSetting(Setting):
 def list_quotas(look: Look) -> list[Quota]:
     """Return what was set, by scope."""
     return in_order(quota_record(row) for row in look.connection.execute(LIST_QUOTAS))
+
+
+def list_gone(look: Look, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    """Return who is gone, by name."""
+    rows = look.connection.execute(LIST_GONE, (f"{GONE}{after}", tenant, limit))
+    return [gone_record(quota_record(row[:-1]), row[-1]) for row in rows]
+
+
+def list_active_of(look: Look, tenant: str, owner: str, limit: int) -> list[ScheduleId]:
+    """Return an owner's schedules that fire or will again by themselves."""
+    found = look.connection.execute(ACTIVE_OF, (tenant, owner, limit))
+    return [ScheduleId(bytes(one)) for (one,) in found]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.limits import LimitSource
 from duly.store.admission import Admitted
+from duly.store.owners import mark_back, mark_gone
 from duly.store.sqlite import (
     backfilling,
     claiming,
@@ -21,7 +22,7 @@ from duly.store.sqlite import (
 )
 from duly.store.sqlite.admission import SqliteAdmission
 from duly.store.sqlite.backfilling import SqliteBackfills
-from duly.store.sqlite.quotas import SqliteSetting, list_quotas
+from duly.store.sqlite.quotas import SqliteSetting, list_active_of, list_gone, list_quotas
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.identity import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
+    from duly.domain.owners import GoneRecord
     from duly.domain.quotas import Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.domain.scope import Scope
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         VerdictRecord,
     )
     from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
+    from duly.store.owners import MarkOwner
     from duly.store.quotas import SetQuotas
     from duly.store.sqlite.work import Look, Work
 
@@ -313,6 +316,28 @@ class Working(ABC):
         """Return what was set, by scope."""
         with self._read() as look:
             return list_quotas(look)
+
+    # Owners
+
+    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+        """Remember that an owner is gone."""
+        with self._write() as work:
+            return mark_gone(SqliteSetting(work), command)
+
+    def mark_back(self, command: MarkOwner) -> GoneRecord:
+        """Forget that an owner is gone."""
+        with self._write() as work:
+            return mark_back(SqliteSetting(work), command)
+
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+        """Return who is gone, by name."""
+        with self._read() as look:
+            return list_gone(look, tenant, after, limit)
+
+    def list_active_of(self, tenant: str, owner: str, limit: int) -> list[ScheduleId]:
+        """Return an owner's schedules that fire or will again by themselves."""
+        with self._read() as look:
+            return list_active_of(look, tenant, owner, limit)
 
     # Operating
 

@@ -39,6 +39,7 @@ from duly.testing.conformance.operating import CancellingRuns, DeadLetters, Queu
 from duly.testing.conformance.overlap_orders import OverlapByHand, OverlapInCatchUp
 from duly.testing.conformance.overlapping import Overlapping
 from duly.testing.conformance.owed import DrainingOwed
+from duly.testing.conformance.owners import GoneOwners
 from duly.testing.conformance.ownership import Leases, Membership
 from duly.testing.conformance.quotas import BoundedOrders, BoundedSchedules
 from duly.testing.conformance.rates import Rates, SayingLimits
@@ -75,6 +76,7 @@ class StoreContract(
     MovingAndCancelling,
     BoundedSchedules,
     BoundedOrders,
+    GoneOwners,
     Membership,
     Leases,
     Loading,

@@ -22,6 +22,7 @@ from duly.store.effects import OrderTask
 from duly.store.execution import Report, SaveCheckpoint
 from duly.store.memory import MemoryStore
 from duly.store.moving import PARTS, ImportPromises, OnConflict
+from duly.store.owners import MarkOwner
 from duly.store.quotas import SetQuotas
 from duly.testing.conformance import backfills, effects, limit_steps, steps
 from duly.testing.conformance import work_steps as work
@@ -274,6 +275,7 @@ def _settings(store: Store) -> None:
     limit_steps.limit(store, running=3, rate="10/m")
     key = QuotaKey("tenant:acme")
     store.set_quotas(SetQuotas(key=key, most={Counted.SCHEDULES: 5}, actor=ADA))
+    store.mark_gone(MarkOwner(owner="anna", tenant="default", actor=ADA))
     store.set_alert_term(
         SetTerm(sort=TermSort.RULE, name="mail", terms={"threshold": 3}, actor=ADA)
     )
@@ -324,6 +326,7 @@ def told(store: Store) -> dict[str, Any]:
         "queues": store.list_queues(),
         "limits": store.list_limits().records,
         "quotas": store.list_quotas(),
+        "gone": store.list_gone("default", "", 100),
         "alert terms": [store.list_alert_terms(sort) for sort in TermSort],
         "backfills": store.list_backfills("default", None, 100),
         "slots": [

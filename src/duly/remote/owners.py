@@ -1,0 +1,37 @@
+"""Owners on a server: who is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.remote.asking import said
+from duly.remote.operation import look, order
+from duly.wire.owners import GoneOwner
+from duly.wire.runs import Because, Justified
+from duly.wire.shapes import Page
+
+if TYPE_CHECKING:
+    from duly.remote.asking import Asking
+
+LIST_OWNERS = look("list_gone_owners", "/owners", Page[GoneOwner])
+GONE = order("mark_owner_gone", "/owners/{owner}/gone", GoneOwner)
+BACK = order("mark_owner_back", "/owners/{owner}/back", GoneOwner)
+
+
+class Owners:
+    """The owners of a tenant's schedules."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def list(self, *, limit: int | None = None) -> list[GoneOwner]:
+        """Return who is gone, by name."""
+        return self._asking.items(LIST_OWNERS, limit=limit)
+
+    def gone(self, owner: str, *, reason: str) -> GoneOwner:
+        """Say that an owner is gone; given again, it goes on with what is still active."""
+        return self._asking.ask(GONE, owner, body=said(Justified, reason=reason))
+
+    def back(self, owner: str, *, reason: str | None = None) -> GoneOwner:
+        """Say that an owner is back."""
+        return self._asking.ask(BACK, owner, body=said(Because, reason=reason))
