@@ -104,14 +104,14 @@ def files_of(path: str) -> Callable[[], list[str]]:
     return found
 
 
-def sessions_of(url: str) -> Callable[[], list[int]]:
+def sessions_of(url: str) -> Callable[[], list[str]]:
     """Return what tells by which processes a database is read."""
     sql = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()
         AND pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY pid"""
 
-    def found() -> list[int]:
+    def found() -> list[str]:
         with psycopg.connect(url) as connection:
-            return [pid for (pid,) in connection.execute(sql)]
+            return [str(pid) for (pid,) in connection.execute(sql)]
 
     return found
 

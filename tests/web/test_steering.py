@@ -23,7 +23,7 @@ def test_on_a_phone_a_pause_lets_what_is_active_end_or_asks_it_to_stop(work, ope
     """S3, UX 7, 40: how many are active, what becomes of them, and that is what happens."""
     app = work.app
     page = open_page(work.site, viewport=PHONE)
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for choice in ("Let them end (drain)", "Ask them to stop"):
         name = f"pause-{len(found)}"
         made = app.schedules.create(name, app.call("remind", {"class_id": 3}), cron("0 0 1 1 *"))

@@ -25,7 +25,7 @@ def cell(row, label):
 
 def numbers(texts, pattern):
     """Return the number that each text holds."""
-    return [float(re.search(pattern, one)[1]) for one in texts]
+    return [float(re.findall(pattern, one)[0]) for one in texts]
 
 
 @ON_POSTGRES
