@@ -69,6 +69,10 @@ def console_beside(app: App, where: Beside) -> Iterator[None]:
     finally:
         serving.stop()
         thread.join()
+        if serving.is_cut_short:
+            # Whoever still reads keeps a thread, and a thread keeps the process. Else a program may
+            # go on with its store when `app.run()` has returned.
+            app.store.interrupt()
 
 
 def tell_console(app: App, tell: Tell, url: str) -> None:

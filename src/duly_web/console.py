@@ -31,7 +31,7 @@ from duly_web.moments import Clocks, read_choice, read_zone
 from duly_web.page import Asked, Moved, Shown, Visitor
 from duly_web.pages import PAGES
 from duly_web.refusals import RefusalModel, heading
-from duly_web.rendering import Here, Printed, render
+from duly_web.rendering import Here, Printed, compile_templates, render
 from duly_web.said import NAME as SAID
 from duly_web.said import SECONDS, read_said, write_said
 from duly_web.shell import look_at_all, make_shell
@@ -54,6 +54,8 @@ POLICY = (
     "object-src 'none'"
 )
 HTML = "text/html; charset=utf-8"
+FIRST = ("/", "/overview/timeline", "/overview/sides", "/overview/lateness", "/overview/load")
+"""What somebody who comes looks at first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOGGER = logging.getLogger("duly.console")
 
@@ -63,7 +65,6 @@ class Visit:
     """A request of somebody who is known."""
 
     request: Request
-    principal: Principal
     visitor: Visitor
     app: App
     clocks: Clocks
@@ -86,6 +87,22 @@ class Console:
         # A browser that may tell nobody where it is says "null" of its own forms' origin.
         own = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
         self._always = answer_headers(self._front.settings) | own
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is carried out that nobody waits for any more."""
+        return self._api.is_at_work
+
+    def make_ready(self) -> None:
+        """Look at the first pages as a visitor would, and have every template compiled."""
+        try:
+            self._api.make_ready()
+            for path in FIRST:
+                visit = self._nobodys_visit(path)
+                page, named = self._table.find("GET", path_parts(visit.request.scope))
+                self._carry_out(visit, page, named, None)
+        finally:
+            compile_templates()
 
     def end_streams(self) -> None:
         """Let those go who follow: the server stops. For the event loop's own thread."""
@@ -150,13 +167,21 @@ class Console:
         )
         return Visit(
             request=request,
-            principal=principal,
             visitor=visitor,
             app=app,
             clocks=Clocks(read_choice(asked), read_zone(request.cookies.get(ZONE_COOKIE))),
             # A form by GET sends fields that nobody filled in, too.
             pairs={name: kept for name, all_ in pairs.items() if (kept := [v for v in all_ if v])},
         )
+
+    def _nobodys_visit(self, path: str) -> Visit:
+        """Return a visit that the server makes itself; what it is shown, nobody is sent."""
+        app = self._front.app
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+        nobody = Visitor(
+            name="", role="", scopes=frozenset(), tenant=app.tenant, is_everywhere=True, csrf=""
+        )
+        return Visit(request=Request(scope), visitor=nobody, app=app, clocks=Clocks(), pairs={})
 
     def _carry_out(self, visit: Visit, page: Page, named: dict[str, str], form: Any) -> Response:  # noqa: ANN401 - of the type that the page has
         # Before the page is made: what changes while it is made is news.

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LOOKED_US = 1_000_000
 """How old a mark may be that is told to one more follower."""
 TENANTS_MAX = 1000
+FOLLOWED_US = 60_000_000
+"""After a longer silence only the end of all events is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Mark:
 
     text: str
     looked_at: int
+    through: int
+    """Up to which event it has looked."""
 
 
 class Pulses:
@@ -84,20 +88,22 @@ class Pulses:
         if kept is None or now - kept.looked_at > LOOKED_US:
             if len(self._marks) >= TENANTS_MAX:
                 self._marks.clear()
-            kept = self._marks[place] = Mark(_look(app), now)
+            # From where events ended a moment ago, there are few to look at.
+            is_near = kept is not None and now - kept.looked_at < FOLLOWED_US
+            through = app.events.after(kept.through if kept and is_near else None).through
+            kept = self._marks[place] = Mark(_look(app, through), now, through)
         return kept.text
 
 
-def _look(app: App) -> str:
+def _look(app: App, through: int) -> str:
     """Return a mark that changes with what people look at, and not with every breath."""
     status = app.status(with_stale=False)
     newest = [(str(one.id), one.state) for one in app.runs.page(limit=5).items]
-    told = app.events.after(None).through
     alerts = [(str(one.id), one.told_at, one.acknowledged_at) for one in app.alerts.list(limit=20)]
     parts = (
         status.schedules, status.delayed, status.queued, status.owed, status.overdue,
         status.running, status.retrying, status.dead, status.ambiguous, status.paused_queues,
         [(one.id, one.is_alive, one.is_holding, one.standing) for one in status.members],
-        newest, told, alerts,
+        newest, through, alerts,
     )  # fmt: skip
     return blake2b(repr(parts).encode(), digest_size=8).hexdigest()

@@ -114,6 +114,13 @@ def render(template: str, printed: Printed) -> str:
     )
 
 
+def compile_templates() -> None:
+    """Compile every template: later, somebody would wait for that."""
+    environment = _environment()
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(

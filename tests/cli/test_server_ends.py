@@ -94,7 +94,11 @@ def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> tuple[s
 
 
 def end_while_reading(
-    place: Workplace, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str
+    place: Workplace,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    command: str = "server",
 ) -> tuple[subprocess.Popen[str], str, float]:
     """Have threads read without an end and somebody follow; tell it to stop; return how it went."""
     (place.folder / "slow.py").write_text(PROGRAM)
@@ -105,7 +109,7 @@ def end_while_reading(
     monkeypatch.setenv("PLACE", store)
     port, told = free_port(), place.folder / "told"
     clock = SystemClock()
-    with running(place, "server", "--app=slow.py:app", f"--port={port}") as process:
+    with running(place, command, "--app=slow.py:app", f"--port={port}") as process:
         until(lambda: _is_up(port))
         lookers = [
             threading.Thread(target=ask, args=(port, secret, path), daemon=True)
@@ -140,6 +144,17 @@ def test_reads_that_take_too_long_are_broken_off(place, request, monkeypatch, ki
 
     assert 0 == process.returncode, err
     assert "stopped; requests that took too long were broken off" in err
+    assert "Traceback" not in err
+    assert STOP_SECONDS <= took < END_SECONDS_MAX
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_console_beside_what_runs_keeps_no_process_either(place, request, monkeypatch, kind):
+    """R9, U1: `duly dev` ends in good order, its workers first, and then who reads a page."""
+    process, err, took = end_while_reading(place, request, monkeypatch, kind, "dev")
+
+    assert 0 == process.returncode, err
+    assert "stopped; what was promised is kept" in err
     assert "Traceback" not in err
     assert STOP_SECONDS <= took < END_SECONDS_MAX
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import duly
 from duly import cron, every
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.postgres.server import Databases
 
 
 def furnish(app: duly.App) -> None:
@@ -34,3 +38,14 @@ def sqlite_app(folder: Path) -> duly.App:
     app.migrate()
     furnish(app)
     return app
+
+
+@contextmanager
+def postgres_app(server: Databases) -> Iterator[duly.App]:
+    """Lend an application on a new database, whose clock is the server's."""
+    url = server.create_database()
+    with duly.App(url, actor="ada") as app:
+        app.migrate()
+        furnish(app)
+        yield app
+    server.drop_database(url)

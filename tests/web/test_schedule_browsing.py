@@ -7,7 +7,7 @@ import pytest
 from duly import cron, every
 from tests.web.browsing import settle
 from tests.web.conftest import WAIT_MS, served
-from tests.web.furnished import sqlite_app
+from tests.web.furnished import postgres_app
 from tests.web.looking import WIDE, heard, shut_out, too_wide
 
 pytestmark = pytest.mark.timeout(600)  # a browser on a machine that does much else is slow
@@ -17,8 +17,9 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    with sqlite_app(tmp_path_factory.mktemp("schedules")) as app, served(app) as site:
+def site(postgres_server):
+    """On PostgreSQL: what others do on a file is the same there."""
+    with postgres_app(postgres_server) as app, served(app) as site:
         yield site
 
 

@@ -8,15 +8,16 @@ from itertools import pairwise
 import pytest
 
 from tests.web.conftest import served
-from tests.web.furnished import sqlite_app
+from tests.web.furnished import postgres_app
 
 DAY = 86_400
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    with sqlite_app(tmp_path_factory.mktemp("console")) as app, served(app) as site:
+def site(postgres_server):
+    """On PostgreSQL: what others do on a file is the same there."""
+    with postgres_app(postgres_server) as app, served(app) as site:
         yield site
 
 

@@ -27,7 +27,8 @@ class Visitor:
     def __init__(self, app: duly.App, settings: ApiSettings | None = None, **options: Any) -> None:
         self.app = app
         self._runner = asyncio.Runner()
-        transport = httpx.ASGITransport(app=Console(app, settings, **options))
+        self.console = Console(app, settings, **options)
+        transport = httpx.ASGITransport(app=self.console)
         self._client = httpx.AsyncClient(transport=transport, base_url=BASE)
         self.secret = ""
         self.clock: VirtualClock | None = None

@@ -74,6 +74,15 @@ class Api:
         self._table = Table(ROUTES, PREFIX)
         self._always = answer_headers(self._settings)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is carried out that nobody waits for any more."""
+        return self.front.is_at_work
+
+    def make_ready(self) -> None:
+        """Have a connection to the store, whose schema was looked at."""
+        self._app.store.has_live_token()
+
     def end_streams(self) -> None:
         """Let those go who follow events: the server stops. For the event loop's own thread."""
         self.front.streams.end()

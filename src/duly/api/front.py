@@ -73,6 +73,11 @@ class Front:
         self._pace = Pace(self.settings, self.clock)
         self._threads = Threads(self.settings)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is carried out that nobody waits for any more."""
+        return self._threads.is_at_work
+
     def check(self, request: Request) -> None:
         """Refuse what is not for us, and an order that another origin's page gives."""
         check_host(request.headers, self.settings)

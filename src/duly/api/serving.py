@@ -7,7 +7,9 @@ fleet runs several processes of this command behind a proxy.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 5
 """How long requests may go on once it is to stop."""
+READY_SECONDS_MAX = 1.0
+"""How long a beginning may wait for what the first who ask would wait for."""
 TRIED_SECONDS = 0.02
 HEADER_MILLISECONDS = 10_000
 HEADERS_BYTES_MAX = 64 * 1024
+_LOGGER = logging.getLogger("duly.api")
 
 
 class Served(Protocol):
@@ -35,6 +40,15 @@ class Served(Protocol):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI has it."""
+        ...
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is carried out that nobody waits for any more."""
+        ...
+
+    def make_ready(self) -> None:
+        """Make what the first who ask would wait for: connections, pages. It may fail."""
         ...
 
     def end_streams(self) -> None:
@@ -56,6 +70,7 @@ class Serving:
         self._listening = listening
         self._api = make(app, listening.settings(settings))
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ready = asyncio.Event()
         self._stopped = False
         self.is_cut_short = False
         """Whether it has stopped while requests were still being carried out."""
@@ -64,12 +79,15 @@ class Serving:
         """Serve until `stop` is called, from a signal handler or another thread."""
         require_free(self._listening)
         asyncio.run(self._serve(on_ready))
+        # Also of those who were told long ago that it took too long.
+        self.is_cut_short = self.is_cut_short or self._api.is_at_work
 
     def stop(self) -> None:
         """Have it stop; what is being carried out may be finished."""
         self._stopped = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._end)
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._end)
 
     async def _serve(self, on_ready: Callable[[], None] | None) -> None:
         # A program that only asks has no need of a server's library.
@@ -95,6 +113,7 @@ class Serving:
             ssl_key=listening.tls_key,
         )
         self._server.workers_kill_timeout = STOP_SECONDS
+        await self._get_ready(self._loop)
         if self._stopped:
             return
         telling = asyncio.ensure_future(self._tell_ready(on_ready))
@@ -107,6 +126,24 @@ class Serving:
             self._loop.set_exception_handler(_pass_over)
         finally:
             telling.cancel()
+
+    async def _get_ready(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for what the first who ask would wait for; what takes longer is made meanwhile.
+
+        In a thread that keeps no process: a store that does not answer is no reason not to begin.
+        """
+
+        def make() -> None:
+            try:
+                self._api.make_ready()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the first who asks is told
+                _LOGGER.debug("not all was made in advance: %s", error)
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(self._is_ready.set)
+
+        threading.Thread(target=make, name="duly-ready", daemon=True).start()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_ready.wait(), READY_SECONDS_MAX)
 
     async def _tell_ready(self, on_ready: Callable[[], None] | None) -> None:
         """Say that it can be reached, once it can: the server itself says so a little early."""
@@ -124,6 +161,7 @@ class Serving:
             return
 
     def _end(self) -> None:
+        self._is_ready.set()
         self._api.end_streams()
         self._server.stop()  # type: ignore[no-untyped-call]
 

@@ -34,6 +34,11 @@ class Threads:
         self._stuck = 0
         """How many go on though nobody waits for them."""
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether some go on though nobody waits for them."""
+        return self._stuck > 0
+
     async def run(self, function: Callable[[], T]) -> T:
         """Carry something out that may block; refuse it when it takes too long, or can't begin."""
         if self._stuck >= self._settings.threads_max:

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.api.views import LATE
-from duly_web.pages.noticed import find_noticed
-from duly_web.shell import place_of
+from duly_web.pages.noticed import NOTICED, find_noticed
+from duly_web.shell import OWN_SECONDS, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +37,11 @@ MISSING_SINCE = timedelta(days=1)
 
 def make_tiles(asked: Asked, schedules: Sequence[Schedule], status: Status) -> tuple[Tile, ...]:
     """Count what needs a look, of the first schedules by name and of all runs."""
-    found = [find_noticed(asked.app, what, asked.now) for what in ("stuck", "overlapping", "late")]
-    stuck, overlapping, late = found
+    stuck, overlapping, late = asked.kept.get(
+        ("noticed", asked.pulse),
+        OWN_SECONDS,
+        lambda: [find_noticed(asked.app, what, asked.now) for what in NOTICED],
+    )
     late_from = asked.now - LATE
     overdue = sum(one.next_due is not None and one.next_due < late_from for one in schedules)
     stale = len(status.stale)

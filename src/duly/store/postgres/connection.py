@@ -12,7 +12,7 @@ import select
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 import psycopg
@@ -37,6 +37,8 @@ from duly.store.wakeups import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from psycopg import Cursor
 
     from duly.clock import Clock
     from duly.store.postgres.session import Session
@@ -262,9 +264,11 @@ class Connections:
             self._reading.add(connection)
             try:
                 self._refuse_interrupted()
-                with transaction(connection, self.beginning(BEGIN_READ)):
-                    now = 0 if is_any_age else int(one(session, schema.READ_NOW)[0])
-                    yield Look(session, now)
+                begin = self.beginning(BEGIN_READ)
+                # What time it is comes with the answer to that: no round trip of its own.
+                asking = begin if is_any_age else f"{begin}; {schema.READ_NOW}"
+                with transaction(connection, asking) as answer:
+                    yield Look(session, 0 if is_any_age else _last_number(answer))
             finally:
                 self._reading.discard(connection)
 
@@ -423,11 +427,13 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def transaction(connection: BoundedConnection, begin: str) -> Iterator[None]:
-    """Begin, and commit at the end of the block; whatever fails undoes all of it."""
-    connection.execute(as_query(begin), prepare=False)
+def transaction(connection: BoundedConnection, begin: str) -> Iterator[Cursor[Any]]:
+    """Begin, and commit at the end of the block; whatever fails undoes all of it.
+
+    Lends what the server has answered so far.
+    """
     try:
-        yield
+        yield connection.execute(as_query(begin), prepare=False)
         connection.execute("COMMIT", prepare=False)
     except BaseException:
         # What can't be rolled back any more is rolled back when the connection is closed.
@@ -435,6 +441,14 @@ def transaction(connection: BoundedConnection, begin: str) -> Iterator[None]:
             if connection.info.transaction_status is not TransactionStatus.IDLE:
                 connection.execute("ROLLBACK", prepare=False)
         raise
+
+
+def _last_number(answer: Cursor[Any]) -> int:
+    """Return the number that the last of several statements has answered."""
+    while answer.nextset():
+        pass
+    (number,) = answer.fetchone() or (0,)
+    return int(number)
 
 
 def is_quiet(connection: BoundedConnection) -> bool:

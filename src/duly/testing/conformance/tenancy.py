@@ -176,6 +176,21 @@ class Tenancy:
 
         assert (1, 0) == (store.count_tenant("default").retrying, store.count_tenant(OURS).retrying)
 
+    def test_one_tenant_counts_alone_as_it_does_beside_others(self, store: Store) -> None:
+        """L2, V4: what is quicker in a store of one tenant says the same."""
+        work.make_waiting(store)
+        work.make_dead(store, "dead")
+        in_doubt(store, "doubt")
+        work.queue_and_take(store, "running", queue="mail")
+        work.queue(store, "queued", queue="mail")
+        alone, open_runs = store.count_tenant("default"), store.count_tenants()["default"]
+        work.queue(store, "theirs", tenant=THEIRS, queue="mail")
+
+        assert (1, 1, 1) == (alone.retrying, alone.dead, alone.ambiguous)
+        assert (1, 1) == (alone.queues["mail"].queued, alone.queues["mail"].running)
+        assert alone == store.count_tenant("default")
+        assert open_runs == store.count_tenants()["default"]
+
     def test_open_runs_are_counted_by_tenant_for_whoever_sees_all(self, store: Store) -> None:
         """V4: what waits for somebody is found, whosever it is."""
         assert {} == store.count_tenants()
