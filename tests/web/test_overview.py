@@ -65,7 +65,7 @@ def test_each_tile_leads_to_just_what_it_counts(school):
     lists = {label: path for label, (_, path) in found.items() if path.startswith("/runs")}
     counted = {label: rows(school, path) for label, path in lists.items()}
 
-    assert {"Ambiguous", "Dead", "Retrying", "Begin late", "Stuck", "Overlapping"} <= set(found)
+    assert {"In doubt", "Dead", "Retrying", "Begin late", "Stuck", "Overlapping"} <= set(found)
     counted.pop("Backfill left", None)
     assert {label: number for label, (number, _) in found.items() if label in counted} == counted
     assert all(counted[label] for label in ("Dead", "Retrying", "Begin late"))

@@ -182,7 +182,7 @@ def _each(runs: Iterable[Run], axis: Axis) -> Iterable[Bar]:
             width=max(round(axis.x(end) - axis.x(begin), 2), NARROWEST),
             tone=mark(run.state).tone,
             run=str(run.id),
-            words=f"{run.label}: {run.state}{', late' if _is_late(run) else ''}",
+            words=f"{run.label}: {mark(run.state).word}{', late' if _is_late(run) else ''}",
             is_late=_is_late(run),
         )
 

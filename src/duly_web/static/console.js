@@ -141,14 +141,35 @@
     } else keep(form);
   });
 
-  // Drafts: what was typed outlives a session that ends in between.
+  // What somebody must say and has not: told where it is asked, in our own words.
+  document.addEventListener("invalid", (event) => {
+    const group = event.target.closest("[data-missing]");
+    if (!group) return;
+    event.preventDefault();
+    if (!find(".error", group)) {
+      const said = document.createElement("p");
+      said.className = "error";
+      said.setAttribute("role", "alert");
+      said.textContent = group.dataset.missing;
+      group.append(said);
+    }
+    if (group === find("[data-missing]:has(.error)", group.closest("form"))) event.target.focus();
+  }, true);
+  document.addEventListener("change", (event) => {
+    const group = event.target.closest("[data-missing]");
+    if (group) find(".error", group)?.remove();
+  });
+
+  // Drafts: what was typed outlives a session that ends in between. What somebody says they know
+  // does not: that is said anew.
   function draftOf(form) {
     return form.dataset.draft ? `duly-draft:${location.pathname}:${form.dataset.draft}` : null;
   }
   function keep(form) {
     const key = draftOf(form);
     if (!key) return;
-    const fields = [...new FormData(form)].filter(([name]) => name !== "csrf" && name !== "version");
+    const left = ["csrf", "version", ...(form.dataset.undrafted ?? "").split(" ")];
+    const fields = [...new FormData(form)].filter(([name]) => !left.includes(name));
     sessionStorage.setItem(key, JSON.stringify(fields));
   }
   function forget(form) {
