@@ -149,7 +149,8 @@ def decide_item(asked: Asked) -> Moved:
     decided: Decision = asked.form
     require_said(asked.app, asked.path["run"], decided)
     run = decide(asked.app, asked.path["run"], decided)
-    said = f"{run.label}: {ACTIONS[decided.choice].lower()} is on record; it is {mark(run.state).word} now"
+    action, state = ACTIONS[decided.choice].lower(), mark(run.state).word
+    said = f"{run.label}: {action} is on record; it is {state} now"
     return Moved(to=f"/runs/{run.id}", said=Said(text=said))
 
 
