@@ -48,10 +48,6 @@
   setClock();
   setInterval(tick, 1000);
 
-  // On a narrow screen the bar is longer than the screen: it begins where one is.
-  const bar = find(".bar"), current = bar && find("[aria-current]", bar);
-  if (current) bar.scrollLeft += current.getBoundingClientRect().left - bar.getBoundingClientRect().left - (bar.clientWidth - current.offsetWidth) / 2;
-
   // Theme: from the system, to the other one, kept.
   function switchTheme() {
     const root = document.documentElement;
@@ -72,7 +68,9 @@
   }
   for (const dialog of all("dialog")) {
     dialog.addEventListener("close", () => {
-      if (opener?.isConnected) opener.focus();
+      // What was in the menu of a narrow screen is gone with it: the focus goes to its button.
+      const back = opener?.checkVisibility() ? opener : find(".open-menu");
+      if (opener?.isConnected) back.focus();
     });
     dialog.addEventListener("click", (event) => {
       if (event.target === dialog) dialog.close();
