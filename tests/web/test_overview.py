@@ -371,6 +371,17 @@ def test_the_legend_of_the_load_says_what_each_shade_stands_for(most, levels):
     assert drawn <= {level for level, _ in found.levels}
 
 
+def test_what_every_hour_has_does_not_hide_what_some_have_more():
+    """UX 13: the quietest hour is pale, the fullest dark, however many both have."""
+    hourly = [cron(f"{minute} * * * *", tz="UTC") for minute in range(6)]
+    also = [cron("30 9 * * *", tz="UTC"), cron("40 9 * * *", tz="UTC")]
+    found = plan_load(schedules_of(*hourly, *also), NOW, Clocks("mine", "UTC"), is_cut=False)
+    row = found.rows[0][1]
+
+    assert ((6, 2), (8, 5)) == ((row[8].count, row[8].level), (row[9].count, row[9].level))
+    assert ["6", "7", "8"] == [words for _, words in found.levels]
+
+
 def test_the_load_is_a_table_with_its_numbers_and_a_legend_in_words(school):
     """UX 13, 43: nothing of it is told by a colour alone."""
     part = school.get("/overview/load", headers={"HX-Request": "true"}).text

@@ -40,7 +40,7 @@ class Cell:
     at: datetime
     count: int
     level: int
-    """From 0 (nothing) to 5 (as full as the fullest hour)."""
+    """From 0 (nothing) and 1 (as quiet as the quietest) to 5 (as full as the fullest hour)."""
     is_capped: bool
     """Whether a schedule has more in this hour than it is counted for."""
 
@@ -97,6 +97,32 @@ class PlannedLoad:
     def has_capped(self) -> bool:
         """Whether an hour of the drawing has more than it shows."""
         return any(cell.is_capped for _, row in self.rows for cell in row)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From the quietest hour that has any run to the fullest: what is always there is pale."""
+
+    least: int
+    most: int
+
+    def level(self, number: int) -> int:
+        """Return how full an hour is, from 1 to 5; 0 for one without a run."""
+        return -(-LEVELS * (number - self.least + 1) // self._reach) if number else 0
+
+    def levels(self) -> tuple[tuple[int, str], ...]:
+        """Return what each level stands for; where hours differ little there are fewer."""
+        found = []
+        for level in range(1, LEVELS + 1):
+            low = self.least + self._reach * (level - 1) // LEVELS
+            high = self.least + self._reach * level // LEVELS - 1
+            if low <= high and high:
+                found.append((level, f"{low:,}" if low == high else f"{low:,} to {high:,}"))
+        return tuple(found)
+
+    @property
+    def _reach(self) -> int:
+        return self.most - self.least + 1
 
 
 @dataclass(slots=True)
@@ -161,17 +187,20 @@ def plan_load(
             counted += 1
         else:
             left_out += 1
-    most = max(count.hours.values(), default=0)
+    scale = Scale(min(count.hours.values(), default=0), max(count.hours.values(), default=0))
     rows = tuple(
-        (start + timedelta(days=day), tuple(_cell(count, day, hour, most) for hour in range(HOURS)))
+        (
+            start + timedelta(days=day),
+            tuple(_cell(count, day, hour, scale) for hour in range(HOURS)),
+        )
         for day in range(DAYS)
     )
     cells = [cell for _, row in rows for cell in row]
     return PlannedLoad(
         rows=rows,
         total=sum(count.hours.values()),
-        most=max(cells, key=lambda one: (one.count, -one.day, -one.hour)) if most else None,
-        levels=tuple(_levels(most)),
+        most=max(cells, key=lambda one: (one.count, -one.day, -one.hour)) if scale.most else None,
+        levels=scale.levels(),
         herd=_herd(count, now),
         zone=clocks.mine or "UTC",
         counted=counted,
@@ -199,7 +228,7 @@ def _midnight(now: datetime, clocks: Clocks) -> datetime:
     return (now - passed).replace(microsecond=0)
 
 
-def _cell(count: _Count, day: int, hour: int, most: int) -> Cell:
+def _cell(count: _Count, day: int, hour: int, scale: Scale) -> Cell:
     place = day * HOURS + hour
     number = count.hours[place]
     return Cell(
@@ -207,19 +236,9 @@ def _cell(count: _Count, day: int, hour: int, most: int) -> Cell:
         hour=hour,
         at=count.start + timedelta(days=day, hours=hour),
         count=number,
-        level=-(-LEVELS * number // most) if number else 0,
+        level=scale.level(number),
         is_capped=place in count.capped,
     )
-
-
-def _levels(most: int) -> Iterable[tuple[int, str]]:
-    """Return what each level stands for; of few runs there are fewer levels than five."""
-    for level in range(1, LEVELS + 1):
-        low, high = most * (level - 1) // LEVELS + 1, most * level // LEVELS
-        if low == high:
-            yield level, f"{low:,}"
-        elif low < high:
-            yield level, f"{low:,} to {high:,}"
 
 
 def _herd(count: _Count, now: datetime) -> Herd | None:
