@@ -11,7 +11,7 @@ from tests.web.furnished import sqlite_app
 from tests.web.looking import shut_out
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import FloatRect, Page
 
 PHONE = {"width": 390, "height": 844}
 ROW_MAX = 56
@@ -31,9 +31,9 @@ def phone(site: Site, open_page) -> Page:
     return page
 
 
-def boxes(page: Page) -> list[dict[str, float]]:
+def boxes(page: Page) -> list[FloatRect]:
     found = [page.locator(one).bounding_box() for one in (".brand", "#health", ".open-menu")]
-    return [dict(one) for one in found if one is not None]
+    return [one for one in found if one is not None]
 
 
 def test_the_top_is_one_row_with_both_lights_in_words(phone):
