@@ -5,19 +5,17 @@ Whoever looks chooses whose clock on the wall they read: the schedule's, their o
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
 from duly import default_zones
-from duly.api.views import units_text
+from duly.api.views import clock_name, units_text
 
 Choice = Literal["schedule", "mine", "utc"]
 CHOICES: tuple[Choice, ...] = ("schedule", "mine", "utc")
 CHOICE_WORDS: dict[Choice, str] = {"schedule": "Schedule's", "mine": "Mine", "utc": "UTC"}
 MICROSECOND = timedelta(microseconds=1)
-_OFFSET = re.compile(r"[+-]\d\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +27,7 @@ class Moment:
     day: str
     clock: str
     zone: str
-    """What the clock on the wall is called: CEST, UTC, +05:30."""
+    """What the clock on the wall is called: CEST, UTC, UTC+05:30."""
     relative: str
 
 
@@ -52,7 +50,7 @@ class Clocks:
                 return "UTC"
 
     def moment(self, at: datetime, now: datetime, own: str | None = None) -> Moment:
-        """Show an instant; `own` is its schedule's zone, or an offset such as +02:00."""
+        """Show an instant; `own` is its schedule's zone."""
         offset, name = _offset(at, self.zone(own))
         local = at.astimezone(UTC) + offset
         is_same_year = local.year == (now.astimezone(UTC) + offset).year
@@ -111,8 +109,6 @@ def span(length: timedelta | None) -> str:
 
 
 def _offset(at: datetime, zone: str) -> tuple[timedelta, str]:
-    if _OFFSET.fullmatch(zone):
-        minutes = int(zone[1:3]) * 60 + int(zone[4:6])
-        return timedelta(minutes=-minutes if zone[0] == "-" else minutes), f"UTC{zone}"
     segment = default_zones().zone(zone).segment(int(at.timestamp() // 1))
-    return timedelta(seconds=segment.offset), segment.abbreviation
+    offset = timedelta(seconds=segment.offset)
+    return offset, clock_name(segment.abbreviation, offset)

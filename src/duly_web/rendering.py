@@ -16,6 +16,7 @@ from duly_web.assets import manifest
 from duly_web.moments import Clocks, Moment, span
 from duly_web.shell import NAVIGATION
 from duly_web.states import mark, origin_mark
+from duly_web.terms import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ def _environment() -> Environment:
     environment.filters.update(
         mark=mark, origin=origin_mark, span=span, pretty=_pretty, compact=_compact, count=_count
     )
-    environment.filters["gist"] = _gist
+    environment.filters.update(gist=_gist, plain=plain)
     environment.globals["bars"] = bars
     return environment
 

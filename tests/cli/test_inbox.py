@@ -29,7 +29,7 @@ def state(store: SqliteStore, run: UUID) -> tuple[str, str | None]:
 def test_an_empty_inbox_says_so_and_exits_well(place: Workplace):
     answer = place.duly("inbox")
 
-    assert (0, "Nothing waits: no run is ambiguous.\n", "") == (
+    assert (0, "Nothing waits: no run is in doubt.\n", "") == (
         answer.status,
         answer.out,
         answer.err,
@@ -325,7 +325,7 @@ def test_an_empty_inbox_says_what_lies_in_other_tenants(place: Workplace, store:
     empty = place.duly("inbox")
     status = place.duly("status")
 
-    assert ["Nothing waits: no run is ambiguous.", "1 open run in tenant acme: --tenant acme"] == (
+    assert ["Nothing waits: no run is in doubt.", "1 open run in tenant acme: --tenant acme"] == (
         empty.out.splitlines()
     )
     assert "duly inbox --tenant acme" in status.out

@@ -97,7 +97,7 @@ def test_what_is_in_doubt_is_wrong_and_told(place: Workplace, store: SqliteStore
     assert 1 == answer.status
     told = "1 run is in doubt until a person decides what became of it: duly inbox"
     assert f"degraded: {told}" in answer.out
-    assert "0 dead, 1 ambiguous" in answer.out
+    assert "0 dead, 1 in doubt" in answer.out
     listed = place.duly("status", "--json")
     assert (1, 1, False) == (listed.status, listed.json["ambiguous"], listed.json["is_well"])
     assert told in listed.json["work"]["findings"]

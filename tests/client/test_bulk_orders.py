@@ -222,7 +222,7 @@ class TestRerunningMany:
         app.inbox.block_reruns("remind", reason="broken")
         blocked = app.selections.rerun(frozen.id, reason="again")
 
-        assert {"is ambiguous; settle it first, or rerun it as a repair": 1} == whys
+        assert {"is in doubt; settle it first, or rerun it as a repair": 1} == whys
         assert {"is of a task that has its reruns blocked"} == {one.why for one in blocked}
         assert [] == app.runs.list(origin="rerun")
 

@@ -123,7 +123,7 @@ def test_it_is_recorded_as_done_with_the_evidence(desk: Desk):
     assert unknown.settled is not None
     assert ("done", "all three arrived") == (unknown.settled.as_, unknown.settled.reason)
     assert unknown.settled.by == unknown.to_json()["settled"]["by"]
-    with pytest.raises(Conflict, match="is not ambiguous but succeeded"):
+    with pytest.raises(Conflict, match="is not in doubt but succeeded"):
         desk.app.inbox.skip(found, reason="twice")
 
 

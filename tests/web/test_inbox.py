@@ -35,13 +35,14 @@ def test_the_safest_choice_comes_first_and_is_the_only_open_one(visitor):
 def test_what_may_do_something_twice_asks_for_the_runs_id(visitor):
     """E5: without it nothing is done, and the error says what to type."""
     run = only_doubt(visitor)
-    refused = visitor.post(f"/inbox/{run.id}/decide", {"choice": "retry", "reason": "so"})
+    unknown = {"choice": "retry", "reason": "so", "effect": "unknown:pay:b"}
+    refused = visitor.post(f"/inbox/{run.id}/decide", unknown)
 
     assert 422 == refused.status_code
     assert str(run.id) in refused.text
     assert "ambiguous" == visitor.app.runs.get(run.id).state
 
-    fields = {"choice": "retry", "reason": "the bank was asked", "confirm": str(run.id)}
+    fields = {**unknown, "reason": "the bank was asked", "confirm": str(run.id)}
     done = visitor.post(f"/inbox/{run.id}/decide", fields)
 
     assert 303 == done.status_code

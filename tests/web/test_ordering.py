@@ -312,6 +312,7 @@ def test_a_run_in_doubt_is_checked_and_decided(work, open_page):
     page.goto(f"{work.site.url}/inbox/{risky.id}")
     retry = page.locator("details.choice", has_text="may do something twice").first
     retry.locator("summary").click()
+    retry.get_by_label("The effect pay:ben").select_option(label="has not happened")
     retry.get_by_label("Reason").fill("the bank was asked")
     retry.get_by_label("Type the run's id to confirm").fill("no such id")
     retry.locator("form button").last.click()
@@ -332,6 +333,8 @@ def test_each_choice_about_a_run_in_doubt_is_carried_out(work, open_page):
         card = page.locator("details.choice", has=page.locator(f"input[value={choice}]"))
         card.locator("summary").click()
         card.get_by_label("Reason").fill("the bank was asked")
+        if choice in {"retry", "resume"}:
+            card.get_by_label("The effect pay:ben").select_option(label="has not happened")
         if card.get_by_label("Type the run's id to confirm").count():
             card.get_by_label("Type the run's id to confirm").fill(str(run.id))
         card.locator("form button").last.click()

@@ -65,7 +65,7 @@ def test_each_tile_leads_to_just_what_it_counts(school):
     lists = {label: path for label, (_, path) in found.items() if path.startswith("/runs")}
     counted = {label: rows(school, path) for label, path in lists.items()}
 
-    assert {"Ambiguous", "Dead", "Retrying", "Begin late", "Stuck", "Overlapping"} <= set(found)
+    assert {"In doubt", "Dead", "Retrying", "Begin late", "Stuck", "Overlapping"} <= set(found)
     counted.pop("Backfill left", None)
     assert {label: number for label, (number, _) in found.items() if label in counted} == counted
     assert all(counted[label] for label in ("Dead", "Retrying", "Begin late"))
@@ -254,7 +254,7 @@ def test_planned_load_finds_the_herd_and_says_where_there_is_room():
 
     assert found.most is not None
     assert found.herd is not None
-    assert (9, 6, 10) == (found.most.hour, found.most.count, found.most.strength)
+    assert (9, 6, 5) == (found.most.hour, found.most.count, found.most.level)
     assert (5, moment("2026-04-04T07:00Z")) == (found.herd.count, found.herd.at)
     assert 7 not in found.herd.quiet_minutes
     assert 23 in found.herd.quiet_minutes
@@ -263,12 +263,14 @@ def test_planned_load_finds_the_herd_and_says_where_there_is_room():
 
 def test_planned_load_stays_bounded_however_often_a_schedule_fires():
     """UX 13: an hour of a schedule counts so many at the most, and all of them so many work."""
-    found = plan_load(schedules_of(*[every("1s")] * 10), NOW, Clocks("mine", "UTC"), is_cut=False)
+    often = cron("*/20 * 9-17 * * *", tz="UTC")
+    found = plan_load(schedules_of(*[often] * 10), NOW, Clocks("mine", "UTC"), is_cut=False)
 
-    assert found.is_cut
-    assert found.total <= STEPS_MAX
+    assert found.left_out
+    assert 10 == found.left_out + found.counted
+    assert 0 < found.total <= STEPS_MAX
     assert found.most is not None
-    assert found.most.count <= 10 * PER_HOUR_MAX
+    assert found.counted * PER_HOUR_MAX == found.most.count
     assert timedelta(hours=11) == found.rows[0][1][11].at - found.rows[0][0]
 
 
@@ -311,3 +313,83 @@ def test_one_run_is_not_halved():
 
     assert "The one run that has begun did so within 2 s of its due." == one
     assert "Half of 1,200 runs began within 2 s of their due, 99 of 100 within 1 min." == more
+
+
+def test_what_fires_all_the_time_is_named_and_hides_nothing():
+    """UX 13: beside one of every second, the one at nine is the fullest hour."""
+    found = plan_load(
+        schedules_of(
+            every("1s"), cron("* * * * *", tz="UTC"), cron("0 9 * * *", tz="UTC"), every("30m")
+        ),
+        NOW,
+        Clocks("mine", "UTC"),
+        is_cut=False,
+    )
+
+    assert ("s00", "s01") == found.steady
+    assert found.most is not None
+    assert (9, 3) == (found.most.hour, found.most.count)
+    assert (2, 0) == (found.counted, found.left_out)
+    assert not found.has_capped
+
+
+def test_an_hour_that_has_more_than_is_counted_says_so_and_at_what():
+    """UX 13: a plus in the cell, and a word for it; no other hour has one."""
+    dense = cron("*/30 * 9 * * *", tz="UTC")
+    found = plan_load(schedules_of(dense), NOW, Clocks("mine", "UTC"), is_cut=False)
+    cells = {cell.hour: cell for cell in found.rows[0][1]}
+
+    assert ("60+", "") == (cells[9].text, cells[10].text)
+    assert {9} == {hour for hour, cell in cells.items() if cell.is_capped}
+
+
+def test_an_hour_that_is_just_full_is_not_cut():
+    """UX 13: sixty are sixty."""
+    minutely = cron("* 9 * * *", tz="UTC")
+    found = plan_load(schedules_of(minutely), NOW, Clocks("mine", "UTC"), is_cut=False)
+
+    assert ("60", False) == (found.rows[0][1][9].text, found.has_capped)
+
+
+@pytest.mark.parametrize(
+    ("most", "levels"),
+    [
+        (1, ["1"]),
+        (3, ["1", "2", "3"]),
+        (5, ["1", "2", "3", "4", "5"]),
+        (20, ["1 to 4", "5 to 8", "9 to 12", "13 to 16", "17 to 20"]),
+    ],
+)
+def test_the_legend_of_the_load_says_what_each_shade_stands_for(most, levels):
+    """UX 13, 43: every number has a shade, and every shade that is drawn its words."""
+    at_nine = [cron(f"{minute} 9 * * *", tz="UTC") for minute in range(most)]
+    also = [cron(f"{minute} {hour} * * *", tz="UTC") for hour, minute in ((10, 1), (11, 2))]
+    found = plan_load(schedules_of(*at_nine, *also), NOW, Clocks("mine", "UTC"), is_cut=False)
+    drawn = {cell.level for _, row in found.rows for cell in row if cell.count}
+
+    assert levels == [words for _, words in found.levels]
+    assert drawn <= {level for level, _ in found.levels}
+
+
+def test_what_every_hour_has_does_not_hide_what_some_have_more():
+    """UX 13: the quietest hour is pale, the fullest dark, however many both have."""
+    hourly = [cron(f"{minute} * * * *", tz="UTC") for minute in range(6)]
+    also = [cron("30 9 * * *", tz="UTC"), cron("40 9 * * *", tz="UTC")]
+    found = plan_load(schedules_of(*hourly, *also), NOW, Clocks("mine", "UTC"), is_cut=False)
+    row = found.rows[0][1]
+
+    assert ((6, 2), (8, 5)) == ((row[8].count, row[8].level), (row[9].count, row[9].level))
+    assert ["6", "7", "8"] == [words for _, words in found.levels]
+
+
+def test_the_load_is_a_table_with_its_numbers_and_a_legend_in_words(school):
+    """UX 13, 43: nothing of it is told by a colour alone."""
+    part = school.get("/overview/load", headers={"HX-Request": "true"}).text
+    cells = re.findall(r'<td role="cell" class="level-(\d)( peak)?">([^<]*)</td>', part)
+    legend = part.partition("heat-legend")[2].partition("</ul>")[0]
+
+    assert 7 * 24 == len(cells)
+    assert all((level == "0") == (text == "") for level, _, text in cells)
+    assert 1 == sum(bool(peak) for _, peak, _ in cells)
+    assert "the fullest hour" in legend
+    assert {level for level, *_ in cells} - {"0"} <= set(re.findall(r"swatch level-(\d)", legend))

@@ -38,7 +38,9 @@ def test_every_state_of_a_run_has_its_own_word_and_shape():
     ("choice", "own", "clock", "zone"),
     [
         ("schedule", "Asia/Tokyo", "21:00:00", "JST"),
-        ("schedule", "+05:30", "17:30:00", "UTC+05:30"),
+        ("schedule", "Asia/Kolkata", "17:30:00", "IST"),
+        ("schedule", "Asia/Kathmandu", "17:45:00", "UTC+05:45"),
+        ("schedule", "Etc/UTC", "12:00:00", "UTC"),
         ("mine", "Asia/Tokyo", "14:00:00", "CEST"),
         ("utc", "Asia/Tokyo", "12:00:00", "UTC"),
     ],

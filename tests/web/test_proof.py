@@ -25,8 +25,9 @@ def test_what_a_check_found_in_place_is_proven_with_its_evidence(visitor):
 
     assert "proven" == first.standing
     assert first.why in told
-    assert f"verified by {first.check.by}" in told
-    assert "schedule succeeded" in told
+    assert "verified by a check" in told
+    assert f'href="/runs/{first.check.by}"' in proof_of(visitor).text
+    assert "on schedule, succeeded" in told
     assert "duly prove hourly --for 2026-04-03" in told
 
 

@@ -104,8 +104,8 @@ def test_the_overview_answers_at_a_glance(work, open_page):
     assert all(word in text_of(page) for word in ("p50", "p95", "p99"))
     assert "Oldest waits since" in text_of(page)
 
-    count = page.locator("#tiles a", has_text="Ambiguous").locator("b").inner_text()
-    page.locator("#tiles a", has_text="Ambiguous").click()
+    count = page.locator("#tiles a", has_text="In doubt").locator("b").inner_text()
+    page.locator("#tiles a", has_text="In doubt").click()
     page.get_by_role("heading", name="Inbox").wait_for()
 
     assert f"In doubt ({count})" in text_of(page)

@@ -36,7 +36,7 @@ from duly.domain.alert_kinds import AlertKind, Severity
 from duly.domain.presets import PRESETS, Preset
 from duly.domain.runbooks import runbook_of
 from duly.domain.scope import Scope
-from duly.domain.time_texts import units_text
+from duly.domain.time_texts import clock_name, clock_name_and_offset, units_text
 from duly.domain.timetable.combined import zone_of
 from duly.domain.timetable.preview import Preview, PreviewedOccurrence
 from duly.domain.typed_moments import moment_from
@@ -95,6 +95,8 @@ __all__ = [
     "Step",
     "VitalSigns",
     "WindowVitals",
+    "clock_name",
+    "clock_name_and_offset",
     "moment_from",
     "read_jitter",
     "read_name",

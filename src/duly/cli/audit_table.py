@@ -31,12 +31,17 @@ def print_entries(entries: Sequence[HistoryEntry], *, has_subject: bool) -> None
             change_text(entry.before, entry.after),
         ]
         if has_subject:
-            row.insert(4, entry.subject)
+            row.insert(4, subject_text(entry))
         rows.append(row)
     if not rows:
         print_line("Nothing is recorded.")
         return
     print_table(headings, rows)
+
+
+def subject_text(entry: HistoryEntry) -> str:
+    """Say what an order was about, as people call it; the id of a run beside its label."""
+    return entry.subject if entry.label is None else f"{entry.label} ({entry.subject})"
 
 
 def source_text(entry: HistoryEntry) -> str:

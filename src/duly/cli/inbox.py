@@ -33,7 +33,7 @@ app = App(name="inbox", help="Runs of which nobody knows what they did, and what
 
 @app.default
 def inbox(run: str | None = None, /, *, limit: int = 50, target: Target = TARGET) -> int:
-    """List runs that are ambiguous, or show one with all that is known and what each choice risks.
+    """List runs that are in doubt, or show one with all that is known and what each choice risks.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def inbox(run: str | None = None, /, *, limit: int = 50, target: Target = TARGET
 
 def _print_items(application: Application, items: list[InboxItem]) -> None:
     if not items:
-        print_line("Nothing waits: no run is ambiguous.")
+        print_line("Nothing waits: no run is in doubt.")
         print_elsewhere(application, ("ambiguous",))
         return
     now = application.status().now
@@ -83,9 +83,11 @@ def print_item(item: InboxItem) -> None:
     run, attempt = item.run, item.attempt
     print_line((run.label, "bold"), f"  {run.id}")
     task = f"{run.task} {json.dumps(run.arguments, ensure_ascii=False)}"
-    facts = [("state", f"ambiguous: {run.reason}"), ("task", task)]
+    facts = [("state", f"in doubt (ambiguous): {run.reason}"), ("task", task)]
     if attempt is not None:
-        facts.append(("attempt", f"{attempt.number} by {attempt.worker_name}: {attempt.state}"))
+        facts.append(
+            ("attempt", f"{attempt.number} by {attempt.worker_name}: {_told(attempt.state)}")
+        )
         if attempt.effects_at is not None:
             facts.append(("effects begun", utc_text(attempt.effects_at)))
         if attempt.late is not None:
@@ -116,6 +118,11 @@ def print_item(item: InboxItem) -> None:
     if unknown:
         some = "it has" if len(unknown) == 1 else "some have"
         print_line(f"When {some} happened, say so: retry and resume take --done {unknown[0]}")
+
+
+def _told(state: str) -> str:
+    """Say how an attempt ended; a lost one is not a lost run."""
+    return "worker lost" if state == AttemptState.LOST else state
 
 
 def _row(effect: Effect) -> list[str]:

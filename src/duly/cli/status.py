@@ -198,7 +198,7 @@ def _print_workers(found: Status) -> None:
 
 
 def _open(found: Status) -> str:
-    doubt = f", {found.ambiguous:,} ambiguous" if found.ambiguous else ""
+    doubt = f", {found.ambiguous:,} in doubt" if found.ambiguous else ""
     return f"{found.running:,} running, {found.retrying:,} retrying, {found.dead:,} dead{doubt}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 from duly.domain.instants import SECOND_US, to_microseconds
-from duly.domain.time_texts import distance_text, units_text
+from duly.domain.time_texts import clock_name_and_offset, distance_text, units_text
 from duly.domain.zones.database import default_zones
 
 _MILLISECOND_US = 1000
@@ -32,8 +32,7 @@ def wall_text(local: datetime, abbreviation: str) -> str:
     """Write a local time with its zone: "Mon 2026-11-02 02:30 CET (+01:00)"."""
     seconds = local.second or local.microsecond
     clock = f"{local:%H:%M:%S}" if seconds else f"{local:%H:%M}"
-    offset = local.isoformat()[-6:]
-    zone = f"{abbreviation} ({offset})" if abbreviation.isalpha() else offset
+    zone = clock_name_and_offset(abbreviation, local.utcoffset() or timedelta())
     return f"{local:%a %Y-%m-%d} {clock} {zone}"
 
 

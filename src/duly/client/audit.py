@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from duly.client.history import HistoryEntry, entry_view
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
 from duly.client.reading import read_instant, read_looked_for
+from duly.client.runs import run_views
 from duly.client.sealing import export_trail, verify_store
-from duly.domain.identity import read_identity
+from duly.domain.identity import RunId, read_identity
 from duly.store.reading import AuditFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import BinaryIO
-    from uuid import UUID
 
     from duly.client.caller import Caller
     from duly.client.counting import Tell
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from duly.client.sealing import ExportedTrail, Verified
 
 _NUMBER_BYTES = 8
+_ID = re.compile(r"(?<![\w-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])")
 
 
 class Audit:
@@ -66,8 +70,22 @@ class Audit:
             command = replace(command, before_number=int.from_bytes(position, signed=True))
         found = self._caller.store.search_audit(command)
         goes_on = None if found.next is None else found.next.to_bytes(_NUMBER_BYTES, signed=True)
-        items = [entry_view(one) for one in found.entries]
+        items = self._labelled([entry_view(one) for one in found.entries], command.tenant)
         return Page(items, write_cursor(command, goes_on))
+
+    def _labelled(self, entries: Sequence[HistoryEntry], tenant: str | None) -> list[HistoryEntry]:
+        """Call runs by their labels, all in one look: a subject has the bare id of most."""
+        named = {found for one in entries for found in _ID.findall(one.subject)}
+        ids = [RunId(UUID(one).bytes) for one in sorted(named)]
+        runs = self._caller.store.get_runs(ids).values() if ids else ()
+        ours = [one for one in runs if tenant is None or one.tenant == tenant]
+        labels = {str(one.id): one.label for one in run_views(self._caller, ours)}
+
+        def labelled(entry: HistoryEntry) -> HistoryEntry:
+            text = _ID.sub(lambda found: labels.get(found[0], found[0]), entry.subject)
+            return entry if text == entry.subject else replace(entry, label=text)
+
+        return [labelled(one) for one in entries]
 
     def verify(self, *, known: str | None = None, tell: Tell | None = None) -> Verified:
         """Compare every seal with the entries that it names: what was tampered with shows.

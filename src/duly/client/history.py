@@ -48,6 +48,8 @@ class HistoryEntry:
     subject: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    label: str | None = None
+    """What people call the run whose id the subject has; None for anything else."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -61,6 +63,7 @@ class HistoryEntry:
             "reason": self.reason,
             "action": self.action,
             "subject": self.subject,
+            "label": self.label,
             "before": self.before,
             "after": self.after,
         }

@@ -109,6 +109,8 @@ class Run:
     """The last attempt's, once there is one."""
     result: Any = None
     """What the task returned, as JSON values."""
+    tz: str | None = field(default=None, repr=False, compare=False)
+    """The zone that its label is written in: its schedule's, when the run was made."""
     live: Live | None = field(default=None, repr=False, compare=False)
     lending: Lending | None = field(default=None, repr=False, compare=False)
 
@@ -376,6 +378,7 @@ def run_view(record: RunRecord, tz: str | None) -> Run:
     return Run(
         id=UUID(bytes=record.id),
         label=run_label(name, record.scheduled_for, tz),
+        tz=tz,
         schedule=record.schedule_name,
         schedule_id=None if record.schedule_id is None else UUID(bytes=record.schedule_id),
         key=record.key,

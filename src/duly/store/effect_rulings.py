@@ -108,7 +108,7 @@ def run_to_repeat(record: RunRecord | None, command: Rerun, now: int) -> RunReco
         problem = f"is still to end: {record.state}"
         raise Conflict("run", name, problem, "wait for it, or cancel it")
     if record.state is RunState.AMBIGUOUS and not command.is_repair:
-        raise Conflict("run", name, "is ambiguous", "settle it first, or rerun it as a repair")
+        raise Conflict("run", name, "is in doubt", "settle it first, or rerun it as a repair")
     if record.scheduled_for > now:
         # It was called off before its time, and what repeats it would be early (F1).
         due = iso_utc(from_microseconds(record.scheduled_for))

@@ -201,14 +201,14 @@ def not_cancellable(run_id: RunId, state: RunState) -> Conflict:
     if state is RunState.DEAD:
         return Conflict("run", name, "is dead already", "discard it, or retry it")
     if state is RunState.AMBIGUOUS:
-        return Conflict("run", name, "is ambiguous", "settle it: reconcile, retry or skip it")
+        return Conflict("run", name, "is in doubt", "settle it: reconcile, retry or skip it")
     return Conflict("run", name, f"is over already: {state}", "run it again if need be")
 
 
 def not_in_doubt(run_id: RunId, state: RunState) -> Conflict:
     """Return the error for an order that only a run in doubt can follow."""
-    remedy = "list those that are ambiguous: somebody may have settled it"
-    return Conflict("run", identity_text(run_id), f"is not ambiguous but {state}", remedy)
+    remedy = "list those that are in doubt: somebody may have settled it"
+    return Conflict("run", identity_text(run_id), f"is not in doubt but {state}", remedy)
 
 
 def not_dead(run_id: RunId, state: RunState) -> Conflict:

@@ -243,6 +243,8 @@ class Entry(Shown, frozen=True, kw_only=True):
     subject: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    label: str | None = None
+    """What people call the run whose id the subject has, where the whole trail is looked at."""
 
 
 class OccurrencesAsked(Asked, frozen=True, kw_only=True):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly import UsageError, default_zones, search_zones
+from duly.api.views import clock_name_and_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 FOUND_MAX = 30
 RECENT_MAX = 5
 SUGGESTED = ("UTC",)
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,7 @@ class ZoneRow:
     country: str
     clock: str
     offset: str
+    """What its clock is called now, and what it is off UTC: GMT (+00:00)."""
     why: str
 
 
@@ -78,13 +78,11 @@ def _rows(keys: Iterable[str | None], now: datetime) -> tuple[ZoneRow, ...]:
 
 
 def _row(match: ZoneMatch) -> ZoneRow:
-    minutes = abs(match.offset) // MINUTE
-    sign = "-" if match.offset < timedelta() else "+"
     return ZoneRow(
         key=match.key,
         city=match.city,
         country=", ".join(match.countries[:2]),
         clock=f"{match.local_at:%H:%M}",
-        offset=f"UTC{sign}{minutes // 60:02}:{minutes % 60:02}",
+        offset=clock_name_and_offset(match.abbreviation, match.offset),
         why=match.why,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,6 +21,15 @@ CHANGES_MAX = 40
 """So many changed fields of an entry are shown."""
 TEXT_MAX = 300
 """A value is shown so far."""
+PLACES = {
+    "queue": "/fleet",
+    "worker": "/fleet",
+    "member": "/fleet",
+    "alert": "/alerts",
+    "backfill": "/backfills",
+}
+"""Where what has no page of its own is listed, by the kind of an action."""
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SYSTEM = "duly"
 """As whom the system decides by itself."""
 
@@ -57,6 +68,12 @@ class AuditRow:
     credential: str | None
     action: str
     subject: str
+    name: str
+    """What people call it."""
+    id: str | None
+    """Beside the name of a run."""
+    path: str | None
+    """Where it is shown; None for what has no page, or is forgotten."""
     reason: str | None
     changes: tuple[Change, ...]
     is_automatic: bool
@@ -97,6 +114,7 @@ def show_audit(asked: Asked) -> Shown:
 
 def audit_row(entry: HistoryEntry) -> AuditRow:
     """Show one entry."""
+    run = None if entry.label is None else _id(entry.subject)
     return AuditRow(
         number=entry.number,
         at=entry.at,
@@ -106,10 +124,28 @@ def audit_row(entry: HistoryEntry) -> AuditRow:
         credential=entry.credential,
         action=entry.action,
         subject=entry.subject,
+        name=entry.label or entry.subject,
+        id=run,
+        path=_path(entry, run),
         reason=entry.reason,
         changes=changes_of(entry.before, entry.after),
         is_automatic=entry.actor == SYSTEM,
     )
+
+
+def _id(subject: str) -> str | None:
+    found = _ID.search(subject)
+    return None if found is None else found[0]
+
+
+def _path(entry: HistoryEntry, run: str | None) -> str | None:
+    """Return where the thing is shown that an entry is about."""
+    if run is not None:
+        return f"/runs/{run}"
+    kind = entry.action.partition(".")[0]
+    if kind == "schedule" and _id(entry.subject) is None:
+        return f"/schedules/{quote(entry.subject, safe='')}"
+    return PLACES.get(kind)
 
 
 def changes_of(

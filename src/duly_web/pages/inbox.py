@@ -11,6 +11,7 @@ import msgspec
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.runs import RunRow, run_row
 from duly_web.shell import look_at_all, look_at_own
+from duly_web.terms import TERMS, Term
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,6 +83,7 @@ class InboxModel:
     dead: int = 0
     elsewhere: tuple[tuple[str, int], ...] = ()
     """Of other tenants that the visitor may look into: how many of this kind they have."""
+    terms: tuple[Term, ...] = TERMS
 
 
 def show_inbox(asked: Asked) -> Shown:

@@ -17,6 +17,7 @@ from duly_web.page import Asked, Moved, Page, Said, Shown
 from duly_web.pages.inbox import ACTIONS
 from duly_web.pages.inbox_item import Decision, decide
 from duly_web.pages.runs import RunRow, run_row
+from duly_web.states import mark
 
 if TYPE_CHECKING:
     from duly import App
@@ -91,7 +92,7 @@ def preview_dead(asked: Asked) -> Shown:
     action = _read_dead(chosen.choice)
     runs = [asked.app.runs.get(one) for one in read_runs(chosen)]
     dead = [one for one in runs if one.state == "dead"]
-    gone = [f"{one.label} is {one.state} by now" for one in runs if one.state != "dead"]
+    gone = [f"{one.label} is {mark(one.state).word} by now" for one in runs if one.state != "dead"]
     model = BatchModel(
         choice=chosen.choice,
         action=action,

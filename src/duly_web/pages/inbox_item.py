@@ -12,6 +12,8 @@ from duly import UsageError
 from duly_web.page import Asked, Moved, Page, Said, Shown
 from duly_web.pages.inbox import ACTIONS, cause_of
 from duly_web.pages.runs import RunRow, run_row
+from duly_web.states import mark
+from duly_web.terms import Term, met_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +29,9 @@ MEANINGS = {
     "reconcile": "You have looked on the other side, and record what you found.",
     "skip": "It is left as it is, and on record that nobody will do more about it.",
 }
-DONE, UNDONE = "done", "undone"
+ASKING = frozenset({"reconcile", "retry", "resume"})
+"""Choices that go by what somebody knows of the effects."""
+DONE, UNDONE, UNKNOWN = "done", "undone", "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class ChoiceCard:
     """What it risks, when it is not the safest."""
     is_typed: bool
     """Whether the run's id must be typed: something may happen twice."""
+    is_asking: bool
+    """Whether it goes by what somebody knows of the effects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,7 @@ class InboxItemModel:
     checks: tuple[Check, ...]
     has_check: bool
     choices: tuple[ChoiceCard, ...]
+    terms: tuple[Term, ...]
     command: str
 
 
@@ -70,18 +77,27 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True):
     found: str | None = None
     """With `reconcile`: done or undone."""
     effect: list[str] = []
-    """What was found out about effects, each as `done:KEY` or `undone:KEY`."""
+    """What is known of effects, each as `done:KEY`, `undone:KEY` or `unknown:KEY`."""
 
     def effects(self) -> dict[str, bool]:
         """Return of which effects it is known whether they have happened."""
         known: dict[str, bool] = {}
         for one in self.effect:
-            found, _, key = one.partition(":")
-            if found not in (DONE, UNDONE) or not key:
-                remedy = f"say {DONE}:KEY or {UNDONE}:KEY"
-                raise UsageError("effect", one, "says nothing about an effect", remedy)
-            known[key] = found == DONE
+            found, key = self._read(one)
+            if found != UNKNOWN:
+                known[key] = found == DONE
         return known
+
+    def said(self) -> set[str]:
+        """Return of which effects something is said, also that it is not known."""
+        return {self._read(one)[1] for one in self.effect}
+
+    def _read(self, text: str) -> tuple[str, str]:
+        found, _, key = text.partition(":")
+        if found not in (DONE, UNDONE, UNKNOWN) or not key:
+            remedy = f"say {DONE}:KEY, {UNDONE}:KEY or {UNKNOWN}:KEY"
+            raise UsageError("effect", text, "says nothing about an effect", remedy)
+        return found, key
 
 
 def show_item(asked: Asked) -> Shown:
@@ -97,6 +113,11 @@ def show_item(asked: Asked) -> Shown:
         checks=item.checks,
         has_check=item.has_check,
         choices=choice_cards(item),
+        terms=met_terms(
+            item.run.state,
+            () if item.attempt is None else (item.attempt.state,),
+            (one.state for one in item.effects),
+        ),
         command=f"duly inbox {item.run.id}",
     )
     return Shown(template="inbox_item.html", model=model, title=f"In doubt: {item.run.label}")
@@ -117,6 +138,7 @@ def choice_cards(item: InboxItem) -> tuple[ChoiceCard, ...]:
             is_safest=name == safest,
             risk=risks.get(name),
             is_typed=name in risky,
+            is_asking=name in ASKING,
         )
         for name in names
     )
@@ -125,9 +147,24 @@ def choice_cards(item: InboxItem) -> tuple[ChoiceCard, ...]:
 def decide_item(asked: Asked) -> Moved:
     """Carry out what a person decided about one run."""
     decided: Decision = asked.form
+    require_said(asked.app, asked.path["run"], decided)
     run = decide(asked.app, asked.path["run"], decided)
-    said = f"{run.label}: {ACTIONS[decided.choice].lower()} is on record; it is {run.state} now"
+    action, state = ACTIONS[decided.choice].lower(), mark(run.state).word
+    said = f"{run.label}: {action} is on record; it is {state} now"
     return Moved(to=f"/runs/{run.id}", said=Said(text=said))
+
+
+def require_said(app: App, run: str, decided: Decision) -> None:
+    """Have somebody say what they know of each effect in doubt: nothing is taken for granted."""
+    if decided.choice not in ASKING:
+        return
+    if decided.choice == "reconcile":
+        _read_found(decided.found)
+    said = decided.said()
+    for one in app.inbox.get(run).effects:
+        if one.state != DONE and one.key not in said:
+            remedy = "say whether it has happened, has not, or is not known"
+            raise UsageError("effect", one.key, "has nothing said about it", remedy)
 
 
 def decide(app: App, run: str, decided: Decision) -> Run:
@@ -155,7 +192,7 @@ def decide(app: App, run: str, decided: Decision) -> Run:
 def _read_found(found: str | None) -> bool:
     if found not in (DONE, UNDONE):
         remedy = "say whether what it was to do is done, or not"
-        raise UsageError("found", found, "is missing", remedy)
+        raise UsageError("found", found, "is missing: nothing is chosen yet", remedy)
     return found == DONE
 
 

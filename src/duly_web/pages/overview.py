@@ -7,12 +7,14 @@ first is there; without a script there is a link to it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from duly import UsageError
 from duly_web.page import Asked, Page, Shown
+from duly_web.pages.attention import SCHEDULES_MAX, Attention, look_for_attention
 from duly_web.pages.lateness import LatenessPart, look_at_lateness
 from duly_web.pages.planned_load import PlannedLoad, plan_load
 from duly_web.pages.sides import SIDES_MAX, Sides, look_at_sides, read_show
@@ -26,10 +28,9 @@ if TYPE_CHECKING:
     from duly import Schedule
     from duly.api.views import Queue
 
-SCHEDULES_MAX = 100
 LOADED_MAX = 300
 """So many schedules are counted for the planned load."""
-TIMELINE_SECONDS, SIDES_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 2, 60, 60
+TIMELINE_SECONDS, ATTENTION_SECONDS, LATENESS_SECONDS, LOAD_SECONDS = 2, 2, 60, 60
 
 
 class OverviewQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,9 +49,10 @@ class Overview:
 
     query: OverviewQuery
     tiles: tuple[Tile, ...]
-    lanes: tuple[str, ...]
-    """The names of the timeline's lanes, for it to have its place before it comes."""
-    sides: tuple[str, ...]
+    lanes: int
+    """How many lanes the timeline has, for it to have its place before it comes,"""
+    sides: int
+    """and how many rows the table below it."""
     queues: tuple[Queue, ...]
     has_schedules: bool
     spans: tuple[str, ...] = tuple(SPANS)
@@ -83,12 +85,11 @@ def show_overview(asked: Asked) -> Shown:
     looked = look_at_all(asked)
     own = look_at_own(asked, looked)
     own = replace(own, stale=look_at_own_stale(asked, looked, own))
-    names = tuple(one.name for one in schedules)
     model = Overview(
         query=query,
         tiles=make_tiles(asked, schedules, own),
-        lanes=names[:LANES_MAX],
-        sides=names[:SIDES_MAX] if show is None else names[:1],
+        lanes=min(len(schedules), LANES_MAX),
+        sides=min(len(schedules), SIDES_MAX if show is None else 1),
         queues=looked.queues,
         has_schedules=bool(page),
     )
@@ -96,13 +97,13 @@ def show_overview(asked: Asked) -> Shown:
 
 
 def show_timeline(asked: Asked) -> Shown:
-    """Show the first schedules as lanes."""
+    """Show those that need somebody, and the busiest, as lanes."""
     span = _read_span(asked.query)
     axis = Axis.around(asked.now, span)
     found = asked.kept.get(
         ("timeline", span, asked.clocks, asked.pulse),
         TIMELINE_SECONDS,
-        lambda: draw_timeline(asked.app, _schedules(asked), axis, asked.clocks),
+        lambda: draw_timeline(asked.app, _attention(asked), axis, asked.clocks),
     )
     return _part(asked, "Past and to come", "timeline.html", timeline=found)
 
@@ -110,11 +111,7 @@ def show_timeline(asked: Asked) -> Shown:
 def show_sides(asked: Asked) -> Shown:
     """Show what was triggered beside what was useful."""
     show = read_show(asked.query.show)
-    found = asked.kept.get(
-        ("sides", show, asked.pulse),
-        SIDES_SECONDS,
-        lambda: look_at_sides(asked.app, _schedules(asked), show),
-    )
+    found = look_at_sides(_attention(asked), show)
     return _part(asked, "Triggered and useful, side by side", "sides.html", sides=found)
 
 
@@ -161,6 +158,12 @@ def _read_span(query: OverviewQuery) -> SpanName:
 
 def _schedules(asked: Asked) -> list[Schedule]:
     return _going_on(asked.app.schedules.page(limit=SCHEDULES_MAX).items)
+
+
+def _attention(asked: Asked) -> Attention:
+    key = ("attention", asked.pulse)
+    look = partial(look_for_attention, asked.app, asked.now)
+    return asked.kept.get(key, ATTENTION_SECONDS, look)
 
 
 def _going_on(schedules: Sequence[Schedule]) -> list[Schedule]:

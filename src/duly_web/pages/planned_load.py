@@ -1,7 +1,8 @@
 """Planned load: how many runs timetables promise in each hour of the coming week (UX 13).
 
-It finds the nine-o'clock herd before it comes. What is counted is bounded: an hour of a schedule
-counts sixty occurrences at the most, and all schedules together so many steps.
+It finds the nine-o'clock herd before it comes. What fires all the time is in no herd and would hide
+one: it is named, and not drawn. What is counted is bounded, and what is not counted is told: an
+hour of a schedule counts so many at the most, and all schedules together so many steps.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 DAYS, HOURS = 7, 24
 PER_HOUR_MAX = 60
 STEPS_MAX = 8_000
+LEVELS = 5
+PROBED_HOURS = range(0, HOURS, 4)
+"""What is full in each of these hours of a day fires all the time."""
 HERD_FROM = 3
 """So many at one instant are worth a hint."""
 NAMES_SHOWN_MAX = 5
 HOUR = timedelta(hours=1)
+MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +39,18 @@ class Cell:
     hour: int
     at: datetime
     count: int
-    strength: int
-    """From 0 (nothing) to 10 (the fullest hour)."""
+    level: int
+    """From 0 (nothing) and 1 (as quiet as the quietest) to 5 (as full as the fullest hour)."""
+    is_capped: bool
+    """Whether a schedule has more in this hour than it is counted for."""
+
+    @property
+    def text(self) -> str:
+        """Write the count as short as a cell is."""
+        if not self.count:
+            return ""
+        short = f"{self.count / 1000:.1f}k" if self.count >= 1000 else str(self.count)
+        return f"{short}+" if self.is_capped else short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,35 +77,98 @@ class PlannedLoad:
     rows: tuple[tuple[datetime, tuple[Cell, ...]], ...]
     total: int
     most: Cell | None
+    levels: tuple[tuple[int, str], ...]
+    """Each level that is drawn, and how many runs in an hour it stands for."""
     herd: Herd | None
     zone: str
     counted: int
     """How many schedules were counted."""
+    steady: tuple[str, ...]
+    """Which fire all the time, and are not drawn; some of them by name,"""
+    steady_more: int
+    """and how many more."""
+    left_out: int
+    """How many of those that were looked at are not counted: they would have taken too long."""
     is_cut: bool
+    """Whether there are schedules that were not looked at."""
+    per_hour_max: int = PER_HOUR_MAX
+
+    @property
+    def has_capped(self) -> bool:
+        """Whether an hour of the drawing has more than it shows."""
+        return any(cell.is_capped for _, row in self.rows for cell in row)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From the quietest hour that has any run to the fullest: what is always there is pale."""
+
+    least: int
+    most: int
+
+    def level(self, number: int) -> int:
+        """Return how full an hour is, from 1 to 5; 0 for one without a run."""
+        return -(-LEVELS * (number - self.least + 1) // self._reach) if number else 0
+
+    def levels(self) -> tuple[tuple[int, str], ...]:
+        """Return what each level stands for; where hours differ little there are fewer."""
+        found = []
+        for level in range(1, LEVELS + 1):
+            low = self.least + self._reach * (level - 1) // LEVELS
+            high = self.least + self._reach * level // LEVELS - 1
+            if low <= high and high:
+                found.append((level, f"{low:,}" if low == high else f"{low:,} to {high:,}"))
+        return tuple(found)
+
+    @property
+    def _reach(self) -> int:
+        return self.most - self.least + 1
 
 
 @dataclass(slots=True)
 class _Count:
     start: datetime
     hours: Counter[int] = field(default_factory=Counter)
+    capped: set[int] = field(default_factory=set)
     instants: dict[datetime, list[str]] = field(default_factory=dict)
     steps: int = 0
 
-    def add(self, schedule: Schedule) -> None:
-        """Count the occurrences of one schedule; a dense hour is cut off."""
-        at, within, hour_before = self.start - timedelta(microseconds=1), 0, -1
+    def is_steady(self, schedule: Schedule) -> bool:
+        """Say whether a schedule fires all the time: as often as it counts for, hour by hour."""
+        return all(self._is_full(schedule, hour) for hour in PROBED_HOURS)
+
+    def _is_full(self, schedule: Schedule, hour: int) -> bool:
+        begin = self.start + hour * HOUR
+        found = schedule.timetable.upcoming(begin - MICROSECOND, PER_HOUR_MAX)
+        self.steps += len(found)
+        return len(found) == PER_HOUR_MAX and found[-1] < begin + HOUR
+
+    def add(self, schedule: Schedule) -> bool:
+        """Count the occurrences of one schedule, all of them or none; a dense hour is cut off."""
+        at, within, hour_before = self.start - MICROSECOND, 0, -1
+        found: list[datetime] = []
+        capped: set[int] = set()
         while self.steps < STEPS_MAX:
             self.steps += 1
-            found = schedule.timetable.next(at)
-            hour = DAYS * HOURS if found is None else (found - self.start) // HOUR
-            if found is None or hour >= DAYS * HOURS:
-                return
+            one = schedule.timetable.next(at)
+            hour = DAYS * HOURS if one is None else (one - self.start) // HOUR
+            if one is None or hour >= DAYS * HOURS:
+                self._take(schedule.name, found, capped)
+                return True
             within = within + 1 if hour == hour_before else 1
-            hour_before, at = hour, found
-            self.hours[hour] += 1
-            self.instants.setdefault(found, []).append(schedule.name)
-            if within >= PER_HOUR_MAX:
-                at = self.start + (hour + 1) * HOUR - timedelta(microseconds=1)
+            hour_before, at = hour, one
+            if within > PER_HOUR_MAX:
+                capped.add(hour)
+                at = self.start + (hour + 1) * HOUR - MICROSECOND
+            else:
+                found.append(one)
+        return False
+
+    def _take(self, name: str, found: list[datetime], capped: set[int]) -> None:
+        self.hours.update((one - self.start) // HOUR for one in found)
+        self.capped |= capped
+        for one in found:
+            self.instants.setdefault(one, []).append(name)
 
 
 def plan_load(
@@ -99,26 +177,36 @@ def plan_load(
     """Count what is promised from the current day on, in the visitor's zone."""
     start = _midnight(now, clocks)
     count = _Count(start)
-    counted = 0
+    counted, steady, left_out = 0, [], 0
     for one in sorted(schedules, key=lambda one: _interval(one, start), reverse=True):
         if count.steps >= STEPS_MAX:
-            is_cut = True
-            break
-        count.add(one)
-        counted += 1
-    most = max(count.hours.values(), default=0)
+            left_out += 1
+        elif count.is_steady(one):
+            steady.append(one.name)
+        elif count.add(one):
+            counted += 1
+        else:
+            left_out += 1
+    scale = Scale(min(count.hours.values(), default=0), max(count.hours.values(), default=0))
     rows = tuple(
-        (start + timedelta(days=day), tuple(_cell(count, day, hour, most) for hour in range(HOURS)))
+        (
+            start + timedelta(days=day),
+            tuple(_cell(count, day, hour, scale) for hour in range(HOURS)),
+        )
         for day in range(DAYS)
     )
     cells = [cell for _, row in rows for cell in row]
     return PlannedLoad(
         rows=rows,
         total=sum(count.hours.values()),
-        most=max(cells, key=lambda one: (one.count, -one.day, -one.hour)) if most else None,
+        most=max(cells, key=lambda one: (one.count, -one.day, -one.hour)) if scale.most else None,
+        levels=scale.levels(),
         herd=_herd(count, now),
         zone=clocks.mine or "UTC",
         counted=counted,
+        steady=tuple(sorted(steady)[:NAMES_SHOWN_MAX]),
+        steady_more=max(0, len(steady) - NAMES_SHOWN_MAX),
+        left_out=left_out,
         is_cut=is_cut,
     )
 
@@ -140,11 +228,17 @@ def _midnight(now: datetime, clocks: Clocks) -> datetime:
     return (now - passed).replace(microsecond=0)
 
 
-def _cell(count: _Count, day: int, hour: int, most: int) -> Cell:
-    number = count.hours[day * HOURS + hour]
-    strength = 0 if not number else max(1, round(10 * number / most))
-    at = count.start + timedelta(days=day, hours=hour)
-    return Cell(day=day, hour=hour, at=at, count=number, strength=strength)
+def _cell(count: _Count, day: int, hour: int, scale: Scale) -> Cell:
+    place = day * HOURS + hour
+    number = count.hours[place]
+    return Cell(
+        day=day,
+        hour=hour,
+        at=count.start + timedelta(days=day, hours=hour),
+        count=number,
+        level=scale.level(number),
+        is_capped=place in count.capped,
+    )
 
 
 def _herd(count: _Count, now: datetime) -> Herd | None:

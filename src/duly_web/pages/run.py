@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly import NotFound
-from duly.api.views import zone_of
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.run_chain import Chain, make_chain
 from duly_web.pages.run_orders import Action, actions_for
 from duly_web.pages.runs import RunRow, run_row, run_rows
 from duly_web.shell import place_of
+from duly_web.terms import Term, met_terms
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -59,7 +58,7 @@ class RunModel:
 
     run: RunRow
     zone: str | None
-    """Its schedule's, or the offset that its label has."""
+    """Its schedule's, when the run was made."""
     inbox: str | None
     """Where a run in doubt is decided about."""
     key: str | None
@@ -85,6 +84,7 @@ class RunModel:
     lines: tuple[Line, ...]
     lines_before: int
     why: RunExplanation
+    terms: tuple[Term, ...]
     actions: tuple[Action, ...]
     json: dict[str, Any]
     command: str
@@ -99,9 +99,10 @@ def show_run(asked: Asked) -> Shown:
     scope = app.inbox.scope(run.id)
     lines = _lines(app, run)
     row = run_row(run, asked.now)
+    effects = app.inbox.effects(run.id)
     model = RunModel(
         run=row,
-        zone=_zone(app, run) or row.zone,
+        zone=row.zone,
         inbox=place_of("/inbox") if run.state == "ambiguous" else None,
         key=run.key,
         root=str(run.root),
@@ -114,7 +115,7 @@ def show_run(asked: Asked) -> Shown:
         holding=_holding(run, attempts[-1] if attempts else None),
         attempts=tuple(reversed(attempts)),
         line=run_rows(app.inbox.line(run.id), asked.now),
-        effects=app.inbox.effects(run.id),
+        effects=effects,
         scope=scope._replace(missing=scope.missing[:MISSING_SHOWN_MAX]),
         missing_more=max(0, len(scope.missing) - MISSING_SHOWN_MAX),
         checks=checks[::-1],
@@ -123,6 +124,7 @@ def show_run(asked: Asked) -> Shown:
         lines=tuple(lines[-LINES_SHOWN_MAX:]),
         lines_before=max(0, len(lines) - LINES_SHOWN_MAX),
         why=app.runs.why(run.id),
+        terms=met_terms(run.state, (one.state for one in attempts), (one.state for one in effects)),
         actions=actions_for(run, asked.visitor, has_check=_has_check(app, run)),
         json=_whole(run, attempts, checks),
         command=f"duly run show {run.id}",
@@ -135,15 +137,6 @@ def _whole(run: Run, attempts: list[Attempt], checks: tuple[Check, ...]) -> dict
         "attempts": [one.to_json() for one in attempts],
         "checks": [one.to_json() for one in checks],
     }
-
-
-def _zone(app: App, run: Run) -> str | None:
-    if run.schedule_id is None:
-        return None
-    try:
-        return zone_of(app.schedules.get(run.schedule_id).timetable)
-    except NotFound:
-        return None
 
 
 def _began_after(run: Run, attempts: list[Attempt], waits: timedelta | None) -> timedelta | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 50
 LANES = ("live", "catch-up", "backfill")
-_LABEL_OFFSET = re.compile(r"([+-]\d\d:\d\d)$")
 
 
 class RunFilters(msgspec.Struct, forbid_unknown_fields=True):
@@ -146,7 +144,6 @@ def run_rows(runs: Sequence[Run], now: datetime | None = None) -> tuple[RunRow, 
 
 def run_row(run: Run, now: datetime | None = None) -> RunRow:
     """Show one run; with `now`, how long one that waits is late by then."""
-    offset = _LABEL_OFFSET.search(run.label)
     took = None
     if run.started_at is not None and run.finished_at is not None:
         took = run.finished_at - run.started_at
@@ -161,7 +158,7 @@ def run_row(run: Run, now: datetime | None = None) -> RunRow:
         lane=run.lane,
         task=run.task,
         queue=run.queue,
-        zone=offset[1] if offset else None,
+        zone=run.tz,
         scheduled_for=run.scheduled_for,
         due_at=run.due_at,
         started_at=run.started_at,

@@ -9,15 +9,12 @@ from duly import UsageError
 from duly.api.views import zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime, timedelta
-    from uuid import UUID
 
-    from duly import App, Schedule
+    from duly import Schedule
     from duly.api.views import ScheduleVitals
+    from duly_web.pages.attention import Attention
 
-LOOKED_AT_MAX = 100
-"""So many schedules are looked at where some of them are chosen."""
 SIDES_MAX = 15
 RATIO_SHOWN_MAX = 3.0
 SHOWN = ("late", "stale", "all")
@@ -56,6 +53,8 @@ class Sides:
     show: str | None
     rows: tuple[Side, ...]
     more: int
+    is_cut: bool
+    """Whether there are schedules that were not looked at."""
 
 
 def read_show(text: str | None) -> str | None:
@@ -65,15 +64,13 @@ def read_show(text: str | None) -> str | None:
     return text
 
 
-def look_at_sides(app: App, schedules: Sequence[Schedule], show: str | None) -> Sides:
-    """Look at both sides of the first schedules by name, or of those of them that are chosen."""
-    most = SIDES_MAX if show is None else LOOKED_AT_MAX
-    vitals = app.vitals.schedules(limit=most, status=None, with_errors=False)
-    by_id = {one.id: one for one in schedules}
-    chosen = [side for one in vitals.items if _is_shown(side := _side(one, by_id), show)]
+def look_at_sides(found: Attention, show: str | None) -> Sides:
+    """Look at both sides of those that need somebody first, or of those that are chosen."""
+    known = [(one, found.vitals[one.id]) for one in found.schedules if one.id in found.vitals]
+    chosen = [side for one, vitals in known if _is_shown(side := _side(vitals, one), show)]
     rows = chosen if show == "all" else chosen[:SIDES_MAX]
-    found = len(schedules) if show is None else len(chosen)
-    return Sides(show=show, rows=tuple(rows), more=max(0, found - len(rows)))
+    more = len(chosen) - len(rows)
+    return Sides(show=show, rows=tuple(rows), more=more, is_cut=found.is_cut)
 
 
 def _is_shown(side: Side, show: str | None) -> bool:
@@ -86,15 +83,14 @@ def _is_shown(side: Side, show: str | None) -> bool:
             return True
 
 
-def _side(vitals: ScheduleVitals, by_id: dict[UUID, Schedule]) -> Side:
+def _side(vitals: ScheduleVitals, known: Schedule) -> Side:
     trigger, work = vitals.trigger, vitals.completion
-    known = by_id.get(vitals.id)
     ratio = work.ratio
     return Side(
         id=str(vitals.id),
         name=vitals.name,
         status=vitals.status,
-        zone=None if known is None else zone_of(known.timetable),
+        zone=zone_of(known.timetable),
         fired_at=trigger.last_fired_at,
         overdue=trigger.overdue,
         finished_at=work.last_finished_at,

@@ -55,7 +55,7 @@ def make_tiles(asked: Asked, schedules: Sequence[Schedule], status: Status) -> t
         Tile("Missing", *missing),
         Tile("Overdue", overdue, "late", "/?show=late#sides"),
         Tile("Stale work", stale, "stale", "/?show=stale#sides"),
-        Tile("Ambiguous", status.ambiguous, "ambiguous", inbox),
+        Tile("In doubt", status.ambiguous, "ambiguous", inbox),
         Tile("Dead", status.dead, "dead", "/runs?state=dead"),
         Tile("Begin late", len(late.runs), "late", "/runs?only=late", late.is_cut),
         Tile("Stuck", len(stuck.runs), "stuck", "/runs?only=stuck", stuck.is_cut),

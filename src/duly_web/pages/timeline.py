@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from duly import App, Run, Schedule
     from duly.api.views import Occurrence
     from duly_web.moments import Clocks
+    from duly_web.pages.attention import Attention
 
 SpanName = Literal["3h", "12h", "2d"]
 SPANS: dict[SpanName, timedelta] = {
@@ -76,6 +77,8 @@ class Lane:
     late: int
     next_due: datetime | None
     is_cut: bool
+    attention: str | None = None
+    """Why it is shown among the first, by the word of a state; None if it needs nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,9 @@ class Timeline:
     span: SpanName
     lanes: tuple[Lane, ...]
     more: int
+    """How many others there are,"""
+    is_cut: bool
+    """and whether there are still more that were not looked at."""
     now_x: float
     ticks: tuple[Tick, ...]
 
@@ -118,17 +124,24 @@ class Axis:
         return round(min(max(part, 0.0), 1.0) * 100, 2)
 
 
-def draw_timeline(app: App, schedules: Sequence[Schedule], axis: Axis, clocks: Clocks) -> Timeline:
-    """Draw the lanes of the first schedules by name that are active or paused."""
-    drawn = schedules[:LANES_MAX]
+def draw_timeline(app: App, found: Attention, axis: Axis, clocks: Clocks) -> Timeline:
+    """Draw the lanes of those that need somebody, and of the busiest."""
+    drawn = found.schedules[:LANES_MAX]
     runs = app.runs.newest([one.id for one in drawn], limit=RUNS_MAX)
     past = {one.id: (axis.start, axis.now) for one in drawn}
     expected = app.schedules.many_occurrences(past, most=SIGNS_MAX)
-    lanes = tuple(_lane(one, axis, runs.get(one.id, []), expected.get(one.id, [])) for one in drawn)
+    lanes = tuple(
+        replace(
+            _lane(one, axis, runs.get(one.id, []), expected.get(one.id, [])),
+            attention=found.why.get(one.id),
+        )
+        for one in drawn
+    )
     return Timeline(
         span=axis.span,
         lanes=lanes,
-        more=max(0, len(schedules) - LANES_MAX),
+        more=max(0, len(found.schedules) - LANES_MAX),
+        is_cut=found.is_cut,
         now_x=axis.x(axis.now),
         ticks=tuple(_ticks(axis, clocks)),
     )
@@ -182,7 +195,7 @@ def _each(runs: Iterable[Run], axis: Axis) -> Iterable[Bar]:
             width=max(round(axis.x(end) - axis.x(begin), 2), NARROWEST),
             tone=mark(run.state).tone,
             run=str(run.id),
-            words=f"{run.label}: {run.state}{', late' if _is_late(run) else ''}",
+            words=f"{run.label}: {mark(run.state).word}{', late' if _is_late(run) else ''}",
             is_late=_is_late(run),
         )
 

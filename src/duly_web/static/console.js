@@ -48,10 +48,6 @@
   setClock();
   setInterval(tick, 1000);
 
-  // On a narrow screen the bar is longer than the screen: it begins where one is.
-  const bar = find(".bar"), current = bar && find("[aria-current]", bar);
-  if (current) bar.scrollLeft += current.getBoundingClientRect().left - bar.getBoundingClientRect().left - (bar.clientWidth - current.offsetWidth) / 2;
-
   // Theme: from the system, to the other one, kept.
   function switchTheme() {
     const root = document.documentElement;
@@ -72,7 +68,9 @@
   }
   for (const dialog of all("dialog")) {
     dialog.addEventListener("close", () => {
-      if (opener?.isConnected) opener.focus();
+      // What was in the menu of a narrow screen is gone with it: the focus goes to its button.
+      const back = opener?.checkVisibility() ? opener : find(".open-menu");
+      if (opener?.isConnected) back.focus();
     });
     dialog.addEventListener("click", (event) => {
       if (event.target === dialog) dialog.close();
@@ -148,14 +146,35 @@
     } else keep(form);
   });
 
-  // Drafts: what was typed outlives a session that ends in between.
+  // What somebody must say and has not: told where it is asked, in our own words.
+  document.addEventListener("invalid", (event) => {
+    const group = event.target.closest("[data-missing]");
+    if (!group) return;
+    event.preventDefault();
+    if (!find(".error", group)) {
+      const said = document.createElement("p");
+      said.className = "error";
+      said.setAttribute("role", "alert");
+      said.textContent = group.dataset.missing;
+      group.append(said);
+    }
+    if (group === find("[data-missing]:has(.error)", group.closest("form"))) event.target.focus();
+  }, true);
+  document.addEventListener("change", (event) => {
+    const group = event.target.closest("[data-missing]");
+    if (group) find(".error", group)?.remove();
+  });
+
+  // Drafts: what was typed outlives a session that ends in between. What somebody says they know
+  // does not: that is said anew.
   function draftOf(form) {
     return form.dataset.draft ? `duly-draft:${location.pathname}:${form.dataset.draft}` : null;
   }
   function keep(form) {
     const key = draftOf(form);
     if (!key) return;
-    const fields = [...new FormData(form)].filter(([name]) => name !== "csrf" && name !== "version");
+    const left = ["csrf", "version", ...(form.dataset.undrafted ?? "").split(" ")];
+    const fields = [...new FormData(form)].filter(([name]) => !left.includes(name));
     sessionStorage.setItem(key, JSON.stringify(fields));
   }
   function forget(form) {

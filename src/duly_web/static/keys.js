@@ -52,7 +52,11 @@
   });
 
   const ACTIONS = {
-    "/": () => (find(".filters [type=search]") ?? find("#find")).focus(),
+    "/": () => {
+      const field = find(".filters [type=search]") ?? find("#find");
+      if (!field.checkVisibility()) find("#menu").showPopover();
+      field.focus();
+    },
     "?": () => find("[data-open=shortcuts]").click(),
     p: () => find("#live-switch").click(),
     n: () => {

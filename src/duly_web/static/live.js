@@ -66,7 +66,7 @@
 
   function replace(now, then) {
     now.replaceChildren(...document.importNode(then, true).childNodes);
-    if (now.id === "health") return;
+    if ("calm" in now.dataset) return; // drawings, and what stands on every page
     now.classList.remove("changed");
     void now.offsetWidth;
     now.classList.add("changed");

@@ -18,9 +18,9 @@ for name, place, purpose in (
     ("retry", "dead_letters:retry", "Queue dead runs again, or try a waiting one at once."),
     ("discard", "dead_letters:discard", "Give up dead runs for good."),
     ("edit", "edit:edit", "Give a dead run other arguments."),
-    ("resume", "doubts:resume", "Try an ambiguous run again from its last checkpoint."),
-    ("reconcile", "doubts:reconcile", "Record what has become of an ambiguous run."),
-    ("skip", "repeating:skip", "Leave ambiguous runs as they are, on record."),
+    ("resume", "doubts:resume", "Try a run in doubt again from its last checkpoint."),
+    ("reconcile", "doubts:reconcile", "Record what has become of a run in doubt."),
+    ("skip", "repeating:skip", "Leave runs in doubt as they are, on record."),
     (
         "rerun",
         "repeating:rerun",

@@ -43,7 +43,7 @@ def retry(  # noqa: PLR0913 - each choice is an option
 ) -> int:
     """Queue dead runs again with a fresh budget, or try those that wait at once.
 
-    Name the runs, or choose them: --dead --task charge --since -2h. An ambiguous run is named alone
+    Name the runs, or choose them: --dead --task charge --since -2h. A run in doubt is named alone
     (duly inbox).
 
     Parameters

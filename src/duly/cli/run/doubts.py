@@ -27,7 +27,7 @@ Keys = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtOptions:
-    """What a person knows of the effects of an ambiguous run, and that he means it."""
+    """What a person knows of the effects of a run in doubt, and that he means it."""
 
     done: Keys = ()
     """An effect that did happen, though nobody knew: it is not done again."""
@@ -49,14 +49,14 @@ DOUBT = DoubtOptions()
 
 
 def retry_doubtful(app: App, run: Run, reason: str | None, doubt: DoubtOptions) -> Run:
-    """Try an ambiguous run again from its beginning."""
+    """Try a run in doubt again from its beginning."""
     return app.inbox.retry(run, reason=reason or "", effects=doubt.known, confirm=doubt.confirm)
 
 
 def resume(
     run: str, /, *, reason: Reason, doubt: DoubtOptions = DOUBT, target: Target = TARGET
 ) -> None:
-    """Try an ambiguous run again from its last checkpoint."""
+    """Try a run in doubt again from its last checkpoint."""
     with opened(target, makes_store=False) as app:
         found = app.inbox.resume(
             find_run(app, run).id, reason=reason, effects=doubt.known, confirm=doubt.confirm
@@ -74,7 +74,7 @@ def reconcile(  # noqa: PLR0913 - each part of what was found is an option
     evidence: str | None = None,
     target: Target = TARGET,
 ) -> None:
-    """Record what has become of an ambiguous run: somebody has looked.
+    """Record what has become of a run in doubt: somebody has looked.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def skip(
     chosen: SetOptions = SET,
     target: Target = TARGET,
 ) -> int:
-    """Leave ambiguous runs as they are, and record that nobody will do more about them.
+    """Leave runs in doubt as they are, and record that nobody will do more about them.
 
     Name them, or choose them: --task charge --until -30d.
     """

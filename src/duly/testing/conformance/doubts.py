@@ -151,7 +151,7 @@ class SettlingDoubt:
         other = work.queue(store, "b")
         before = snapshot(store)
 
-        with pytest.raises(Conflict, match="is not ambiguous but queued"):
+        with pytest.raises(Conflict, match="is not in doubt but queued"):
             settle(store, other, Choice.RETRY)
         with pytest.raises(NotFound):
             settle(store, claimed.run_id, Choice.RETRY, tenant="elsewhere")
@@ -164,7 +164,7 @@ class SettlingDoubt:
         claimed = in_doubt(store)
         settle(store, claimed.run_id, Choice.RECONCILE, is_done=True)
 
-        with pytest.raises(Conflict, match="is not ambiguous but succeeded"):
+        with pytest.raises(Conflict, match="is not in doubt but succeeded"):
             settle(store, claimed.run_id, Choice.RETRY)
 
     def test_an_order_about_a_doubt_settles_no_later_one(self, store: Store) -> None:

@@ -375,6 +375,6 @@ class Doubt:
 
         assert [False] == [one.is_done for one in store.retry_runs(order_runs(claimed.run_id))]
         assert [False] == [one.is_done for one in store.discard_runs(order_runs(claimed.run_id))]
-        with pytest.raises(Exception, match="is ambiguous"):
+        with pytest.raises(Exception, match="is in doubt"):
             store.cancel_run(cancel_run(claimed.run_id))
         assert before == snapshot(store)
