@@ -28,7 +28,8 @@ def test_a_word_that_is_missing_points_to_the_help_of_its_command(
     found = json.loads(place.duly(*words, "--json").err)
 
     assert told.endswith(f"; see {command} [invalid-value]\n")
-    assert ("UsageError", f"see {command}") == (found["kind"], found["remedy"])
+    assert "UsageError" == found["kind"]
+    assert found["remedy"].endswith(f"see {command}")
 
 
 def test_a_pause_until_the_past_shows_an_iso_time(place: Workplace):

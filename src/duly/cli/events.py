@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -75,7 +76,9 @@ def _show_from(app: App, after: int, target: Target, *, is_followed: bool) -> No
 
 def _print(entries: Sequence[HistoryEntry], *, as_json: bool) -> None:
     for one in entries:
-        sys.stdout.write(json_line(one.to_json()) if as_json else _text(one))
+        # An event is told as it happened: nobody looks up what its subject is called by now.
+        told = replace(one, label=None)
+        sys.stdout.write(json_line(told.to_json()) if as_json else _text(told))
     sys.stdout.flush()
 
 
