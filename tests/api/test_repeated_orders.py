@@ -70,7 +70,7 @@ MAKE_THE_ONE = {"rerun_selection", "resume_from_backfill"}
 SET_A_STATE = {
     "acknowledge_alert", "allow_reruns", "allow_retries", "block_reruns", "cancel_backfill", "cancel_delayed",
     "cancel_run", "cancel_selection", "create_schedule", "create_schedule_selection", "create_selection", "delete_schedule",
-    "discard_run", "discard_selection", "drain_worker", "edit_schedule", "pause_backfill",
+    "discard_run", "discard_selection", "drain_worker", "edit_schedule", "mark_owner_back", "mark_owner_gone", "pause_backfill",
     "pause_queue", "pause_schedule", "pause_schedule_selection", "quarantine_worker", "release_worker", "reset_breaker",
     "restore_schedule", "resume_backfill", "resume_queue", "resume_schedule", "resume_schedule_selection", "revoke_token",
     "skip_run", "skip_selection", "suspend_retries", "throttle_backfill",

@@ -18,6 +18,10 @@ from tests.web.test_editor import text_of
 MAIN = re.compile("<main.*</main>", re.DOTALL)
 
 
+def without_markup(page):
+    return re.sub(r"<[^>]+>", "", page)
+
+
 def raised(visitor, subject="queue mail", **parts):
     """Have an alert raised, as a watcher would; return its id."""
     store = visitor.app.store
@@ -67,10 +71,11 @@ def test_the_strip_counts_what_is_open_and_the_lights_stay_two(visitor, count, s
     for number in range(count):
         raised(visitor, f"queue q{number}")
     after = visitor.get("/runs").text
+    told = without_markup(after)
 
     assert 'class="open-alerts" href="/alerts"' in after
-    assert said in after
-    assert said + "s" not in after
+    assert said in told
+    assert said + "s" not in told
     assert 2 == before.count('class="light"') == after.count('class="light"')
 
 
@@ -289,7 +294,7 @@ def test_a_tenant_sees_its_own_and_no_rule_or_channel(visitor):
     page = visitor.get("/alerts").text
 
     assert ["schedule mine"] == re.findall(r"of ((?:queue|schedule) \w+)</span>", page)
-    assert "1 open alert" in page
+    assert "1 open alert" in without_markup(page)
     assert "/alerts/rules" not in page
     assert {403} == {visitor.get(f"/alerts/{one}").status_code for one in ("rules", "channels")}
     assert "/alerts/rules" not in visitor.get(f"/alerts/{own}").text

@@ -256,7 +256,7 @@ def test_arguments_of_a_dead_run_are_edited_and_that_is_undone(school):
         ("succeeded", "retry", {}, 409, "was not retried"),
         ("queued", "discard", {}, 409, "was not discarded"),
         ("dead", "cancel", {}, 409, "discard"),
-        ("dead", "skip", {}, 409, "ambiguous"),
+        ("dead", "skip", {}, 409, "in doubt"),
     ],
 )  # fmt: skip
 def test_an_order_that_does_not_fit_is_refused_with_its_remedy(

@@ -66,7 +66,7 @@ def test_every_tile_leads_to_as_many_as_it_counts(work, open_page):
         one.locator("span").inner_text(): (one.locator("b").inner_text(), one.get_attribute("href"))
         for one in page.locator("#tiles a").all()
     }
-    wanted = ("Dead", "Retrying", "Queued", "Begin late", "Ambiguous", "Running", "Stuck")
+    wanted = ("Dead", "Retrying", "Queued", "Begin late", "In doubt", "Running", "Stuck")
     found = {}
     for label in wanted:
         number, path = tiles[label]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from duly.client.caller import Caller
     from duly.client.judging import Finding
+    from duly.domain.alerting import AlertRecord
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import LeaseRecord, Member
     from duly.store.reading import OpenCounts, StoreStatus
@@ -186,18 +187,22 @@ def look_at_status(
     if not with_stale:
         return seen
     tenants = caller.store.count_tenants() if scope is None else {}
-    judged = _find_judged(caller, scope)
+    opened = AlertFilter(tenant=scope, states=frozenset({AlertState.OPEN}))
+    alerts = caller.store.list_alerts(opened)
+    judged = _find_judged(caller, scope, alerts)
     return replace(
         seen,
         taskless=find_taskless(caller, scope),
         stale=find_stale(caller, judged),
         judged=len(judged),
-        alerts=find_open_alerts(caller, scope),
+        alerts=count_open(alerts),
         tenants=_by_state(tenants),
     )
 
 
-def _find_judged(caller: Caller, scope: str | None) -> list[ScheduleRecord]:
+def _find_judged(
+    caller: Caller, scope: str | None, alerts: Sequence[AlertRecord]
+) -> list[ScheduleRecord]:
     """Return the active schedules that are asked: the first by name, and whom alerts suspect."""
     active = frozenset({ScheduleStatus.ACTIVE})
     found = caller.store.list_schedules(
@@ -206,14 +211,7 @@ def _find_judged(caller: Caller, scope: str | None) -> list[ScheduleRecord]:
     if len(found) < STALE_LOOKED_AT_MAX:
         return found
     known = {(one.tenant, one.name) for one in found}
-    suspected = caller.store.list_alerts(
-        AlertFilter(
-            tenant=scope,
-            states=frozenset({AlertState.OPEN}),
-            kind=AlertKind.STALE_COMPLETION,
-            limit=SUSPECTS_MAX,
-        )
-    )
+    suspected = [one for one in alerts if one.kind is AlertKind.STALE_COMPLETION][:SUSPECTS_MAX]
     named = {(one.tenant, one.labels.get("schedule", "")) for one in suspected}
     for tenant, name in sorted(named - known):
         seen = caller.store.find_schedule(tenant, name)
@@ -226,12 +224,6 @@ def find_stale(caller: Caller, judged: Sequence[ScheduleRecord]) -> tuple[Findin
     """Say of which of these schedules the last useful completion is old."""
     signs = read_signs(caller.store, judged, _FOR_STALENESS)
     return tuple(finding for one in signs for finding in completion_findings(one, caller.tenant))
-
-
-def find_open_alerts(caller: Caller, tenant: str | None) -> tuple[OpenAlerts, ...]:
-    """Count the alerts that are open: a tenant's, or everybody's."""
-    opened = AlertFilter(tenant=tenant, states=frozenset({AlertState.OPEN}))
-    return count_open(caller.store.list_alerts(opened))
 
 
 def find_taskless(caller: Caller, scope: str | None) -> tuple[str, ...]:
