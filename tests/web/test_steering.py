@@ -14,7 +14,7 @@ from tests.web.test_ordering import told
 from tests.web.test_reading import text_of
 from tests.web.test_telling import ON_POSTGRES, ON_SQLITE
 
-pytestmark = pytest.mark.timeout(400)  # waiting for its turn, on a machine that does much else
+pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 PHONE = {"width": 390, "height": 800}
 
 
