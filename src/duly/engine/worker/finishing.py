@@ -241,8 +241,10 @@ class Finishing:
 
     def _note_unwanted(self, claimed: ClaimedRun, conclusion: Conclusion) -> None:
         """Remember which schedule is to rest, once the store knows how its run ended."""
+        if conclusion.reason is not Reason.GONE:  # first: a record is made by asking for it
+            return
         schedule_id = claimed.record.schedule_id
-        if conclusion.reason is Reason.GONE and schedule_id is not None:
+        if schedule_id is not None:
             self._holdings.unwanted[schedule_id] = claimed
 
     def _count(self, state: AttemptState, following: Next) -> type[AttemptEnded]:
