@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)
 END_SECONDS = 120
+PRESSED_SECONDS = 15
 PROGRAM = """
 import duly
 
@@ -58,9 +59,20 @@ def running(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
-            process.communicate(timeout=END_SECONDS)
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Press Ctrl-C until it is heard: where nobody listens yet, it may be ignored for good."""
+    for _ in range(END_SECONDS // PRESSED_SECONDS):
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=PRESSED_SECONDS)
+            return
+    process.kill()
+    process.communicate()
+    raise AssertionError(f"it has not ended within {END_SECONDS} s")
 
 
 def line_with(process: subprocess.Popen[str], text: str) -> str:
