@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -181,3 +182,20 @@ def test_what_is_not_there_is_refused_by_name():
         app.vitals.schedules(limit=1000)
     with pytest.raises(UsageError, match="status"):
         app.vitals.schedules(status="gone")
+
+
+def test_what_is_told_to_be_typed_is_quoted():
+    """L4: a name that a shell would obey does nothing by being copied."""
+    app, name = duly.App("memory:"), "close $(touch x); `id`"
+
+    @app.task(retry=Retry(attempts=1))
+    def fail() -> None:
+        raise ValueError("no")
+
+    with virtual_time(app, START) as clock:
+        app.schedules.create(name, fail, every("10m"))
+        clock.advance("2h")
+        found = judge_health(app.status(), app.queues.list())
+
+    told = [one for one in found.work if one.code == "stale-completion"]
+    assert [f"duly run list --schedule {quote(name)}"] == [one.remedy for one in told]

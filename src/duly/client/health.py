@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from duly.client.judging import Finding
@@ -99,7 +100,7 @@ def work_findings(found: Status, queues: Sequence[Queue]) -> list[Finding]:
             continue
         waiting = f"{_runs(queue.queued)} in queue {queue.name}, {_age(queue, found.now)}"
         if workers:
-            remedy = f"start duly worker --queue {queue.name}"
+            remedy = f"start duly worker --queue {quote(queue.name)}"
             problems.append(
                 Finding("queue-without-worker", f"{waiting}, and no worker serves it", remedy)
             )
@@ -231,7 +232,7 @@ def _inboxes(found: Status) -> str:
     tenants = [one for one, counts in found.tenants.items() if counts.get("ambiguous")]
     if not tenants or tenants == [TENANT_DEFAULT]:
         return "duly inbox"
-    shown = ", ".join(f"duly inbox --tenant {one}" for one in tenants[:_NAMES_SHOWN_MAX])
+    shown = ", ".join(f"duly inbox --tenant {quote(one)}" for one in tenants[:_NAMES_SHOWN_MAX])
     left = len(tenants) - _NAMES_SHOWN_MAX
     return f"{shown} and {left:,} more tenants" if left > 0 else shown
 

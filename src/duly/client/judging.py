@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.time_texts import units_text
@@ -46,10 +47,10 @@ def completion_findings(signs: Signs, home: str | None = None) -> list[Finding]:
         problem = f"schedule {name} has no {kind} completion on record{within}, and {every}"
     else:
         problem = f"the last {kind} completion of {name} is {_words(seen.age_us)} old, and {every}"
-    remedy = f"duly run list --schedule {name}"
+    remedy = f"duly run list --schedule {quote(name)}"
     if is_elsewhere:
         problem = f"in tenant {tenant}, {problem}"
-        remedy = f"{remedy} --tenant {tenant}"
+        remedy = f"{remedy} --tenant {quote(tenant)}"
     return [Finding("stale-completion", problem, remedy)]
 
 
