@@ -39,6 +39,8 @@ from duly.engine.supervisor import Supervisor
 from duly.errors import Conflict
 
 FILE = "promises.db"
+READY_SECONDS_MAX = 10.0
+"""So long a demo that ends by itself waits for its page before its time begins."""
 NEXT = """\
 import duly
 
@@ -103,6 +105,7 @@ class Stand:
         self.opens = opens
         self._lasts_us = lasts_us
         self._supervisor: Supervisor | None = None
+        self._is_ready = threading.Event()
         self._is_over = threading.Event()
 
     def processes(self) -> Collection[int]:
@@ -115,11 +118,17 @@ class Stand:
         if self._lasts_us is not None:
             threading.Thread(target=self._end_in_time, args=(self._lasts_us,), daemon=True).start()
 
+    def be_ready(self) -> None:
+        """Know that there is something to look at: now the time begins."""
+        self._is_ready.set()
+
     def end(self) -> None:
         """Wait for nothing any more."""
+        self._is_ready.set()
         self._is_over.set()
 
     def _end_in_time(self, lasts_us: int) -> None:
+        self._is_ready.wait(READY_SECONDS_MAX)
         if not self._is_over.wait(lasts_us / SECOND_US) and self._supervisor is not None:
             self._supervisor.drain()
 
@@ -142,6 +151,7 @@ def run_demo(app: App, stand: Stand) -> None:
         print_block(f"{URL_VARIABLE}={app.url} {_command()} status")
         print_line("Ctrl-C ends it.")
         sys.stdout.flush()
+        stand.be_ready()
         if stand.opens and has_desktop():
             webbrowser.open(address)
 
