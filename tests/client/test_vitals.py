@@ -83,6 +83,27 @@ def test_a_wall_of_green_shows_that_nothing_useful_is_completed():
     )
 
 
+def test_what_is_due_every_few_seconds_is_not_stale_within_a_minute():
+    """V4: a busy moment delays several of its occurrences, and says nothing about its work."""
+    app = duly.App("memory:")
+
+    @app.task
+    def poll() -> None:
+        """Look at something."""
+
+    with virtual_time(app, START) as clock:
+        app.schedules.create("poll", poll, every("4s"), overlap="allow")
+        clock.advance("10s")
+        app.queues.pause("default")
+        clock.advance("50s")
+        delayed = app.vitals.of_schedule("poll").completion
+        clock.advance("15s")
+        stopped = app.vitals.of_schedule("poll").completion
+
+    assert timedelta(seconds=50) <= (delayed.age or timedelta())
+    assert (True, False) == (delayed.is_well, stopped.is_well)
+
+
 def test_a_schedule_tells_what_goes_on_and_how_it_went_wrong():
     """V1: active attempts, retries, failures by class, useful completions per attempt."""
     app = duly.App("memory:")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from duly.client.run_view import Run
 
-NOW = datetime(2027, 3, 28, 6, 41, 7, tzinfo=UTC)
+NOW = datetime(2027, 3, 28, 7, 41, 7, tzinfo=UTC)
 """A Sunday; in the night before it clocks in Europe were put forward."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 OPERATOR = cast.OPERATOR
@@ -50,6 +50,7 @@ def test_what_must_always_hold_holds(past: App):
     assert past.audit.verify().is_sound
     assert 0 == status.early_fires
     assert [] == [one for one in status.members if one.is_alive]
+    assert () == status.stale, "at whatever hour it is begun"
 
 
 def test_there_is_a_run_of_every_kind(runs: list[Run]):

@@ -291,7 +291,8 @@ SCENES: tuple[tuple[timedelta, Callable[[Stage], None]], ...] = (
     (timedelta(days=4), _call_off),
     (timedelta(days=3), _pause_and_delete),
     (timedelta(days=2.5), _lack_workers),
-    (timedelta(hours=26), _lose_another),
+    # Less than a day: with two of its occurrences waiting behind it, it would be stale as well.
+    (timedelta(hours=22), _lose_another),
     (timedelta(hours=2), _make_up),
     (timedelta(minutes=30), _hold_bulk),
     (timedelta(minutes=15), _promise_reminders),

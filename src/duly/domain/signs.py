@@ -26,6 +26,8 @@ LATE_US = MINUTE * SECOND_US
 """The grace of most schedules: what is overdue for longer is late by anybody's measure."""
 _BEHIND_FROM = 2
 """So many occurrences must be without a useful completion: while one is under way all is well."""
+_STALE_US_MIN = MINUTE * SECOND_US
+"""No completion is stale sooner: of what is due every few seconds, a busy moment delays several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ def _completion(record: ScheduleRecord, known: Known) -> CompletionSigns:
         record.status is ScheduleStatus.ACTIVE
         and behind >= _BEHIND_FROM
         and cadence_us is not None
-        and now - since >= STALE_FROM * cadence_us
+        and now - since >= max(STALE_FROM * cadence_us, _STALE_US_MIN)
     )
     ended = [run.attempt_ended_at for run in known.runs if run.attempt_ended_at is not None]
     return CompletionSigns(
