@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from duly.domain.alert_kinds import AlertKind
+from duly.domain.alerting import Observation
+from duly.domain.instants import SECOND_US
 from duly.engine.observers import SUBJECTS_MAX, Asked
-from duly.engine.observers.about_schedules import PAGE, SCHEDULES_MAX, told_one_by_one
+from duly.engine.observers.about_schedules import PAGE, told_one_by_one
 from duly.engine.observers.missing import MissingObserver
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import WatcherSettings
@@ -19,9 +21,6 @@ from duly.testing.conformance import alerts, steps
 from duly.testing.factories import MINUTE_US
 from duly.testing.manual_clock import ManualClock
 from tests.alerting.guard_room import GuardRoom
-
-if TYPE_CHECKING:
-    from duly.domain.alerting import Observation
 
 OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])
 CALLS_OF_A_PAGE = 6
@@ -95,11 +94,99 @@ def test_a_page_costs_the_same_however_many_are_on_it(stored):
 
 
 def test_ten_thousand_are_gone_round_in_two_minutes():
-    """V3: by looks that ask a few times six questions."""
-    looks = ceil(10_000 / SCHEDULES_MAX)
+    """V3, P3: by a page in each portion; and no portion takes longer than a page."""
+    settings = WatcherSettings()
 
-    assert looks * WatcherSettings().every_us <= 2 * MINUTE_US
-    assert CALLS_OF_A_PAGE * ceil(SCHEDULES_MAX / PAGE) <= 20
+    assert ceil(10_000 / PAGE) * settings.goes_on_us <= 2 * MINUTE_US
+    assert settings.round_us <= settings.goes_on_us // 10
+
+
+class Counting:
+    """An observer that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def observe(self, _asked: Asked) -> Observation:
+        self.asked += 1
+        return Observation()
+
+
+class Noted:
+    """One who goes round, and somebody who notes what it was asked and saw."""
+
+    def __init__(self, inner: MissingObserver) -> None:
+        self._inner = inner
+        self.asked: list[Asked] = []
+        self.seen: list[list[str]] = []
+        self.fails = False
+
+    @property
+    def is_round_over(self) -> bool:
+        return self._inner.is_round_over
+
+    def observe(self, asked: Asked) -> Observation:
+        self.asked.append(asked)
+        if self.fails:
+            raise ValueError("no index")
+        found = self._inner.observe(asked)
+        self.seen.append(sorted(key.subject.removeprefix("schedule ") for key in found.keys))
+        return found
+
+
+def test_a_round_goes_on_between_looks_and_nothing_else_does(stored):
+    """P3: whoever watches many schedules takes a little time each second, and never much at once."""
+    store, clock = stored
+    make(store, 5)
+    others, noted = Counting(), Noted(MissingObserver(page=2, most=2))
+    guard = GuardRoom(store, clock, observers=(others, noted))
+    rests = []
+    for _ in range(5):
+        rest_us = guard.watcher.tick() - clock.monotonic_us()
+        rests.append(rest_us // SECOND_US)
+        clock.advance(f"{rest_us}us")
+
+    assert [1, 1, 13, 1, 1] == rests
+    assert 2 == others.asked
+    first = [["s000", "s001"], ["s002", "s003"], ["s004"]]
+    assert first + first[:2] == noted.seen
+    # Those that alerts are about are looked at with all else, and not each second.
+    assert [True, False, False, True, False] == [one.with_suspects for one in noted.asked]
+    assert noted.asked[2].now == noted.asked[0].now + 2 * SECOND_US
+
+
+def test_who_fails_on_his_round_is_not_asked_again_before_the_next_look(stored):
+    """V3: what is wrong with it is told four times a minute, and not sixty."""
+    store, clock = stored
+    make(store, 5)
+    noted = Noted(MissingObserver(page=2, most=2))
+    guard = GuardRoom(store, clock, observers=(noted,))
+    guard.watcher.tick()
+    noted.fails = True
+    guard.look(3, after="1s")
+    noted.fails = False
+    guard.look(1, after="13s")
+
+    assert [["s000", "s001"], ["s002", "s003"]] == noted.seen
+    assert 3 == len(noted.asked)
+
+
+def test_who_has_got_the_watch_looks_at_everything_first(stored):
+    """V3: whatever he has done before another had it."""
+    store, clock = stored
+    make(store, 5)
+    others, noted = Counting(), Noted(MissingObserver(page=2, most=2))
+    guard = GuardRoom(store, clock, observers=(others, noted))
+    guard.watcher.tick()
+    guard.watcher.stop()
+    other = GuardRoom(store, clock, b"o" * 16, observers=())
+    other.watcher.tick()
+    guard.look(1, after="1s")
+    other.watcher.stop()
+    guard.look(1, after="1s")
+
+    assert 2 == others.asked
+    assert [True, True] == [one.with_suspects for one in noted.asked]
 
 
 def test_the_worst_are_told_one_by_one_and_no_more():

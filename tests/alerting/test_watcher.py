@@ -120,7 +120,8 @@ def test_who_was_paused_and_replaced_changes_nothing(stored):
     in_trouble(stored)
     clock.advance("2m")
     one.watcher.fence = stale
-    one.watcher._look(stale, held_at)  # noqa: SLF001 - it was paused between its two orders
+    # It was paused between its two orders.
+    one.watcher._look(stale, held_at, is_whole=True)  # noqa: SLF001 - as above
 
     assert [] == store.list_alerts(AlertFilter())
     assert one.watcher.fence is None
@@ -465,8 +466,8 @@ def test_every_kind_is_covered_by_an_observer(stored):
     steps.pause(stored[0], steps.create(stored[0], "resting"))
     real = guard.watcher._observe  # noqa: SLF001 - what it has seen is what is asked about
 
-    def noted(watched):
-        found: Observation = real(watched)
+    def noted(watched, *, is_whole):
+        found: Observation = real(watched, is_whole=is_whole)
         kinds.update(found.kinds, {key.kind for key in found.keys})
         return found
 

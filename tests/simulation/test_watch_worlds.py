@@ -16,12 +16,12 @@ from tests.simulation.watching import SOMETIMES
 
 pytestmark = pytest.mark.timeout(300)
 SEEDS = range(9)
-DANGERS = (8, 22)
+DANGERS = (4, 36)
 """Worlds in which all of that is known to happen."""
 DANGERS_SEEDS_MAX = 200
 ON_FILE = (1, 4)
 ON_POSTGRES = (4, 15)
-OVERTAKEN, OVERTAKEN_ON_POSTGRES = 0, 5
+OVERTAKEN, OVERTAKEN_ON_POSTGRES = 11, 5
 """Worlds in which an end comes while its beginning is still tried."""
 SAID = "V3: log was told of an end before its beginning was settled"
 

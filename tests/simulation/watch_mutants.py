@@ -123,10 +123,10 @@ def _blind(self, asked):
     raise TypeError("as by a method that has another parameter now")
 
 
-def _counts_anew(self, fence, held_at):
+def _counts_anew(self, fence, held_at, *, is_whole):
     """Whoever takes the watch begins with what it sees, and not with what is pending."""
     if getattr(self, "known_fence", None) == fence:
-        return ORIGINAL_LOOK(self, fence, held_at)
+        return ORIGINAL_LOOK(self, fence, held_at, is_whole=is_whole)
     self.known_fence = fence
     load = self._store.load_watched
 
@@ -140,7 +140,7 @@ def _counts_anew(self, fence, held_at):
         return replace(watched, alerts=alerts)
 
     with mock.patch.object(self._store, "load_watched", load_without_pending):
-        return ORIGINAL_LOOK(self, fence, held_at)
+        return ORIGINAL_LOOK(self, fence, held_at, is_whole=is_whole)
 
 
 # What is written
@@ -230,21 +230,25 @@ in_decisions = partial(patched, alerting)
 
 WATCH_MUTANTS = (
     Mutant(
-        "alerts without a fence", shows_in=1, patch=in_memory("is_watch_ours", _everybody_watches)
+        "alerts without a fence", shows_in=3, patch=in_memory("is_watch_ours", _everybody_watches)
     ),
     Mutant(
-        "the watch of any epoch", shows_in=3, patch=in_memory("is_watching", _watched_at_any_epoch)
+        "the watch of any epoch", shows_in=10, patch=in_memory("is_watching", _watched_at_any_epoch)
     ),
-    Mutant("the watch has no end", shows_in=6, patch=in_memory("is_watching", _watched_for_ever)),
-    Mutant("a late look counts", shows_in=1, patch=in_memory("is_watching", _late_looks_count)),
+    Mutant("the watch has no end", shows_in=3, patch=in_memory("is_watching", _watched_for_ever)),
+    Mutant("a late look counts", shows_in=4, patch=in_memory("is_watching", _late_looks_count)),
     Mutant("the watch taken from the living", patch=in_memory("_hold", _taken_from_the_living)),
-    Mutant("the watch keeps its epoch", shows_in=1, patch=in_memory("_hold", _same_epoch)),
+    Mutant("the watch keeps its epoch", shows_in=2, patch=in_memory("_hold", _same_epoch)),
     Mutant("resolved while blind", patch=patched(Observation, "covers", _sees_everything)),
-    Mutant("a silence is ignored", patch=in_decisions("_is_silenced", _no_silence)),
-    Mutant("a silence never ends", patch=in_decisions("_tell_late", _told_late_never)),
+    Mutant("a silence is ignored", shows_in=4, patch=in_decisions("_is_silenced", _no_silence)),
+    Mutant("a silence never ends", shows_in=4, patch=in_decisions("_tell_late", _told_late_never)),
     Mutant("an end is silenced", shows_in=8, patch=in_decisions("_fade", _silenced_to_the_end)),
     Mutant("all are told of the end", patch=in_decisions("_fade", _all_hear_of_the_end)),
-    Mutant("who is gone is nobody", patch=in_decisions("_channels", _nobody_for_who_is_gone)),
+    Mutant(
+        "who is gone is nobody",
+        shows_in=1,
+        patch=in_decisions("_channels", _nobody_for_who_is_gone),
+    ),
     Mutant("over at once", patch=in_decisions("_fade", _over_at_once)),
     Mutant("an observer is blind", patch=patched(ScheduleObserver, "observe", _blind)),
     Mutant("a takeover counts anew", shows_in=2, patch=patched(Watcher, "_look", _counts_anew)),

@@ -20,6 +20,9 @@ from duly.domain.alerting import AlertKey, Condition, Observation
 from duly.engine.alert_courier import AlertCourier
 from duly.engine.loop import Loop
 from duly.engine.notifying import DeliveryResult
+from duly.engine.observers import GoesRound
+from duly.engine.observers.missing import MissingObserver
+from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.observers.work import DestinationObserver
 from duly.engine.watcher import Watcher, WatcherSettings, Watchman, usual_observers
 from duly.errors import STORE_AWAY
@@ -70,6 +73,7 @@ SOMETIMES = (
     "event: observer-failed",
     "ends that waited",
     "looks refused",
+    "rounds gone on",
     "told again",
     "watches taken over",
 )
@@ -114,8 +118,14 @@ class SeenObserver:
         self._inner = inner
         self._desk = desk
 
+    @property
+    def is_round_over(self) -> bool:
+        """Whether it has seen all there is, or would see it each time."""
+        return not isinstance(self._inner, GoesRound) or self._inner.is_round_over
+
     def observe(self, asked: Asked) -> Observation:
         """Say what is so."""
+        self._desk.look_begun(asked)
         try:
             found = self._inner.observe(asked)
         except STORE_AWAY:
@@ -181,6 +191,10 @@ class Desk:
     def __getattr__(self, operation: str) -> Any:
         """Return an operation of the node's store."""
         return getattr(self._node.store, operation)
+
+    def look_begun(self, asked: Asked) -> None:
+        """Count looks between looks."""
+        self._node.world.counts["rounds gone on"] += not asked.with_suspects
 
     def look_failed(self, observer: Observer, error: Exception) -> None:
         """Object to an observer that fails by itself: it would be blind in every world."""
@@ -315,6 +329,7 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
         every_us=draws.choice((SECOND, 2 * SECOND, EVERY_MAX_US)),
         ttl_us=draws.choice(TTL_US),
         retry_us=SECOND,
+        goes_on_us=SECOND // 4,
     )
 
     def watch(node: Node) -> None:
@@ -324,7 +339,10 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
             if isinstance(one, DestinationObserver)
             else one
             for one in usual_observers()
+            if not isinstance(one, GoesRound)
         ]
+        # So few at a time that the rounds go on between looks.
+        observers += [ScheduleObserver(page=1, most=1), MissingObserver(page=1, most=1)]
         watcher = Watcher(
             desk,
             node.clock,

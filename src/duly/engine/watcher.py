@@ -1,6 +1,9 @@
 """The watcher: looks at the store, decides which alerts are raised or resolved, writes it (V3).
 
-It is a service like any other: a tick is one look, and returns when the next one is due. One
+It is a service like any other: a tick is one look, and returns when the next one is due. Whoever
+goes round over schedules does a little in each look; as long as a round is not over, there are
+looks in between that go on with it, and with nothing else. So the work is spread over the time, and
+nobody who fires beside it is held up. One
 process has the watch at a time; the others only ask for it. It needs no worker, no dispatcher and
 no shard.
 
@@ -28,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from duly.domain.alert_rules import Rulebook, rule_from_json
 from duly.domain.alerting import Observation, Standards, Step, decide, joined
 from duly.domain.instants import SECOND_US
-from duly.engine.observers import Asked
+from duly.engine.observers import Asked, GoesRound
 from duly.engine.observers.fleet import FleetObserver
 from duly.engine.observers.missing import MissingObserver
 from duly.engine.observers.paused import PausedObserver
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from duly.engine.observers import Observer
     from duly.store.alerting import TermRecord, Watched
     from duly.store.protocol import Store
+    from duly.store.reading import StoreStatus
     from duly.telemetry import Telemetry
 
 
@@ -85,8 +89,10 @@ class WatcherSettings:
     """After this long without a look another one watches."""
     retry_us: int = 5 * SECOND_US
     """After the store was away."""
-    round_us: int = SECOND_US
-    """How long who goes round over schedules does so in one look: the next one goes on there."""
+    round_us: int = SECOND_US // 20
+    """How long who goes round over schedules does so in one look: the next one goes on there,"""
+    goes_on_us: int = SECOND_US
+    """and comes after this long, as long as the round is not over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +140,11 @@ class Watcher:
         self._telemetry = telemetry or NullTelemetry()
         self._notes: dict[str, Any] | None = None
         self._rests_until = 0
+        self._looks_at = 0
+        """When all observers look again, on the monotonic clock."""
+        self._going_round: list[Observer] = []
+        """Who goes on before that, because its round is not over."""
+        self._status: StoreStatus | None = None
         self.fence: WatchFence | None = None
         """Under which it writes; None while another watches."""
         self._held_until = 0
@@ -188,9 +199,11 @@ class Watcher:
         fence = WatchFence(watchman.holder, held.epoch)
         if fence != self.fence:
             self.fence, self._notes = fence, _read_notes(held.notes)
+            self._looks_at = 0
             self._telemetry.emit(WatchTaken(member=0, epoch=held.epoch))
+        is_whole = asked_at >= self._looks_at
         try:
-            self._look(fence, held.now)
+            self._look(fence, held.now, is_whole=is_whole)
         except STORE_AWAY:
             raise
         except Exception:
@@ -198,11 +211,14 @@ class Watcher:
             self._rests_until = self._clock.monotonic_us() + RESTS * settings.every_us
             self.stop()
             raise
-        return settings.every_us
+        if is_whole:
+            self._looks_at = self._clock.monotonic_us() + settings.every_us
+        rest_us = self._looks_at - self._clock.monotonic_us()
+        return min(settings.goes_on_us, rest_us) if self._going_round else rest_us
 
-    def _look(self, fence: WatchFence, held_at: int) -> None:
+    def _look(self, fence: WatchFence, held_at: int, *, is_whole: bool) -> None:
         watched = self._store.load_watched()
-        seen = self._observe(watched)
+        seen = self._observe(watched, is_whole=is_whole)
         changes = decide(watched.alerts, seen, standards_of(watched.terms), watched.now)
         if not changes:
             return
@@ -215,13 +231,18 @@ class Watcher:
         if any(change.channels for change in changes):
             self.on_told()
 
-    def _observe(self, watched: Watched) -> Observation:
-        notes = {} if self._notes is None else self._notes
+    def _observe(self, watched: Watched, *, is_whole: bool) -> Observation:
+        observers = self._observers if is_whole else tuple(self._going_round)
         asked = Asked(
-            store=self._store, status=self._store.status(), alerts=watched.alerts, notes=notes
+            store=self._store,
+            status=self._read_status(watched.now, is_whole=is_whole),
+            alerts=watched.alerts,
+            notes={} if self._notes is None else self._notes,
+            with_suspects=is_whole,
         )
         found: list[Observation] = []
-        for observer in self._observers:
+        self._going_round.clear()
+        for observer in observers:
             until = self._clock.monotonic_us() + self._settings.round_us
             try:
                 found.append(
@@ -233,7 +254,17 @@ class Watcher:
                 name = type(observer).__name__
                 event = ObserverFailed(member=0, observer=name, problem=repr(error))
                 self._telemetry.emit(event)
+                continue
+            if isinstance(observer, GoesRound) and not observer.is_round_over:
+                self._going_round.append(observer)
         return joined(found)
+
+    def _read_status(self, now: int, *, is_whole: bool) -> StoreStatus:
+        """Return how the store is doing; who only goes on asks for the time alone."""
+        if is_whole or self._status is None:
+            self._status = self._store.status()
+            return self._status
+        return replace(self._status, now=now)
 
     def _is_over(self, until: int) -> bool:
         return self._clock.monotonic_us() >= until

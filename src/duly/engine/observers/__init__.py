@@ -7,7 +7,7 @@ the state of the store, queues, breakers, doubts, schedules.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,8 @@ class Asked:
     """What watchers have learnt so far; an observer may put something in under its own name."""
     is_time_up: Callable[[], bool] = _never
     """Whether whoever goes round has done enough for one look."""
+    with_suspects: bool = True
+    """Whether what alerts are about is looked at again: not by those who only go on."""
 
     @property
     def now(self) -> int:
@@ -48,4 +50,14 @@ class Observer(Protocol):
 
     def observe(self, asked: Asked) -> Observation:
         """Say what is so, and how far was looked; reads only."""
+        ...
+
+
+@runtime_checkable
+class GoesRound(Protocol):
+    """An observer that looks at a part each time, and goes on behind it."""
+
+    @property
+    def is_round_over(self) -> bool:
+        """Whether the next part is the first one again."""
         ...

@@ -54,6 +54,11 @@ class MissingObserver:
         self._rounds_from: tuple[int, int] | None = None
         """When the round before this one began, and this one."""
 
+    @property
+    def is_round_over(self) -> bool:
+        """Whether all were looked at."""
+        return self._after is None
+
     def observe(self, asked: Asked) -> Observation:
         """Say what is missing, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)

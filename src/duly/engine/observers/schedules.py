@@ -50,6 +50,11 @@ class ScheduleObserver:
         self._most = most
         self._round = Round(ScheduleStatus.ACTIVE)
 
+    @property
+    def is_round_over(self) -> bool:
+        """Whether all were looked at."""
+        return self._round.is_over
+
     def observe(self, asked: Asked) -> Observation:
         """Say what schedules lack, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
