@@ -27,7 +27,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test check corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
+.PHONY: help demo test check lint corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,12 +38,15 @@ demo: .venv/ready-demo    ## a working system to look at, with two weeks of hist
 test: .venv/ready-test chromium    ## run every test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-check: .venv/ready-check  ## format, lint, types, direction of imports, tidiness
+check: lint              ## what lint says, and tidiness, which is one of the tests
+	@$(BIN)/python -m pytest --quiet tests/test_tidy.py
+
+lint: .venv/ready-check  ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check --quiet
 	@# Types are looked at twice, and each time that takes one core for the better part of a minute.
 	$(BIN)/mypy --no-error-summary & types=$$!; \
-	$(BIN)/pyright && $(BIN)/lint-imports --no-logo && $(BIN)/python -m pytest --quiet tests/test_tidy.py; \
+	$(BIN)/pyright && $(BIN)/lint-imports --no-logo; \
 	others=$$?; wait $$types && exit $$others
 
 corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' answers, read from $DULY_CORPORA
