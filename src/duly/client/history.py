@@ -270,13 +270,14 @@ def _iso(instant: int) -> str:
     return iso_utc(from_microseconds(instant))
 
 
-def read_owed(caller: Caller, schedule: ScheduleId) -> list[OwedRange]:
+def read_owed(caller: Caller, schedule: ScheduleId, limit: int) -> list[OwedRange]:
     """Return what a schedule still owes, oldest first."""
+    most = read_limit(limit, PAGE_MAX)
     return [
         OwedRange(
             first_for=from_microseconds(one.first_for), last_for=from_microseconds(one.last_for)
         )
-        for one in caller.store.list_owed(schedule)
+        for one in caller.store.list_owed(schedule, most)
     ]
 
 
