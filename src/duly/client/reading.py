@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from duly.domain.access import EVERY_TENANT
 from duly.domain.durations import duration_microseconds
-from duly.domain.instants import to_microseconds
+from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
 from duly.domain.literals import Overlap
 from duly.domain.runs import KEY_LENGTH_MAX
 from duly.domain.schedules import (
@@ -49,6 +49,14 @@ def read_instant(field: str, value: object) -> int:
     if moment.utcoffset() is None:
         raise UsageError(field, value, "has no offset, so it names no instant", remedy)
     return _within_calendar(field, value, to_microseconds(moment, field))
+
+
+def require_future(field: str, said: object, instant: int, now: int) -> None:
+    """Refuse an instant that has passed."""
+    if instant <= now:
+        shown = said if isinstance(said, str) else iso_utc(from_microseconds(instant))
+        remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
+        raise UsageError(field, shown, "lies in the past", remedy)
 
 
 def check_reachable(field: str, delay_us: int, now: int) -> None:
