@@ -9,6 +9,8 @@ from itertools import islice
 import pytest
 
 import duly
+from duly.remote.asking import said
+from duly.wire.backfills import PlanBackfill
 from duly.wire.runs import Run
 from duly.wire.schedules import Schedule
 
@@ -61,6 +63,20 @@ def test_lists_are_read_page_by_page(remote, app):
     assert [one.id for one in every[:2]] == [one.id for one in first.items]
     assert first.next_cursor is not None
     assert 1 == len(remote.runs.list(limit=1))
+
+
+def test_no_state_at_all_is_refused_as_it_is_here(remote, app):
+    """L6, A4: an empty list is not every state, and nobody takes it for that."""
+    for of in (app, remote):
+        with pytest.raises(duly.UsageError, match=r"^state: \[\] "):
+            of.runs.list(state=[])
+
+
+def test_a_set_is_said_in_the_same_words_whatever_its_order():
+    """D1: under the same key it is the same order."""
+    words = {"skipped", "missing", "failed", "cancelled", "expired"}
+
+    assert sorted(words) == said(PlanBackfill, classes=words)["classes"]
 
 
 def test_a_run_in_doubt_is_looked_at_and_decided(remote):
