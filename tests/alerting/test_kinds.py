@@ -380,7 +380,7 @@ def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
 
     raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
     (alert,) = guard.alerts("schedule-paused")
-    assert "schedule gone of accounts was paused by the system" in alert.summary
+    assert f"schedule gone of accounts is paused: {reason}" == alert.summary
     assert {"owner": "accounts", "reason": reason} == alert.evidence
 
     steps.delete(guard.store, steps.look(guard.store, gone))
@@ -396,7 +396,7 @@ def test_a_schedule_whose_owner_or_receiver_is_gone_is_told_of_until_it_goes_on(
 
     raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
     (alert,) = guard.alerts("schedule-paused")
-    assert f"schedule gone of ada was paused by the system: {cause}: 'it'" == alert.summary
+    assert f"schedule gone of ada is paused: {cause}: 'it'" == alert.summary
     assert "duly schedule resume gone" in alert.remedy
     assert ("--owner WHO" in alert.remedy) == (cause == OWNER_GONE)
 
