@@ -428,6 +428,24 @@ class TestSets:
         with pytest.raises(NotFound, match="choose the runs anew"):
             app.selections.rerun(schedules, reason="r")
 
+    def test_one_that_is_named_alone_is_that_one(self, app, store):
+        """A1, L6: a name is not one for each of its letters; what names nothing is refused."""
+        for name in ("a", "b", "ab"):
+            app.schedules.create(name, app.call("remind"), every("1h"))
+        (run,) = dead(store, "a")
+
+        seen = app.schedule_selections.freeze(schedules="ab")
+        runs = app.selections.freeze(ids=str(run)), app.selections.freeze(ids=run)
+
+        assert ["ab"] == [one.name for one in seen.sample]
+        assert {(run,)} == {one.ids for one in runs}
+        for order in (
+            lambda: app.schedule_selections.freeze(schedules=5),
+            lambda: app.selections.freeze(ids=5),
+        ):
+            with pytest.raises(UsageError, match=": 5 "):
+                order()
+
     def test_many_are_confirmed_by_their_number(self, app, store, monkeypatch):
         """UX 39."""
         dead(store, "a", "b")

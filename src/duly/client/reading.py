@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from duly.domain.access import EVERY_TENANT
 from duly.domain.durations import duration_microseconds
@@ -217,6 +218,13 @@ def read_choices(field: str, value: object, choices: type[Choice]) -> frozenset[
     if not isinstance(value, list | tuple | set | frozenset) or not value:
         return frozenset({read_choice(field, value, choices)})
     return frozenset(read_choice(field, one, choices) for one in value)
+
+
+def one_or_several(value: object) -> tuple[Any, ...]:
+    """Return what somebody named as several, also a single one; each is still to be read."""
+    # A text is one name, and not one for each of its letters.
+    is_one = isinstance(value, str) or not isinstance(value, Iterable)
+    return (value,) if is_one else tuple(value)
 
 
 def read_number(field: str, value: object) -> int:

@@ -27,6 +27,7 @@ from duly.client.frozen_sets import (
     shown_of,
 )
 from duly.client.reading import (
+    one_or_several,
     read_choice,
     read_instant,
     read_limit,
@@ -144,12 +145,13 @@ class ScheduleSelections:
             raise UsageError("limit", None, problem, remedy)
         return page.items
 
-    def _named(self, schedules: Sequence[Reference]) -> list[Schedule]:
-        if len(schedules) > ONE_BY_ONE_MAX:
+    def _named(self, schedules: object) -> list[Schedule]:
+        named = one_or_several(schedules)
+        if len(named) > ONE_BY_ONE_MAX:
             problem, remedy = "are more than one order takes", f"split them: {ONE_BY_ONE_MAX:,}"
-            given = f"{len(schedules):,} schedules"
+            given = f"{len(named):,} schedules"
             raise UsageError("schedules", given, problem, f"{remedy} at a time")
-        found = (find_schedule(self._caller, one).record for one in schedules)
+        found = (find_schedule(self._caller, one).record for one in named)
         known = {one.id: one for one in map(schedule_view, found)}
         return sorted(known.values(), key=lambda one: (one.name, one.id))
 
