@@ -10,6 +10,7 @@ import pytest
 
 import duly
 from duly.remote.asking import said
+from duly.testing.conformance import alerts
 from duly.wire.backfills import PlanBackfill
 from duly.wire.runs import Run
 from duly.wire.schedules import Schedule
@@ -247,6 +248,29 @@ def test_the_same_filter_freezes_the_same_runs_here_and_there(remote, app, terms
     there = remote.selections.freeze(**terms)
 
     assert (len(here), here.digest) == (there.count, there.digest)
+
+
+def test_alerts_of_several_states_are_listed_here_and_there(remote, app):
+    """V3, U4: of one state, of several, or all of them."""
+    fence = alerts.watch(app.store)
+    over, mail = (alerts.condition(f"queue {name}") for name in ("over", "mail"))
+    alerts.look(app.store, fence, over, mail)
+    alerts.look(app.store, fence, mail)
+    app.store.release_watch(fence)
+
+    def seen(of, state) -> set[tuple[str, str]]:
+        return {(one.subject, one.state) for one in of.alerts.list(state=state)}
+
+    both = {("queue over", "resolved"), ("queue mail", "open")}
+    for state, expected in (
+        ("open", {("queue mail", "open")}),
+        (["open", "resolved"], both),
+        ("all", both),
+    ):
+        assert expected == seen(app, state) == seen(remote, state)
+    for of in (app, remote):
+        with pytest.raises(duly.UsageError, match="'loud'"):
+            of.alerts.list(state=["open", "loud"])
 
 
 def test_a_term_that_nobody_knows_is_refused_before_anything_is_sent(remote):

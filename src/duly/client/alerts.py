@@ -18,6 +18,7 @@ from duly.client.alert_view import (
 )
 from duly.client.reading import (
     check_reachable,
+    one_or_several,
     read_choice,
     read_choices,
     read_delay,
@@ -94,7 +95,8 @@ class Alerts:
         To an operator those of every tenant, and of what tenants share. A list that was cut short
         goes on `before` the last alert of it.
         """
-        states = None if state == ALL else read_choices("state", state, AlertState)
+        is_any = ALL in one_or_several(state)
+        states = None if is_any else read_choices("state", state, AlertState)
         command = AlertFilter(
             tenant=self._own(),
             states=states,

@@ -223,8 +223,9 @@ def read_choices(field: str, value: object, choices: type[Choice]) -> frozenset[
 def one_or_several(value: object) -> tuple[Any, ...]:
     """Return what somebody named as several, also a single one; each is still to be read."""
     # A text is one name, and not one for each of its letters.
-    is_one = isinstance(value, str) or not isinstance(value, Iterable)
-    return (value,) if is_one else tuple(value)
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return (value,)
+    return tuple(value)
 
 
 def read_number(field: str, value: object) -> int:
