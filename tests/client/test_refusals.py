@@ -92,6 +92,7 @@ def test_a_limit_that_is_none_is_refused(app, tasks, limit):
         lambda: app.runs.list(limit=limit),
         lambda: app.delayed.list(limit=limit),
         lambda: app.schedules.owed("nightly", limit=limit),
+        lambda: app.schedules.history("nightly", limit=limit),
     ]
 
     assert all("limit: " in refused(app, UsageError, order) for order in orders)
