@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,10 @@ from duly.client.labels import read_label, run_label
 from duly.domain.instants import to_microseconds
 from tests.client.conftest import NOON, fire, refused
 from tests.domain.moments import moment
+
+if TYPE_CHECKING:
+    from duly.domain.audit import AuditEntry
+    from duly.store.reading import AuditFilter
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 DAY = timedelta(days=1)
@@ -142,10 +147,13 @@ def test_no_more_of_a_history_is_read_than_is_asked_for(app, tasks, store, monke
     app.schedules.create("nightly", tasks.report, NIGHTLY)
     for number in range(6):
         app.schedules.edit("nightly", owner=f"owner {number}")
-    asked, list_audit = [], store.list_audit
-    monkeypatch.setattr(
-        store, "list_audit", lambda command: asked.append(command.limit) or list_audit(command)
-    )
+    asked, list_audit = list[int](), store.list_audit
+
+    def listed(command: AuditFilter) -> list[AuditEntry]:
+        asked.append(command.limit)
+        return list_audit(command)
+
+    monkeypatch.setattr(store, "list_audit", listed)
 
     found = [app.schedules.history("nightly", limit=limit) for limit in (1, 5, 100)]
 
