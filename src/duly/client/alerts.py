@@ -25,6 +25,7 @@ from duly.client.reading import (
     read_instant,
     read_limit,
     read_tenant,
+    require_reason,
 )
 from duly.domain.alert_channels import ChannelConfig, read_channel
 from duly.domain.alert_kinds import AlertKind
@@ -116,6 +117,7 @@ class Alerts:
 
     def acknowledge(self, alert: UUID | str, *, reason: str) -> Alert:
         """Take note of an alert, so that others know that somebody looks after it."""
+        require_reason(reason)
         order = AcknowledgeAlert(
             id=AlertId(read_identity(alert, "alert")),
             tenant=self._own(),
