@@ -7,7 +7,6 @@ many there are, a look is at one page of them and at those that alerts are about
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
@@ -19,6 +18,7 @@ from duly.engine.observers.about_schedules import (
     PAGE,
     SUBJECT,
     Round,
+    command_name,
     find_suspects,
     schedule_condition,
     told_one_by_one,
@@ -80,7 +80,7 @@ def _paused(record: ScheduleRecord) -> Condition:
         record.updated_at,
         (
             f"schedule {record.name}{whose} is paused: {record.reason}",
-            remedy.format(name=quote(record.name)),
+            remedy.format(name=command_name(record)),
         ),
         {"owner": record.owner, "reason": record.reason},
     )
