@@ -147,11 +147,13 @@ def test_a_repair_does_only_what_is_not_done(desk: Desk):
 def test_a_reason_is_asked_for(desk: Desk, order: str, reason: Any):
     """E5, A2."""
     run = desk.item.run
-    parts = {"is_done": True} if order == "reconcile" else {}
-    parts |= {"confirm": run.id} if order == "rerun" else {}
+    also: dict[str, dict[str, Any]] = {
+        "reconcile": {"is_done": True},
+        "rerun": {"confirm": run.id},
+    }
 
     with pytest.raises(UsageError, match=r"^reason.* is missing"):
-        getattr(desk.app.inbox, order)(run, reason=reason, **parts)
+        getattr(desk.app.inbox, order)(run, reason=reason, **also.get(order, {}))
 
     assert "ambiguous" == desk.item.run.state
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -16,10 +15,6 @@ from duly.client.labels import read_label, run_label
 from duly.domain.instants import to_microseconds
 from tests.client.conftest import NOON, fire, refused
 from tests.domain.moments import moment
-
-if TYPE_CHECKING:
-    from duly.domain.audit import AuditEntry
-    from duly.store.reading import AuditFilter
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 DAY = timedelta(days=1)
@@ -149,7 +144,7 @@ def test_no_more_of_a_history_is_read_than_is_asked_for(app, tasks, store, monke
         app.schedules.edit("nightly", owner=f"owner {number}")
     asked, list_audit = list[int](), store.list_audit
 
-    def listed(command: AuditFilter) -> list[AuditEntry]:
+    def listed(command):
         asked.append(command.limit)
         return list_audit(command)
 
