@@ -24,6 +24,7 @@ from duly.domain.identity import identity_text, ordered_run_id
 from duly.domain.literals import Lane, Missed, Overlap
 from duly.domain.owners import OWNER_GONE
 from duly.domain.planning import decide_pause, decide_resume
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.timetable.interval import every
 from duly.store.dispatch import Renew
 from duly.store.effects import SettleDoubt
@@ -66,6 +67,9 @@ def raised(guard, kind: AlertKind, *subjects: str) -> None:
     for alert in guard.alerts(str(kind)):
         assert alert.summary
         assert set() == unknown_commands(alert.remedy)
+        # Whoever copies it has the same names in a tenant of their own (L2).
+        is_anothers = alert.tenant not in ("", None, TENANT_DEFAULT)
+        assert is_anothers == (f" --tenant {alert.tenant}" in alert.remedy)
         assert alert.since <= alert.raised_at
 
 
@@ -99,7 +103,7 @@ def worker(guard, **parts):
 def test_what_is_due_and_does_not_fire_is_late(guard):
     """V3: late run, of a schedule, a delayed run and a retry."""
     dispatcher(guard)
-    record = steps.create(guard.store, "nightly")
+    record = steps.create(guard.store, "nightly", tenant="acme")
     late = steps.delay(guard.store, guard.clock.now_us() + SECOND_US)
     retried = work_steps.make_waiting(guard.store, "b", after_us=SECOND_US)
     steps.fall_due(guard.clock, record, late_us=50 * SECOND_US)
@@ -380,7 +384,7 @@ def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
 
     raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
     (alert,) = guard.alerts("schedule-paused")
-    assert "schedule gone of accounts was paused by the system" in alert.summary
+    assert f"schedule gone of accounts is paused: {reason}" == alert.summary
     assert {"owner": "accounts", "reason": reason} == alert.evidence
 
     steps.delete(guard.store, steps.look(guard.store, gone))
@@ -390,14 +394,14 @@ def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
 @pytest.mark.parametrize("cause", [OWNER_GONE, RECEIVER_GONE])
 def test_a_schedule_whose_owner_or_receiver_is_gone_is_told_of_until_it_goes_on(guard, cause):
     """V3, S6: to who hears of its tenant, with what to do."""
-    gone = steps.create(guard.store, "gone", owner="ada")
+    gone = steps.create(guard.store, "gone", owner="ada", tenant="acme")
     pause = decide_pause(gone, reason=f"{cause}: 'it'", until=None, missed=Missed.SKIP)
     guard.store.change_schedule(factories.change_of(gone, pause))
 
     raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
     (alert,) = guard.alerts("schedule-paused")
-    assert f"schedule gone of ada was paused by the system: {cause}: 'it'" == alert.summary
-    assert "duly schedule resume gone" in alert.remedy
+    assert f"schedule gone of ada is paused: {cause}: 'it'" == alert.summary
+    assert "duly schedule resume gone --tenant acme" in alert.remedy
     assert ("--owner WHO" in alert.remedy) == (cause == OWNER_GONE)
 
     paused = steps.look(guard.store, gone)

@@ -67,3 +67,21 @@ def test_a_server_that_is_held_serves_each_tenant_its_own(held):
     assert "schema" in [one["about"] for one in diagnosis["checks"] if one["level"] == "ok"]
     assert "broken" != diagnosis["level"], diagnosis
     assert [] == theirs.check()
+
+
+def test_an_owner_is_gone_for_the_tenant_that_says_so(held):
+    """S6, L2: of the same name elsewhere, they are somebody else."""
+    asked, operator, theirs = held
+    theirs.schedules.edit("their-nightly", owner="ada")
+    asked.post("/schedules", json={**NIGHTLY, "owner": "ada"})
+
+    gone = asked.post("/owners/ada/gone", json={"reason": "left"})
+
+    assert (200, 1, 0) == (gone.status_code, *map(gone.json().get, ("paused", "active"))), gone.text
+    assert "active" == theirs.schedules.get("their-nightly").status
+    assert ["ada"] == [one["owner"] for one in asked.get("/owners").json()["items"]]
+    assert [] == operator.get("/owners", headers={"Duly-Tenant": "acme"}).json()["items"]
+    assert 409 == asked.post("/schedules/nightly/resume", json={}).status_code
+    assert 404 == operator.post("/owners/ada/back", headers={"Duly-Tenant": "acme"}).status_code
+    assert 200 == asked.post("/owners/ada/back").status_code
+    assert "active" == asked.post("/schedules/nightly/resume", json={}).json()["status"]

@@ -108,3 +108,14 @@ def test_a_selection_of_runs_is_none_of_schedules(desk):
     assert 404 == desk.asked.get(f"/schedule-selections/{runs}").status_code
     answer = desk.asked.post(f"/schedule-selections/{runs}/pause", json={"reason": "r"})
     assert 404 == answer.status_code
+
+
+def test_no_state_at_all_is_said_by_null_and_the_document_says_so(desk):
+    """A1, L6: what is left out means dead ones, and null those of every state."""
+    made = [desk.asked.post("/runs/selections", json=body).json() for body in ({}, {"state": None})]
+    every = desk.asked.get("/runs", params={"limit": 1000}).json()["items"]
+    document = desk.asked.get("/openapi.json").json()["components"]["schemas"]["NewSelection"]
+
+    assert [len(desk.runs("dead")), len(every)] == [one["count"] for one in made]
+    assert len(desk.runs("dead")) < len(every)
+    assert "null for those of every state" in document["properties"]["state"]["description"]

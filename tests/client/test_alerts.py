@@ -72,6 +72,8 @@ def test_alerts_are_listed_by_state_and_kind(app):
 def test_somebody_takes_note(app):
     """V3, A2."""
     alert = raised(app)
+    with pytest.raises(UsageError, match="reason is missing"):
+        app.alerts.acknowledge(alert.id, reason=None)
     noted = app.alerts.acknowledge(alert.id, reason="on it")
 
     assert ("anna", "on it") == (noted.acknowledged_by, noted.acknowledged_reason)

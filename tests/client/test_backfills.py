@@ -91,6 +91,7 @@ def test_it_is_paused_throttled_resumed_and_called_off(app: duly.App):
         ({"classes": []}, "classes"),
         ({"classes": iter(())}, "classes"),
         ({"classes": "in-flight"}, "classes"),
+        ({"classes": 5}, "classes"),
         ({"mode": "again"}, "mode"),
         ({"order": "any"}, "order"),
         ({"per_minute": 0}, "per_minute"),

@@ -14,6 +14,7 @@ from duly.client.inbox import LINE_MAX
 from duly.domain.concluding import Failed
 from duly.domain.identity import RunId, ordered_run_id
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
+from duly.errors import StoreUnavailable
 from duly.store.access import Freeze
 from duly.store.reading import AuditFilter
 from duly.testing.conformance import effects
@@ -321,6 +322,56 @@ class TestSchedules:
             app.schedules.get("mail-a").status,
         )
 
+    def test_the_same_order_given_again_tells_what_it_has_done(self, app, names, monkeypatch):
+        """A1, D1: after a server died in the middle, nobody is told that he was in his own way."""
+        frozen = app.schedule_selections.freeze(name_prefix="mail-")
+        orders = app.schedule_selections
+
+        pause, done = app.schedules.pause, list[Any]()
+
+        def dies(*of: Any, **terms: Any) -> Any:
+            if len(done) == 2:
+                raise StoreUnavailable("store", "the connection is gone", "try again")
+            done.append(pause(*of, **terms))
+            return done[-1]
+
+        monkeypatch.setattr(app.schedules, "pause", dies)
+        until = "2099-01-01T00:00Z"
+        with pytest.raises(StoreUnavailable):
+            orders.pause(frozen.id, reason="deploy", until=until)
+        monkeypatch.undo()
+
+        again = orders.pause(frozen.id, reason="deploy", until=until)
+        paused = orders.freeze(status="paused")
+        back = [orders.resume(paused.id, reason="deployed") for _ in range(2)]
+
+        assert [(True, "paused", 2, None)] * 3 == [
+            (one.is_done, one.status, one.version, one.why) for one in again
+        ]
+        assert back[0] == back[1]
+        assert [(True, "active", 3)] * 3 == [
+            (one.is_done, one.status, one.version) for one in back[0]
+        ]
+        assert [3, 3] == [len(entries(app, f"schedule.{one}")) for one in ("paused", "resumed")]
+
+    def test_another_order_is_not_taken_for_the_same(self, app, names):
+        """A1, S4: for another reason, until another date, by somebody else, or once more changed."""
+        frozen = app.schedule_selections.freeze()
+        ben = app.within(tenant=TENANT_DEFAULT, actor="ben")
+        app.schedules.pause("close", reason="another")
+        app.schedules.pause("mail-a", reason="deploy", until="2099-01-01T00:00Z")
+        ben.schedules.pause("mail-b", reason="deploy")
+        for _ in range(2):
+            app.schedules.pause("mail-c", reason="deploy")
+
+        done = app.schedule_selections.pause(frozen.id, reason="deploy")
+
+        assert {"close": "ada", "mail-a": "ada", "mail-b": "ben", "mail-c": "ada"} == {
+            one.name: (one.why or "").removeprefix("was changed by ").partition(" ")[0]
+            for one in done
+        }
+        assert not any(one.is_done for one in done)
+
     def test_they_resume_by_themselves_where_that_is_said(self, app, names, clock):
         """S3."""
         frozen = app.schedule_selections.freeze(schedules=["close", "close"])
@@ -376,6 +427,24 @@ class TestSets:
             app.schedule_selections.pause(runs, reason="r")
         with pytest.raises(NotFound, match="choose the runs anew"):
             app.selections.rerun(schedules, reason="r")
+
+    def test_one_that_is_named_alone_is_that_one(self, app, store):
+        """A1, L6: a name is not one for each of its letters; what names nothing is refused."""
+        for name in ("a", "b", "ab"):
+            app.schedules.create(name, app.call("remind"), every("1h"))
+        (run,) = dead(store, "a")
+
+        seen = app.schedule_selections.freeze(schedules="ab")
+        runs = app.selections.freeze(ids=str(run)), app.selections.freeze(ids=run)
+
+        assert ["ab"] == [one.name for one in seen.sample]
+        assert {(run,)} == {one.ids for one in runs}
+        for order in (
+            lambda: app.schedule_selections.freeze(schedules=5),
+            lambda: app.selections.freeze(ids=5),
+        ):
+            with pytest.raises(UsageError, match=": 5 "):
+                order()
 
     def test_many_are_confirmed_by_their_number(self, app, store, monkeypatch):
         """UX 39."""

@@ -142,14 +142,18 @@ def test_a_repair_does_only_what_is_not_done(desk: Desk):
     assert "failed" == desk.app.runs.get(run.id).state
 
 
-@pytest.mark.parametrize("order", ["retry", "resume", "reconcile", "skip"])
-def test_a_reason_is_asked_for(desk: Desk, order: str):
+@pytest.mark.parametrize("reason", ["  ", None])
+@pytest.mark.parametrize("order", ["retry", "resume", "reconcile", "skip", "rerun"])
+def test_a_reason_is_asked_for(desk: Desk, order: str, reason: Any):
     """E5, A2."""
     run = desk.item.run
-    parts = {"is_done": True} if order == "reconcile" else {}
+    also: dict[str, dict[str, Any]] = {
+        "reconcile": {"is_done": True},
+        "rerun": {"confirm": run.id},
+    }
 
-    with pytest.raises(UsageError, match="reason: '  ' is missing"):
-        getattr(desk.app.inbox, order)(run, reason="  ", **parts)
+    with pytest.raises(UsageError, match=r"^reason.* is missing"):
+        getattr(desk.app.inbox, order)(run, reason=reason, **also.get(order, {}))
 
     assert "ambiguous" == desk.item.run.state
 

@@ -10,6 +10,7 @@ import pytest
 
 import duly
 from duly import NotFound, UsageError, cron, every
+from duly.client import history
 from duly.client.labels import read_label, run_label
 from duly.domain.instants import to_microseconds
 from tests.client.conftest import NOON, fire, refused
@@ -133,6 +134,27 @@ def test_history_tells_who_did_what_and_why(app, tasks, store, clock):
     assert NOON + timedelta(hours=1) == paused.at
     assert ("active", "paused") == (paused.before["status"], paused.after["status"])
     assert [paused] == app.schedules.history("nightly", limit=1)
+
+
+def test_no_more_of_a_history_is_read_than_is_asked_for(app, tasks, store, monkeypatch):
+    """A2, L6: also where it goes over pages; who wants the last entry does not wait for a thousand."""
+    monkeypatch.setattr(history, "PAGE_MAX", 3)
+    app.schedules.create("nightly", tasks.report, NIGHTLY)
+    for number in range(6):
+        app.schedules.edit("nightly", owner=f"owner {number}")
+    asked, list_audit = list[int](), store.list_audit
+
+    def listed(command):
+        asked.append(command.limit)
+        return list_audit(command)
+
+    monkeypatch.setattr(store, "list_audit", listed)
+
+    found = [app.schedules.history("nightly", limit=limit) for limit in (1, 5, 100)]
+
+    assert [1, 5, 7] == [len(one) for one in found]
+    assert found[2][:5] == found[1]
+    assert [1, 3, 3, 3, 3, 3] == asked
 
 
 def test_every_expected_occurrence_has_a_verdict(app, tasks, clock):

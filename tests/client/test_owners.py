@@ -171,6 +171,30 @@ def test_what_changes_hands_meanwhile_is_left_to_who_has_it(app, store, monkeypa
     assert "active" == app.schedules.get("one").status
 
 
+def test_one_that_is_removed_meanwhile_stops_none_of_the_others(app, monkeypatch):
+    """S6, D6: retention may be faster."""
+    make(app, "one", "two")
+
+    def removed(*parts: Any) -> Any:
+        if parts[1].record.name == "one":
+            raise NotFound("schedule", "one", "it was removed")
+        return apply_order(*parts)
+
+    monkeypatch.setattr(owners, "apply_order", removed)
+
+    assert 1 == app.owners.gone("ada", reason="left").paused
+    assert "paused" == app.schedules.get("two").status
+
+
+def test_a_name_with_spaces_is_quoted_where_it_is_to_be_copied(app):
+    """L4: a shell gets one word."""
+    acme = app.within(tenant="a me", actor="anna")
+    acme.owners.gone("ada; reboot", reason="left")
+
+    with pytest.raises(Conflict, match=r"duly owner back 'ada; reboot' --tenant 'a me'$"):
+        make(acme, "new", owner="ada; reboot")
+
+
 def test_who_is_back_has_schedules_again_and_resumes_them(app):
     """S6, A2."""
     make(app, "one")

@@ -86,9 +86,16 @@ def test_a_filter_that_is_no_text_is_refused(app, value):
 
 
 @pytest.mark.parametrize("limit", ["5", 0, None, 2.5, True, 10**9])
-def test_a_limit_that_is_none_is_refused(app, limit):
-    assert "limit: " in refused(app, UsageError, lambda: app.runs.list(limit=limit))
-    assert "limit: " in refused(app, UsageError, lambda: app.delayed.list(limit=limit))
+def test_a_limit_that_is_none_is_refused(app, tasks, limit):
+    app.schedules.create("nightly", tasks.report, every("1h"))
+    orders = [
+        lambda: app.runs.list(limit=limit),
+        lambda: app.delayed.list(limit=limit),
+        lambda: app.schedules.owed("nightly", limit=limit),
+        lambda: app.schedules.history("nightly", limit=limit),
+    ]
+
+    assert all("limit: " in refused(app, UsageError, order) for order in orders)
 
 
 def test_what_is_of_another_type_is_refused(app, tasks):

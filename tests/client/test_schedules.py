@@ -32,6 +32,18 @@ def test_a_new_schedule_has_its_first_instant_pending(app, nightly):
     assert nightly == app.schedules.get(str(nightly.id))
 
 
+def test_an_id_means_that_schedule_whatever_another_is_called(app, tasks, nightly):
+    """R1, S4: also as text, as it comes over the wire; a name that reads as an id is a name."""
+    other = app.schedules.create(str(nightly.id), tasks.report, NIGHTLY)
+    hexadecimal = app.schedules.create("0196b000000070008000000000000001", tasks.report, NIGHTLY)
+
+    app.schedules.pause(str(nightly.id))
+
+    seen = {one.id: one.status for one in app.schedules.list()}
+    assert ("paused", "active") == (seen[nightly.id], seen[other.id])
+    assert hexadecimal.id == app.schedules.get(hexadecimal.name).id
+
+
 def test_a_schedule_says_in_words_what_it_does(app, nightly):
     """T5, T6."""
     assert "report: every day at 02:00 (Europe/Paris)" == nightly.describe()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import duly
@@ -12,6 +14,9 @@ from duly.domain.attempts import TASK_GONE
 from duly.testing.conformance import alerts
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US
+
+if TYPE_CHECKING:
+    from duly.domain.alerting import Condition
 
 ACME, GLOBEX = "acme", "globex"
 
@@ -26,6 +31,16 @@ def app(kept) -> duly.App:
 
 def within(app: duly.App, tenant: str, *, is_confined: bool = True) -> duly.App:
     return app.within(tenant=tenant, actor="anna", is_confined=is_confined)
+
+
+def stale(name: str) -> Condition:
+    """Say of a schedule that its last completion is old."""
+    return alerts.condition(
+        f"schedule {name}",
+        kind=AlertKind.STALE_COMPLETION,
+        tenant="default",
+        labels={"schedule": name},
+    )
 
 
 def test_work_that_is_stale_in_any_tenant_is_an_operators_finding(app, kept):
@@ -55,16 +70,7 @@ def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, mon
     clock.set(store.now() + 16 * HOUR_US)
     assert (2, 2) == (app.status().judged, len(app.status().stale))
     fence = alerts.watch(store)
-    found = [
-        alerts.condition(
-            f"schedule {name}",
-            kind=AlertKind.STALE_COMPLETION,
-            tenant="default",
-            labels={"schedule": name},
-        )
-        for name in ("b", "c", "d", "no longer there")
-    ]
-    alerts.look(store, fence, *found)
+    alerts.look(store, fence, *(stale(name) for name in ("b", "c", "d", "no longer there")))
 
     seen = app.status()
 
@@ -73,6 +79,22 @@ def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, mon
     assert 3 == seen.to_json()["judged"]
     assert 0 == within(app, ACME).status().judged
     assert 0 == app.status(with_stale=False).judged
+
+
+def test_alerts_about_those_that_are_asked_anyway_take_nobodys_place(app, kept, monkeypatch):
+    """V4: so many more are asked as are said."""
+    monkeypatch.setattr(status_view, "STALE_LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(status_view, "SUSPECTS_MAX", 1)
+    store, clock = kept
+    for name in "abc":
+        app.schedules.create(name, app.call("report"), every("1h"))
+    clock.set(store.now() + 16 * HOUR_US)
+    fence = alerts.watch(store)
+    for names in ("c", "abc"):
+        alerts.look(store, fence, *(stale(name) for name in names))
+        clock.set(store.now() + 1)
+
+    assert ["a", "b", "c"] == [one.remedy.split()[-1] for one in app.status().stale]
 
 
 def test_schedules_without_their_tasks_code_are_named_with_their_tenant(app):

@@ -11,7 +11,7 @@ from duly.domain.attempts import AttemptRecord, LateWord, Progress, Reason
 from duly.domain.explaining.explain import explain
 from duly.domain.explaining.facts import Cause, Down, Life, Order, RunFacts, Taken
 from duly.domain.explaining.words import span_text
-from duly.domain.identity import RunId, ScheduleId
+from duly.domain.identity import RunId, ScheduleId, identity_text
 from duly.domain.literals import AttemptState, Lane, Origin, RunState
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
@@ -404,6 +404,34 @@ def test_the_evidence_of_a_busy_fleet_names_each_worker_that_serves():
 )
 def test_a_distance_is_said_in_its_two_largest_units(span: int, words: str):
     assert words == span_text(span)
+
+
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [
+        (RETRYING, "duly run retry {id}"),
+        (state(RunState.DEAD), "duly run retry {id}, "),
+        (state(RunState.DEAD), "duly run discard {id}"),
+        (AMBIGUOUS, "duly inbox {id}"),
+    ],
+    ids=["retrying", "dead", "discard", "in doubt"],
+)
+def test_what_is_to_be_copied_says_whose_run_it_is(run: RunRecord, command: str):
+    """L2, L4: of the usual tenant nothing is to be said."""
+    usual = explain(facts(run)).remedy or ""
+    theirs = explain(facts(replace(run, tenant="a me"))).remedy or ""
+
+    assert command.format(id=identity_text(ID)) in usual
+    assert "--tenant" not in usual
+    assert command.format(id=f"{identity_text(ID)} --tenant 'a me'") in theirs
+
+
+def test_a_queue_that_nobody_serves_is_one_word_to_a_shell():
+    """L4."""
+    run = replace(RUN, call=replace(RUN.call, queue="mail;reboot"))
+    found = explain(facts(run, workers=[replace(WORKER, queues=("other",))]))
+
+    assert "start duly worker --queue 'mail;reboot'" == found.remedy
 
 
 def test_a_run_in_doubt_says_what_its_lost_worker_said_and_where_to_look():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.attempts import RECEIVER_GONE, Reason
-from duly.domain.concluding import GaveUp, Succeeded
+from duly.domain.attempts import RECEIVER_GONE, Reason, TaskPolicy
+from duly.domain.concluding import Failed, GaveUp, Succeeded
 from duly.domain.literals import ScheduleStatus
 from duly.domain.planning import decide_edit
+from duly.domain.retrying import Retry
 from duly.domain.timetable.interval import every
 from duly.store.reading import AuditFilter
 from duly.telemetry import SetAside
-from duly.testing.factories import definition
+from duly.testing.factories import definition, edit_run, order_runs
 from tests.engine.rig import SECOND, Known, Rig
 
 GONE = GaveUp(Reason.GONE, "it answered 410 Gone: it wants no more of these")
@@ -60,6 +61,40 @@ def test_one_that_was_edited_since_may_call_somebody_else(rig):
 
     assert ["failed"] == [one.state for one in rig.runs(record)][-1:]
     assert ScheduleStatus.ACTIVE is rig.see(record).status
+
+
+def test_a_run_that_was_given_other_arguments_speaks_for_itself_alone(rig):
+    """S6, B3: somebody edited a dead run, and its receiver is not the schedule's."""
+    record = rig.schedule(timetable=every("1h"))
+    policy = TaskPolicy(retry=Retry(attempts=1))
+    shop = rig.worker(Known("report", policy))
+    shop.executor.does(Failed("boom"))
+    rig.run("61m")
+    (run,) = rig.runs(record)
+    assert "dead" == run.state
+    rig.store.edit_run(edit_run(run.id, '{"to":"elsewhere"}'))
+    rig.store.retry_runs(order_runs(run.id))
+    shop.executor.does(GONE)
+    rig.run("1m")
+
+    assert ("failed", "gone") == (rig.look(run.id).state, rig.look(run.id).state_reason)
+    assert ScheduleStatus.ACTIVE is rig.see(record).status
+
+
+def test_one_whose_times_alone_were_edited_still_calls_the_same(rig):
+    """S6: it would be refused at its next run."""
+    record = rig.schedule(timetable=every("5m"))
+    shop = rig.worker(Known("report"))
+    rig.run("5m1s")
+    seen = rig.see(record)
+    changed = definition(task="report", timetable=every("7m"))
+    rig.change(seen, decide_edit(seen, changed, rig.now, None))
+    (work,) = shop.executor.works
+    work.began()
+    work.ended(GONE)
+    rig.run("2s")
+
+    assert ScheduleStatus.PAUSED is rig.see(record).status
 
 
 def test_other_failures_pause_nothing(rig):

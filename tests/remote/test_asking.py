@@ -9,6 +9,9 @@ from itertools import islice
 import pytest
 
 import duly
+from duly.remote.asking import said
+from duly.testing.conformance import alerts
+from duly.wire.backfills import PlanBackfill
 from duly.wire.runs import Run
 from duly.wire.schedules import Schedule
 
@@ -61,6 +64,20 @@ def test_lists_are_read_page_by_page(remote, app):
     assert [one.id for one in every[:2]] == [one.id for one in first.items]
     assert first.next_cursor is not None
     assert 1 == len(remote.runs.list(limit=1))
+
+
+def test_no_state_at_all_is_refused_as_it_is_here(remote, app):
+    """L6, A4: an empty list is not every state, and nobody takes it for that."""
+    for of in (app, remote):
+        with pytest.raises(duly.UsageError, match=r"^state: \[\] "):
+            of.runs.list(state=[])
+
+
+def test_a_set_is_said_in_the_same_words_whatever_its_order():
+    """D1: under the same key it is the same order."""
+    words = {"skipped", "missing", "failed", "cancelled", "expired"}
+
+    assert sorted(words) == said(PlanBackfill, classes=words)["classes"]
 
 
 def test_a_run_in_doubt_is_looked_at_and_decided(remote):
@@ -231,6 +248,29 @@ def test_the_same_filter_freezes_the_same_runs_here_and_there(remote, app, terms
     there = remote.selections.freeze(**terms)
 
     assert (len(here), here.digest) == (there.count, there.digest)
+
+
+def test_alerts_of_several_states_are_listed_here_and_there(remote, app):
+    """V3, U4: of one state, of several, or all of them."""
+    fence = alerts.watch(app.store)
+    over, mail = (alerts.condition(f"queue {name}") for name in ("over", "mail"))
+    alerts.look(app.store, fence, over, mail)
+    alerts.look(app.store, fence, mail)
+    app.store.release_watch(fence)
+
+    def seen(of, state) -> set[tuple[str, str]]:
+        return {(one.subject, one.state) for one in of.alerts.list(state=state)}
+
+    both = {("queue over", "resolved"), ("queue mail", "open")}
+    for state, expected in (
+        ("open", {("queue mail", "open")}),
+        (["open", "resolved"], both),
+        ("all", both),
+    ):
+        assert expected == seen(app, state) == seen(remote, state)
+    for of in (app, remote):
+        with pytest.raises(duly.UsageError, match="'loud'"):
+            of.alerts.list(state=["open", "loud"])
 
 
 def test_a_term_that_nobody_knows_is_refused_before_anything_is_sent(remote):

@@ -18,12 +18,14 @@ from duly.client.alert_view import (
 )
 from duly.client.reading import (
     check_reachable,
+    one_or_several,
     read_choice,
     read_choices,
     read_delay,
     read_instant,
     read_limit,
     read_tenant,
+    require_reason,
 )
 from duly.domain.alert_channels import ChannelConfig, read_channel
 from duly.domain.alert_kinds import AlertKind
@@ -94,7 +96,8 @@ class Alerts:
         To an operator those of every tenant, and of what tenants share. A list that was cut short
         goes on `before` the last alert of it.
         """
-        states = None if state == ALL else read_choices("state", state, AlertState)
+        is_any = ALL in one_or_several(state)
+        states = None if is_any else read_choices("state", state, AlertState)
         command = AlertFilter(
             tenant=self._own(),
             states=states,
@@ -114,6 +117,7 @@ class Alerts:
 
     def acknowledge(self, alert: UUID | str, *, reason: str) -> Alert:
         """Take note of an alert, so that others know that somebody looks after it."""
+        require_reason(reason)
         order = AcknowledgeAlert(
             id=AlertId(read_identity(alert, "alert")),
             tenant=self._own(),

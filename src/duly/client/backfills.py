@@ -10,6 +10,7 @@ from uuid import UUID
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot, backfill_view
 from duly.client.reading import (
     Instant,
+    one_or_several,
     read_choice,
     read_instant,
     read_reason,
@@ -123,7 +124,7 @@ class Backfills:
         With `runs`, only if a plan still shows as many as it did when it was looked at. The same
         `id` given again is the same order.
         """
-        chosen = None if classes is None else _several(classes)  # looked at more than once
+        chosen = None if classes is None else one_or_several(classes)  # looked at more than once
         terms = {"since": since, "until": until, "classes": chosen, "mode": mode}
         new = NewBackfill(
             order=order, per_minute=per_minute, concurrency=concurrency, runs=runs, reason=reason
@@ -349,7 +350,7 @@ def _read_span(seen: Seen, since: Instant, until: Instant) -> tuple[int, int]:
 def _read_classes(classes: Iterable[str] | None) -> frozenset[SlotClass]:
     if classes is None:
         return FILLED
-    chosen = frozenset(read_choice("classes", one, SlotClass) for one in _several(classes))
+    chosen = frozenset(read_choice("classes", one, SlotClass) for one in one_or_several(classes))
     remedy = f"choose of {', '.join(one for one in SlotClass if one not in NEVER)}"
     if not chosen:
         raise UsageError("classes", [], "are none", remedy)
@@ -357,10 +358,6 @@ def _read_classes(classes: Iterable[str] | None) -> frozenset[SlotClass]:
         value, problem = ", ".join(sorted(refused)), "can't be made again while they are open"
         raise UsageError("classes", value, problem, remedy)
     return chosen
-
-
-def _several(classes: Iterable[str]) -> tuple[str, ...]:
-    return (classes,) if isinstance(classes, str) else tuple(classes)
 
 
 def _read_number(field: str, value: object, most: int) -> int:

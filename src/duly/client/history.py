@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -136,14 +137,9 @@ class _Span:
 
 def read_history(caller: Caller, record: ScheduleRecord, limit: int) -> list[HistoryEntry]:
     """Return the audit entries of a schedule, newest first."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise UsageError("limit", limit, "is not a limit", "give a whole number from 1 on")
-    found: list[HistoryEntry] = []
-    for entry in _entries(caller, record):
-        found.append(entry_view(entry))
-        if len(found) == limit:
-            break
-    return found
+    most = read_limit(limit, caller.settings.listed_max)
+    entries = _entries(caller, record, min(most, PAGE_MAX))
+    return [entry_view(one) for one in islice(entries, most)]
 
 
 def read_occurrences(caller: Caller, seen: Seen, span: tuple[int, int]) -> list[Occurrence]:
@@ -221,16 +217,16 @@ def _is_new_definition(entry: AuditEntry) -> bool:
     )
 
 
-def _entries(caller: Caller, record: ScheduleRecord) -> Iterator[AuditEntry]:
+def _entries(caller: Caller, record: ScheduleRecord, size: int = PAGE_MAX) -> Iterator[AuditEntry]:
     """Yield the audit entries of a schedule, newest first, page by page."""
     before: int | None = None
     while True:
         command = AuditFilter(
-            tenant=record.tenant, subject_id=record.id, before_number=before, limit=PAGE_MAX
+            tenant=record.tenant, subject_id=record.id, before_number=before, limit=size
         )
         page = caller.store.list_audit(command)
         yield from page
-        if len(page) < PAGE_MAX:
+        if len(page) < size:
             return
         before = page[-1].number
 
@@ -270,13 +266,14 @@ def _iso(instant: int) -> str:
     return iso_utc(from_microseconds(instant))
 
 
-def read_owed(caller: Caller, schedule: ScheduleId) -> list[OwedRange]:
+def read_owed(caller: Caller, schedule: ScheduleId, limit: int) -> list[OwedRange]:
     """Return what a schedule still owes, oldest first."""
+    most = read_limit(limit, PAGE_MAX)
     return [
         OwedRange(
             first_for=from_microseconds(one.first_for), last_for=from_microseconds(one.last_for)
         )
-        for one in caller.store.list_owed(schedule)
+        for one in caller.store.list_owed(schedule, most)
     ]
 
 

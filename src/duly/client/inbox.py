@@ -202,6 +202,7 @@ class Inbox:
         of a task whose effects may not be repeated it must be confirmed. The same `id` given again
         is the same order.
         """
+        require_reason(reason)
         found = self._runs.get(run)
         new_id = None if id is None else read_order_id(id)
         if new_id is not None and (made := self._made(found, new_id)) is not None:

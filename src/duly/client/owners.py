@@ -10,7 +10,7 @@ from duly.client.reading import read_limit, read_looked_for, read_owner, require
 from duly.client.schedule_orders import Order, apply_order
 from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.owners import decide_gone, gone_reason
-from duly.errors import Conflict, UsageError
+from duly.errors import Conflict, NotFound, UsageError
 from duly.store.owners import MarkOwner
 from duly.store.reading import PAGE_MAX
 
@@ -126,8 +126,8 @@ class Owners:
 
         try:
             apply_order(self._caller, seen, decide, Order(reason=reason))
-        except Conflict:
-            return False  # it kept changing: it is told among what is left
+        except (Conflict, NotFound):
+            return False  # it kept changing, and is told among what is left; or it is no more
         return is_paused
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from duly.domain.access import EVERY_TENANT
 from duly.domain.durations import duration_microseconds
-from duly.domain.instants import to_microseconds
+from duly.domain.instants import from_microseconds, iso_utc, to_microseconds
 from duly.domain.literals import Overlap
 from duly.domain.runs import KEY_LENGTH_MAX
 from duly.domain.schedules import (
@@ -49,6 +50,14 @@ def read_instant(field: str, value: object) -> int:
     if moment.utcoffset() is None:
         raise UsageError(field, value, "has no offset, so it names no instant", remedy)
     return _within_calendar(field, value, to_microseconds(moment, field))
+
+
+def require_future(field: str, said: object, instant: int, now: int) -> None:
+    """Refuse an instant that has passed."""
+    if instant <= now:
+        shown = said if isinstance(said, str) else iso_utc(from_microseconds(instant))
+        remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
+        raise UsageError(field, shown, "lies in the past", remedy)
 
 
 def check_reachable(field: str, delay_us: int, now: int) -> None:
@@ -209,6 +218,14 @@ def read_choices(field: str, value: object, choices: type[Choice]) -> frozenset[
     if not isinstance(value, list | tuple | set | frozenset) or not value:
         return frozenset({read_choice(field, value, choices)})
     return frozenset(read_choice(field, one, choices) for one in value)
+
+
+def one_or_several(value: object) -> tuple[Any, ...]:
+    """Return what somebody named as several, also a single one; each is still to be read."""
+    # A text is one name, and not one for each of its letters.
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return (value,)
+    return tuple(value)
 
 
 def read_number(field: str, value: object) -> int:

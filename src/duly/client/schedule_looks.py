@@ -169,9 +169,9 @@ class ScheduleLooks:
         """Return who did what to it, newest first."""
         return read_history(self._caller, self._seen(schedule).record, limit)
 
-    def owed(self, schedule: Reference) -> OwedRanges:
+    def owed(self, schedule: Reference, *, limit: int = PAGE_MAX) -> OwedRanges:
         """Return the ranges of occurrences that it still owes, oldest first."""
-        return read_owed(self._caller, self._seen(schedule).record.id)
+        return read_owed(self._caller, self._seen(schedule).record.id, limit)
 
     def skips(self, schedule: Reference, *, limit: int = PAGE_MAX) -> SkippedRanges:
         """Return the ranges of occurrences that were skipped, newest first, with the reason."""

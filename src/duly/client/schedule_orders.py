@@ -128,9 +128,10 @@ def find_schedule(caller: Caller, schedule: Reference) -> Seen:
         seen = caller.store.get_schedule(ScheduleId(schedule.bytes), caller.tenant)
     elif isinstance(schedule, str):
         require_text("schedule", schedule, LOOKED_FOR_LENGTH_MAX)
-        seen = caller.store.find_schedule(caller.tenant, schedule)
+        # An id that came as text is the id first: nobody gets another's orders by a name.
+        seen = _by_id_text(caller, schedule)
         if seen is None:
-            seen = _by_id_text(caller, schedule)
+            seen = caller.store.find_schedule(caller.tenant, schedule)
     else:
         remedy = "give its name (a text) or its id (a UUID)"
         raise UsageError("schedule", schedule, "names no schedule", remedy)

@@ -26,11 +26,17 @@ from duly.client.frozen_sets import (
     require_confirmed,
     shown_of,
 )
-from duly.client.reading import read_choice, read_instant, read_limit, require_reason
+from duly.client.reading import (
+    one_or_several,
+    read_choice,
+    read_instant,
+    read_limit,
+    require_future,
+    require_reason,
+)
 from duly.client.schedule_orders import find_schedule
 from duly.client.schedule_view import schedule_view
 from duly.domain.identity import ScheduleId
-from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Missed, ScheduleStatus
 from duly.errors import Conflict, NotFound, UsageError
 
@@ -46,8 +52,20 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
 
 FITTING = {"pause": ScheduleStatus.ACTIVE, "resume": ScheduleStatus.PAUSED}
-"""By order: what a schedule must be."""
+"""By order: what a schedule must be,"""
+MADE = {"pause": ScheduleStatus.PAUSED, "resume": ScheduleStatus.ACTIVE}
+"""and what it is made."""
 Carry: TypeAlias = Callable[[UUID, int], "Schedule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """An order as it is given about each schedule of a set."""
+
+    order: str
+    reason: str
+    carry: Carry
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +145,13 @@ class ScheduleSelections:
             raise UsageError("limit", None, problem, remedy)
         return page.items
 
-    def _named(self, schedules: Sequence[Reference]) -> list[Schedule]:
-        if len(schedules) > ONE_BY_ONE_MAX:
+    def _named(self, schedules: object) -> list[Schedule]:
+        named = one_or_several(schedules)
+        if len(named) > ONE_BY_ONE_MAX:
             problem, remedy = "are more than one order takes", f"split them: {ONE_BY_ONE_MAX:,}"
-            given = f"{len(schedules):,} schedules"
+            given = f"{len(named):,} schedules"
             raise UsageError("schedules", given, problem, f"{remedy} at a time")
-        found = (find_schedule(self._caller, one).record for one in schedules)
+        found = (find_schedule(self._caller, one).record for one in named)
         known = {one.id: one for one in map(schedule_view, found)}
         return sorted(known.values(), key=lambda one: (one.name, one.id))
 
@@ -166,18 +185,21 @@ class ScheduleSelections:
     ) -> list[OrderedSchedule]:
         """Pause each of its schedules that is active and as it was seen; tell of the others.
 
-        `until` and `missed` are those of `app.schedules.pause`.
+        `until` and `missed` are those of `app.schedules.pause`. Given again, what it has done is
+        done.
         """
         kept = self._meant(selection, reason, confirm)
         read_choice("missed", missed, Missed)
-        self._require_future(until)
+        until_at = None if until is None else read_instant("until", until)
+        if until_at is not None:  # before any of them is touched
+            require_future("until", until, until_at, self._caller.store.now())
 
         def pause(one: UUID, version: int) -> Schedule:
             return self._schedules.pause(
                 one, reason=reason, until=until, missed=missed, version=version
             )
 
-        return self._each(kept, "pause", pause)
+        return self._each(kept, Given(order="pause", reason=reason, carry=pause, until=until_at))
 
     def resume(
         self,
@@ -194,25 +216,31 @@ class ScheduleSelections:
         def resume(one: UUID, version: int) -> Schedule:
             return self._schedules.resume(one, missed=missed, reason=reason, version=version)
 
-        return self._each(kept, "resume", resume)
+        return self._each(kept, Given(order="resume", reason=reason, carry=resume))
 
-    def _each(self, kept: Kept, order: str, carry: Carry) -> list[OrderedSchedule]:
-        return [self._carried(one, mark, order, carry) for one, mark in kept.marked()]
+    def _each(self, kept: Kept, given: Given) -> list[OrderedSchedule]:
+        return [self._carried(one, mark, given) for one, mark in kept.marked()]
 
-    def _carried(self, one: bytes, mark: Mark, order: str, carry: Carry) -> OrderedSchedule:
-        judged = _judged(one, mark, self._record(one), order)
-        if judged.why is None:
-            try:
-                now = carry(judged.id, mark.number)
-            except (Conflict, UsageError) as error:
-                # Somebody was faster by a moment, or its own rule lets it not go on.
-                return self._told(one, error.problem)
-            except NotFound:
-                return self._told(one, GONE)
-            return OrderedSchedule(
-                id=now.id, name=now.name, is_done=True, status=now.status, version=now.version
-            )
-        return self._told(one, judged.why)
+    def _carried(self, one: bytes, mark: Mark, given: Given) -> OrderedSchedule:
+        record = self._record(one)
+        if record is not None and self._has_done(record, mark, given):
+            return _done(schedule_view(record))
+        judged = _judged(one, mark, record, given.order)
+        if judged.why is not None:
+            return self._told(one, judged.why)
+        try:
+            return _done(given.carry(judged.id, mark.number))
+        except (Conflict, UsageError) as error:
+            # Somebody was faster by a moment, or its own rule lets it not go on.
+            return self._told(one, error.problem)
+        except NotFound:
+            return self._told(one, GONE)
+
+    def _has_done(self, record: ScheduleRecord, mark: Mark, given: Given) -> bool:
+        """Say whether this order has made a schedule what it is: who got no answer asks again."""
+        wanted = self._caller.actor, given.reason, MADE[given.order], given.until
+        found = record.updated_by, record.reason, record.status, record.resume_at
+        return record.version == mark.number + 1 and found == wanted
 
     def _told(self, one: bytes, why: str) -> OrderedSchedule:
         record, identity = self._record(one), UUID(bytes=one)
@@ -231,15 +259,6 @@ class ScheduleSelections:
         require_reason(reason)
         return kept
 
-    def _require_future(self, until: Instant | None) -> None:
-        """Refuse an end that has passed before any of them is touched."""
-        if until is None:
-            return
-        now = self._caller.store.now()
-        if read_instant("until", until) <= now:
-            remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
-            raise UsageError("until", str(until), "lies in the past", remedy)
-
     def _find(self, selection: UUID | str) -> Kept:
         return find_set(self._caller, SCHEDULES, selection)
 
@@ -247,6 +266,12 @@ class ScheduleSelections:
         seen = self._caller.store.get_schedule(ScheduleId(identity))
         is_ours = seen is not None and seen.record.tenant == self._caller.tenant
         return seen.record if seen is not None and is_ours else None
+
+
+def _done(now: Schedule) -> OrderedSchedule:
+    return OrderedSchedule(
+        id=now.id, name=now.name, is_done=True, status=now.status, version=now.version
+    )
 
 
 def _judged(one: bytes, mark: Mark, record: ScheduleRecord | None, order: str) -> Judged:

@@ -17,6 +17,7 @@ from duly.client.reading import (
     read_name,
     read_owner,
     read_reason,
+    require_future,
 )
 from duly.client.schedule_looks import ScheduleLooks
 from duly.client.schedule_orders import (
@@ -29,7 +30,6 @@ from duly.client.schedule_orders import (
 )
 from duly.client.schedule_view import Schedule, schedule_view
 from duly.domain.identity import ordered_run_id
-from duly.domain.instants import from_microseconds, iso_utc
 from duly.domain.literals import Lane, Missed, Origin, Overlap, ScheduleStatus
 from duly.domain.planning import (
     Change,
@@ -167,10 +167,8 @@ class Schedules(ScheduleLooks):
         choice = read_choice("missed", missed, Missed)
 
         def decide(record: ScheduleRecord, now: int) -> Change:
-            if until_at is not None and until_at <= now:
-                remedy = f"give an instant after {iso_utc(from_microseconds(now))}"
-                said = until if isinstance(until, str) else iso_utc(from_microseconds(until_at))
-                raise UsageError("until", said, "lies in the past", remedy)
+            if until_at is not None:
+                require_future("until", until, until_at, now)
             return decide_pause(record, reason=read_reason(reason), until=until_at, missed=choice)
 
         return self._order(schedule, decide, version=version, reason=reason)

@@ -23,7 +23,7 @@ from duly.client.frozen_sets import (
     require_few,
     shown_of,
 )
-from duly.client.reading import read_limit, require_reason
+from duly.client.reading import one_or_several, read_limit, require_reason
 from duly.client.run_orders import OrderedRun, cancel_each
 from duly.client.runs import run_views
 from duly.domain.identity import RunId
@@ -80,13 +80,13 @@ class Selections:
             raise UsageError("limit", None, f"is needed: there are more than {most:,} runs", remedy)
         return found
 
-    def _named(self, ids: Sequence[UUID | str]) -> list[Run]:
+    def _named(self, ids: object) -> list[Run]:
         """Return runs by their ids, newest first; one that is not there is told."""
-        most = self._caller.settings.runs_per_order_max
-        if len(ids) > most:
+        most, named = self._caller.settings.runs_per_order_max, one_or_several(ids)
+        if len(named) > most:
             remedy = f"split them: {most:,} at a time"
-            raise UsageError("ids", f"{len(ids):,} runs", "are more than one order takes", remedy)
-        known = {one.id: one for one in map(self._runs.get, ids)}
+            raise UsageError("ids", f"{len(named):,} runs", "are more than one order takes", remedy)
+        known = {one.id: one for one in map(self._runs.get, named)}
         return sorted(known.values(), key=lambda one: one.id, reverse=True)
 
     def get(self, selection: UUID | str) -> Frozen[Run]:

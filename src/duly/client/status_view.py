@@ -211,9 +211,9 @@ def _find_judged(
     if len(found) < STALE_LOOKED_AT_MAX:
         return found
     known = {(one.tenant, one.name) for one in found}
-    suspected = [one for one in alerts if one.kind is AlertKind.STALE_COMPLETION][:SUSPECTS_MAX]
-    named = {(one.tenant, one.labels.get("schedule", "")) for one in suspected}
-    for tenant, name in sorted(named - known):
+    stale = (one for one in alerts if one.kind is AlertKind.STALE_COMPLETION)
+    named = dict.fromkeys((one.tenant, one.labels.get("schedule", "")) for one in stale)
+    for tenant, name in sorted([one for one in named if one not in known][:SUSPECTS_MAX]):
         seen = caller.store.find_schedule(tenant, name)
         if seen is not None and seen.record.status is ScheduleStatus.ACTIVE:
             found.append(seen.record)

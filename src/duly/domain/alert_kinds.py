@@ -159,6 +159,6 @@ USUAL: dict[AlertKind, Usual] = {
         Unit.COUNT,
         1,
         Severity.WARN,
-        meaning="a schedule that the system has paused by itself",
+        meaning="a schedule that is paused because what it needs is gone",
     ),
 }

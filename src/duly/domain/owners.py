@@ -7,13 +7,14 @@ and it stands until somebody says that they are back.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.instants import from_microseconds
 from duly.domain.literals import Missed
 from duly.domain.planning import decide_pause
 from duly.domain.quotas import GONE, does_count, gone_key
-from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.schedules import tenant_option
 from duly.domain.time_texts import utc_text
 from duly.errors import Conflict, shown
 
@@ -77,6 +78,6 @@ def refuse_gone(record: ScheduleRecord, stored: Iterable[Quota]) -> None:
         return
     when = utc_text(from_microseconds(said.updated_at))
     problem = f"is gone, as {said.updated_by} has said at {when}; nothing fires for them"
-    of = "" if record.tenant == TENANT_DEFAULT else f" --tenant {record.tenant}"
-    remedy = f"name another owner, or say that they are back: duly owner back {record.owner}{of}"
+    back = f"duly owner back {quote(record.owner)}{tenant_option(record.tenant)}"
+    remedy = f"name another owner, or say that they are back: {back}"
     raise Conflict("owner", record.owner, problem, remedy)

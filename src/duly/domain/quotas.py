@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.instants import SECOND_US
 from duly.domain.literals import ScheduleStatus
-from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.schedules import TENANT_DEFAULT, tenant_option
 from duly.errors import OverQuota, UsageError, require_text
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def over_quota(bound: Bound, there: int, *, asked: int = 1, wait_us: int = WINDO
     }[bound.counted]
     is_elsewhere = bound.owner is not None and bound.tenant != TENANT_DEFAULT
     who = f"{bound.scope} of tenant {bound.tenant}" if is_elsewhere else bound.scope
-    of = f" --tenant {quote(bound.tenant or TENANT_DEFAULT)}" if is_elsewhere else ""
+    of = "" if bound.owner is None else tenant_option(bound.tenant or TENANT_DEFAULT)
     remedy = f"{first}, or raise it: duly quota set {quote(bound.scope)}{of} --{bound.counted} N"
     return OverQuota(who, problem, remedy, bound.most, there)
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.durations import duration_microseconds, duration_text
@@ -26,6 +27,11 @@ PRIORITY_MAX = 9
 TENANT_DEFAULT = "default"
 NAME_LENGTH_MAX = 200
 JITTER_MAX_US = 7 * 86_400 * 1_000_000
+
+
+def tenant_option(tenant: str) -> str:
+    """Return how a command that is to be copied says whose things it is about; else the usual."""
+    return "" if tenant == TENANT_DEFAULT else f" --tenant {quote(tenant)}"
 
 
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)

@@ -31,12 +31,14 @@ def moment_from(text: str, tz: str, now: datetime, field: str) -> datetime:
         hour, minute = _clock(spoken, text, field)
         day = datetime(today.year, today.month, today.day, hour, minute)  # noqa: DTZ001
         return _instant_of(day, tz)
+    ways = "give such as 2026-11-18T09:00, now, today, tomorrow 9am, +2d or -2h"
     if words.startswith(("+", "-")):
-        return now + timedelta(microseconds=duration_microseconds(words.lstrip("+"), field))
+        if words[1:].lstrip().startswith(("+", "-")):  # ahead or ago, but not both
+            raise UsageError(field, text, "has two signs, so it is not a moment", ways)
+        return now + timedelta(microseconds=duration_microseconds(words.removeprefix("+"), field))
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        ways = "give such as 2026-11-18T09:00, now, today, tomorrow 9am, +2d or -2h"
         remedy = f"{ways}; without an offset it is meant in {tz}"
         raise UsageError(field, text, "is not a moment", remedy) from error
     remedy = "give a date from 0001-01-03 to 9999-12-29"

@@ -57,7 +57,7 @@ class Alerts:
     def list(
         self,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
         kind: str | None = None,
         before: UUID | str | None = None,
         limit: int | None = None,

@@ -105,7 +105,7 @@ class Asking:
             for part in pattern.split("/")
         ]
         text = f"{self.exchange.address.root}{PREFIX}{'/'.join(parts)}"
-        said = {name: _query_text(value) for name, value in (query or {}).items()}
+        said = {name: _query_text(name, value) for name, value in (query or {}).items()}
         return f"{text}?{urlencode(said, doseq=True)}" if said else text
 
     def _pages(
@@ -163,7 +163,10 @@ def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
 
 def _listed(value: object) -> list[object]:
     """Return one or several as a list, as callers of the library may give either."""
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return [value]
+    # The same set is the same order under a key, in whatever order it comes.
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
 
 
 def written(field: str, value: object) -> object:
@@ -191,7 +194,10 @@ def _part(name: str, value: object) -> str:
         raise UsageError(name, value, "holds half a character", remedy) from error
 
 
-def _query_text(value: object) -> object:
+def _query_text(name: str, value: object) -> object:
+    if value == []:
+        # Left out of the address, it would mean all of them.
+        raise UsageError(name, value, "names none", "name one, or leave it out")
     if isinstance(value, bool):
         return "true" if value else "false"
     return value

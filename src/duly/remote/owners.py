@@ -13,6 +13,7 @@ from duly.wire.shapes import Page
 if TYPE_CHECKING:
     from duly.remote.asking import Asking
 
+OWNERS_DEFAULT = 100
 LIST_OWNERS = look("list_gone_owners", "/owners", Page[GoneOwner])
 GONE = order("mark_owner_gone", "/owners/{owner}/gone", GoneOwner)
 BACK = order("mark_owner_back", "/owners/{owner}/back", GoneOwner)
@@ -24,7 +25,7 @@ class Owners:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    def list(self, *, limit: int | None = None) -> list[GoneOwner]:
+    def list(self, *, limit: int = OWNERS_DEFAULT) -> list[GoneOwner]:
         """Return who is gone, by name."""
         return self._asking.items(LIST_OWNERS, limit=limit)
 

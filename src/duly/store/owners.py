@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.domain.audit import instant_text
 from duly.domain.owners import GoneRecord, gone_record
-from duly.domain.quotas import Counted, Quota, gone_key
+from duly.domain.quotas import GONE, Counted, Quota, gone_key
 from duly.errors import NotFound
 from duly.store.auditing import Subject
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from duly.domain.identity import ScheduleId
     from duly.store.quotas import Setting
 
-GONE_FIRST, GONE_END = "gone:", "gone;"
-"""For SQL: before all scopes under which somebody is gone, and behind them."""
+GONE_END = GONE[:-1] + chr(ord(GONE[-1]) + 1)
+"""For SQL: behind all scopes that begin as those do under which somebody is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

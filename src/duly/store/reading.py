@@ -273,8 +273,8 @@ class ReadingStore(Protocol):
         """
         ...
 
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
-        """Return the ranges a schedule still owes, oldest first."""
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
+        """Return the ranges a schedule still owes, oldest first; of more, the oldest."""
         ...
 
     def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:

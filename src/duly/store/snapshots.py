@@ -142,10 +142,10 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.list_run_vitals(command)
 
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
         with self._snapshot() as seen:
-            return seen.list_owed(schedule_id)
+            return seen.list_owed(schedule_id, limit)
 
     def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
         """Say what is known about each expected occurrence."""

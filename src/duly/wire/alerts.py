@@ -113,7 +113,7 @@ class AlertSilence(Shown, frozen=True, kw_only=True):
 class AlertsAsked(Asked, frozen=True, kw_only=True):
     """Which alerts."""
 
-    state: str | None = None
+    state: list[str] | None = None
     """open unless given; pending, resolved, or all."""
     kind: str | None = None
     before: str | None = None

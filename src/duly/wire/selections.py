@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import field
+from msgspec import Meta, field
 
 from duly.wire.runs import Run, RunFilter
 from duly.wire.schedules import Schedule
@@ -95,8 +95,10 @@ class OrderedSchedules(Shown, frozen=True, kw_only=True):
 class NewSelection(RunFilter, frozen=True, kw_only=True):
     """Which runs; dead ones unless told."""
 
-    state: list[str] | None = field(default_factory=lambda: ["dead"])
-    """Null for those of every state."""
+    state: Annotated[
+        list[str] | None,
+        Meta(description="dead unless it is said; null for those of every state."),
+    ] = field(default_factory=lambda: ["dead"])
     limit: int | None = None
     """Take the newest so many; without it more than one order takes are refused."""
     ids: list[Identity] | None = None

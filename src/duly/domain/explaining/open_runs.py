@@ -25,12 +25,14 @@ from duly.domain.explaining.words import (
 )
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState
+from duly.domain.schedules import tenant_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.attempts import AttemptRecord
     from duly.domain.explaining.facts import Life, Order, RunFacts
+    from duly.domain.runs import RunRecord
 
 SILENT_US = 9 * 1_000_000
 """Three heartbeats: one that is late is no news, a worker that misses several is in trouble."""
@@ -91,7 +93,7 @@ def queued(facts: RunFacts) -> Explanation:
             cause=Cause.NO_WORKER_FOR_QUEUE,
             sentence=f"{queued}, and no living worker serves the queue {run.call.queue}.",
             evidence=(*evidence, *serving_lines(living)),
-            remedy=f"start duly worker --queue {run.call.queue}",
+            remedy=f"start duly worker --queue {quote(run.call.queue)}",
         )
     if not facts.is_served:
         return Explanation(
@@ -197,13 +199,13 @@ def retrying(facts: RunFacts) -> Explanation:
         cause=Cause.BACKING_OFF,
         sentence=f"It is backing off{after} {wait}{why and f': {why}'}.",
         evidence=evidence,
-        remedy=f"try at once: duly run retry {identity_text(run.id)}",
+        remedy=f"try at once: duly run retry {_command_name(run)}",
     )
 
 
 def dead(facts: RunFacts) -> Explanation:
     """Explain a dead letter."""
-    run, name = facts.run, identity_text(facts.run.id)
+    run, name = facts.run, _command_name(facts.run)
     since = "" if not facts.attempts else ended_text(facts.attempts[-1])
     words = reason_words(run.state_reason or "")
     return Explanation(
@@ -217,7 +219,7 @@ def dead(facts: RunFacts) -> Explanation:
 
 def ambiguous(facts: RunFacts) -> Explanation:
     """Explain a run of which nobody knows what it did."""
-    run, name = facts.run, identity_text(facts.run.id)
+    run, name = facts.run, _command_name(facts.run)
     last = facts.attempts[-1] if facts.attempts else None
     begun_at = None if last is None else last.effects_at
     after = "" if begun_at is None else f" after its effects had begun at {moment_text(begun_at)}"
@@ -231,6 +233,10 @@ def ambiguous(facts: RunFacts) -> Explanation:
         evidence=(*tried_lines(facts), *late, *error_line(run.error)),
         remedy=f"duly inbox {name} says what is safest, and how to choose",
     )
+
+
+def _command_name(run: RunRecord) -> str:
+    return f"{identity_text(run.id)}{tenant_option(run.tenant)}"
 
 
 def _late_text(attempt: AttemptRecord) -> str:

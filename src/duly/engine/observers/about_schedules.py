@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import Condition
 from duly.domain.instants import SECOND_US, from_microseconds
+from duly.domain.schedules import tenant_option
 from duly.domain.time_texts import utc_text
 from duly.engine.observers import SUBJECTS_MAX
 from duly.store.reading import ScheduleFilter
@@ -114,6 +116,11 @@ def schedule_condition(  # noqa: PLR0913, PLR0917 - the parts of a condition
         evidence=evidence,
         labels={"schedule": record.name, "task": call.task, "queue": call.queue},
     )
+
+
+def command_name(record: ScheduleRecord) -> str:
+    """Write a schedule as a command is told it: others may have one of the same name."""
+    return f"{quote(record.name)}{tenant_option(record.tenant)}"
 
 
 def instant_text(instant: int) -> str:

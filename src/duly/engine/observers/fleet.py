@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import Condition, Observation
 from duly.domain.identity import RunId, ScheduleId, identity_text
 from duly.domain.instants import SECOND_US, from_microseconds
+from duly.domain.schedules import tenant_option
 from duly.domain.time_texts import distance_text, utc_text
 from duly.engine.observers import SUBJECTS_MAX
+from duly.engine.observers.about_schedules import command_name
 from duly.store.dispatch import LoadTimers, MemberKind
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _late_one(asked: Asked, timer: Timer) -> Condition | None:
         tenant, subject = seen.record.tenant, f"schedule {seen.record.name}"
         call = seen.record.definition.call
         labels["schedule"] = seen.record.name
-        remedy = f"duly schedule show {quote(seen.record.name)}; duly status"
+        remedy = f"duly schedule show {command_name(seen.record)}; duly status"
     else:
         run_id = RunId(timer.ref)
         found = store.get_delayed(run_id) or store.get_run(run_id)
@@ -144,7 +145,7 @@ def _late_one(asked: Asked, timer: Timer) -> Condition | None:
             return None
         tenant, call = found.tenant, found.call
         subject = f"run {identity_text(run_id)}"
-        remedy = f"duly run show {identity_text(run_id)}; duly status"
+        remedy = f"duly run show {identity_text(run_id)}{tenant_option(tenant)}; duly status"
     labels |= {"task": call.task, "queue": call.queue}
     due = utc_text(from_microseconds(timer.due_at))
     return Condition(

@@ -7,7 +7,6 @@ retention has removed is unknown, and no alert (D6).
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
@@ -18,6 +17,7 @@ from duly.engine.observers.about_schedules import (
     PAGE,
     SCHEDULES_MAX,
     SUBJECT,
+    command_name,
     find_suspects,
     instant_text,
     schedule_condition,
@@ -128,7 +128,7 @@ def _missing(record: ScheduleRecord, instants: list[int]) -> Condition:
         first,
         (
             f"{what}, the first of {instant_text(first)}",
-            f"duly run missing --schedule {quote(record.name)}; duly db check",
+            f"duly run missing --schedule {command_name(record)}; duly db check",
         ),
         {"missing": [instant_text(one) for one in instants[:TOLD_MAX]]},
     )

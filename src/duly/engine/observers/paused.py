@@ -7,7 +7,6 @@ many there are, a look is at one page of them and at those that alerts are about
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
@@ -19,6 +18,7 @@ from duly.engine.observers.about_schedules import (
     PAGE,
     SUBJECT,
     Round,
+    command_name,
     find_suspects,
     schedule_condition,
     told_one_by_one,
@@ -48,12 +48,12 @@ class PausedObserver:
         self._round = Round(ScheduleStatus.PAUSED)
 
     def observe(self, asked: Asked) -> Observation:
-        """Say which were paused by the system, of one page and of those that alerts are about."""
+        """Say which are paused so, of one page and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
         if asked.status.schedules.get(ScheduleStatus.PAUSED):  # a store without any is not asked
             records |= {one.id: one for one in self._round.next_page(asked.store, self._page)}
-        found = [one for one in records.values() if is_paused_by_itself(one)]
+        found = [one for one in records.values() if lacks_what_it_needs(one)]
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
         return Observation(
             conditions=tuple(told_one_by_one(asked, [_paused(one) for one in found])),
@@ -64,7 +64,7 @@ class PausedObserver:
         )
 
 
-def is_paused_by_itself(record: ScheduleRecord) -> bool:
+def lacks_what_it_needs(record: ScheduleRecord) -> bool:
     """Say whether it is paused because what it needs is gone."""
     return record.status is ScheduleStatus.PAUSED and _remedy(record) is not None
 
@@ -79,8 +79,8 @@ def _paused(record: ScheduleRecord) -> Condition:
         1.0,
         record.updated_at,
         (
-            f"schedule {record.name}{whose} was paused by the system: {record.reason}",
-            remedy.format(name=quote(record.name)),
+            f"schedule {record.name}{whose} is paused: {record.reason}",
+            remedy.format(name=command_name(record)),
         ),
         {"owner": record.owner, "reason": record.reason},
     )

@@ -6,7 +6,6 @@ look goes on behind them.
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_kinds import AlertKind
@@ -21,6 +20,7 @@ from duly.engine.observers.about_schedules import (
     SCHEDULES_MAX,
     SUBJECT,
     Round,
+    command_name,
     find_suspects,
     instant_text,
     schedule_condition,
@@ -109,7 +109,7 @@ def _stale(signs: Signs) -> Condition | None:
         count, is_all = count_behind(record.definition.timetable, floor, now - offset_us), False
     if now - done_at < STALE_FROM_US or not count:
         return None
-    name = quote(record.name)
+    name = command_name(record)
     least = f"{count:,}" if is_all else f"{count:,} or more"
     return schedule_condition(
         record,
@@ -148,6 +148,7 @@ def _overlapping(record: ScheduleRecord, spans: list[RunSpan], now: int) -> Cond
         return None
     usual = times.ratio if times.ratio is not None and times.count >= RUNS_KNOWN_MIN else 0.0
     held = 0.0 if times.open_for is None else times.open_for / times.interval
+    name = command_name(record)
     return schedule_condition(
         record,
         AlertKind.OVERLAP,
@@ -155,7 +156,7 @@ def _overlapping(record: ScheduleRecord, spans: list[RunSpan], now: int) -> Cond
         now,
         (
             f"schedule {record.name}: {times.warning}",
-            f"duly schedule show {quote(record.name)}; give it more time, or make its task faster",
+            f"duly schedule show {name}; give it more time, or make its task faster",
         ),
         {**times.to_json(), "overlaps": record.overlaps},
     )

@@ -12,6 +12,7 @@ from duly.domain.creation_rates import rate_from_json
 from duly.domain.durations import duration_words
 from duly.domain.identity import identity_text
 from duly.domain.instants import HOUR, MINUTE, SECOND_US, from_microseconds
+from duly.domain.schedules import tenant_option
 from duly.domain.time_texts import distance_text, utc_text
 from duly.engine.observers import SUBJECTS_MAX
 from duly.store.alerting import FindTrouble
@@ -193,7 +194,7 @@ def _doubtful(doubt: DoubtRecord, now: int) -> Condition:
             f"nobody knows what run {identity} of task {run.call.task} has done; it has "
             f"waited for a person for {_ago(doubt.since, now)}"
         ),
-        remedy=f"duly inbox {identity}",
+        remedy=f"duly inbox {identity}{tenant_option(run.tenant)}",
         evidence={"reason": doubt.reason, "attempt": run.tries.attempt, **_of_schedule(run)},
         labels={"task": run.call.task, "queue": run.call.queue, **_of_schedule(run)},
     )
@@ -212,7 +213,7 @@ def _stalled(run: TroubledRun, now: int) -> Condition:
             f"run {identity} of task {run.task} has not advanced for {_ago(run.since, now)}; its "
             f"limit is {limit}"
         ),
-        remedy=f"duly run show {identity}",
+        remedy=f"duly run show {identity}{tenant_option(run.tenant)}",
         evidence={"attempt": run.attempt, "worker": run.worker, "advanced_at": _at(run.since)},
         labels=_labels(run),
     )
@@ -227,7 +228,7 @@ def _tried(run: TroubledRun) -> Condition:
         value=float(run.attempt),
         since=run.since,
         summary=f"run {identity} of task {run.task} is at its attempt {run.attempt}",
-        remedy=f"duly run attempts {identity}",
+        remedy=f"duly run attempts {identity}{tenant_option(run.tenant)}",
         evidence={"attempts": run.attempt, "worker": run.worker, "begun_at": _at(run.since)},
         labels=_labels(run),
     )
@@ -242,7 +243,8 @@ def _dead(found: NewlyDead, now: int) -> Condition:
         value=float(found.died),
         since=found.first_at,
         summary=f"{count} of task {found.task} died, since {_ago(found.first_at, now)}",
-        remedy=f"duly run list --state dead --task {quote(found.task)}",
+        remedy=f"duly run list --state dead --task {quote(found.task)}"
+        f"{tenant_option(found.tenant)}",
         evidence={"died": found.died, "last_run": identity_text(found.last)},
         labels={"task": found.task},
     )

@@ -6,6 +6,7 @@ not pause, because the store was away or the schedule kept changing, the next ru
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ class Pausing:
     def settle_unwanted(self) -> None:
         """Pause schedules whose receiver wants no more of them; some, and none once we must beat.
 
-        One that was edited since the run was made may call somebody else by now: it is left alone.
+        One that was edited since may call somebody else by now, and so may a run whose arguments
+        were: then it is left alone.
         """
         unwanted = self._holdings.unwanted
         for schedule_id in tuple(unwanted)[:AT_ONCE_MAX]:
@@ -56,7 +58,7 @@ class Pausing:
                 return
             claimed = unwanted[schedule_id]
             reason = f"{RECEIVER_GONE}: task {shown(claimed.task)} was answered 410 (Gone)"
-            self.pause(claimed, reason, partial(_is_as_then, claimed))
+            self.pause(claimed, reason, partial(_calls_alike, claimed))
             del unwanted[schedule_id]
 
     def pause(self, claimed: ClaimedRun, reason: str, depends: Depends) -> str | None:
@@ -101,6 +103,8 @@ class Pausing:
         return answer if isinstance(answer, Stale) else schedule.name
 
 
-def _is_as_then(claimed: ClaimedRun, schedule: ScheduleRecord) -> bool:
-    """Say whether a schedule is defined as it was when it made a run."""
-    return schedule.definition_number == claimed.record.definition_number
+def _calls_alike(claimed: ClaimedRun, schedule: ScheduleRecord) -> bool:
+    """Say whether a schedule calls with what a run has called with."""
+    # By their values: of short ones a database tells the text as it stands in the definition.
+    ours, its = json.loads(schedule.definition.call.arguments), json.loads(claimed.arguments)
+    return bool(ours == its)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import counting, last_ends, reading, run_vitals, searching
-from duly.store.reading import FIRST_DELAYED, Seen
+from duly.store.reading import FIRST_DELAYED, PAGE_MAX, Seen
 from duly.store.tenancy import of_tenant
 
 if TYPE_CHECKING:
@@ -136,13 +136,13 @@ class MemoryReads(ABC):
         """Return what is known of runs, newest first."""
         return self._read(lambda journal: run_vitals.list_run_vitals(journal, command))
 
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
 
         def read(_: Journal) -> list[Owed]:
             rows = [row.owed for row in self.tables.owed.values()]
             found = [owed for owed in rows if owed.schedule_id == schedule_id]
-            return sorted(found, key=lambda owed: owed.first_for)
+            return sorted(found, key=lambda owed: owed.first_for)[:limit]
 
         return self._read(read)
 

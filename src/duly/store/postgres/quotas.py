@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import ScheduleId, schedule_id
 from duly.domain.owners import GoneRecord, gone_record
 from duly.domain.quotas import GONE
-from duly.store.owners import GONE_END, GONE_FIRST
+from duly.store.owners import GONE_END
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.session import as_values, one, uid
 from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
@@ -30,7 +30,7 @@ QUOTA = """
 SELECT q.scope, q.tenant, q.counted, q.most, q.version, q.updated_at, q.updated_by
 FROM duly.quotas q"""
 LIST_QUOTAS = f"""{QUOTA}
-WHERE NOT (q.scope >= '{GONE_FIRST}' AND q.scope < '{GONE_END}')"""
+WHERE NOT (q.scope >= '{GONE}' AND q.scope < '{GONE_END}')"""
 OF_SCOPE = f"{QUOTA} WHERE q.scope = $1 AND q.tenant = $2"
 OF_SCOPES = f"""{QUOTA} WHERE (q.scope, q.tenant) IN (
     SELECT u.scope, u.tenant FROM unnest($1::text[], $2::text[]) u(scope, tenant))"""  # noqa: S608 - columns of ours

@@ -58,7 +58,7 @@ LIST_DELAYED = f"""
 {rows.DELAYED} WHERE tenant = $1 AND (due_at, id) > ($3::int8, $4::uuid)
 ORDER BY due_at, id LIMIT $2::int8"""
 LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = $1::uuid ORDER BY first_for DESC LIMIT $2::int8"
-LIST_OWED = f"{rows.OWED} WHERE schedule_id = $1::uuid ORDER BY first_for"
+LIST_OWED = f"{rows.OWED} WHERE schedule_id = $1::uuid ORDER BY first_for LIMIT $2::int8"
 RUN_TIMES = """
 SELECT uuid_send(u.id), r.fired_at, o.finished_at
 FROM pg_catalog.unnest($1::uuid[]) WITH ORDINALITY u(id, place)
@@ -270,9 +270,9 @@ class PostgresReading:
         """Return what is known of runs, newest first."""
         return run_vitals.list_run_vitals(self._look, command)
 
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
-        found = self._look.session.rows(LIST_OWED, (uid(schedule_id),))
+        found = self._look.session.rows(LIST_OWED, (uid(schedule_id), limit))
         return [records.owed_record(row).owed for row in found]
 
     def list_tasks(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import ScheduleId, schedule_id
 from duly.domain.owners import GoneRecord, gone_record
 from duly.domain.quotas import GONE
-from duly.store.owners import GONE_END, GONE_FIRST
+from duly.store.owners import GONE_END
 from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
 from duly.store.sqlite.rows import one
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 QUOTA = "SELECT scope, tenant, counted, most, version, updated_at, updated_by FROM duly_quotas"
 LIST_QUOTAS = f"""{QUOTA}
-WHERE NOT (scope >= '{GONE_FIRST}' AND scope < '{GONE_END}') ORDER BY scope, tenant, counted"""
+WHERE NOT (scope >= '{GONE}' AND scope < '{GONE_END}') ORDER BY scope, tenant, counted"""
 OF_SCOPE = f"{QUOTA} WHERE scope = ? AND tenant = ?"
 OF_SCOPES = f"""{QUOTA} WHERE (scope, tenant) IN (
     SELECT value ->> 0, value ->> 1 FROM json_each(?))"""  # noqa: S608 - columns of ours

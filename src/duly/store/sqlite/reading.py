@@ -55,7 +55,7 @@ ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""
 LIST_DELAYED = f"""
 {rows.DELAYED} WHERE tenant = ? AND (due_at, id) > (?, ?) ORDER BY due_at, id LIMIT ?"""
 LIST_SKIPS = f"{rows.SKIP} WHERE schedule_id = ? ORDER BY first_for DESC LIMIT ?"
-LIST_OWED = f"{rows.OWED} WHERE schedule_id = ? ORDER BY first_for"
+LIST_OWED = f"{rows.OWED} WHERE schedule_id = ? ORDER BY first_for LIMIT ?"
 RUN_TIMES = """
 SELECT r.fired_at, o.finished_at
 FROM (SELECT id, fired_at FROM duly_runs WHERE schedule_id = ? ORDER BY id DESC LIMIT ?) r
@@ -244,9 +244,9 @@ class SqliteReading:
         """Return what is known of runs, newest first."""
         return run_vitals.list_run_vitals(self._look, command)
 
-    def list_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
         """Return the ranges a schedule still owes, oldest first."""
-        found = self._look.connection.execute(LIST_OWED, (schedule_id,))
+        found = self._look.connection.execute(LIST_OWED, (schedule_id, limit))
         return [records.owed_record(row).owed for row in found]
 
     def list_tasks(self) -> list[str]:

@@ -53,6 +53,20 @@ class DrainingOwed:
 
         assert [record.id for record in records[:2]] == [one.owed.schedule_id for one in found]
 
+    def test_the_ranges_of_a_schedule_are_listed_oldest_first_and_no_more_than_asked_for(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """F8, L6: however often it was late."""
+        record = owing(store, clock)
+        for _ in range(2):
+            clock.advance("5h30m")
+            record = fire_late(store, clock, record)
+        every = store.list_owed(record.id)
+
+        assert 3 == len({one.first_for for one in every})
+        assert every == sorted(every, key=lambda one: one.first_for)
+        assert every[:2] == store.list_owed(record.id, 2)
+
     def test_draining_makes_runs_and_leaves_the_rest(
         self, store: Store, clock: ManualClock
     ) -> None:
