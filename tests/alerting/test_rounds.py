@@ -11,11 +11,12 @@ import pytest
 from duly.domain.alert_kinds import AlertKind
 from duly.domain.alerting import Observation
 from duly.domain.instants import SECOND_US
-from duly.engine.observers import SUBJECTS_MAX, Asked
+from duly.engine.observers import SUBJECTS_MAX, Asked, GoesRound
 from duly.engine.observers.about_schedules import PAGE, told_one_by_one
 from duly.engine.observers.missing import MissingObserver
+from duly.engine.observers.paused import PausedObserver
 from duly.engine.observers.schedules import ScheduleObserver
-from duly.engine.watcher import WatcherSettings
+from duly.engine.watcher import WatcherSettings, usual_observers
 from duly.store.memory import MemoryStore
 from duly.testing.conformance import alerts, steps
 from duly.testing.factories import MINUTE_US
@@ -23,6 +24,7 @@ from duly.testing.manual_clock import ManualClock
 from tests.alerting.guard_room import GuardRoom
 
 OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])
+GOING_ROUND = {ScheduleObserver, MissingObserver, PausedObserver}
 CALLS_OF_A_PAGE = 6
 
 
@@ -97,6 +99,7 @@ def test_ten_thousand_are_gone_round_in_two_minutes():
     """V3, P3: by a page in each portion; and no portion takes longer than a page."""
     settings = WatcherSettings()
 
+    assert GOING_ROUND == {type(one) for one in usual_observers() if isinstance(one, GoesRound)}
     assert ceil(10_000 / PAGE) * settings.goes_on_us <= 2 * MINUTE_US
     assert settings.round_us <= settings.goes_on_us // 10
 

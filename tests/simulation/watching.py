@@ -339,7 +339,7 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
             if isinstance(one, DestinationObserver)
             else one
             for one in usual_observers()
-            if not isinstance(one, GoesRound)
+            if not isinstance(one, ScheduleObserver | MissingObserver)
         ]
         # So few at a time that the rounds go on between looks.
         observers += [ScheduleObserver(page=1, most=1), MissingObserver(page=1, most=1)]

@@ -47,6 +47,11 @@ class PausedObserver:
         self._page = page
         self._round = Round(ScheduleStatus.PAUSED)
 
+    @property
+    def is_round_over(self) -> bool:
+        """Whether all were looked at."""
+        return self._round.is_over
+
     def observe(self, asked: Asked) -> Observation:
         """Say which are paused so, of one page and of those that alerts are about."""
         suspects = find_suspects(asked, KINDS)
