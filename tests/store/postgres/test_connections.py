@@ -365,3 +365,19 @@ def test_an_answer_behind_which_the_server_ends_is_not_believed(url):
 
         with pytest.raises(psycopg.DatabaseError):
             PreparedSession(ended)._answer()  # noqa: SLF001 - what libpq tells in this case only
+
+
+def test_a_thread_gets_the_connection_that_it_has_had_before(store):
+    """P1: what it asks for is planned there; the one that came back last is another's."""
+    connections = store._connections  # noqa: SLF001 - which one it is, is not told
+    mine = connections.take(10.0, for_dispatch=False)
+    others = connections.take(10.0, for_dispatch=False)
+    connections.give_back(mine, None)
+    thread = threading.Thread(target=connections.give_back, args=(others, None))
+    thread.start()
+    thread.join()
+    again = connections.take(10.0, for_dispatch=False)
+    connections.give_back(again, None)
+
+    assert mine is not others
+    assert mine is again

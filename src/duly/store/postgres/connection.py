@@ -355,10 +355,9 @@ class Connections:
             raise StoreUnavailable(self.name, problem, remedy)
 
     def _find_idle(self, limit_s: float, *, for_dispatch: bool) -> BoundedConnection | None:
-        # The list's own operations are atomic.
         with suppress(IndexError):
             while True:
-                connection = self._idle[for_dispatch].pop()
+                connection = _taken_from(self._idle[for_dispatch])
                 if is_quiet(connection) and self._is_made_fit(connection, limit_s):
                     return connection
                 connection.close()
@@ -387,6 +386,7 @@ class Connections:
         has_room = len(stock) < IDLE_MAX
         is_ending = self._is_closed or self._is_interrupted
         if is_idle and has_room and not is_doubtful and not is_ending:
+            connection.used_by = threading.get_ident()
             stock.append(connection)
         else:
             connection.close()
@@ -415,6 +415,23 @@ class Connections:
     def _require_usable(self, session: Session) -> None:
         has = schema.read_applied(session)
         migrating.require_usable(migrating.compare(self.settings.migrations, has, self.name))
+
+
+def _taken_from(stock: list[BoundedConnection]) -> BoundedConnection:
+    """Take the connection that this thread has had last, else the newest.
+
+    In a crowd a worker claims while its courier brings ends. If they had each other's connection
+    every other time, each statement would be planned on both: 2 to 7 ms for one that claims.
+    """
+    # The list's own operations are atomic; what was seen in it may be another's by now.
+    if len(stock) > 1:
+        thread = threading.get_ident()
+        for connection in tuple(stock):
+            if connection.used_by == thread:
+                with suppress(ValueError):
+                    stock.remove(connection)
+                    return connection
+    return stock.pop()
 
 
 def _begin_in_child() -> None:

@@ -54,6 +54,8 @@ class BoundedConnection(Connection[Any]):
     """Where names are looked for by default: for callers to whom it is lent."""
     watched: select.poll | None = None
     """Tells whether the server has said something while nobody asked."""
+    used_by: int = 0
+    """The thread that has had it last: what it asks for is planned here."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
     prepared: dict[str, Prepared]
