@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from duly.api.listening import PORT_DEFAULT
-from tests.api.ports import free_port
+from tests.api.ports import SOON, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,14 +106,16 @@ def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
         tmp_path, "-m", "duly", "dev", "--app=tasks:app", f"--port={port}", "--json"
     ) as dev:
         facts = json.loads(line_with(dev, '"serving"'))
-        with httpx.Client(base_url=facts["url"]) as client:
+        with httpx.Client(base_url=facts["url"], timeout=SOON) as client:
             stranger = client.get("/")
             entered = client.post("/enter", data={"secret": facts["code"]})
             shown = client.get("/")
             styles = [
                 client.get(path) for path in re.findall(r'href="(/static/[^"]+)"', shown.text)
             ]
-            again = httpx.post(f"{facts['url']}/enter", data={"secret": facts["code"]})
+            again = httpx.post(
+                f"{facts['url']}/enter", data={"secret": facts["code"]}, timeout=SOON
+            )
 
     assert (303, 303, 200) == (stranger.status_code, entered.status_code, shown.status_code)
     assert "Overview" in shown.text

@@ -18,7 +18,8 @@ READ = {one.name: one for one in PAGES if one.method == "GET" and one.name != "z
 
 
 def text_of(page, where="main"):
-    """Return what can be read, in one line."""
+    """Return what can be read once the page is there to its end, in one line."""
+    page.wait_for_load_state("domcontentloaded")
     return re.sub(r"\s+", " ", page.locator(where).inner_text())
 
 
@@ -135,6 +136,7 @@ def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
 
     page.locator(f"#s-{made.id}").get_by_role("link", name="told").click()
     page.get_by_role("heading", name="Every expected occurrence").wait_for()
+    page.wait_for_load_state("domcontentloaded")
     ledger = text_of(page, "#ledger")
 
     assert 2 == ledger.count("verified")
