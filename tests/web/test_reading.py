@@ -92,7 +92,7 @@ def test_the_overview_answers_at_a_glance(work, open_page):
     head = text_of(page, "#sides thead")
     for name in ("Past and to come", "Lateness", "Planned load", "Queues, by how long"):
         page.get_by_role("heading", name=name).first.wait_for()
-    row = page.locator("#sides tbody tr", has_text="often")
+    row = page.locator("#sides tbody tr", has_text=first.name)
     lane = page.locator(".lane", has_text=first.name)
 
     assert "Last triggered Last attempt finished Last useful completion Its age" in head
