@@ -176,9 +176,11 @@ def test_the_variables_of_opentelemetry_switch_traces_on_and_off(place: Workplac
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
         monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         place.duly("enqueue", "nightly_report")
         with started(place, "worker", "--log-format", "json", "--tell-runs") as process:
             told_until(process, "run-succeeded")
+            assert comes_true(lambda: collector.spans)  # who ends does not wait for it for long
             stop(process)
         kept = list(collector.spans)
         monkeypatch.setenv("OTEL_SDK_DISABLED", "true")

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 END_SECONDS = 120
 PRESSED_SECONDS = 15
+LEAVE_SECONDS = 60
 PROGRAM = """
 import duly
 
@@ -88,14 +90,20 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
 
 @contextmanager
 def held_port() -> Iterator[None]:
-    """Hold the usual port, one test at a time; a stranger who has it holds it as well as we."""
+    """Hold the usual port, one test at a time; a stranger who has it holds it as well as we.
+
+    Unless they are about to leave, as other tests are that let a program take it.
+    """
     with (Path(gettempdir()) / f"duly-{PORT_DEFAULT}-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with socket.socket() as held:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with suppress(OSError):
-                held.bind(("127.0.0.1", PORT_DEFAULT))
-                held.listen()
+            for _ in range(LEAVE_SECONDS):
+                with suppress(OSError):
+                    held.bind(("127.0.0.1", PORT_DEFAULT))
+                    held.listen()
+                    break
+                threading.Event().wait(1)
             yield
 
 
