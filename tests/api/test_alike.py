@@ -51,18 +51,21 @@ class Costs:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
+        self._places: dict[int, int] = {}
+        """Of each statement that runs: where it stands among those that were asked."""
 
     def taken(self) -> list[tuple[str, int]]:
-        taken, self.asked = self.asked, []
+        taken, self.asked, self._places = self.asked, [], {}
         return taken
 
     def of_sqlite(self, event: dict[str, Any]) -> None:
-        if event["code"] == apsw.SQLITE_TRACE_PROFILE:
-            self.asked.append((event["sql"], self._rows.pop(event["id"], 0)))
-        else:
-            self._rows[event["id"]] = self._rows.get(event["id"], 0) + 1
-
-    _rows: dict[int, int] = {}  # noqa: RUF012 - of statements that are running
+        # By their beginnings: a statement ends when nobody has its cursor any more.
+        if event["code"] == apsw.SQLITE_TRACE_STMT and not event["trigger"]:
+            self._places[event["id"]] = len(self.asked)
+            self.asked.append((event["sql"], 0))
+        elif (place := self._places.get(event["id"])) is not None:
+            sql, rows = self.asked[place]
+            self.asked[place] = (sql, rows + (event["code"] == apsw.SQLITE_TRACE_ROW))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,7 @@ def store(request, costs, tmp_path_factory) -> Iterator[tuple[Any, Any]]:
     patch = pytest.MonkeyPatch()
     if request.param == "sqlite":
         clock = ManualClock(to_microseconds(moment("2026-04-02T12:00Z")))
-        events = apsw.SQLITE_TRACE_PROFILE | apsw.SQLITE_TRACE_ROW
+        events = apsw.SQLITE_TRACE_STMT | apsw.SQLITE_TRACE_ROW
         heard = [lambda connection: connection.trace_v2(events, costs.of_sqlite)]
         patch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, *heard])
         made = made_file(tmp_path_factory.mktemp("alike") / "duly.db", clock)

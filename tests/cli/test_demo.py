@@ -25,6 +25,7 @@ from duly.clock import SystemClock
 from duly.demo.cast import PAYMENTS
 from duly.demo.controls import Controls
 from duly.errors import Conflict
+from tests.api.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS = 200
 """Generous: on a busy machine two weeks of history take their time."""
+SHOWN = (1, {"ambiguous-runs", "queue-paused", "dead-letters", "destination-down"})
+"""How the doctor ends, and what it finds."""
 MACHINE = {None, "system-time-zones-differ", "disk-low"}
 """What the doctor may find about the machine, which is not the demo's."""
 ON_A_TERMINAL = """
@@ -79,7 +82,8 @@ class Demo:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Return a demo that runs, for all tests that look at one."""
-    running = until_ready(started(tmp_path_factory.mktemp("demo"), "--no-open"))
+    folder = tmp_path_factory.mktemp("demo")
+    running = until_ready(started(folder, "--no-open", "--port", "0"))  # some port that is free
     with running.app as app:
         until(lambda: app.runs.list(schedule="pulse", state="succeeded", limit=1))
     yield running
@@ -105,27 +109,21 @@ def test_a_fleet_is_at_work_every_few_seconds(demo: Demo):
     """U1: a dispatcher, two workers, and runs that say how far they are."""
     with demo.app as app:
         until(lambda: len(app.runs.list(schedule="pulse", state="succeeded", limit=5)) >= 2)
-        members = [one.kind for one in app.status().members if one.is_alive]
+        # Leases are short here: on a busy machine somebody may be late with a beat.
+        until(lambda: ["dispatcher", "worker", "worker"] == sorted(alive(app)))
         pulse = app.runs.list(schedule="pulse", state="succeeded", limit=1)[0]
 
-    assert ["dispatcher", "worker", "worker"] == sorted(members)
     assert pulse.last_progress is not None
 
 
 def test_the_doctor_finds_what_the_demo_shows_and_nothing_else(demo: Demo):
     """U4: and `duly status` says the same."""
-    status, found = duly(demo, "doctor", "--json")
-    # Alerts about the same are open once somebody has looked, which is some seconds later.
-    codes = {one["code"] for one in json.loads(found)["checks"]} - {
-        None,
-        "system-time-zones-differ",
-        "alerts-open",
-    }
+    # What a busy machine adds, such as a worker that is late with a beat, passes.
+    until(lambda: found_by_doctor(demo) == SHOWN, lambda: found_by_doctor(demo))
     _, said = duly(demo, "status")
 
-    assert 1 == status
-    assert {"ambiguous-runs", "queue-paused", "dead-letters", "destination-down"} == codes - MACHINE
-    assert "1 run is in doubt" in said
+    # One more is, if such a worker was in the middle of a payment.
+    assert re.search(r"\b(1 run is|2 runs are) in doubt", said), said
     assert "queue bulk is paused by demo operator" in said
     assert "runs wait for partner-api.demo to be up again" in said
 
@@ -136,7 +134,7 @@ def test_a_worker_killed_in_a_payment_leaves_a_run_for_the_inbox_and_a_line_in_t
     """E5, U1: the guided card, by the controls that the console has."""
     with demo.app as app:
         controls = Controls(app, lambda: [one.process for one in app.workers.list()])
-        killed = until(lambda: kill(controls))
+        killed = until(lambda: kill(app, controls))
         until(lambda: app.runs.get(killed.run).state == "ambiguous")
         item = app.inbox.get(killed.run)
         seen = controls.state()
@@ -295,7 +293,13 @@ def test_a_demo_ends_by_itself_and_keeps_a_file_if_it_is_told(tmp_path: Path):
 
 
 def started(folder: Path, *words: str) -> Demo:
-    """Start a demo whose file is in that folder; nobody sits before a screen."""
+    """Start a demo whose file is in that folder; nobody sits before a screen.
+
+    Where it listens is chosen here, unless a test does: a port that the kernel hands out may be
+    another's by the time that the demo serves.
+    """
+    if "--port" not in words:
+        words = (*words, "--port", str(free_port()))
     variables = {**os.environ, "TMPDIR": str(folder)}
     variables.pop("DULY_URL", None)
     process = subprocess.Popen(
@@ -337,10 +341,30 @@ def processes_of(demo: Demo) -> list[int]:
     return [demo.process.pid, *(int(one) for one in named)]
 
 
-def kill(controls: Controls) -> KilledWorker | None:
+def alive(app: App) -> list[str]:
+    """Return of what kind each member is that is alive."""
+    return [one.kind for one in app.status().members if one.is_alive]
+
+
+def kill(app: App, controls: Controls) -> KilledWorker | None:
+    """Kill who is in the middle of a payment, if anybody is.
+
+    A worker that a busy machine holds up for longer than its lease leaves one in doubt, too, and
+    there is no other before somebody has looked.
+    """
     with suppress(Conflict):
         return controls.kill_worker()
+    for run in controls.state().in_doubt:
+        app.inbox.reconcile(run, is_done=True, reason="the machine is busy")
     return None
+
+
+def found_by_doctor(demo: Demo) -> tuple[int, set[str]]:
+    """Return how the doctor ends, and what it finds about the demo."""
+    status, said = duly(demo, "doctor", "--json")
+    codes = {one["code"] for one in json.loads(said)["checks"]}
+    # Alerts about the same are open once somebody has looked, which is some seconds later.
+    return status, codes - MACHINE - {"alerts-open"}
 
 
 def duly(demo: Demo, *words: str) -> tuple[int, str]:
@@ -354,12 +378,12 @@ def duly(demo: Demo, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait for something to become true, and return it."""
+def until(condition: Callable[[], Any], instead: Callable[[], Any] = lambda: "") -> Any:
+    """Wait for something to become true, and return it; else say what there is instead."""
     clock, moment = SystemClock(), Event()
     ends_at = clock.monotonic_us() + LIMIT_SECONDS * 1_000_000
     while not (found := condition()):
-        assert clock.monotonic_us() < ends_at, "it does not come true"
+        assert clock.monotonic_us() < ends_at, f"it does not come true {instead()}"
         moment.wait(0.1)
     return found
 

@@ -56,7 +56,8 @@ def test_it_fires_what_is_declared_and_leaves_the_fleet_when_told(place: Workpla
     (place.folder / "s.toml").write_text(EVERY_SECOND)
     with running(place, "--declare", "s.toml", "--json", "--verbose") as process:
         told = events_until(process, "batch-fired", 2)
-        while_running = place.duly("status", "--json")
+        while not place.duly("status", "--json").json["dispatch"]["is_well"]:
+            assert process.poll() is None  # a busy machine may make it late with its lease
         runs = place.duly("run", "list", "--json").json
         process.send_signal(signal.SIGTERM)
         events_until(process, "stopped")
@@ -66,7 +67,6 @@ def test_it_fires_what_is_declared_and_leaves_the_fleet_when_told(place: Workpla
 
     assert ["tick"] == told[0]["created"]
     assert {"joined", "leases-acquired"} <= {one["event"] for one in told}
-    assert while_running.json["dispatch"]["is_well"]
     assert len(runs) >= 2
     assert all(_instant(one["fired_at"]) >= _instant(one["due_at"]) for one in runs)
     assert (0, []) == (

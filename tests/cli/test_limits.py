@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.clock import SystemClock
+from duly.domain.instants import SECOND_US
 from duly.store.admission import Request
+from duly.store.sqlite import SqliteStore
+from duly.testing.manual_clock import ManualClock
 from tests.cli.played_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
 if TYPE_CHECKING:
     from duly.store.execution import ClaimedRun
-    from duly.store.sqlite import SqliteStore
     from tests.cli.duly_command import Workplace
 
 FAILURES = 10
+PAUSES_US = [5 * SECOND_US * 2**number for number in range(6)]
+"""After each a probe goes, and fails, too."""
 
 
 def admit(store: SqliteStore, worker: PlayedWorker, claimed: ClaimedRun, to: str | None) -> str:
@@ -21,14 +26,21 @@ def admit(store: SqliteStore, worker: PlayedWorker, claimed: ClaimedRun, to: str
     return str(store.admit(worker.member, [request]).verdicts[0].way)
 
 
-def break_down(store: SqliteStore, destination: str) -> None:
-    """Let attempts at a destination fail until it is left alone."""
+def break_down(place: Workplace, destination: str) -> None:
+    """Let attempts at a destination fail until it is left alone for minutes, by the end of the past.
+
+    It is left alone for seconds at first, and commands of a busy machine may take as long as that.
+    """
+    hands = ManualClock(SystemClock().now_us() - sum(PAUSES_US))
+    store = SqliteStore(place.folder / "promises.db", hands)
     worker = PlayedWorker(store)
-    for number in range(FAILURES):
+    for number, pause_us in enumerate((*[0] * FAILURES, *PAUSES_US)):
+        hands.advance(pause_us)
         worker.queue(f"call {number}")
         claimed = worker.take()
         assert "goes" == admit(store, worker, claimed, destination)
         worker.fail_to_answer(claimed)
+    store.close()
 
 
 def test_a_limit_is_set_listed_and_taken_back_by_what_was_told(
@@ -97,7 +109,7 @@ def test_a_run_says_for_which_place_it_waits(place: Workplace, store: SqliteStor
 
 def test_a_breaker_is_shown_and_reset(place: Workplace, store: SqliteStore):
     """B2: on record, with the reason."""
-    break_down(store, "api.example.com")
+    break_down(place, "api.example.com")
     worker = PlayedWorker(store)
     run = worker.queue("later")
     assert "later" == admit(store, worker, worker.take(), "api.example.com")

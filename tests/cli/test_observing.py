@@ -82,9 +82,11 @@ def told_until(process: subprocess.Popen[str], event: str) -> list[dict[str, Any
     raise AssertionError(f"ended before {event}: {told}")
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+def stop(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """End it, and return what it has told meanwhile."""
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=LIMIT_SECONDS)
+    _, err = process.communicate(timeout=LIMIT_SECONDS)
+    return [json.loads(line) for line in err.split("\n") if line]
 
 
 def test_each_line_of_a_log_is_a_json_object_with_the_ids(place: Workplace):
@@ -131,8 +133,8 @@ def test_quiet_logs_tell_what_is_wrong_only(place: Workplace):
     for task in ("nightly_report", "awaited", "fails"):
         place.duly("enqueue", task)
     with started(place, "worker", "--log-format", "json", "--quiet") as process:
-        told = told_until(process, "run-dead")
-        stop(process)
+        # What the others have to tell may come after it.
+        told = told_until(process, "run-dead") + stop(process)
 
     assert {"warning", "error"} == {one["level"] for one in told}
     assert {"run-log", "attempt-failed", "run-dead"} == {one["event"] for one in told}
@@ -174,9 +176,11 @@ def test_the_variables_of_opentelemetry_switch_traces_on_and_off(place: Workplac
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
         monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         place.duly("enqueue", "nightly_report")
         with started(place, "worker", "--log-format", "json", "--tell-runs") as process:
             told_until(process, "run-succeeded")
+            assert comes_true(lambda: collector.spans)  # who ends does not wait for it for long
             stop(process)
         kept = list(collector.spans)
         monkeypatch.setenv("OTEL_SDK_DISABLED", "true")

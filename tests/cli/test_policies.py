@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore
     from tests.cli.duly_command import Answer, Workplace
 
-NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "Europe/Berlin")
+NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "UTC")
+"""Where each day has 24 hours: within three of them there are three."""
 
 
 def create(place: Workplace, name: str, *more: str) -> Answer:

@@ -11,7 +11,7 @@ import pytest
 
 from duly.app import App
 from duly.demo import cast, tasks
-from duly.demo.history import BACKFILL_SHARE, DAYS, make_history
+from duly.demo.history import BACKFILL_SHARE, DAYS, REPORTS_LOST, make_history
 from duly.domain.instants import to_microseconds
 from duly.engine.manual_clock import ManualClock
 
@@ -117,6 +117,14 @@ def test_results_are_verified_and_refuted(past: App, runs: list[Run]):
     verdicts = {one.verdict for run in reports for one in past.inbox.checks(run.id)}
 
     assert {"verified", "refuted"} <= verdicts
+
+
+def test_a_report_is_refuted_whenever_the_demo_is_started():
+    """T2, U1: nights in which clocks are put back are longer than others."""
+    reports = cast.NIGHTLY.upcoming(datetime(2026, 10, 20, tzinfo=UTC), 10)
+    longest = max(b - a for a, b in pairwise(reports))
+
+    assert 25 * HOUR == longest < REPORTS_LOST
 
 
 def test_a_scope_has_missing_items(past: App, runs: list[Run]):

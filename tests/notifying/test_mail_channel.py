@@ -366,10 +366,11 @@ def test_what_a_server_says_is_one_short_line(liar):
 
 
 def test_where_nobody_listens_is_asked_again(postbox):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    options = postbox().options(port=port)
-    result = opened("smtp", options, f"127.0.0.1:{port}").deliver(notice())
+    with socket.socket() as taken:  # so that nobody else begins to
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        options = postbox().options(port=port)
+        result = opened("smtp", options, f"127.0.0.1:{port}").deliver(notice())
 
     assert (False, False) == (result.is_done, result.is_final)
 

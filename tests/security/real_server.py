@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.api.listening import Listening
 from duly.api.serving import Serving
+from tests.api.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +55,7 @@ def status_of(line: socket.socket) -> int:
 @contextmanager
 def served(app: duly.App, settings: ApiSettings) -> Iterator[Speaker]:
     """Serve an application until the test is over."""
-    with socket.socket() as trial:
-        trial.bind((HOST, 0))
-        port = trial.getsockname()[1]
+    port = free_port()
     token = app.tokens.create("anna", role="admin", tenant="*").text
     serving, ready = Serving(app, Listening(port=port), settings), threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,), daemon=True)

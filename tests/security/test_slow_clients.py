@@ -36,6 +36,13 @@ def app() -> Iterator[duly.App]:
 
 @pytest.fixture(scope="module")
 def speaker(app: duly.App) -> Iterator[Speaker]:
+    with served(app, SETTINGS) as speaker:
+        yield speaker
+
+
+@pytest.fixture(scope="module")
+def hasty(app: duly.App) -> Iterator[Speaker]:
+    """Speak to a server that lets go soon: on a busy machine also who has nearly finished asking."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setattr(serving, "HEADER_MILLISECONDS", 300)
         yield stack.enter_context(served(app, SETTINGS))
@@ -51,9 +58,9 @@ def test_those_who_never_finish_asking_hold_nobody_up(speaker: Speaker):
 
 
 @pytest.mark.parametrize("said", [b"", b"G", HALF, b"PRI * HTTP/2.0\r\n"], ids=ascii)
-def test_who_does_not_finish_asking_is_let_go(speaker: Speaker, said: bytes):
+def test_who_does_not_finish_asking_is_let_go(hasty: Speaker, said: bytes):
     """L1: a connection over which nothing comes is no place that others lack."""
-    with speaker.connected(*[said] if said else []) as line:
+    with hasty.connected(*[said] if said else []) as line:
         assert line.recv(1 << 16).partition(b"\r\n")[0] in {
             b"",
             b"HTTP/1.1 400 Bad Request",
@@ -61,13 +68,18 @@ def test_who_does_not_finish_asking_is_let_go(speaker: Speaker, said: bytes):
         }
 
 
-def test_who_asked_once_and_stays_is_let_go(speaker: Speaker):
-    with speaker.connected(speaker.request("/api/v1/status")) as line:
-        seen = line.recv(1 << 16)
-        while part := line.recv(1 << 16):
-            seen += part
+def test_who_asked_once_and_stays_is_let_go(hasty: Speaker):
+    seen = b""
+    while not seen.startswith(b"HTTP/1.1 200"):
+        seen = b""
+        with (
+            contextlib.suppress(ConnectionError),
+            hasty.connected(hasty.request("/api/v1/status")) as line,
+        ):
+            while part := line.recv(1 << 16):
+                seen += part
 
-    assert seen.startswith(b"HTTP/1.1 200")
+        assert seen[:12] in {b"", b"HTTP/1.1 200", b"HTTP/1.1 408"}
 
 
 def test_a_body_that_drips_is_not_waited_for(speaker: Speaker):
@@ -163,7 +175,8 @@ def test_a_store_that_hangs_is_not_waited_for_by_more_and_more(clock):
     path = "http://localhost/readyz"
     with Asker(Api(app, settings, clock=clock), {}) as asker:
         answers = [asker.get(path).status_code for _ in range(4)]
-        waiting = hanging.waiting
+        while (waiting := hanging.waiting) < settings.threads_max:
+            pass  # a thread may begin later than its answer is given up
         hanging.released.set()
         while asker.get(path).status_code != 200:
             pass

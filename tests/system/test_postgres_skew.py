@@ -27,5 +27,9 @@ def test_dispatchers_whose_clocks_are_off_own_nothing_and_say_so(postgres_fleet)
     client.close()
     wait_until("it fires", fleet.count_runs)
 
-    assert {one.popen.pid for one in skewed} == {one for (one,) in fleet.ask(LIST_HOLDING)}
-    assert SHARDS == len(fleet.owners())
+    # How far off a clock is can't be told well while the machine is busy: one may err for a moment.
+    off = {one.popen.pid for one in skewed}
+    wait_until("they hold", lambda: off == {one for (one,) in fleet.ask(LIST_HOLDING)})
+    wait_until("one owns all", lambda: [SHARDS] == fleet.shares())
+
+    assert {punctual.popen.pid} == set(fleet.owners().values())

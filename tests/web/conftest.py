@@ -19,7 +19,7 @@ from duly.testing.virtual_time import virtual_time
 from duly_web import Console
 from duly_web.pages import PAGES
 from tests.api.desk import START, lives, make_app
-from tests.api.ports import free_port
+from tests.api.ports import SOON, free_port
 from tests.web.visiting import Visitor
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def served(app: duly.App) -> Iterator[Site]:
     assert ready.wait(START_SECONDS), "the server did not come up"
     try:
         token = app.tokens.create("anna", role="admin", tenant="*").text
-        with httpx.Client(base_url=listening.url) as client:
+        with httpx.Client(base_url=listening.url, timeout=SOON) as client:
             client.post("/enter", data={"secret": token})
             session = client.cookies["duly_session"]
         yield Site(app, listening.url, token, session)

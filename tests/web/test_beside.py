@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ import httpx
 import pytest
 
 from duly.api.listening import PORT_DEFAULT
-from tests.api.ports import free_port
+from tests.api.ports import SOON, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 END_SECONDS = 120
 PRESSED_SECONDS = 15
+LEAVE_SECONDS = 60
 PROGRAM = """
 import duly
 
@@ -88,14 +90,20 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
 
 @contextmanager
 def held_port() -> Iterator[None]:
-    """Hold the usual port, one test at a time; a stranger who has it holds it as well as we."""
+    """Hold the usual port, one test at a time; a stranger who has it holds it as well as we.
+
+    Unless they are about to leave, as other tests are that let a program take it.
+    """
     with (Path(gettempdir()) / f"duly-{PORT_DEFAULT}-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with socket.socket() as held:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with suppress(OSError):
-                held.bind(("127.0.0.1", PORT_DEFAULT))
-                held.listen()
+            for _ in range(LEAVE_SECONDS):
+                with suppress(OSError):
+                    held.bind(("127.0.0.1", PORT_DEFAULT))
+                    held.listen()
+                    break
+                threading.Event().wait(1)
             yield
 
 
@@ -106,14 +114,16 @@ def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
         tmp_path, "-m", "duly", "dev", "--app=tasks:app", f"--port={port}", "--json"
     ) as dev:
         facts = json.loads(line_with(dev, '"serving"'))
-        with httpx.Client(base_url=facts["url"]) as client:
+        with httpx.Client(base_url=facts["url"], timeout=SOON) as client:
             stranger = client.get("/")
             entered = client.post("/enter", data={"secret": facts["code"]})
             shown = client.get("/")
             styles = [
                 client.get(path) for path in re.findall(r'href="(/static/[^"]+)"', shown.text)
             ]
-            again = httpx.post(f"{facts['url']}/enter", data={"secret": facts["code"]})
+            again = httpx.post(
+                f"{facts['url']}/enter", data={"secret": facts["code"]}, timeout=SOON
+            )
 
     assert (303, 303, 200) == (stranger.status_code, entered.status_code, shown.status_code)
     assert "Overview" in shown.text

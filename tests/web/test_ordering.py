@@ -32,8 +32,9 @@ def order(page, label, verb=None, reason="because", **fields):
 
 
 def told(page, text):
-    """Wait until the next page says what was done."""
+    """Wait until the next page says what was done, and until it is there to its end."""
     page.locator("#said").get_by_text(text).wait_for()
+    page.wait_for_load_state("domcontentloaded")
 
 
 def undo(page, label):

@@ -18,7 +18,8 @@ READ = {one.name: one for one in PAGES if one.method == "GET" and one.name != "z
 
 
 def text_of(page, where="main"):
-    """Return what can be read, in one line."""
+    """Return what can be read once the page is there to its end, in one line."""
+    page.wait_for_load_state("domcontentloaded")
     return re.sub(r"\s+", " ", page.locator(where).inner_text())
 
 
@@ -91,7 +92,7 @@ def test_the_overview_answers_at_a_glance(work, open_page):
     head = text_of(page, "#sides thead")
     for name in ("Past and to come", "Lateness", "Planned load", "Queues, by how long"):
         page.get_by_role("heading", name=name).first.wait_for()
-    row = page.locator("#sides tbody tr", has_text="often")
+    row = page.locator("#sides tbody tr", has_text=first.name)
     lane = page.locator(".lane", has_text=first.name)
 
     assert "Last triggered Last attempt finished Last useful completion Its age" in head
@@ -135,6 +136,7 @@ def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
 
     page.locator(f"#s-{made.id}").get_by_role("link", name="told").click()
     page.get_by_role("heading", name="Every expected occurrence").wait_for()
+    page.wait_for_load_state("domcontentloaded")
     ledger = text_of(page, "#ledger")
 
     assert 2 == ledger.count("verified")

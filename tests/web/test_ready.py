@@ -19,7 +19,7 @@ from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
 from duly_web import Console
 from duly_web.rendering import _environment as environment
-from tests.api.ports import free_port
+from tests.api.ports import SOON, free_port
 from tests.store.sqlite.made_file import made_file
 from tests.web.conftest import START_SECONDS, served
 from tests.web.furnished import furnish, sqlite_app
@@ -128,7 +128,7 @@ def test_the_first_page_compiles_no_template_and_opens_no_connection(
         app, count = duly.App(url), sessions_of(url)
         app.migrate()
         furnish(app)
-    with app, served(app) as site, httpx.Client(base_url=site.url) as client:
+    with app, served(app) as site, httpx.Client(base_url=site.url, timeout=SOON) as client:
         client.cookies["duly_session"] = site.session
         all_made()
         opened, compiled = count(), len(templates.cache)
@@ -158,8 +158,8 @@ def test_a_store_that_does_not_answer_keeps_no_server_from_beginning(tmp_path, t
     store = Standing(SqliteStore(made_file(tmp_path / "duly.db")))
     with on(store) as app, beginning(app) as (_, _, ready, url):
         assert ready.wait(START_SECONDS)
-        assert store.is_asked.is_set()
-        assert 200 == httpx.get(f"{url}/healthz").status_code
+        assert store.is_asked.wait(START_SECONDS)
+        assert 200 == httpx.get(f"{url}/healthz", timeout=SOON).status_code
         assert not templates.cache
 
         store.is_open.set()
@@ -185,7 +185,7 @@ def test_a_page_that_can_not_be_made_in_advance_is_refused_to_who_asks(tmp_path,
     store = Broken(SqliteStore(made_file(tmp_path / "duly.db")))
     with on(store) as app, served(app) as site:
         all_made()
-        answer = httpx.get(site.url, cookies={"duly_session": site.session})
+        answer = httpx.get(site.url, cookies={"duly_session": site.session}, timeout=SOON)
 
         assert 503 == answer.status_code
         assert "restore it" in answer.text

@@ -117,8 +117,9 @@ def test_a_schedule_is_made_by_keyboard_alone(site, open_page):
     keys.press("Enter")
     page.get_by_text("Scheduled: every weekday at 21:15 (Europe/Berlin). First:").wait_for()
 
+    page.locator("tr.made", has_text="by-keyboard").wait_for()
+
     assert "15 21 * * 1-5" == _rule(site, "by-keyboard")
-    assert page.locator("tr.made", has_text="by-keyboard").is_visible()
 
     page.locator("#said").get_by_role("button", name="Undo").click()
     page.get_by_text("by-keyboard is deleted").wait_for()

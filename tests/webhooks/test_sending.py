@@ -278,9 +278,10 @@ def test_a_connection_that_is_reset_is_a_failure(receive_raw, sender):
 
 
 def test_a_port_that_nobody_listens_on_is_a_failure(sender):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    end = sender(f"127.0.0.1:{port}").send(f"http://127.0.0.1:{port}/")
+    with socket.socket() as taken:  # so that nobody else begins to
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        end = sender(f"127.0.0.1:{port}").send(f"http://127.0.0.1:{port}/")
 
     assert isinstance(end, Failed)
     assert end.reason == Reason.ERROR

@@ -27,6 +27,7 @@ OWNER = "demo"
 OPERATOR, ANALYST = "demo operator", "demo analyst"
 PAYMENTS = "card-payments"
 """The schedule whose worker is there to be killed."""
+NIGHTLY = cron("30 2 * * *", tz="Europe/Berlin")
 CLOCK_CHANGE = "night-of-the-clock-change"
 CLOCK_CHANGE_ZONES = ("Europe/Berlin", "America/New_York", "Australia/Sydney", "Pacific/Auckland")
 """Where clocks are put forward at two in the morning, so that there is no 02:30."""
@@ -55,7 +56,7 @@ def create_schedules(app: App, now: int) -> None:
     made(
         "nightly-report",
         tasks.nightly_report,
-        cron("30 2 * * *", tz="Europe/Berlin"),
+        NIGHTLY,
         misfire="latest",
         owner=OWNER,
     )

@@ -30,6 +30,8 @@ BACKFILL_DAYS = 20
 BACKFILL_SHARE = 0.4
 ORDERS = range(101, 115)
 WAIT_MINUTES_MAX = 10
+REPORTS_LOST = timedelta(hours=25.2)
+"""For so long reports are lost: one falls into it also where clocks are put back that night."""
 _WORLD = tasks.WORLD
 
 
@@ -284,7 +286,7 @@ SCENES: tuple[tuple[timedelta, Callable[[Stage], None]], ...] = (
     (timedelta(days=9.8), _mend_feed),
     (timedelta(days=8.5), _be_away),
     (timedelta(days=8), _lose_reports),
-    (timedelta(days=7), _find_reports),
+    (timedelta(days=8) - REPORTS_LOST, _find_reports),
     (timedelta(days=6.9), _close_in_part),
     (timedelta(days=5), _lose_a_payment),
     (timedelta(days=4.9), _close_all),
