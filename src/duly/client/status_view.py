@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from duly.client.alert_view import OpenAlerts, count_open
@@ -213,10 +215,11 @@ def _find_judged(
     known = {(one.tenant, one.name) for one in found}
     suspected = [one for one in alerts if one.kind is AlertKind.STALE_COMPLETION][:SUSPECTS_MAX]
     named = {(one.tenant, one.labels.get("schedule", "")) for one in suspected}
-    for tenant, name in sorted(named - known):
-        seen = caller.store.find_schedule(tenant, name)
-        if seen is not None and seen.record.status is ScheduleStatus.ACTIVE:
-            found.append(seen.record)
+    for tenant, of_tenant in groupby(sorted(named - known), key=itemgetter(0)):
+        names = frozenset(name for _, name in of_tenant)
+        found += caller.store.list_schedules(
+            ScheduleFilter(tenant=tenant, statuses=active, names=names)
+        )
     return found
 
 
