@@ -7,6 +7,7 @@ and it stands until somebody says that they are back.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from duly.domain.instants import from_microseconds
@@ -77,6 +78,7 @@ def refuse_gone(record: ScheduleRecord, stored: Iterable[Quota]) -> None:
         return
     when = utc_text(from_microseconds(said.updated_at))
     problem = f"is gone, as {said.updated_by} has said at {when}; nothing fires for them"
-    of = "" if record.tenant == TENANT_DEFAULT else f" --tenant {record.tenant}"
-    remedy = f"name another owner, or say that they are back: duly owner back {record.owner}{of}"
+    of = "" if record.tenant == TENANT_DEFAULT else f" --tenant {quote(record.tenant)}"
+    back = f"duly owner back {quote(record.owner)}{of}"
+    remedy = f"name another owner, or say that they are back: {back}"
     raise Conflict("owner", record.owner, problem, remedy)
