@@ -213,9 +213,10 @@ def _find_judged(
     if len(found) < STALE_LOOKED_AT_MAX:
         return found
     known = {(one.tenant, one.name) for one in found}
-    suspected = [one for one in alerts if one.kind is AlertKind.STALE_COMPLETION][:SUSPECTS_MAX]
-    named = {(one.tenant, one.labels.get("schedule", "")) for one in suspected}
-    for tenant, of_tenant in groupby(sorted(named - known), key=itemgetter(0)):
+    stale = (one for one in alerts if one.kind is AlertKind.STALE_COMPLETION)
+    named = dict.fromkeys((one.tenant, one.labels.get("schedule", "")) for one in stale)
+    others = sorted([one for one in named if one not in known][:SUSPECTS_MAX])
+    for tenant, of_tenant in groupby(others, key=itemgetter(0)):
         names = frozenset(name for _, name in of_tenant)
         found += caller.store.list_schedules(
             ScheduleFilter(tenant=tenant, statuses=active, names=names)
