@@ -35,6 +35,7 @@ from duly.domain.access import Principal
 from duly.domain.alert_kinds import AlertKind, Severity
 from duly.domain.presets import PRESETS, Preset
 from duly.domain.runbooks import runbook_of
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.scope import Scope
 from duly.domain.time_texts import clock_name, clock_name_and_offset, units_text
 from duly.domain.timetable.combined import zone_of
@@ -52,6 +53,7 @@ __all__ = [
     "LATE",
     "LATE_BOUNDS_US",
     "PRESETS",
+    "TENANT_DEFAULT",
     "Alert",
     "AlertChannel",
     "AlertKind",
