@@ -17,6 +17,7 @@ from duly.client.health import LATE, Health
 from duly.client.history import HistoryEntry, Occurrence
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
+from duly.client.owners import GoneOwner
 from duly.client.proving import ProvenOccurrence
 from duly.client.queues import Queue
 from duly.client.reading import (
@@ -70,6 +71,7 @@ __all__ = [
     "Effect",
     "Finding",
     "Frozen",
+    "GoneOwner",
     "Health",
     "HistoryEntry",
     "InboxItem",
