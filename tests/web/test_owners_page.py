@@ -112,9 +112,12 @@ def test_above_a_hundred_their_number_is_typed(office):
     assert "Type 101 to go on" in shown
     assert (422, True) == (wrong.status_code, "type 101" in wrong.text)
     assert "active" == statuses(office)["more-0"]
-    assert 303 == office.post(
-        "/owners/gone", {"owner": "bea", "reason": "left", "typed": "101"}
-    ).status_code
+    assert (
+        303
+        == office.post(
+            "/owners/gone", {"owner": "bea", "reason": "left", "typed": "101"}
+        ).status_code
+    )
     assert "paused" == statuses(office)["more-100"]
 
 
