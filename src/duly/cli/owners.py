@@ -8,7 +8,7 @@ from cyclopts import App
 
 from duly.app import App as Application
 from duly.cli.agreeing import counted, is_agreed, require_answer
-from duly.cli.output import print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.owners import GoneOwner
@@ -110,11 +110,7 @@ def list_owners(*, limit: int = LISTED_MAX, target: Target = TARGET) -> None:
     """
     with opened(target, makes_store=False) as application:
         found = application.owners.list(limit=limit)
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("No owner is gone.")
+        if is_all_told(found, "No owner is gone.", as_json=target.json):
             return
         rows = [(one.owner, utc_text(one.gone_at), one.said_by, str(one.active)) for one in found]
         print_table(("owner", "gone since", "said by", "still active"), rows)
