@@ -139,7 +139,7 @@ def test_at_a_desk_there_is_a_rail_and_no_menu(site, open_page):
 
 def test_filters_are_folded_say_what_is_on_and_are_opened_by_keys(site, open_page):
     """UX 5, 7, 43: the list begins at once; what is on is read without opening anything."""
-    phone = open_page(site, "/runs", viewport=PHONE, has_touch=True)
+    phone = open_page(site, "/runs?only=late", viewport=PHONE, has_touch=True)
     summary = phone.locator(".folded > summary")
     field = phone.get_by_label("Schedule", exact=True)
 
@@ -148,6 +148,9 @@ def test_filters_are_folded_say_what_is_on_and_are_opened_by_keys(site, open_pag
     summary.press("Enter")
     phone.get_by_label("State").select_option("succeeded")
     phone.locator("#filters-on", has_text="state succeeded").wait_for()
+
+    assert "Runs" == phone.locator("h1").inner_text(), "and no more those that are late"
+
     phone.reload()
 
     assert "Filters state succeeded" in summary.inner_text().replace("\n", " ")

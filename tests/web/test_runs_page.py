@@ -190,3 +190,5 @@ def test_a_filter_that_has_no_field_is_told_kept_and_can_be_taken_away(visitor):
     assert "/runs?reason=budget&amp;state=dead&amp;tz=utc" in text
     assert ">worker 1, reason budget, state dead</span>" in text
     assert "Only with" not in visitor.get("/runs?state=dead").text
+    # What is noticed stands alone: another filter is chosen in its place, not besides.
+    assert 'type="hidden" name="only"' not in visitor.get("/runs?only=late").text
