@@ -209,3 +209,14 @@ def tile(text: str, label: str) -> str:
     found = re.search(rf"<b>([^<]+)</b>\s*<span[^>]*>{label}<", text)
     assert found is not None, text
     return found[1]
+
+
+def test_the_table_of_lateness_says_that_it_is_of_the_first_and_where_others_are(crowd):
+    """UX 11: of a hundred it has some, and the page of each leads to its own."""
+    part = " ".join(crowd.get("/overview/lateness").text.split())
+    page = crowd.get(f"/schedules/{crowd.app.schedules.get('z-doubt').id}").text
+    own = crowd.get("/overview/lateness?of=z-doubt").text
+
+    assert "The first 5 schedules by name; the page of any other leads" in part
+    assert 'href="/overview/lateness?of=z-doubt"' in page
+    assert "Lateness of z-doubt" in own
