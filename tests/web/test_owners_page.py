@@ -140,3 +140,19 @@ def test_a_schedules_page_leads_to_its_owner(office):
 
     assert '<a href="/owners?owner=ada">ada</a>' in office.get(f"/schedules/{schedule.id}").text
     assert 'href="/owners"' in office.get("/schedules").text
+
+
+def test_an_order_from_a_page_of_another_tenant_is_refused(office):
+    """L2: who has switched in another window does not order about a namesake there."""
+    acme = duly.App(store=office.app.store, tenant="acme")
+    acme.schedules.create("theirs", office.app.call("report"), every("1h"), owner="ada")
+    shown = office.get("/owners?owner=ada").text
+    office.get("/owners?tenant=acme")  # in another window
+    refused = office.post("/owners/gone", {**GONE, "within": "default"})
+    carried = office.post("/owners/gone", {**GONE, "within": "acme"})
+
+    assert '<input type="hidden" name="within" value="default">' in shown
+    assert (409, True) == (refused.status_code, "switched to acme" in refused.text)
+    assert 303 == carried.status_code
+    assert "active" == statuses(office)["hers"]
+    assert "paused" == acme.schedules.get("theirs").status
