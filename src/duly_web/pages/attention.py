@@ -27,8 +27,8 @@ ALERTS_MAX = 1000
 RUNS_MAX = 100
 """So many of the newest runs that wait for somebody, or for another attempt, are looked at."""
 TROUBLES = ("ambiguous", "dead", "retrying")
-ORDER = ("late", "stale", *TROUBLES, "missing", None, "paused")
-"""What is first: a trigger that is late, work that is stale, runs in trouble, all that is well."""
+ORDER = ("late", "stale", *TROUBLES, "missing", "alerted", None, "paused")
+"""What is first: a late trigger, stale work, runs in trouble, an open alert, all that is well."""
 SUBJECT = "schedule "
 """How the subject of an alert begins that is about a schedule."""
 STATUSES = ("active", "paused")
@@ -137,7 +137,9 @@ def _why(
 
 def _told(kinds: Collection[str]) -> str | None:
     """Return what an alert has seen that a look at the schedule alone does not show."""
-    return "missing" if AlertKind.MISSING_RUN in kinds else None
+    if not kinds:
+        return None
+    return "missing" if AlertKind.MISSING_RUN in kinds else "alerted"
 
 
 def _rank(schedule: Schedule, why: Mapping[UUID, str], alerts: Mapping[str, set[str]]) -> int:
