@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from duly import Unauthenticated
+from duly import Conflict, Unauthenticated
 from duly.api.asgi import Api
 from duly.api.problems import headers_of, problem_of, refuse
 from duly.api.reading import read_fields, read_pairs
@@ -148,6 +148,7 @@ class Console:
             given = await read_form(request, self._front.settings)
             token = given.pop("csrf", [request.headers.get(CSRF_HEADER, "")])[-1]
             check_csrf(request.method, {CSRF_HEADER: token}, secret)
+            _check_tenant(visit.visitor, given.pop("within", [""])[-1])
             form = None if page.form is None else read_fields(page.form, given)
         return await self._front.in_thread(self._carry_out, visit, page, named, form)
 
@@ -294,6 +295,17 @@ def to_the_door(request: Request) -> Response:
 def _is_for_api(scope: Scope) -> bool:
     root = scope.get("root_path", "")
     return scope["path"].removeprefix(root).strip("/").partition("/")[0] in API_PARTS
+
+
+def _check_tenant(visitor: Visitor, shown: str) -> None:
+    """Refuse an order from a page of another tenant: somebody has switched in another window.
+
+    A form may name things by what they are called, which is somebody else's there.
+    """
+    if shown and shown != visitor.tenant:
+        problem = f"is whose page this is, and you have switched to {visitor.tenant} since"
+        remedy = "nothing was done: switch back, or look at the page again"
+        raise Conflict("tenant", shown, problem, remedy)
 
 
 def _static(parts: list[str]) -> Response:

@@ -29,6 +29,8 @@ _INSTANT = re.compile(
     r"(?<![@\w-])\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)(?!\w)"
 )
 """Not what is a part of a label: that is a name, and stays as it is."""
+_NO_FILTERS = frozenset({"cursor", "tenant", "tz"})
+"""What an address says besides what its list is narrowed by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,10 @@ class Here:
         kept = [(name, value) for name, value in self.query if name not in changes]
         kept += [(name, value) for name, value in changes.items() if value is not None]
         return self.root + self.path + (f"?{urlencode(kept)}" if kept else "")
+
+    def filters(self) -> list[tuple[str, str]]:
+        """Return what this address narrows a list by."""
+        return [(name, value) for name, value in self.query if name not in _NO_FILTERS]
 
     def elsewhere(self, path: str, **changes: str | None) -> str:
         """Return another address with this one's query, some of it changed."""

@@ -93,6 +93,7 @@ MARKS: dict[str, Mark] = {
     "slot-owed": Mark("owed", "hourglass", "warn"),
     "slot-held": Mark("held by a pause", "pause", "quiet"),
     # alerts, how urgent they are, and their way to people
+    "alerted": Mark("has an alert", "bell", "warn"),
     "alert-pending": Mark("pending", "hourglass", "wait"),
     "alert-open": Mark("open", "bell", "warn"),
     "alert-resolved": Mark("resolved", "check", "good"),

@@ -181,7 +181,9 @@ def test_an_undo_brings_back_the_rule_that_somebody_had_set(place: Workplace):
     assert (600, "10s", "warn", [], True, "queue-age", "mail") == first
     assert (first, first) == (second, third)
     assert "undo: duly alert rule remove mail" in moved.out
-    assert "(then: duly alert rule set mail --threshold 600 --for 10s" in moved.out
+    assert "task charge" in place.duly("alert", "rules").out
+    undo(place, moved)
+    assert (first, False) == (rule_of(place, "mail"), "charge" in place.duly("alert", "rules").out)
     both = place.duly("alert", "rule", "set", "mail", "--channel", "ops", "--all-channels")
     assert (2, True) == (both.status, "contradicts --all-channels" in both.err)
 

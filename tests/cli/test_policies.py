@@ -103,7 +103,7 @@ def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):
 
     gone = place.duly("owner", "gone", "ada", "--reason", "left", "--yes", *HERE)
 
-    assert "1 schedule of ada would be paused; nothing was done.\n  hers\n" in shown.out
+    assert "1 schedule of ada would be paused:\n  hers\nNothing was changed.\n" == shown.out
     assert (2, True) == (unasked.status, "nobody can be asked here" in unasked.err)
     assert "ada is gone. Paused 1 schedule; nothing new is made for them." in gone.out
     assert "duly schedule edit SCHEDULE --owner WHO" in gone.out
@@ -118,8 +118,23 @@ def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):
     back = undo(place, gone)
     assert "ada is back." in back.out
     assert "duly schedule resume --owner ada" in back.out
+    assert "undo: duly owner gone ada --reason '…' --yes " in back.out
     assert "No owner is gone." in place.duly("owner", "list").out
     assert 3 == place.duly("owner", "back", "ada").status
+
+
+def test_who_is_asked_about_an_owner_sees_what_would_be_paused(place: Workplace):
+    """S6, A1: which schedules, before the question; a no changes nothing, and says so."""
+    create(place, "hers", "--owner", "ada")
+
+    declined = place.typed("n\n", "owner", "gone", "ada", "--reason", "left")
+
+    assert 1 == declined.status
+    shown, _, asked = declined.out.partition("Pause 1 schedule? [y/N]")
+    assert "1 schedule of ada would be paused:\r\n  hers\r\n" in shown
+    assert "Nothing was changed." in asked
+    assert "active" == place.duly("schedule", "show", "hers", "--json").json["status"]
+    assert "No owner is gone." in place.duly("owner", "list").out
 
 
 def test_a_quota_that_nobody_could_keep_is_refused(place: Workplace):

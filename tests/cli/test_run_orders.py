@@ -24,9 +24,11 @@ def state(store: SqliteStore, run: UUID) -> str:
 def undo(place: Workplace, answer: Answer) -> Answer:
     """Type what a command says takes it back."""
     line = next(line for line in answer.out.splitlines() if line.startswith("undo: "))
-    words = shlex.split(line.removeprefix("undo: ").partition(" (")[0])
-    assert "duly" == words[0], line
-    return place.duly(*words[1:], DULY_URL="sqlite:///elsewhere.db")
+    for command in line.removeprefix("undo: ").partition(" (")[0].split(" && "):
+        words = shlex.split(command)
+        assert "duly" == words[0], line
+        answer = place.duly(*words[1:], DULY_URL="sqlite:///elsewhere.db")
+    return answer
 
 
 HERE = ("--url", "sqlite:///promises.db")

@@ -317,6 +317,11 @@ def _everybody(app: duly.App) -> list[UUID]:
     return [UUID(bytes=one.id) for one in found]
 
 
+def _all_names(app: duly.App) -> list[str]:
+    """Return the names of everybody's schedules."""
+    return [one.name for one in app.store.list_schedules(ScheduleFilter(tenant=None))]
+
+
 LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
     "health": [lambda app: app.health()],
     "status": [lambda app: app.status()],
@@ -335,6 +340,11 @@ LOOKING: dict[str, list[Callable[[duly.App], object]]] = {
     ],
     "vitals.schedules": [lambda app: app.vitals.schedules(status=None)],
     "vitals.windows": [lambda app: app.vitals.windows(_everybody(app), runs=100)],
+    "vitals.of_schedules": [lambda app: app.vitals.of_schedules(_everybody(app))],
+    "schedules.several": [
+        lambda app: app.schedules.several(ids=_everybody(app)),
+        lambda app: app.schedules.several(names=_all_names(app)),
+    ],
     "runs.newest": [lambda app: app.runs.newest(_everybody(app))],
     "schedules.many_occurrences": [
         lambda app: app.schedules.many_occurrences(

@@ -10,7 +10,8 @@ import pytest
 import duly
 from duly import UsageError, every
 from duly.client.runs import SCHEDULES_MAX
-from duly.client.schedule_looks import SPANS_MAX
+from duly.client.schedule_looks import SEVERAL_MAX, SPANS_MAX
+from duly.client.vitals import LOOKED_AT_MAX
 from duly.testing.virtual_time import virtual_time
 
 HOUR = timedelta(hours=1)
@@ -78,6 +79,30 @@ def test_windows_tell_what_the_vitals_of_each_do(school):
     }
 
 
+def test_several_are_those_that_go_by_an_id_or_a_name(school):
+    """U3, L2: each once, in order of name; none that is deleted, and none of other tenants."""
+    app, _, ids = school
+    app.schedules.delete(app.schedules.create("over", app.call("report"), every("1h")).id)
+    other = duly.App(store=app.store, tenant="theirs")
+    theirs = other.schedules.create("theirs", app.call("report"), every("1h"))
+
+    found = app.schedules.several(
+        ids=[ids[1], theirs.id, NOBODY], names=["first", "second", "over", "theirs"]
+    )
+
+    assert ["first", "second"] == [one.name for one in found]
+
+
+def test_how_several_are_doing_is_what_a_page_of_them_tells(school):
+    """V1: in no more questions, wherever they stand by name."""
+    app, _, ids = school
+
+    found = app.vitals.of_schedules([*ids, NOBODY])
+
+    page = app.vitals.schedules(with_errors=False).items
+    assert {one.id: one for one in page} == {one.id: one for one in found}
+
+
 def test_too_many_at_once_are_refused(school):
     """L6: with how many may be asked about."""
     app, now, _ = school
@@ -89,3 +114,8 @@ def test_too_many_at_once_are_refused(school):
         app.schedules.many_occurrences(dict.fromkeys(many, (now, now + HOUR)))
     with pytest.raises(UsageError, match=f"schedules: {len(many)} are too many"):
         app.vitals.windows(many, runs=1)
+    more = [*many, *many]
+    with pytest.raises(UsageError, match=f"ask for {SEVERAL_MAX} at a time"):
+        app.schedules.several(ids=many, names=[str(one) for one in many])
+    with pytest.raises(UsageError, match=f"ask for {LOOKED_AT_MAX} at a time"):
+        app.vitals.of_schedules(more)

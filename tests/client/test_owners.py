@@ -231,6 +231,14 @@ def test_an_owner_is_one_of_a_tenant(app):
     make(app, "new")
 
 
+def test_the_command_that_has_them_back_can_be_typed_as_it_is(app):
+    """L6: also for a name of two words."""
+    app.owners.gone("ada lovelace", reason="left")
+
+    with pytest.raises(Conflict, match=r"duly owner back 'ada lovelace'$"):
+        make(app, "hers", owner="ada lovelace")
+
+
 def test_those_who_are_gone_are_listed_by_name(app):
     """S6: a page at a time."""
     for name in "cab":

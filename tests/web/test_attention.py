@@ -7,8 +7,13 @@ import re
 import pytest
 
 import duly
-from duly import Retry, cron, every
+from duly import Retry, at, cron, every
+from duly.domain.alert_kinds import AlertKind
+from duly.store.memory import MemoryStore
+from duly.testing.conformance import alerts
+from duly.testing.manual_clock import ManualClock
 from duly.testing.virtual_time import virtual_time
+from duly_web.pages.attention import SCHEDULES_MAX
 from duly_web.pages.sides import SIDES_MAX
 from duly_web.pages.timeline import LANES_MAX
 from tests.web.visiting import Visitor
@@ -66,7 +71,7 @@ def test_the_others_are_counted_and_one_link_away(office):
     others = WELL + 4 - LANES_MAX
 
     assert f'<a href="/schedules">{others} others among all schedules</a>' in text
-    assert "what is late, stale or in trouble, then what fires most often" in text
+    assert "what is late, stale, in trouble or has an alert, then what fires most often" in text
 
 
 def test_the_table_of_both_sides_has_the_same_order(office):
@@ -81,9 +86,6 @@ def test_the_table_of_both_sides_has_the_same_order(office):
 
 def test_a_trigger_that_is_late_comes_before_everything(office):
     """V4: what nobody fires is first, and its work is not blamed for it."""
-    from duly.store.memory import MemoryStore
-    from duly.testing.manual_clock import ManualClock
-
     clock = ManualClock(1_775_210_400_000_000)
     with (
         duly.App(store=MemoryStore(clock), clock=clock) as app,
@@ -103,3 +105,120 @@ def test_a_trigger_that_is_late_comes_before_everything(office):
     assert ["z-hourly", "a-daily"] == before
     assert ["b-often", "z-hourly", "a-daily"] == lanes(text)
     assert 2 == len(re.findall(r'<span class="why tone-warn">', text))
+
+
+FIRST = SCHEDULES_MAX + 5
+"""More than are looked at by name."""
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """More than a hundred that are well; behind them by name those that are not."""
+    app = duly.App("memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    @app.task(effects="unsafe")
+    def settle(run: duly.Run) -> None:
+        with run.effect("pay:1"):
+            raise ConnectionResetError("no answer")
+
+    with virtual_time(app, "2026-04-03T02:00") as clock, Visitor(app) as visitor:
+        for number in range(FIRST):
+            app.schedules.create(f"a{number:03}", report, every("24h"))
+        for name in ("x-stale", "x-gone", "x-other", "x-missing"):
+            app.schedules.create(name, report, every("24h"))
+        app.schedules.create("z-doubt", settle, cron("30 2 * * *", tz="UTC"))
+        app.schedules.pause("x-gone", reason="its owner is gone: 'ada' (left)")
+        ended = app.schedules.create("a-ended", report, every("24h"))
+        app.schedules.delete(ended.id, reason="so")
+        clock.advance("1h")
+        watch = alerts.watch(app.store)
+        own = [
+            alerts.condition(f"schedule {name}", kind=kind, tenant="default")
+            for name, kind in (
+                ("x-stale", AlertKind.STALE_COMPLETION),
+                ("x-gone", AlertKind.SCHEDULE_PAUSED),
+                ("x-missing", AlertKind.MISSING_RUN),
+                ("a-ended", AlertKind.LATE_RUN),
+            )
+        ]
+        theirs = alerts.condition("schedule x-other", kind=AlertKind.LATE_RUN, tenant="theirs")
+        alerts.look(app.store, watch, *own, theirs)
+        yield visitor.enter()
+
+
+def test_whom_alerts_and_runs_in_trouble_are_about_is_found_behind_a_hundred_others(crowd):
+    """V1, UX 10: not the first of the alphabet, but those that need somebody."""
+    text = crowd.whole("/")
+    found = lanes(text)
+
+    assert re.search(r"x-stale</a>\s*<span class=\"why[^>]*>.*?has an alert", text, re.DOTALL)
+    assert ["z-doubt", "x-gone", "x-missing", "x-stale", "a000"] == found[:5]
+    assert "x-other" not in found, "an alert of another tenant is about another schedule"
+    assert "a-ended" not in found
+
+
+def test_the_page_says_at_how_many_it_has_looked(crowd):
+    """V4: what was not looked at is not called well."""
+    text = " ".join(crowd.whole("/?show=stale").split())
+
+    assert f"Looked at: the first {SCHEDULES_MAX} by name" in text
+    assert "runs in trouble are about, which are 4." in text
+
+
+def test_what_has_ended_or_is_deleted_takes_nobodys_place():
+    """V1: a hundred that are over would have hidden the one that goes on."""
+    app = duly.App("memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    with virtual_time(app, "2026-04-03T02:00") as clock, Visitor(app) as visitor:
+        for number in range(SCHEDULES_MAX):
+            app.schedules.create(f"a{number:03}", report, at("2026-04-03T02:10", tz="UTC"))
+        clock.advance("20m")
+        app.schedules.create("z-live", report, every("24h"))
+        text = visitor.enter().whole("/")
+
+    assert ["z-live"] == lanes(text)
+    assert "Looked at" not in text
+
+
+def test_a_count_of_overdue_says_when_there_may_be_more():
+    """UX 9: a number that is of the first by name alone has a plus, if anything else is due."""
+    clock = ManualClock(1_775_210_400_000_000)
+    with (
+        duly.App(store=MemoryStore(clock), clock=clock) as app,
+        Visitor(app, clock=clock) as visitor,
+    ):
+
+        @app.task
+        def report() -> None: ...
+
+        for number in range(FIRST):
+            app.schedules.create(f"a{number:03}", report, every("24h"))
+        app.schedules.create("z-hourly", report, every("1h"))
+        before = tile(visitor.enter().get("/").text, "Overdue")
+        clock.advance(65 * 60_000_000)
+        after = tile(visitor.get("/").text, "Overdue")
+
+    assert ("0", "0+") == (before, after)
+
+
+def tile(text: str, label: str) -> str:
+    found = re.search(rf"<b>([^<]+)</b>\s*<span[^>]*>{label}<", text)
+    assert found is not None, text
+    return found[1]
+
+
+def test_the_table_of_lateness_says_that_it_is_of_the_first_and_where_others_are(crowd):
+    """UX 11: of a hundred it has some, and the page of each leads to its own."""
+    part = " ".join(crowd.get("/overview/lateness").text.split())
+    page = crowd.get(f"/schedules/{crowd.app.schedules.get('z-doubt').id}").text
+    own = crowd.get("/overview/lateness?of=z-doubt").text
+
+    assert "The first 5 schedules by name; the page of any other leads" in part
+    assert 'href="/overview/lateness?of=z-doubt"' in page
+    assert "Lateness of z-doubt" in own

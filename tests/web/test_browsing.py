@@ -13,7 +13,7 @@ from tests.web.looking import WIDE, heard, shut_out, too_wide
 
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 PLACES = (
-    *("/", "/schedules", "/runs", "/health", "/missing", "/fleet", "/audit"),
+    *("/", "/schedules", "/runs", "/health", "/missing", "/fleet", "/audit", "/owners?owner=x"),
     *("/inbox", "/inbox?kind=dead", "/inbox?kind=late", "/backfills", "/backfills/plan"),
     *("/alerts", "/alerts/silences", "/alerts/rules", "/alerts/channels"),
     "/alerts/rules/queue-age",

@@ -135,3 +135,33 @@ def test_at_a_desk_there_is_a_rail_and_no_menu(site, open_page):
     assert page.get_by_role("navigation", name="Main").is_visible()
     assert not page.locator(".open-menu").is_visible()
     assert 1 == page.get_by_role("navigation", name="Show times in").count()
+
+
+def test_filters_are_folded_say_what_is_on_and_are_opened_by_keys(site, open_page):
+    """UX 5, 7, 43: the list begins at once; what is on is read without opening anything."""
+    phone = open_page(site, "/runs?only=late", viewport=PHONE, has_touch=True)
+    summary = phone.locator(".folded > summary")
+    field = phone.get_by_label("Schedule", exact=True)
+
+    assert not field.is_visible()
+
+    summary.press("Enter")
+    phone.get_by_label("State").select_option("succeeded")
+    phone.locator("#filters-on", has_text="state succeeded").wait_for()
+
+    assert "Runs" == phone.locator("h1").inner_text(), "and no more those that are late"
+
+    phone.reload()
+
+    assert "Filters state succeeded" in summary.inner_text().replace("\n", " ")
+    assert not field.is_visible()
+
+    phone.set_viewport_size({"width": 1280, "height": 844})
+
+    assert (True, False) == (field.is_visible(), summary.is_visible())
+
+    phone.set_viewport_size(PHONE)
+    phone.goto(phone.url.partition("/runs")[0] + "/schedules")
+    phone.keyboard.press("/")
+
+    assert "search" == phone.evaluate("document.activeElement.name")

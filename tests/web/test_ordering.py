@@ -69,6 +69,26 @@ def test_a_schedule_is_paused_until_a_time_and_goes_on_with_what_it_missed(work,
     assert "active" == work.app.schedules.get(made.id).status
 
 
+@pytest.mark.clicks("mark_owner_gone", "mark_owner_back")
+def test_an_owner_is_gone_and_back(work, open_page):
+    """S6, UX 38: from a schedule to its owner, what would be paused, and the way back."""
+    made = work.app.schedules.edit(work.schedule("hers").id, owner="ada")
+    page = open_page(work.site, f"/schedules/{made.id}")
+    page.get_by_role("link", name="ada", exact=True).click()
+    page.get_by_text("1 schedule would be paused").wait_for()
+    page.get_by_label("Reason").first.fill("left")
+    page.get_by_role("button", name="Say that they are gone").click()
+    told(page, "ada is gone: 1 schedule is paused")
+
+    assert "its owner is gone: 'ada' (left)" == work.app.schedules.get(made.id).reason
+
+    undo(page, "They are back")
+    told(page, "ada is back")
+
+    assert page.get_by_role("link", name="hers", exact=True).is_visible()
+    assert [] == work.app.owners.list()
+
+
 @pytest.mark.clicks("trigger_schedule", "skip_schedule")
 def test_a_schedule_is_run_now_and_its_next_occurrence_skipped(work, open_page):
     """S3, A3: the run is by hand and the timetable stays; the skipped one is on record."""

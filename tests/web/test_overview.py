@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -271,7 +271,7 @@ def test_planned_load_stays_bounded_however_often_a_schedule_fires():
     assert 0 < found.total <= STEPS_MAX
     assert found.most is not None
     assert found.counted * PER_HOUR_MAX == found.most.count
-    assert timedelta(hours=11) == found.rows[0][1][11].at - found.rows[0][0]
+    assert moment("2026-04-03T11:00Z") == found.rows[0][1][11].at
 
 
 def test_nothing_hostile_is_more_than_a_text(school):
@@ -380,6 +380,57 @@ def test_what_every_hour_has_does_not_hide_what_some_have_more():
 
     assert ((6, 2), (8, 5)) == ((row[8].count, row[8].level), (row[9].count, row[9].level))
     assert ["6", "7", "8"] == [words for _, words in found.levels]
+
+
+@pytest.mark.parametrize(
+    ("now", "changed", "hours", "of_two"),
+    [
+        ("2026-10-23T10:00Z", date(2026, 10, 25), 25, 2),
+        ("2026-10-25T21:00Z", date(2026, 10, 25), 25, 2),
+        ("2026-03-27T10:00Z", date(2026, 3, 29), 23, 0),
+        ("2026-03-29T21:00Z", date(2026, 3, 29), 23, 0),
+    ],
+)
+def test_days_and_hours_of_the_load_are_those_of_the_clock_also_when_it_changes(
+    now, changed, hours, of_two
+):
+    """UX 13, T1: nine o'clock is at nine all week, and no day is told twice."""
+    berlin = "Europe/Berlin"
+    at_nine = [cron("0 9 * * *", tz=berlin)] * 3
+    found = plan_load(
+        schedules_of(every("1h"), *at_nine), moment(now), Clocks("mine", berlin), is_cut=False
+    )
+    first, by_day = found.rows[0][0], dict(found.rows)
+
+    assert [first + timedelta(days=day) for day in range(7)] == list(by_day)
+    assert {9} == {cell.hour for row in by_day.values() for cell in row if cell.count >= 4}
+    assert hours == sum(cell.count for cell in by_day[changed]) - 3
+    assert of_two == by_day[changed][2].count
+    assert moment(now) >= min(cell.at for cell in found.rows[0][1] if cell.at)
+
+
+def test_free_minutes_are_those_of_the_visitors_clock():
+    """UX 13: where clocks are half an hour off, as well."""
+    taken = [cron("7 9 * * *", tz="Asia/Kolkata")] * 3
+    found = plan_load(schedules_of(*taken), NOW, Clocks("mine", "Asia/Kolkata"), is_cut=False)
+
+    assert found.herd is not None
+    assert (23, 37, 52) == found.herd.quiet_minutes
+
+
+def test_what_is_too_much_to_count_is_not_called_nothing():
+    """V4, UX 13: a schedule that fires every 61 seconds promises much."""
+    app = duly.App("memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    app.schedules.create("often", report, every("61s"))
+    with Visitor(app) as visitor:
+        text = " ".join(visitor.enter().get("/overview/load").text.split())
+
+    assert "Nothing is drawn. Not counted, because there is too much: 1 that fires" in text
+    assert "No active schedule promises" not in text
 
 
 def test_the_load_is_a_table_with_its_numbers_and_a_legend_in_words(school):

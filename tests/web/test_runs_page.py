@@ -177,3 +177,18 @@ def test_who_may_only_look_is_offered_no_order(school):
 
     assert 'name="run"' not in texts[0]
     assert not any("/discard" in text or "/runs/choose" in text for text in texts)
+
+
+def test_a_filter_that_has_no_field_is_told_kept_and_can_be_taken_away(visitor):
+    """UX 5: who changes another filter does not lose it unseen."""
+    text = visitor.get("/runs?worker=1&reason=budget&state=dead&tz=utc&cursor=").text
+    form = text.partition('<form class="filters"')[2].partition("</form>")[0]
+
+    assert '<input type="hidden" name="worker" value="1">' in form
+    assert '<input type="hidden" name="reason" value="budget">' in form
+    assert "Only with worker <b>1</b>" in text
+    assert "/runs?reason=budget&amp;state=dead&amp;tz=utc" in text
+    assert ">worker 1, reason budget, state dead</span>" in text
+    assert "Only with" not in visitor.get("/runs?state=dead").text
+    # What is noticed stands alone: another filter is chosen in its place, not besides.
+    assert 'type="hidden" name="only"' not in visitor.get("/runs?only=late").text

@@ -48,6 +48,10 @@ class Visitor:
         self._client.cookies.clear()
         self.secret = ""
 
+    def be_in(self, zone: str) -> None:
+        """Have a browser that is in a time zone."""
+        self._client.cookies.set("duly_zone", zone)
+
     def said(self) -> str:
         """Return what the next page would say was done, as the cookie has it."""
         text = self._client.cookies.get("duly_said") or ""

@@ -17,6 +17,7 @@ from duly.client.health import LATE, Health
 from duly.client.history import HistoryEntry, Occurrence
 from duly.client.judging import Finding
 from duly.client.missing import LookedFrom, MissingRun
+from duly.client.owners import GoneOwner
 from duly.client.proving import ProvenOccurrence
 from duly.client.queues import Queue
 from duly.client.reading import (
@@ -35,6 +36,7 @@ from duly.domain.access import Principal
 from duly.domain.alert_kinds import AlertKind, Severity
 from duly.domain.presets import PRESETS, Preset
 from duly.domain.runbooks import runbook_of
+from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.scope import Scope
 from duly.domain.time_texts import clock_name, clock_name_and_offset, units_text
 from duly.domain.timetable.combined import zone_of
@@ -52,6 +54,7 @@ __all__ = [
     "LATE",
     "LATE_BOUNDS_US",
     "PRESETS",
+    "TENANT_DEFAULT",
     "Alert",
     "AlertChannel",
     "AlertKind",
@@ -68,6 +71,7 @@ __all__ = [
     "Effect",
     "Finding",
     "Frozen",
+    "GoneOwner",
     "Health",
     "HistoryEntry",
     "InboxItem",

@@ -157,4 +157,4 @@ def _undo(before: AlertRule | None, made: AlertRule) -> str:
     again = undo_text(*rule_words(before))
     if all(getattr(before, one) == getattr(made, one) for one in ("kind", *NARROWING)):
         return again
-    return f"{removing}  (then: {again})"
+    return f"{removing} && {again}"

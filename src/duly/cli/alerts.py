@@ -16,7 +16,7 @@ from duly.cli.alert_texts import (
     silence_words,
     silenced_what,
 )
-from duly.cli.output import print_facts, print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.undoing import print_undo, undo_text
 from duly.domain.time_texts import distance_text, utc_text
@@ -62,11 +62,8 @@ def list_alerts(
     """
     with opened(target, makes_store=False) as application:
         found = application.alerts.list(state=state, kind=kind, limit=limit)
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("Nothing is wrong." if state == "open" else "There are no such alerts.")
+        nothing = "Nothing is wrong." if state == "open" else "There are no such alerts."
+        if is_all_told(found, nothing, as_json=target.json):
             return
         now = application.status().now
     headings = ("alert", "kind", "about", "tenant", "state", "since", "what")

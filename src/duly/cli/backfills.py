@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from duly.app import App as Application
 from duly.cli.agreeing import counted, is_agreed, require_answer
 from duly.cli.moments import read_moment
-from duly.cli.output import print_facts, print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
 from duly.cli.references import find_schedule
 from duly.cli.schedule.telling import note_missing_dispatcher, zone
 from duly.cli.target import Target, opened
@@ -147,11 +147,7 @@ def list_backfills(name: str | None = None, /, *, target: Target = TARGET) -> No
     with opened(target, makes_store=False) as application:
         of = None if name is None else find_schedule(application, name).id
         found = application.backfills.list(of)
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("There is no backfill.")
+        if is_all_told(found, "There is no backfill.", as_json=target.json):
             return
         headings = ("id", "schedule", "status", "looked at", "made", "open", "pace", "made by")
         print_table(headings, [_row(one) for one in found])

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cyclopts import App
 
-from duly.cli.output import print_facts, print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text
 from duly.cli.undoing import UNSAID, undo_text
@@ -23,11 +23,7 @@ def list_breakers(*, target: Target = TARGET) -> None:
     """List destinations: whether they are called, and how that went of late."""
     with opened(target, makes_store=False) as application:
         found = application.breakers.list()
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("No task has called a destination yet.")
+        if is_all_told(found, "No task has called a destination yet.", as_json=target.json):
             return
         now = application.status().now
         headings = ("destination", "breaker", "went well", "failed", "open since", "tried again")

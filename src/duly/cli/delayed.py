@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from duly.cli.output import print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_table
 from duly.cli.target import Target, opened
 from duly.cli.times import relative_text
 from duly.domain.time_texts import utc_text
@@ -32,11 +32,7 @@ def list_delayed(
     """
     with opened(target, makes_store=False) as application:
         found = application.delayed.list(limit=number)
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("No delayed run is pending.")
+        if is_all_told(found, "No delayed run is pending.", as_json=target.json):
             return
         now = application.status().now
         rows = [

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -100,6 +100,23 @@ def print_block(text: str, indent: int = 2) -> None:
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     """Print one JSON document."""
     sys.stdout.write(_escaped(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+
+
+class Listed(Protocol):
+    """One of what a command lists."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        ...
+
+
+def is_all_told(found: Sequence[Listed], nothing: str, *, as_json: bool) -> bool:
+    """Print a list as JSON, or that there is nothing to list; say whether that was one of both."""
+    if as_json:
+        print_json([one.to_json() for one in found])
+    elif not found:
+        print_line(nothing)
+    return as_json or not found
 
 
 def json_line(value: Any) -> str:  # noqa: ANN401 - as above

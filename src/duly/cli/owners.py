@@ -8,15 +8,16 @@ from cyclopts import App
 
 from duly.app import App as Application
 from duly.cli.agreeing import counted, is_agreed, require_answer
-from duly.cli.output import print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_json, print_line, print_table
 from duly.cli.target import Target, opened
-from duly.cli.undoing import print_undo, undo_text
+from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.owners import GoneOwner
 from duly.domain.time_texts import utc_text
 
 TARGET = Target()
 DECLINED, UNFINISHED = 1, 4
 LISTED_MAX = 1_000
+SHOWN_MAX = 20
 
 app = App(name="owner", help="Say which owners are gone: nothing fires for them.")
 
@@ -54,7 +55,9 @@ def gone(  # noqa: PLR0913 - each choice is an option
             return 0
         if found and not yes:
             require_answer(len(found), noun="schedule")
+            _print_firing(name, found)
             if not is_agreed("Pause", len(found), "schedule"):
+                print_line("Nothing was changed.")
                 return DECLINED
         answer = _carry_out(application, name, reason)
         taking_back = undo_text("owner", "back", name)
@@ -87,10 +90,13 @@ def back(name: str, /, *, reason: str | None = None, target: Target = TARGET) ->
     with opened(target, makes_store=False) as application:
         was = application.owners.back(name, reason=reason)
         resuming = undo_text("schedule", "resume", "--owner", name, "--reason", "back")
+        taking_back = undo_text("owner", "gone", name, "--reason", UNSAID, "--yes")
         if target.json:
-            print_json({**was.to_json(), "resume": resuming})
+            print_json({**was.to_json(), "resume": resuming, "undo": taking_back})
             return
-        print_line(f"{name} is back. What was paused stays paused; to resume it: {resuming}")
+        print_line(f"{name} is back. What was paused stays paused.")
+        print_line(("to resume all of theirs, after a look at them: ", "dim"), resuming)
+        print_undo(taking_back)
 
 
 @app.command(name="list")
@@ -104,11 +110,7 @@ def list_owners(*, limit: int = LISTED_MAX, target: Target = TARGET) -> None:
     """
     with opened(target, makes_store=False) as application:
         found = application.owners.list(limit=limit)
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("No owner is gone.")
+        if is_all_told(found, "No owner is gone.", as_json=target.json):
             return
         rows = [(one.owner, utc_text(one.gone_at), one.said_by, str(one.active)) for one in found]
         print_table(("owner", "gone since", "said by", "still active"), rows)
@@ -137,6 +139,13 @@ def _tell(owner: str, names: list[str], *, as_json: bool) -> None:
     if as_json:
         print_json({"owner": owner, "would_pause": names})
         return
-    print_line(f"{counted(len(names), 'schedule')} of {owner} would be paused; nothing was done.")
-    for name in names:
+    _print_firing(owner, names)
+    print_line("Nothing was changed.")
+
+
+def _print_firing(owner: str, names: list[str]) -> None:
+    print_line(f"{counted(len(names), 'schedule')} of {owner} would be paused:")
+    for name in names[:SHOWN_MAX]:
         print_line(f"  {name}")
+    if len(names) > SHOWN_MAX:
+        print_line(f"  … and {len(names) - SHOWN_MAX:,} more; --dry-run --json names all of them")

@@ -7,7 +7,7 @@ from datetime import datetime
 from cyclopts import App
 
 from duly.app import App as Application
-from duly.cli.output import print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.cli.waiting import TIMED_OUT, Patience, ticker
@@ -26,11 +26,7 @@ def list_queues(*, target: Target = TARGET) -> None:
     """List queues that hold something or are paused, with the age of what waits longest."""
     with opened(target, makes_store=False) as application:
         found = application.queues.list()
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("No queue holds anything, and none is paused.")
+        if is_all_told(found, "No queue holds anything, and none is paused.", as_json=target.json):
             return
         now = application.status().now
         headings = ("queue", "queued", "running", "oldest waits for", "paused by", "since", "why")

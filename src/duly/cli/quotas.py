@@ -137,7 +137,7 @@ def _undo(named: list[str], before: list[Quota], most: dict[str, int | str]) -> 
     if len(changed) < len(most):
         # A quota that was not there before can only be taken back with the others of its scope.
         kept = _options(before)
-        again = f"  (then: {undo_text('quota', 'set', *named, *kept)})" if kept else ""
+        again = f" && {undo_text('quota', 'set', *named, *kept)}" if kept else ""
         return undo_text("quota", "remove", *named) + again
     return undo_text("quota", "set", *named, *_options(changed))
 

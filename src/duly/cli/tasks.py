@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from duly.cli.output import print_json, print_line, print_table
+from duly.cli.output import is_all_told, print_json, print_line, print_table
 from duly.cli.target import Target, opened
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.client.inbox import TaskOrders
@@ -22,11 +22,7 @@ def list_tasks(*, target: Target = TARGET) -> None:
     """List tasks that programs have told of, and what is ordered about each."""
     with opened(target, makes_store=False) as application:
         found = application.inbox.tasks()
-        if target.json:
-            print_json([one.to_json() for one in found])
-            return
-        if not found:
-            print_line("No program has told of any task.")
+        if is_all_told(found, "No program has told of any task.", as_json=target.json):
             return
         rows = [(one.task, _retries(one), _reruns(one)) for one in found]
         print_table(("task", "retries", "reruns"), rows)

@@ -45,7 +45,7 @@ from duly.errors import UsageError
 from duly.store.reading import PAGE_MAX, ScheduleFilter, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from duly.client.caller import Caller
     from duly.client.reading import Instant
@@ -66,6 +66,8 @@ SPANS_MAX = 100
 """So many schedules are asked about their occurrences at once,"""
 OCCURRENCES_EACH_MAX = 300
 """and of each the newest so many."""
+SEVERAL_MAX = 200
+"""So many schedules are named at once."""
 _FILTERS = ("status", "task", "owner", "declared_by", "name_prefix")
 
 
@@ -147,6 +149,24 @@ class ScheduleLooks:
         if with_last_ends:
             found = self._ended(found, ENDS_LOOKED_AT_EACH)
         return SchedulePage(found, None if last is None else (last.name, last.id))
+
+    def several(self, *, ids: Sequence[UUID] = (), names: Sequence[str] = ()) -> ListedSchedules:
+        """Return those schedules that go by some ids or names, in order of name.
+
+        Deleted ones are left out, and those that are not of this tenant.
+        """
+        require_at_most("schedules", len(ids) + len(names), SEVERAL_MAX)
+        store, tenant = self._caller.store, self._caller.tenant
+        found = store.get_schedules([ScheduleId(one.bytes) for one in ids]) if ids else {}
+        if names:
+            named = ScheduleFilter(tenant=tenant, names=frozenset(names))
+            found |= {one.id: one for one in store.list_schedules(named)}
+        own = [
+            one
+            for one in found.values()
+            if one.tenant == tenant and one.status is not ScheduleStatus.DELETED
+        ]
+        return [schedule_view(one) for one in sorted(own, key=lambda one: (one.name, one.id))]
 
     def _filter(self, given: Mapping[str, str | None], *, include_deleted: bool) -> ScheduleFilter:
         unknown = sorted(set(given) - set(_FILTERS))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from duly.client.alert_view import OpenAlerts, count_open
@@ -213,10 +215,12 @@ def _find_judged(
     known = {(one.tenant, one.name) for one in found}
     stale = (one for one in alerts if one.kind is AlertKind.STALE_COMPLETION)
     named = dict.fromkeys((one.tenant, one.labels.get("schedule", "")) for one in stale)
-    for tenant, name in sorted([one for one in named if one not in known][:SUSPECTS_MAX]):
-        seen = caller.store.find_schedule(tenant, name)
-        if seen is not None and seen.record.status is ScheduleStatus.ACTIVE:
-            found.append(seen.record)
+    others = sorted([one for one in named if one not in known][:SUSPECTS_MAX])
+    for tenant, of_tenant in groupby(others, key=itemgetter(0)):
+        names = frozenset(name for _, name in of_tenant)
+        found += caller.store.list_schedules(
+            ScheduleFilter(tenant=tenant, statuses=active, names=names)
+        )
     return found
 
 

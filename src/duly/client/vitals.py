@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 SCHEDULES_MAX = 100
 """Of a task or a tenant so many active schedules are looked at, and on a page at the most."""
+LOOKED_AT_MAX = 200
+"""So many schedules are looked at at a glance, if they are named."""
 OPEN_MAX = 100
 """So many open runs of a task are looked at besides its newest."""
 PAGES_MAX = 3
@@ -145,6 +147,17 @@ class Vitals:
         items = [schedule_vitals(one) for one in signs]
         last = items[-1] if len(records) > most else None
         return VitalsPage(items, None if last is None else (last.name, last.id))
+
+    def of_schedules(self, schedules: Sequence[UUID]) -> list[ScheduleVitals]:
+        """Return how some schedules are doing, as a page of them without errors tells it.
+
+        Who is not there, or not of this tenant, is left out.
+        """
+        require_at_most("schedules", len(schedules), LOOKED_AT_MAX)
+        store = self._caller.store
+        seen = store.get_schedules([ScheduleId(one.bytes) for one in schedules])
+        own = [one for one in seen.values() if one.tenant == self._caller.tenant]
+        return [schedule_vitals(one) for one in read_signs(store, own, _AT_A_GLANCE)]
 
     def windows(self, schedules: Sequence[UUID] = (), *, runs: int) -> Windows:
         """Look at so many of the newest runs of the tenant, and of each of some schedules.

@@ -99,6 +99,7 @@ def schedules_where(where: Where, command: ScheduleFilter) -> Where:
     where.equal("s.declared_by", command.declared_by)
     if command.name_prefix:
         where.begins("s.name", command.name_prefix)
+    where.one_of("s.name", command.names)
     if command.after is not None:
         where.add("(s.tenant, s.name, s.id) > (?, ?, ?)", *command.after)
     return where

@@ -45,6 +45,8 @@ class ScheduleFilter:
     owner: str | None = None
     declared_by: str | None = None
     name_prefix: str | None = None
+    names: frozenset[str] | None = None
+    """Those of exactly these names."""
     after: tuple[str, str, ScheduleId] | None = None
     """Page on from here: tenant, name and id of the last one seen."""
     limit: int = PAGE_MAX

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.api.views import runbook_of
+from duly_web.commands import command_text, of_tenant
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.alerts import DURATIONS, Place, place_of
 
 if TYPE_CHECKING:
     from duly.api.views import Alert
+
+COMMAND = "duly "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class AlertModel:
     """What the remedy says to type."""
     advice: tuple[str, ...]
     """What it says besides."""
+    command: str
     runbook: str
     """From the root of the repository: the pages are no part of what is installed."""
     durations: tuple[str, ...] = DURATIONS
@@ -41,8 +45,9 @@ def show_alert(asked: Asked) -> Shown:
     model = AlertModel(
         alert=alert,
         place=place_of(alert),
-        commands=tuple(one for one in parts if one.startswith("duly ")),
-        advice=tuple(one for one in parts if not one.startswith("duly ")),
+        commands=tuple(of_tenant(alert.tenant, one) for one in parts if one.startswith(COMMAND)),
+        advice=tuple(one for one in parts if not one.startswith(COMMAND)),
+        command=command_text(alert.tenant, "alert", "show", str(alert.id)),
         runbook=runbook_of(alert.kind),
     )
     return Shown(template="alert.html", model=model, title=f"{alert.kind}: {alert.subject}")
@@ -50,13 +55,16 @@ def show_alert(asked: Asked) -> Shown:
 
 def remedy_parts(remedy: str) -> list[str]:
     """Take a remedy apart at its semicolons; one within quotes belongs to somebody's name."""
-    parts, is_quoted = [""], False
+    parts, quote = [""], ""
     for letter in remedy:
-        is_quoted ^= letter == "'"
-        if letter == ";" and not is_quoted:
+        if letter == ";" and not quote:
             parts.append("")
-        else:
-            parts[-1] += letter
+            continue
+        parts[-1] += letter
+        if letter == quote:
+            quote = ""
+        elif letter in "'\"" and not quote and parts[-1].lstrip().startswith(COMMAND):
+            quote = letter  # elsewhere it is an apostrophe
     return [one.strip() for one in parts if one.strip()]
 
 

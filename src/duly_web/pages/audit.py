@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from duly_web.page import Asked, Page, Shown
+from duly_web.pages.owners import place_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -145,6 +146,8 @@ def _path(entry: HistoryEntry, run: str | None) -> str | None:
     kind = entry.action.partition(".")[0]
     if kind == "schedule" and _id(entry.subject) is None:
         return f"/schedules/{quote(entry.subject, safe='')}"
+    if kind == "owner":
+        return place_of(entry.subject)
     return PLACES.get(kind)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from duly_web.commands import command_text
 from duly_web.page import Asked, Moved, Page, Said, Shown, Undo
 from duly_web.pages.runs import RunRow, run_row
 
@@ -83,7 +84,7 @@ def show_backfill(asked: Asked) -> Shown:
         live_p50=_quantile(lateness, 0.5),
         live_p99=_quantile(lateness, 0.99),
         live_runs=len(lateness),
-        command=f"duly backfill show {found.id}",
+        command=command_text(asked.app.tenant, "backfill", "show", str(found.id)),
     )
     return Shown(template="backfill.html", model=model, title=f"Backfill of {found.schedule}")
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from duly import UsageError
+from duly_web.commands import command_text
 from duly_web.page import Asked, Moved, Page, Said, Shown
 from duly_web.pages.inbox import ACTIONS, cause_of
 from duly_web.pages.runs import RunRow, run_row
@@ -118,7 +119,7 @@ def show_item(asked: Asked) -> Shown:
             () if item.attempt is None else (item.attempt.state,),
             (one.state for one in item.effects),
         ),
-        command=f"duly inbox {item.run.id}",
+        command=command_text(asked.app.tenant, "inbox", str(item.run.id)),
     )
     return Shown(template="inbox_item.html", model=model, title=f"In doubt: {item.run.label}")
 

@@ -57,6 +57,9 @@ class LatenessPart:
 
     of: str | None
     rows: tuple[LateRow, ...]
+    """All of the tenant, then its first schedules by name."""
+    is_cut: bool
+    """Whether there are others."""
     buckets: tuple[Bucket, ...]
     runs: int
     sentence: str
@@ -72,6 +75,7 @@ def look_at_lateness(app: App, schedules: Sequence[Schedule], of: str | None) ->
     return LatenessPart(
         of=of,
         rows=(_row(None, found.tenant), *(_row(name, looked) for name, looked in own)),
+        is_cut=len(schedules) > len(first),
         buckets=_buckets(window.started_counts, window.useful_counts),
         runs=window.runs,
         sentence=lateness_sentence(window.started),

@@ -14,7 +14,7 @@ import msgspec
 
 from duly import UsageError
 from duly_web.page import Asked, Page, Shown
-from duly_web.pages.attention import SCHEDULES_MAX, Attention, look_for_attention
+from duly_web.pages.attention import Attention, look_at_first, look_for_attention
 from duly_web.pages.lateness import LatenessPart, look_at_lateness
 from duly_web.pages.planned_load import PlannedLoad, plan_load
 from duly_web.pages.sides import SIDES_MAX, Sides, look_at_sides, read_show
@@ -23,9 +23,6 @@ from duly_web.pages.timeline import LANES_MAX, SPANS, Axis, SpanName, Timeline, 
 from duly_web.shell import look_at_all, look_at_own, look_at_own_stale
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duly import Schedule
     from duly.api.views import Queue
 
 LOADED_MAX = 300
@@ -80,18 +77,17 @@ def show_overview(asked: Asked) -> Shown:
     query: OverviewQuery = asked.query
     _read_span(query)
     show = read_show(query.show)
-    page = asked.app.schedules.page(limit=SCHEDULES_MAX).items
-    schedules = _going_on(page)
+    schedules, is_cut = look_at_first(asked.app)
     looked = look_at_all(asked)
     own = look_at_own(asked, looked)
     own = replace(own, stale=look_at_own_stale(asked, looked, own))
     model = Overview(
         query=query,
-        tiles=make_tiles(asked, schedules, own),
+        tiles=make_tiles(asked, schedules, own, is_cut=is_cut),
         lanes=min(len(schedules), LANES_MAX),
         sides=min(len(schedules), SIDES_MAX if show is None else 1),
         queues=looked.queues,
-        has_schedules=bool(page),
+        has_schedules=any(number for one, number in own.schedules.items() if one != "deleted"),
     )
     return Shown(template="overview.html", model=model, title="Overview", looked=looked)
 
@@ -121,7 +117,7 @@ def show_lateness(asked: Asked) -> Shown:
     found = asked.kept.get(
         ("lateness", of),
         LATENESS_SECONDS,
-        lambda: look_at_lateness(asked.app, _schedules(asked), of),
+        lambda: look_at_lateness(asked.app, look_at_first(asked.app)[0], of),
     )
     shown = _part(asked, "Lateness", "lateness.html", lateness=found)
     return _aged(shown, LATENESS_SECONDS)
@@ -156,18 +152,10 @@ def _read_span(query: OverviewQuery) -> SpanName:
     raise UsageError("span", query.span, "is no span of the timeline", f"use {', '.join(SPANS)}")
 
 
-def _schedules(asked: Asked) -> list[Schedule]:
-    return _going_on(asked.app.schedules.page(limit=SCHEDULES_MAX).items)
-
-
 def _attention(asked: Asked) -> Attention:
     key = ("attention", asked.pulse)
     look = partial(look_for_attention, asked.app, asked.now)
     return asked.kept.get(key, ATTENTION_SECONDS, look)
-
-
-def _going_on(schedules: Sequence[Schedule]) -> list[Schedule]:
-    return [one for one in schedules if one.status in {"active", "paused"}]
 
 
 def _load(asked: Asked) -> PlannedLoad:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class Cell:
 
     day: int
     hour: int
-    at: datetime
+    at: datetime | None
+    """None for an hour that clocks jump over."""
     count: int
     level: int
     """From 0 (nothing) and 1 (as quiet as the quietest) to 5 (as full as the fullest hour)."""
@@ -74,7 +75,7 @@ class Herd:
 class PlannedLoad:
     """A week by hours."""
 
-    rows: tuple[tuple[datetime, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[date, tuple[Cell, ...]], ...]
     total: int
     most: Cell | None
     levels: tuple[tuple[int, str], ...]
@@ -128,7 +129,9 @@ class Scale:
 @dataclass(slots=True)
 class _Count:
     start: datetime
+    end: datetime
     hours: Counter[int] = field(default_factory=Counter)
+    """By how many have passed since the start."""
     capped: set[int] = field(default_factory=set)
     instants: dict[datetime, list[str]] = field(default_factory=dict)
     steps: int = 0
@@ -151,10 +154,10 @@ class _Count:
         while self.steps < STEPS_MAX:
             self.steps += 1
             one = schedule.timetable.next(at)
-            hour = DAYS * HOURS if one is None else (one - self.start) // HOUR
-            if one is None or hour >= DAYS * HOURS:
+            if one is None or one >= self.end:
                 self._take(schedule.name, found, capped)
                 return True
+            hour = (one - self.start) // HOUR
             within = within + 1 if hour == hour_before else 1
             hour_before, at = hour, one
             if within > PER_HOUR_MAX:
@@ -176,7 +179,8 @@ def plan_load(
 ) -> PlannedLoad:
     """Count what is promised from the current day on, in the visitor's zone."""
     start = _midnight(now, clocks)
-    count = _Count(start)
+    noon_after = start + (DAYS * HOURS + HOURS // 2) * HOUR
+    count = _Count(start, _midnight(noon_after, clocks))
     counted, steady, left_out = 0, [], 0
     for one in sorted(schedules, key=lambda one: _interval(one, start), reverse=True):
         if count.steps >= STEPS_MAX:
@@ -187,11 +191,17 @@ def plan_load(
             counted += 1
         else:
             left_out += 1
-    scale = Scale(min(count.hours.values(), default=0), max(count.hours.values(), default=0))
+    places = _places(count, clocks)
+    numbers = [number for one in places.values() if (number := _number(count, one))]
+    scale = Scale(min(numbers, default=0), max(numbers, default=0))
+    first = clocks.mine_at(start).date()
     rows = tuple(
         (
-            start + timedelta(days=day),
-            tuple(_cell(count, day, hour, scale) for hour in range(HOURS)),
+            first + timedelta(days=day),
+            tuple(
+                _cell(count, (day, hour), places.get((day, hour), []), scale)
+                for hour in range(HOURS)
+            ),
         )
         for day in range(DAYS)
     )
@@ -201,7 +211,7 @@ def plan_load(
         total=sum(count.hours.values()),
         most=max(cells, key=lambda one: (one.count, -one.day, -one.hour)) if scale.most else None,
         levels=scale.levels(),
-        herd=_herd(count, now),
+        herd=_herd(count, now, clocks),
         zone=clocks.mine or "UTC",
         counted=counted,
         steady=tuple(sorted(steady)[:NAMES_SHOWN_MAX]),
@@ -222,32 +232,50 @@ def _interval(schedule: Schedule, start: datetime) -> timedelta:
 
 
 def _midnight(now: datetime, clocks: Clocks) -> datetime:
-    """Return when the visitor's day began; a day whose clock is put on has a row like any other."""
+    """Return when the visitor's day began, also where clocks have changed since."""
     clock = clocks.mine_at(now)
-    passed = timedelta(hours=clock.hour, minutes=clock.minute, seconds=clock.second)
-    return (now - passed).replace(microsecond=0)
+    wall = clock.replace(hour=0, minute=0, second=0, microsecond=0)
+    begin = now - (clock - wall)
+    return begin - (clocks.mine_at(begin) - wall)
 
 
-def _cell(count: _Count, day: int, hour: int, scale: Scale) -> Cell:
-    place = day * HOURS + hour
-    number = count.hours[place]
+def _places(count: _Count, clocks: Clocks) -> dict[tuple[int, int], list[int]]:
+    """Return which hours that pass are in each day and hour of the visitor's clock.
+
+    An hour that clocks jump over has none, and one that they repeat has two.
+    """
+    first = clocks.mine_at(count.start).date()
+    found: dict[tuple[int, int], list[int]] = {}
+    for passed in range(-(-(count.end - count.start) // HOUR)):
+        local = clocks.mine_at(count.start + passed * HOUR)
+        found.setdefault(((local.date() - first).days, local.hour), []).append(passed)
+    return found
+
+
+def _number(count: _Count, places: Iterable[int]) -> int:
+    return sum(count.hours[one] for one in places)
+
+
+def _cell(count: _Count, at: tuple[int, int], places: list[int], scale: Scale) -> Cell:
+    number = _number(count, places)
     return Cell(
-        day=day,
-        hour=hour,
-        at=count.start + timedelta(days=day, hours=hour),
+        day=at[0],
+        hour=at[1],
+        at=count.start + places[0] * HOUR if places else None,
         count=number,
         level=scale.level(number),
-        is_capped=place in count.capped,
+        is_capped=not count.capped.isdisjoint(places),
     )
 
 
-def _herd(count: _Count, now: datetime) -> Herd | None:
+def _herd(count: _Count, now: datetime, clocks: Clocks) -> Herd | None:
     coming = [(at, names) for at, names in count.instants.items() if at >= now]
     at, names = max(coming, key=lambda one: (len(one[1]), -one[0].timestamp()), default=(now, []))
     if len(names) < HERD_FROM:
         return None
-    begin = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    taken = {one.minute for one in count.instants if begin <= one < begin + HOUR}
+    # The minutes of the visitor's clock: not every zone is whole hours off UTC.
+    begin = at - timedelta(minutes=clocks.mine_at(at).minute, seconds=at.second)
+    taken = {clocks.mine_at(one).minute for one in count.instants if begin <= one < begin + HOUR}
     quiet = [minute for minute in (7, 23, 37, 52, 13, 41) if minute not in taken]
     shown = sorted(names)[:NAMES_SHOWN_MAX]
     return Herd(

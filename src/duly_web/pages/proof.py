@@ -6,12 +6,12 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from duly.api.views import zone_of
+from duly_web.commands import command_text
 from duly_web.moments import local_date
 from duly_web.page import Asked, Page, Shown
 
@@ -98,7 +98,9 @@ def show_proof(asked: Asked) -> Shown:
         counts=tuple(sorted(counted.items())),
         rows=tuple(_row(one) for one in found[:ROWS_MAX]),
         more=max(0, len(found) - ROWS_MAX),
-        command=f"duly prove {quote(schedule.name)} --for {proof.day.isoformat()}",
+        command=command_text(
+            asked.app.tenant, "prove", schedule.name, "--for", proof.day.isoformat()
+        ),
     )
     return Shown(template="proof.html", model=model, title=f"Proof of {schedule.name}")
 

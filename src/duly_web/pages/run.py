@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from duly_web.commands import command_text
 from duly_web.page import Asked, Page, Shown
 from duly_web.pages.run_chain import Chain, make_chain
 from duly_web.pages.run_orders import Action, actions_for
@@ -127,7 +128,7 @@ def show_run(asked: Asked) -> Shown:
         terms=met_terms(run.state, (one.state for one in attempts), (one.state for one in effects)),
         actions=actions_for(run, asked.visitor, has_check=_has_check(app, run)),
         json=_whole(run, attempts, checks),
-        command=f"duly run show {run.id}",
+        command=command_text(app.tenant, "run", "show", str(run.id)),
     )
     return Shown(template="run.html", model=model, title=run.label)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from duly import Misfire, UsageError, clock_changes
 from duly.api.views import PRESETS, restorable_for, zone_of
 from duly_web.changes import Entry, history_entry
+from duly_web.commands import command_text
 from duly_web.heat import RUNS_LOOKED_AT, Calendar, run_calendar
 from duly_web.instants import read_local
 from duly_web.ledger import Ledger, Ledgered, read_ledger
@@ -100,7 +100,7 @@ def show_schedule(asked: Asked) -> Shown:
         updated_at=schedule.updated_at,
         updated_by=schedule.updated_by,
         restorable_until=schedule.updated_at + kept if deleted and kept else None,
-        command=f"duly schedule show {quote(schedule.name)}",
+        command=command_text(asked.app.tenant, "schedule", "show", schedule.name),
         query=query,
     )
     return Shown(template="schedule.html", model=model, title=schedule.name)

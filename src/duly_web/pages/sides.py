@@ -53,6 +53,9 @@ class Sides:
     show: str | None
     rows: tuple[Side, ...]
     more: int
+    looked_at: int
+    suspects: int
+    """How many of those that were looked at stand behind the first by name."""
     is_cut: bool
     """Whether there are schedules that were not looked at."""
 
@@ -70,7 +73,14 @@ def look_at_sides(found: Attention, show: str | None) -> Sides:
     chosen = [side for one, vitals in known if _is_shown(side := _side(vitals, one), show)]
     rows = chosen if show == "all" else chosen[:SIDES_MAX]
     more = len(chosen) - len(rows)
-    return Sides(show=show, rows=tuple(rows), more=more, is_cut=found.is_cut)
+    return Sides(
+        show=show,
+        rows=tuple(rows),
+        more=more,
+        looked_at=len(found.schedules),
+        suspects=found.suspects,
+        is_cut=found.is_cut,
+    )
 
 
 def _is_shown(side: Side, show: str | None) -> bool:

@@ -35,8 +35,10 @@ MISSING_SECONDS = 10
 MISSING_SINCE = timedelta(days=1)
 
 
-def make_tiles(asked: Asked, schedules: Sequence[Schedule], status: Status) -> tuple[Tile, ...]:
-    """Count what needs a look, of the first schedules by name and of all runs."""
+def make_tiles(
+    asked: Asked, schedules: Sequence[Schedule], status: Status, *, is_cut: bool
+) -> tuple[Tile, ...]:
+    """Count what needs a look, of all runs, and of schedules; `is_cut`: there are more of those."""
     stuck, overlapping, late = asked.kept.get(
         ("noticed", asked.pulse),
         OWN_SECONDS,
@@ -53,7 +55,8 @@ def make_tiles(asked: Asked, schedules: Sequence[Schedule], status: Status) -> t
     missing = asked.kept.get("missing", MISSING_SECONDS, lambda: _count_missing(asked))
     return (
         Tile("Missing", *missing),
-        Tile("Overdue", overdue, "late", "/?show=late#sides"),
+        # Of what stands behind the first by name, it is known only whether anything is due.
+        Tile("Overdue", overdue, "late", "/?show=late#sides", is_cut and status.overdue > overdue),
         Tile("Stale work", stale, "stale", "/?show=stale#sides"),
         Tile("In doubt", status.ambiguous, "ambiguous", inbox),
         Tile("Dead", status.dead, "dead", "/runs?state=dead"),

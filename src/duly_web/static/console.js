@@ -173,7 +173,7 @@
   function keep(form) {
     const key = draftOf(form);
     if (!key) return;
-    const left = ["csrf", "version", ...(form.dataset.undrafted ?? "").split(" ")];
+    const left = ["csrf", "within", "version", ...(form.dataset.undrafted ?? "").split(" ")];
     const fields = [...new FormData(form)].filter(([name]) => !left.includes(name));
     sessionStorage.setItem(key, JSON.stringify(fields));
   }

@@ -26,7 +26,7 @@
 
   // Drafts: everything but what belongs to this very page.
   function fields() {
-    return [...new FormData(form)].filter(([name]) => name !== "csrf" && name !== "step" && name !== "count");
+    return [...new FormData(form)].filter(([name]) => !["csrf", "within", "step", "count"].includes(name));
   }
   let first = JSON.stringify(fields());
   const isDirty = () => JSON.stringify(fields()) !== first || form.hasAttribute("data-is-answer");

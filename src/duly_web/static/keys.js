@@ -54,7 +54,9 @@
   const ACTIONS = {
     "/": () => {
       const field = find(".filters [type=search]") ?? find("#find");
-      if (!field.checkVisibility()) find("#menu").showPopover();
+      const folded = field.closest(".folded");
+      if (folded) folded.open = true;
+      else if (!field.checkVisibility()) find("#menu").showPopover();
       field.focus();
     },
     "?": () => find("[data-open=shortcuts]").click(),

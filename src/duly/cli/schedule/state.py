@@ -95,8 +95,10 @@ def _moment(text: str | None, tz: str) -> datetime | None:
 
 def _require_coming(app: App, text: str | None, end: datetime | None) -> None:
     """Refuse an end that has passed before anybody is asked about many."""
+    if end is None:
+        return
     now = app.status().now
-    if end is not None and end <= now:
+    if end <= now:
         raise UsageError(
             "until", text, "lies in the past", f"give an instant after {utc_text(now)}"
         )

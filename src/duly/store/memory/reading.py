@@ -58,6 +58,7 @@ def _matches(record: ScheduleRecord, command: ScheduleFilter) -> bool:
         and command.owner in (None, record.owner)
         and command.declared_by in (None, record.declared_by)
         and record.name.startswith(command.name_prefix or "")
+        and (command.names is None or record.name in command.names)
         and (command.after is None or _order(record) > command.after)
     )
 

@@ -111,6 +111,17 @@ class ReadingSchedules:
 
         assert found == names(store, **wanted)
 
+    def test_several_names_find_exactly_those(self, store: Store) -> None:
+        """U3, L2: of one tenant, deleted ones only when asked for; no name finds nothing."""
+        for name in ("%", "first", "second", "others"):
+            steps.create(store, name)
+        steps.create(store, "first", tenant="theirs")
+        steps.delete(store, steps.create(store, "deleted"))
+        wanted = frozenset({"second", "%", "first", "deleted", "nobody's"})
+
+        assert ["%", "first", "second"] == names(store, names=wanted)
+        assert [] == names(store, names=frozenset())
+
     def test_a_name_finds_the_living_one(self, store: Store, clock: ManualClock) -> None:
         """S3: however many of that name were deleted."""
         steps.delete(store, steps.create(store))
