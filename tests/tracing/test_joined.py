@@ -56,6 +56,17 @@ def test_one_trace_joins_the_fire_of_a_schedule_and_its_attempts(url, recorded):
     assert said(done, "duly.fence") > said(failed, "duly.fence")
 
 
+def test_a_promise_begins_with_its_order_and_not_behind_what_comes_of_it(url, recorded):
+    """V2: a worker may have begun before whoever has promised it tells so."""
+    with duly.App(url) as app:
+        app.traces.tracing = recorded.tracing
+        run = app.enqueue(failing_once(app))
+        (promise,) = recorded.of_run(run.id)
+        (order,) = [one for one in recorded.named("promise") if one.name == "promise"]
+
+    assert order.start_time == promise.start_time
+
+
 def test_an_occurrence_is_told_by_the_dispatcher_that_fires_it(url, recorded):
     """V2: the first span of its run, which leads back to the schedule's own trace."""
     with duly.App(url) as app:

@@ -220,8 +220,10 @@ class _Promised:
         with suppress(Exception):
             order = self._span.get_span_context()
             back = [Link(order)] if order.is_valid else []
+            # What was promised may be under way by now: it began with the order, and not behind it.
+            begun = getattr(self._span, "start_time", None)
             for facts in spans:
-                first = self._tracing._begin(facts, links=back)  # noqa: SLF001 - its own other half
+                first = self._tracing._begin(facts, begun, back)  # noqa: SLF001 - its own other half
                 first.end()
                 self._span.add_link(first.get_span_context())
             about = spans[0].attributes if len(spans) == 1 >= count else {}
