@@ -30,6 +30,9 @@ ENTRY = struct.Struct("<qq")
 """Number and start, in microseconds."""
 READY = "ready"
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.002, 0.25
+POLL_SHARE = 10
+"""No pause is longer than a part in so many of what has passed: in the beginning everybody is slow,
+and who reckons from that how long it will take looks again when it is long over."""
 
 
 class Promises(NamedTuple):
@@ -107,15 +110,17 @@ def watch(complete: Callable[[], int], count: int, due_at: int, limit: float) ->
     before = complete()
     say_ready()
     time.sleep(max(0.0, (due_at - now_us()) / 1e6 + 0.01))
-    ends_at = time.monotonic() + limit
+    began_at = time.monotonic() - 0.01
+    ends_at = began_at + limit
     done, looked_at = complete() - before, time.monotonic()
-    pause = 0.02
+    pause = POLL_SECONDS_MIN
     while done < count and looked_at < ends_at:
         time.sleep(pause)
         seen, seen_at = complete() - before, time.monotonic()
         rate = (seen - done) / (seen_at - looked_at)
-        left = (count - seen) / rate / 2 if rate > 0 else pause * 2
-        pause = min(max(left, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
+        left = (count - seen) / rate / 2 if rate > 0 else POLL_SECONDS_MAX
+        longest = min((seen_at - began_at) / POLL_SHARE, POLL_SECONDS_MAX)
+        pause = max(min(left, longest), POLL_SECONDS_MIN)
         done, looked_at = seen, seen_at
     return {"at_us": now_us(), "done": done}
 

@@ -1,0 +1,68 @@
+"""Watching: when the last of a crowd is over is told nearly to the moment, however it began."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from bench.peers import protocol
+
+COUNT = 10_000
+DUE_US = 5_000_000
+
+
+class Crowd:
+    """So many are complete as a clock says that goes on only while somebody waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, line: list[tuple[float, int]]) -> None:
+        self._line = line
+        self._now = 4.0
+        self.looks = 0
+        fake = SimpleNamespace(
+            sleep=self._wait, monotonic=lambda: self._now, time_ns=lambda: int(self._now * 1e9)
+        )
+        monkeypatch.setattr(protocol, "time", fake)
+
+    def complete(self) -> int:
+        """Return how many there are by now, along the line from point to point."""
+        self.looks += 1
+        self._wait(0.0005)
+        since = self._now - DUE_US / 1e6
+        before, had = 0.0, 0
+        for at, count in self._line:
+            if since < at:
+                return had + int((count - had) * max(since - before, 0) / (at - before))
+            before, had = at, count
+        return had
+
+    def _wait(self, seconds: float) -> None:
+        self._now += seconds
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param([(0.095, 2000), (0.24, COUNT)], id="slow at first"),
+        pytest.param([(0.01, 0), (0.04, COUNT)], id="over in a moment"),
+        pytest.param([(2.0, 1), (2.5, COUNT)], id="nearly nothing for long"),
+        pytest.param([(0.1, 9000), (13.0, COUNT)], id="slow in the end"),
+    ],
+)
+def test_the_end_is_seen_within_a_tenth(monkeypatch: pytest.MonkeyPatch, line):
+    """P1: who reckons from a slow beginning how long it takes looks when it is long over."""
+    crowd = Crowd(monkeypatch, line)
+    found = protocol.watch(crowd.complete, COUNT, DUE_US, limit=60)
+
+    took, really = (found["at_us"] - DUE_US) / 1e6, line[-1][0]
+    assert COUNT == found["done"]
+    assert really <= took <= really * 1.1 + protocol.POLL_SECONDS_MIN
+    assert crowd.looks < 300, "whoever looks all the time is a part of the load"
+
+
+def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    crowd = Crowd(monkeypatch, [(0.1, 10)])
+    found = protocol.watch(crowd.complete, COUNT, DUE_US, limit=2)
+
+    assert 10 == found["done"]
+    assert (found["at_us"] - DUE_US) / 1e6 == pytest.approx(2, abs=0.5)
