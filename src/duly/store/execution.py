@@ -69,6 +69,10 @@ class ClaimReader(Protocol):
         """Return a run's numbers, with this claim counted in."""
         ...
 
+    def is_live(self, row: tuple[Any, ...]) -> bool:
+        """Say whether a run is of the live lane."""
+        ...
+
     def record(self, row: tuple[Any, ...], tries: Tries) -> RunRecord:
         """Return all that is known of a run; `state` is running."""
         ...
@@ -117,6 +121,11 @@ class ClaimedRun:
         return self._record
 
     @property
+    def is_live(self) -> bool:
+        """Whether it is of the live lane; known without its record, which takes longer to make."""
+        return self.reader.is_live(self.row)
+
+    @property
     def hold(self) -> Hold:
         """Return the claim that every write about it carries."""
         # As Hold(…), without the call in between: it is made for every run.
@@ -137,6 +146,10 @@ class _AtHand:
     def tries(self, row: tuple[Any, ...]) -> Tries:
         tries: Tries = row[1]
         return tries
+
+    def is_live(self, row: tuple[Any, ...]) -> bool:
+        record: RunRecord = row[0]
+        return record.lane is Lane.LIVE
 
     def record(self, row: tuple[Any, ...], tries: Tries) -> RunRecord:
         record: RunRecord = row[0]

@@ -50,5 +50,4 @@ class ReservedLanes:
     def note(self, order: ClaimRuns, runs: Sequence[ClaimedRun]) -> None:
         """Remember what a claim has brought, if it was one for another lane."""
         if order.first_lane is not Lane.LIVE:
-            behind = (claimed for claimed in runs if claimed.record.lane is not Lane.LIVE)
-            self._taken.update(claimed.run_id for claimed in behind)
+            self._taken.update(claimed.run_id for claimed in runs if not claimed.is_live)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
-from psycopg.types.string import ByteaBinaryLoader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +25,7 @@ _LENGTH_8 = b"\x00\x00\x00\x08"
 _LENGTH_16 = b"\x00\x00\x00\x10"
 _NULL = b"\xff\xff\xff\xff"
 
-_OID_INT4, _OID_INT8, OID_TEXT, OID_UUID = 23, 20, 25, 2950
+_OID_INT4, _OID_INT8, _OID_TEXT, _OID_UUID = 23, 20, 25, 2950
 _OID_INT4_ARRAY, _OID_INT8_ARRAY, _OID_TEXT_ARRAY, _OID_UUID_ARRAY = 1007, 1016, 1009, 2951
 
 
@@ -43,7 +42,7 @@ class Text(Encoded):
     """One text."""
 
     __slots__ = ()
-    oid = OID_TEXT
+    oid = _OID_TEXT
 
     def __init__(self, value: str) -> None:
         self.data = value.encode()
@@ -102,7 +101,7 @@ class Uuids(Encoded):
     oid = _OID_UUID_ARRAY
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        self.data = _header(OID_UUID, len(values)) + _LENGTH_16.join((b"", *values))
+        self.data = _header(_OID_UUID, len(values)) + _LENGTH_16.join((b"", *values))
 
 
 class OptionalUuids(Encoded):
@@ -113,7 +112,7 @@ class OptionalUuids(Encoded):
 
     def __init__(self, values: Sequence[bytes | None]) -> None:
         parts = (_NULL if one is None else _LENGTH_16 + one for one in values)
-        self.data = _header(OID_UUID, len(values), has_nulls=True) + b"".join(parts)
+        self.data = _header(_OID_UUID, len(values), has_nulls=True) + b"".join(parts)
 
 
 class Texts(Encoded):
@@ -126,7 +125,7 @@ class Texts(Encoded):
         # Of many runs that are ordered at once nearly all texts are alike.
         chosen = values[:1] if _are_alike(values) else values
         data = b"".join(_texts(chosen)) * (len(values) if chosen is not values else 1)
-        self.data = _header(OID_TEXT, len(values), has_nulls=True) + data
+        self.data = _header(_OID_TEXT, len(values), has_nulls=True) + data
 
 
 def _are_alike(values: Sequence[object]) -> bool:
@@ -157,7 +156,7 @@ class _EncodedDumper(Dumper):
 
 
 class _TextDumper(_EncodedDumper):
-    oid = OID_TEXT
+    oid = _OID_TEXT
 
 
 class _Int4sDumper(_EncodedDumper):
@@ -189,5 +188,3 @@ def register(context: AdaptContext) -> None:
         (Texts, _TextsDumper),
     ):
         context.adapters.register_dumper(kind, dumper)
-    # A row as a value stays as it is sent, for who reads it when he is asked.
-    context.adapters.register_loader("record", ByteaBinaryLoader)

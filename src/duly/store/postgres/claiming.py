@@ -13,14 +13,13 @@ all leaves, and lets tenants have their shares (`sharing.py`), if there are seve
 
 from __future__ import annotations
 
-import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import Lane, RunState
 from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
-from duly.store.postgres.arrays import OID_TEXT, OID_UUID, Int4s, Text, Texts, Uuids
+from duly.store.postgres.arrays import Int4s, Text, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
 from duly.store.postgres.sharing import IS_KNOWN, Terms, shares
@@ -29,7 +28,7 @@ from duly.store.wakeups import SECOND_US
 from duly.store.work_rulings import begin_in, first_priority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
@@ -131,8 +130,12 @@ picked AS MATERIALIZED (
     FOR UPDATE OF r SKIP LOCKED),
 gone AS (
     DELETE FROM duly.ready_{{0}} WHERE ctid = ANY(ARRAY(SELECT tid FROM picked)))"""  # noqa: S608
-# What few ask for comes as one value, which is read when somebody does. What few runs need is not
-# looked for here.
+# What few ask for is put together when somebody does. What few runs need is not looked for here.
+_REST = """r.tenant, r.schedule_id, r.definition_number, r.key, r.priority, r.origin, r.lane,
+        r.root, r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at"""
+_REST_TOLD = _REST.replace("r.schedule_id", "uuid_send(r.schedule_id)").replace(
+    "r.root", "uuid_send(r.root)"
+)
 _CLAIM = f"""
 made AS MATERIALIZED (
     SELECT n.now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
@@ -140,8 +143,7 @@ made AS MATERIALIZED (
         coalesce(r.arguments, p.carried) AS arguments,
         p.fence > 0 OR coalesce(r.arguments, p.carried) IS NULL
             OR (p.schedule_name IS NULL AND r.schedule_id IS NOT NULL) AS is_more,
-        ROW(r.tenant, r.schedule_id, r.definition_number, r.key, r.priority, r.origin, r.lane,
-            r.root, r.scheduled_for, r.not_before, r.window_from, r.created_at, r.fired_at) AS rest,
+        {_REST},
         n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END
             AS deadline_at{{}}
     FROM n CROSS JOIN picked p
@@ -156,17 +158,22 @@ claimed AS (
     FROM made)
 SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
     (SELECT era FROM era), uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task,
-    r.arguments, r.queue, r.is_more, r.schedule_name, r.rest"""  # noqa: S608 - parts of ours
+    r.arguments, r.queue, r.is_more, r.schedule_name, {_REST_TOLD}"""  # noqa: S608 - parts of ours
 _CLAIMED = """
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
-_QUEUE, _TENANT, _IS_ALONE = 10, 14, 15
+_QUEUE, _LANE = 10, 19
+_SHARE, _IS_ALONE = 26, 27
 """Where one from all leaves tells whose a run is, and whether there was nobody to share with."""
-FINISHED = slice(14, 17)
+_ITSELF = slice(13, 26)
+"""Where it tells what few ask for."""
+FINISHED = slice(26, 29)
 """Where an answer from one leaf tells what has ended besides."""
 
 
-def _from_all(queues: str, picked: str, lock: str, also: tuple[str, ...]) -> str:
-    made, told = ("".join(f", {of}.{name}" for name in also) for of in ("p", "r"))
+def _from_all(queues: str, picked: str, lock: str, *, is_shared: bool) -> str:
+    also = (("p.tenant AS share", "share"), ("p.is_alone", "is_alone"))[: 1 + is_shared]
+    made = "".join(f", {column}" for column, _ in also)
+    told = "".join(f", r.{name}" for _, name in also)
     parts = (_WORKER, _ERA, queues, _FROM_ALL.format(picked, lock), _CLAIM.format(made))
     return f"{','.join(parts)}{told}{_CLAIMED}"
 
@@ -176,7 +183,7 @@ def _plainly(queues: str, without: str | None) -> tuple[str, str]:
     known = "" if without is None else IS_KNOWN.format(without)
     lock = " FOR UPDATE OF r SKIP LOCKED"
     oldest, newest = (
-        _from_all(queues.format(""), order.format(known), lock, ("tenant",))
+        _from_all(queues.format(""), order.format(known), lock, is_shared=False)
         for order in (_OLDEST, _NEWEST)
     )
     return oldest, newest
@@ -185,7 +192,7 @@ def _plainly(queues: str, without: str | None) -> tuple[str, str]:
 def _shared(queues: str, first: str, without: str | None) -> tuple[str, str]:
     """Return those that share between tenants."""
     oldest, newest = (
-        _from_all(queues, shares(_FROM_LEAVES, terms), "", ("tenant", "is_alone"))
+        _from_all(queues, shares(_FROM_LEAVES, terms), "", is_shared=True)
         for terms in (Terms(first, without, is_newest=False), Terms(first, without, is_newest=True))
     )
     return oldest, newest
@@ -299,6 +306,15 @@ def _is_plain(command: ClaimRuns) -> bool:
     return is_whole and is_usual and not (command.queue_limits or command.without)
 
 
+def asked_in_a_crowd(order: ClaimRuns) -> list[tuple[str, tuple[object, ...]]]:
+    """Return what is asked for while there is more than a worker has room for."""
+    asked = []
+    for is_shared in (False, True):
+        statement, values = _statement(order, most_of(order), is_shared=is_shared)
+        asked += [(statement, values), (NEWEST[statement], values)]
+    return asked
+
+
 def leaf_values(command: ClaimRuns) -> tuple[object, ...]:
     """Return from which queue to which, and how many."""
     names = command.queues or ("", LAST_NAME)
@@ -334,7 +350,7 @@ def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
         return _claimed(session, command, found)
     if is_shared:
         aim.hear_of_shares(is_alone=all(row[_IS_ALONE] for row in found))
-    served = {row[_QUEUE]: row[_TENANT] for row in found}
+    served = {row[_QUEUE]: row[_SHARE] for row in found}
     return _claimed(session, command, found, served)
 
 
@@ -406,34 +422,15 @@ class _Reader:
     def tries(self, row: Row) -> Tries:
         return Tries._make(row[4:8])
 
+    def is_live(self, row: Row) -> bool:
+        return bool(row[_LANE] == Lane.LIVE)
+
     def record(self, row: Row, tries: Tries) -> RunRecord:
         now, run_id, task, arguments, queue = row[0], row[3], row[8], row[9], row[10]
         name, definition, error = row[-3:] if row[11] else (row[12], None, None)
-        tenant, schedule_id, number, key, priority, origin, lane, *rest = _values(row[13])
+        tenant, schedule_id, number, key, priority, origin, lane, *rest = row[_ITSELF]
         itself = (run_id, tenant, schedule_id, name, number, key, task, arguments, definition)
         itself += (queue, priority, origin, lane, *rest)
         nothing_yet = (None,) * 6
         claim = (*tries, self._worker, now, *nothing_yet, error, None, None)
         return run_record((*itself, RunState.RUNNING, None, None, *claim))
-
-
-_FIELD = struct.Struct(">Ii")
-
-
-def _values(packed: bytes) -> Iterator[object]:
-    """Read a row that the server has sent as one value: the type, length and bytes of each."""
-    place = 4
-    while place < len(packed):
-        kind, length = _FIELD.unpack_from(packed, place)
-        place += _FIELD.size
-        if length < 0:
-            yield None
-            continue
-        value = packed[place : place + length]
-        place += length
-        if kind == OID_UUID:
-            yield value
-        elif kind == OID_TEXT:
-            yield value.decode()
-        else:
-            yield int.from_bytes(value, "big", signed=True)

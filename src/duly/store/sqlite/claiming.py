@@ -141,6 +141,7 @@ TAKE_OLDEST = _taking(_OF_ONE + _OLDEST, _LINE.format("<="))
 TAKE_OLDEST_WITHOUT = TAKE_OLDEST.without(5)
 TAKE_NEWEST = _taking(_OF_ONE + _NEWEST, _LINE.format(">="))
 TAKE_NEWEST_WITHOUT = TAKE_NEWEST.without(5)
+_LANE = 12
 _TRIES = slice(19, 23)
 _ERROR = 23
 _PLACE = slice(24, 27)
@@ -326,6 +327,9 @@ class _Reader:
 
     def tries(self, row: Row) -> Tries:
         return claimed_tries(Tries(*row[_TRIES]), self._now)
+
+    def is_live(self, row: Row) -> bool:
+        return bool(row[_LANE] == Lane.LIVE)
 
     def record(self, row: Row, tries: Tries) -> RunRecord:
         held = (self._worker, self._now, None, None, None, None, None, None, row[_ERROR], None)

@@ -232,6 +232,16 @@ class Order:
 
         assert [live, missed, past] == work.take_ids(store, work.join(store))
 
+    def test_a_run_tells_whether_it_is_live(self, store: Store) -> None:
+        """M3: without its record, and as its record says."""
+        for lane in Lane:
+            work.queue(store, str(lane), lane=lane)
+
+        taken = work.take(store, work.join(store))
+
+        assert [True, False, False] == [claimed.is_live for claimed in taken]
+        assert list(Lane) == [claimed.record.lane for claimed in taken]
+
     def test_only_the_queues_that_are_asked_for_are_taken_from(self, store: Store) -> None:
         """R8: in the order given, each emptied before the next."""
         for name in ("a", "b", "c"):
