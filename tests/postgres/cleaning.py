@@ -78,15 +78,13 @@ class Lent:
     def store(self, clock: DatabaseClock) -> Iterator[PostgresStore]:
         """Open a store, on connections that the last one has left."""
         opened = PostgresStore(self.url, clock)
-        stock = opened._connections._idle  # noqa: SLF001 - a store opens its own, and closes them
+        stock = opened._connections.idle  # noqa: SLF001 - a store opens its own, and closes them
         for connection in self.left:
             connection.planned_at = clock.monotonic_us()
-            stock[connection.is_for_dispatch].append(connection)
+            stock[connection.is_for_dispatch].put(connection)
         self.left = []
         yield opened
-        self.left = [connection for idle in stock.values() for connection in idle]
-        for idle in stock.values():
-            idle.clear()
+        self.left = [connection for idle in stock.values() for connection in idle.empty()]
         opened.close()
 
     def close(self) -> None:

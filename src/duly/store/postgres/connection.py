@@ -8,7 +8,6 @@ next call opens another one: that is all it takes to come back after a restart o
 from __future__ import annotations
 
 import os
-import select
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,14 +28,17 @@ from duly.store.postgres.broom import Broom
 from duly.store.postgres.claiming import Aim
 from duly.store.postgres.failures import failure
 from duly.store.postgres.held_up import HeldUp
+from duly.store.postgres.plans_ahead import PlansAhead
+from duly.store.postgres.prepared import FORGET_PLANS
 from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query, first, one
 from duly.store.postgres.side_by_side import SideBySide
+from duly.store.postgres.stock import Stock
 from duly.store.postgres.urls import read_url, safe_name
 from duly.store.postgres.work import Look, Work
 from duly.store.wakeups import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from psycopg import Cursor
 
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from duly.store.schema import Migration
 
 CONNECTIONS_MAX = 16
-IDLE_MAX = 8
 PREPARE_AFTER = 3
 OPEN_LIMIT_S = 5.0
 CANCEL_LIMIT_S = 2.0
@@ -87,7 +88,6 @@ READ_CLUSTER = """
 SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()::text
 FROM duly.cluster WHERE id = 1"""
 FIRST_LOOK = READ_CLUSTER.replace("FROM", f", ({schema.KEEPS_TENANTS}) FROM")
-FORGET_PLANS = "DISCARD PLANS"
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
 
@@ -153,11 +153,12 @@ class Connections:
         """Make what belongs to one process: threads, locks, and an empty stock."""
         self.bell = Bell(self)
         self.broom = Broom(self)
+        self.plans_ahead = PlansAhead(self)
         self.side_by_side = SideBySide(self.settings.fire_connections)
         most = self.settings.connections_max
         # A program's threads may use up theirs, and a dispatcher in it goes on all the same.
         self._room = {kind: threading.BoundedSemaphore(most) for kind in (True, False)}
-        self._idle: dict[bool, list[BoundedConnection]] = {True: [], False: []}
+        self.idle = {kind: Stock() for kind in (True, False)}
         """Those for dispatchers, and those for everybody else."""
         self._first_use = threading.Lock()
         self._reading: set[BoundedConnection] = set()
@@ -165,7 +166,7 @@ class Connections:
 
     def begin_in_child(self) -> None:
         """Leave everything to the parent, whose locks and connections they are."""
-        for stock in self._idle.values():
+        for stock in self.idle.values():
             _abandoned.extend(stock)
         self._begin()
 
@@ -186,9 +187,8 @@ class Connections:
         self.broom.close()
         self.side_by_side.close()
         self._is_closed = True
-        for stock in self._idle.values():
-            while stock:
-                stock.pop().close()
+        for stock in self.idle.values():
+            stock.close()
 
     @contextmanager
     def failures(self) -> Iterator[None]:
@@ -294,10 +294,12 @@ class Connections:
             raise StoreUnavailable(self.name, problem, "try again, or allow more connections")
         try:
             idle = self._find_idle(limit_s, for_dispatch=for_dispatch)
-            return idle or self.open(limit_s, for_dispatch=for_dispatch)
+            taken = idle or self.open(limit_s, for_dispatch=for_dispatch)
         except BaseException:
             self._room[for_dispatch].release()
             raise
+        taken.used_by = threading.get_ident()
+        return taken
 
     def give_back(self, connection: BoundedConnection, error: BaseException | None) -> None:
         """Put a connection back into the stock, if it is known to be fit for it."""
@@ -355,12 +357,10 @@ class Connections:
             raise StoreUnavailable(self.name, problem, remedy)
 
     def _find_idle(self, limit_s: float, *, for_dispatch: bool) -> BoundedConnection | None:
-        with suppress(IndexError):
-            while True:
-                connection = _taken_from(self._idle[for_dispatch])
-                if is_quiet(connection) and self._is_made_fit(connection, limit_s):
-                    return connection
-                connection.close()
+        while (connection := self.idle[for_dispatch].take()) is not None:
+            if self._is_made_fit(connection, limit_s):
+                return connection
+            connection.close()
         return None
 
     def _is_made_fit(self, connection: BoundedConnection, limit_s: float) -> bool:
@@ -378,16 +378,21 @@ class Connections:
                 raise
         return True
 
+    def look_after_idle(self, do: Callable[[BoundedConnection], None]) -> None:
+        """Do something to each idle connection for dispatch, if we may have one more in use."""
+        if self._room[True].acquire(blocking=False):
+            try:
+                self.idle[True].look_after(do)
+            finally:
+                self._room[True].release()
+
     def _put_away(self, connection: BoundedConnection, error: BaseException | None) -> None:
         is_doubtful = isinstance(error, (psycopg.OperationalError, errors.ReadOnlySqlTransaction))
         is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
         is_doubtful = is_doubtful or connection.is_in_doubt or connection.is_spent
-        stock = self._idle[connection.is_for_dispatch]
-        has_room = len(stock) < IDLE_MAX
         is_ending = self._is_closed or self._is_interrupted
-        if is_idle and has_room and not is_doubtful and not is_ending:
-            connection.used_by = threading.get_ident()
-            stock.append(connection)
+        if is_idle and not is_doubtful and not is_ending:
+            self.idle[connection.is_for_dispatch].put(connection)
         else:
             connection.close()
 
@@ -415,23 +420,6 @@ class Connections:
     def _require_usable(self, session: Session) -> None:
         has = schema.read_applied(session)
         migrating.require_usable(migrating.compare(self.settings.migrations, has, self.name))
-
-
-def _taken_from(stock: list[BoundedConnection]) -> BoundedConnection:
-    """Take the connection that this thread has had last, else the newest.
-
-    In a crowd a worker claims while its courier brings ends. If they had each other's connection
-    every other time, each statement would be planned on both: 2 to 7 ms for one that claims.
-    """
-    # The list's own operations are atomic; what was seen in it may be another's by now.
-    if len(stock) > 1:
-        thread = threading.get_ident()
-        for connection in tuple(stock):
-            if connection.used_by == thread:
-                with suppress(ValueError):
-                    stock.remove(connection)
-                    return connection
-    return stock.pop()
 
 
 def _begin_in_child() -> None:
@@ -466,13 +454,3 @@ def _last_number(answer: Cursor[Any]) -> int:
         pass
     (number,) = answer.fetchone() or (0,)
     return int(number)
-
-
-def is_quiet(connection: BoundedConnection) -> bool:
-    """Say whether an idle connection still stands: a server that has gone leaves a last word."""
-    if connection.closed:
-        return False
-    if connection.watched is None:
-        connection.watched = select.poll()
-        connection.watched.register(connection.fileno(), select.POLLIN)
-    return not connection.watched.poll(0)

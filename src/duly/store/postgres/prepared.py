@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from duly.store.postgres.session import BoundedConnection
     from duly.store.records import Row
 
+Asked = tuple[str, tuple[object, ...]]
+"""A statement with values such as it is sent with."""
+FORGET_PLANS = b"DISCARD PLANS"
 _PACK_INT8 = struct.Struct(">q").pack
 _OID_INT8 = 20
 
@@ -65,12 +68,34 @@ class PreparedSession(ConnectionSession):
         _, result = self._ask(statement, values, sent)
         return result.command_tuples or 0
 
+    def plan(self, asked: Sequence[Asked]) -> None:
+        """Have these, and all that was asked for here before, planned anew; nobody carries it out.
+
+        In one round trip, if all are known.
+        """
+        for is_last in (False, True):
+            for statement, values in asked:
+                self._known(statement, values)
+            parts = [FORGET_PLANS]
+            for prepared in self.connection.prepared.values():
+                nothing = b", ".join([b"NULL"] * len(prepared.formats))
+                given = b"(%b)" % nothing if nothing else b""
+                parts.append(b"EXPLAIN EXECUTE %b%b" % (prepared.name, given))
+            try:
+                self.connection.execute(b"; ".join(parts), prepare=False)
+            except errors.InvalidSqlStatementName:
+                self.connection.prepared.clear()
+                if is_last:
+                    raise
+            else:
+                return
+
     def _ask(
         self, statement: str, values: Sequence[object], sent: list[bytes]
     ) -> tuple[Prepared, PGresult]:
         known = self.connection.prepared
         for is_last in (False, True):
-            prepared = known.get(statement) or self._prepare(statement, values)
+            prepared = self._known(statement, values)
             connection = self.connection.pgconn
             connection.send_query_prepared(prepared.name, sent, prepared.formats, Format.BINARY)
             try:
@@ -81,6 +106,9 @@ class PreparedSession(ConnectionSession):
                 if is_last:
                     raise
         raise AssertionError("it has returned or raised")
+
+    def _known(self, statement: str, values: Sequence[object]) -> Prepared:
+        return self.connection.prepared.get(statement) or self._prepare(statement, values)
 
     def _prepare(self, statement: str, values: Sequence[object]) -> Prepared:
         known = self.connection.prepared

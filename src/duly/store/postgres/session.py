@@ -55,7 +55,7 @@ class BoundedConnection(Connection[Any]):
     watched: select.poll | None = None
     """Tells whether the server has said something while nobody asked."""
     used_by: int = 0
-    """The thread that has had it last: what it asks for is planned here."""
+    """The thread that has had it last: what it asks for is planned here. 0 while it is nobody's."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
     prepared: dict[str, Prepared]

@@ -13,6 +13,7 @@ from duly.store.importing import tried
 from duly.store.joinable import not_lent
 from duly.store.migrating import compare, refuse_untimely
 from duly.store.postgres import (
+    crowds,
     delayed,
     finishing,
     firing,
@@ -250,7 +251,9 @@ class PostgresStore(
     def join(self, command: port.Join) -> tuple[port.MemberId, int]:
         """Register a member under a fresh id; return it with the store's now."""
         with self._dispatching() as session:
-            return leases.join(session, command)
+            member, now = leases.join(session, command)
+        self._connections.plans_ahead.begin(crowds.asked_of(command))
+        return member, now
 
     def renew(self, command: port.Renew) -> port.Renewal:
         """Extend a membership that still holds."""
@@ -259,7 +262,8 @@ class PostgresStore(
             self._connections.refuse_newer(session, program_min)
             if renewal.is_alive:
                 self._connections.bell.look_ahead(session)
-            return renewal
+        self._connections.plans_ahead.refresh()
+        return renewal
 
     def leave(self, member: port.MemberId) -> None:
         """End a membership and give up its leases."""

@@ -124,6 +124,11 @@ class PostgresWorking:
 
     def beat(self, command: Beat) -> Beaten:
         """Renew a worker that nobody has declared dead; say what of its holds must stop."""
+        beaten = self._beat(command)
+        self._connections.plans_ahead.refresh()
+        return beaten
+
+    def _beat(self, command: Beat) -> Beaten:
         with self._connections.statement(for_dispatch=True) as session:
             beaten, program_min = beating.beat(session, command)
             self._connections.refuse_newer(session, program_min)
