@@ -60,7 +60,7 @@ class Sizes:
     searched_seconds: int = 15
     """How long each rate is offered in the search for the highest; 0 for no search."""
     created: int = 10_000
-    created_singly: int = 2000
+    created_singly: int = 10_000
     timers: int = 200
     pulse: tuple[int, int] = (1000, 50_000)
     pendings: tuple[int, ...] = (0, 10_000, 1_000_000, 10_000_000)
@@ -73,12 +73,12 @@ class Sizes:
 
 FULL = Sizes()
 SHORT = Sizes(
-    rounds=3,
     crowds=(10_000,),
     our_crowds=(),
     offers=(Offered(1000, 20),),
     our_offers=(Offered(11_600, 20),),
     searched_seconds=0,
+    created_singly=2000,
     timers=50,
 )
 SMALL = Sizes(

@@ -14,6 +14,8 @@ from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / ".bench"
+LONG_SECONDS = 20
+"""Who takes longer than this to make its promises takes one turn: minutes pass in each."""
 Store = Literal["PostgreSQL", "SQLite", "Valkey"]
 PSYCOPG = "psycopg[binary]>=3.3,<4"
 SQLALCHEMY = "sqlalchemy>=2.0.44,<2.2"
@@ -47,6 +49,10 @@ class Contender:
     def python(self) -> str:
         return sys.executable if self.is_ours else str(environment(self.module))
 
+    def rounds_max(self, count: int) -> int | None:
+        """Return in how many rounds it takes part with so many promises; None for all."""
+        return 1 if count / self.per_second > LONG_SECONDS else None
+
     def command(self, verb: str, url: str, *rest: object) -> list[str]:
         """Return how it is told something; see bench/peers/protocol.py."""
         ways = (f"--url={url}", *map(str, rest))
@@ -62,8 +68,8 @@ def _on(name: str, module: str, **per_second: int) -> list[Contender]:
 
 
 CONTENDERS = [
-    *_on("Duly", "duly", postgres=8000, sqlite=8000),
-    *_on("PgQueuer", "pgqueuer", postgres=5000),
+    *_on("Duly", "duly", postgres=20_000, sqlite=20_000),
+    *_on("PgQueuer", "pgqueuer", postgres=15_000),
     *_on("Procrastinate", "procrastinate", postgres=3000),
     *_on("DBOS", "dbos", postgres=250, sqlite=250),
     *_on("APScheduler", "apscheduler", postgres=250, sqlite=250),

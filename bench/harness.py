@@ -32,7 +32,7 @@ Done = TypeVar("Done")
 SECOND_US = 1_000_000
 SETTLED_US = SECOND_US // 2
 """How long before the first instant the clock of the processor is read."""
-START_SECONDS = 8.0
+START_SECONDS = 6.0
 """What starting and settling down takes, beside making promises."""
 PARTS = (0.5, 0.9, 0.99, 0.999, 1.0)
 CURVE = 50

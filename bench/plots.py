@@ -35,6 +35,18 @@ class Line:
     points: Sequence[tuple[float, float]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Axes:
+    """What curves are about."""
+
+    title: str
+    across: str
+    upright: str
+    floor: float | None = None
+    """Where the upright one begins: else what hardly changes would fill the whole height, and look
+    like much."""
+
+
 def bars(path: Path, title: str, found: Sequence[Bar]) -> None:
     """Draw bars on a logarithmic scale: contenders lie far apart."""
     most = max(one.highest for one in found)
@@ -58,10 +70,11 @@ def bars(path: Path, title: str, found: Sequence[Bar]) -> None:
     _write(path, title, TOP + len(found) * BAR + 12, parts)
 
 
-def lines(path: Path, title: str, axes: tuple[str, str], found: Sequence[Line]) -> None:
+def lines(path: Path, axes: Axes, found: Sequence[Line]) -> None:
     """Draw curves on two logarithmic scales."""
     points = [point for one in found for point in one.points]
     xs, ys = [x for x, _ in points if x > 0], [y for _, y in points if y > 0]
+    ys += [] if axes.floor is None else [axes.floor]
     right = WIDTH - RIGHT - 60
 
     def place(value: float, values: list[float], low: float, high: float) -> float:
@@ -70,8 +83,8 @@ def lines(path: Path, title: str, axes: tuple[str, str], found: Sequence[Line]) 
         return low + (high - low) * math.log10(max(value, least) / least) / span
 
     parts = [
-        _text(70, HEIGHT - 8, axes[0], "start"),
-        _text(8, TOP - 6, axes[1], "start"),
+        _text(70, HEIGHT - 8, axes.across, "start"),
+        _text(8, TOP - 6, axes.upright, "start"),
         f'<path d="M70 {TOP}V{HEIGHT - BOTTOM}H{right}" fill="none" stroke="#999"/>',
     ]
     parts += [_tick_y(at, place(at, ys, HEIGHT - BOTTOM, TOP)) for at in _decades(ys)]
@@ -89,7 +102,7 @@ def lines(path: Path, title: str, axes: tuple[str, str], found: Sequence[Line]) 
             f'<path d="M{right + 8} {y - 4}h14" stroke="{colour}" stroke-width="3"/>',
             _text(right + 26, y, one.name, "start"),
         ]
-    _write(path, title, HEIGHT, parts)
+    _write(path, axes.title, HEIGHT, parts)
 
 
 def _rectangle(y: float, width: float, colour: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.contenders import ROOT
 from bench.goals import goal_table
-from bench.plots import Bar, Line, bars, lines
+from bench.plots import Axes, Bar, Line, bars, lines
 from bench.tables import header, row, spread, write
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def punctuality_tables(records: list[Record]) -> list[str]:
         if not settings["is_aligned"] and "curve_ms" in figures[-1]:
             drawn.append(_distribution(f"{named(first)}, {settings['rate']:,}/s", figures[-1]))
     if drawn:
-        axes = ("share of the runs that were later, from half to one in fifty", "late, ms")
-        lines(PLOTS / "punctuality.svg", "From due to start", axes, drawn)
+        share = "share of the runs that were later, from half to one in fifty"
+        lines(PLOTS / "punctuality.svg", Axes("From due to start", share, "late, ms"), drawn)
         text += ["", "![from due to start](docs/plots/punctuality.svg)"]
     return [*text, ""]
 
@@ -154,6 +154,43 @@ def creation_tables(records: list[Record]) -> list[str]:
         row(name, one.get("bulk", "-"), one.get("single", "-")) for name, one in by_name.items()
     ]
     return [*text, ""]
+
+
+def _growth(records: list[Record], workload: str, knob: str) -> list[str]:
+    """W4 and W7: what a run costs as something grows, as a table and as curves."""
+    drawn = [
+        Line(f"{what}, {store}", points)
+        for what, name in (("buffers", "buffers per run"), ("µs", "cpu_us_per_run"))
+        for store in ("PostgreSQL", "SQLite")
+        if len(points := _points(records, workload, knob, (store, name))) > 1
+    ]
+    text = _growth_table(records, workload, knob)
+    if not drawn:
+        return text
+    picture = f"growth-{knob}.svg"
+    upright = "a run's buffers, and microseconds of processor"
+    axes = Axes(f"What a run costs, by {knob}", f"{knob}: how many", upright, floor=1.0)
+    lines(PLOTS / picture, axes, drawn)
+    return [*text, f"![what a run costs](docs/plots/{picture})", ""]
+
+
+def _points(
+    records: list[Record], workload: str, knob: str, what: tuple[str, str]
+) -> list[tuple[float, float]]:
+    """Return how a figure of a store grows; who has nothing of it stands at one."""
+    store, name = what
+    found = [
+        (max(_amount(first["settings"], knob), 1), middle(figures, name))
+        for first, figures in groups(records, workload)
+        if first["store"] == store and name in figures[0]
+    ]
+    return sorted(found)
+
+
+def _amount(settings: Record, knob: str) -> int:
+    if knob in settings:
+        return int(settings[knob])
+    return int(settings["dispatchers"] + settings["workers"])
 
 
 def _growth_table(records: list[Record], workload: str, knob: str) -> list[str]:
@@ -256,7 +293,7 @@ SECTIONS: list[tuple[str, str, Callable[[list[Record]], list[str]]]] = [
     (
         "W4 backlog",
         "W4: with much else pending",
-        lambda records: _growth_table(records, "W4 backlog", "pending"),
+        lambda records: _growth(records, "W4 backlog", "pending"),
     ),
     ("W5 footprint", "W5: memory, and the cost of waiting", footprint_tables),
     ("W6 single timer", "W6: one timer alone", single_tables),
@@ -264,12 +301,12 @@ SECTIONS: list[tuple[str, str, Callable[[list[Record]], list[str]]]] = [
     (
         "W7 processes",
         "W7: more processes (dispatchers + workers)",
-        lambda records: _growth_table(records, "W7 processes", "processes"),
+        lambda records: _growth(records, "W7 processes", "processes"),
     ),
     (
         "W7 history",
         "W7: a long history",
-        lambda records: _growth_table(records, "W7 history", "history"),
+        lambda records: _growth(records, "W7 history", "history"),
     ),
     ("W7 held transaction", "W7: a transaction held open elsewhere", held_tables),
 ]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bench.grounds import Grounds
 
 NAME = "W1 burst"
-LONG_SECONDS = 20
-"""Who takes longer than this to make its promises takes one turn: minutes pass in each."""
 
 
 def turns(contenders: Iterable[Contender], counts: Iterable[int]) -> list[Turn]:
@@ -30,7 +28,7 @@ def turns(contenders: Iterable[Contender], counts: Iterable[int]) -> list[Turn]:
             contender=one,
             settings={"count": count},
             measure=partial(burst, one, Crowd(count)),
-            rounds_max=1 if count / one.per_second > LONG_SECONDS else None,
+            rounds_max=one.rounds_max(count),
         )
         for count in counts
         for one in contenders

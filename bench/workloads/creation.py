@@ -30,6 +30,7 @@ def turns(contenders: Iterable[Contender], count: int, singles: int) -> list[Tur
             contender=one,
             settings={"count": number, "way": way},
             measure=partial(creation, one, number, way),
+            rounds_max=one.rounds_max(number),
         )
         for one in contenders
         for way, number in (("bulk", count), ("single", singles))

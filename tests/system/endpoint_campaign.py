@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duly
-from bench.plots import Line, lines
+from bench.plots import Axes, Line, lines
 from duly.domain.breakers import BACK_EVERY_US
 from tests.system import endpoint_tasks
 from tests.system.campaign import commit, percentiles
@@ -261,8 +261,8 @@ def draw(figures: Figures, folder: Path) -> None:
         Line("calls", [(second + 1, calls) for second, calls, _ in points]),
         Line("others, ms", [(second + 1, late) for second, _, late in points]),
     ]
-    axes = ("seconds", "calls in a second; lateness of others in ms")
-    lines(folder / "dead-endpoint.svg", title, axes, named)
+    axes = Axes(title, "seconds", "calls in a second; lateness of others in ms")
+    lines(folder / "dead-endpoint.svg", axes, named)
 
 
 @contextmanager
