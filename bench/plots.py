@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-WIDTH, BAR, LEFT, RIGHT = 760, 24, 210, 90
+WIDTH, BAR, LEFT, RIGHT, LETTER = 760, 24, 210, 90, 6.6
 HEIGHT, TOP, BOTTOM = 320, 36, 46
 COLOURS = ("#0b6e4f", "#c1440e", "#3b5ba5", "#8a6d00", "#7b3f8c", "#4d4d4d", "#b0316a", "#2a8fa8")
 STYLE = "font: 12px system-ui, sans-serif; fill: #666"
@@ -75,7 +75,7 @@ def lines(path: Path, axes: Axes, found: Sequence[Line]) -> None:
     points = [point for one in found for point in one.points]
     xs, ys = [x for x, _ in points if x > 0], [y for _, y in points if y > 0]
     ys += [] if axes.floor is None else [axes.floor]
-    right = WIDTH - RIGHT - 60
+    right = WIDTH - 40 - LETTER * max(len(one.name) for one in found)
 
     def place(value: float, values: list[float], low: float, high: float) -> float:
         least, most = min(values), max(values)
@@ -91,15 +91,18 @@ def lines(path: Path, axes: Axes, found: Sequence[Line]) -> None:
     parts += [_tick_x(at, place(at, xs, 70, right)) for at in _decades(xs)]
     for number, one in enumerate(found):
         colour = COLOURS[number % len(COLOURS)]
+        # More lines than colours: from the first colour on again, they are broken.
+        dashes = ' stroke-dasharray="6 4"' if number >= len(COLOURS) else ""
         path_points = " ".join(
             f"{place(x, xs, 70, right):.1f},{place(y, ys, HEIGHT - BOTTOM, TOP):.1f}"
             for x, y in one.points
             if x > 0 and y > 0
         )
         y = TOP + 14 * number + 10
+        look = f'fill="none" stroke="{colour}" stroke-width="2"{dashes}'
         parts += [
-            f'<polyline points="{path_points}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            f'<path d="M{right + 8} {y - 4}h14" stroke="{colour}" stroke-width="3"/>',
+            f'<polyline points="{path_points}" {look}/>',
+            f'<path d="M{right + 8} {y - 4}h14" {look}/>',
             _text(right + 26, y, one.name, "start"),
         ]
     _write(path, axes.title, HEIGHT, parts)
@@ -120,12 +123,12 @@ def _decades(values: list[float]) -> list[float]:
 
 
 def _tick_y(value: float, y: float) -> str:
-    return f'<path d="M66 {y:.1f}h4" stroke="#999"/>' + _text(62, y + 4, f"{value:,g}", "end")
+    return f'<path d="M66 {y:.1f}h4" stroke="#999"/>' + _text(62, y + 4, f"{value:,.10g}", "end")
 
 
 def _tick_x(value: float, x: float) -> str:
     mark = f'<path d="M{x:.1f} {HEIGHT - BOTTOM}v4" stroke="#999"/>'
-    return mark + _text(x, HEIGHT - BOTTOM + 18, f"{value:,g}", "middle")
+    return mark + _text(x, HEIGHT - BOTTOM + 18, f"{value:,.10g}", "middle")
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

@@ -69,6 +69,19 @@ def test_what_does_not_grow_is_drawn_flat(plots):
     assert abs(heights[0] - heights[1]) < 2
 
 
+def test_many_curves_are_told_apart_and_named_in_full(plots):
+    found = [Line(f"contender number {one}", [(1, one), (1e7, one + 1)]) for one in range(1, 12)]
+    lines(plots / "a.svg", Axes("many", "x", "y"), found)
+    drawn = (plots / "a.svg").read_text(encoding="utf-8")
+    looks = [part.partition('stroke="')[2] for part in drawn.split("<polyline")[1:]]
+
+    assert len(set(looks)) == len(found)
+    assert "10,000,000" in drawn
+    names = [part for part in drawn.split("<text ") if "contender number 11" in part]
+    begin = float(names[0].partition('x="')[2].partition('"')[0])
+    assert begin + 6.6 * len("contender number 11") <= 760
+
+
 def test_what_failed_is_told_and_not_counted(plots):
     wrong = line("W3 creation", "SQLite", {"way": "bulk"}) | {"figures": {"failed": "no room"}}
     text = report.text_of([wrong, line("W3 creation", "PostgreSQL", {"way": "bulk"})])
