@@ -52,7 +52,7 @@ lint: .venv/ready-check  ## format, lint, types, direction of imports
 corpora: corpora-folder .venv/ready-test    ## compare with other schedulers' answers, read from $DULY_CORPORA
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/corpora
 
-bench: .venv/ready-test   ## measure Duly and its best peers, into BENCHMARKS.md; some twelve minutes
+bench: .venv/ready-test   ## measure Duly and its best peers, into BENCHMARKS.md; some eleven minutes
 	@$(BIN)/python -m bench $(if $(QUICK),--small --results .bench/small)
 
 bench-full: .venv/ready-test   ## measure everything and everybody; hours (QUICK=1: small sizes)
