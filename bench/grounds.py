@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import psycopg
 
 from bench.contenders import environment
+from bench.peers.journal import clear_journal
 from bench.stores.database import SETTINGS, Database, boot
 from bench.stores.file import SqliteFile
 
@@ -93,7 +94,7 @@ class Grounds:
             case "Valkey":
                 with self._valkey() as (url, process):
                     yield Site(url, process, journal, None)
-        journal.unlink(missing_ok=True)
+        clear_journal(journal)
 
     def checkpoint(self) -> None:
         """Let the next checkpoint not fall into the midst of what is measured."""

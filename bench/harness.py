@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bench.contenders import versions
-from bench.peers.protocol import now_us, read_journal
+from bench.peers.journal import read_journal
+from bench.peers.protocol import now_us
 from bench.running import Running, Team, cpu_seconds, started, told
 
 if TYPE_CHECKING:

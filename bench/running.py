@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.contenders import ROOT
 from bench.peers.duly import commands
-from bench.peers.protocol import JOURNAL, READY
+from bench.peers.journal import JOURNAL
+from bench.peers.protocol import READY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

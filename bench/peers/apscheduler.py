@@ -15,12 +15,12 @@ import signal
 import threading
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 
 import sqlalchemy
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from bench.peers.protocol import ENTRY, JOURNAL, Promises, main, note_starts, say_ready
+from bench.peers.journal import JOURNAL, count_started, note_starts
+from bench.peers.protocol import Promises, main, say_ready
 
 THREADS = 10
 ADD = "add_job"
@@ -85,8 +85,7 @@ class Scheduler:
     def complete(self) -> int:
         sql = "SELECT count(*) FROM apscheduler_jobs"
         waiting = int(self._look.execute(sqlalchemy.text(sql)).scalar_one())
-        journal = Path(os.environ[JOURNAL])
-        started = journal.stat().st_size // ENTRY.size if journal.exists() else 0
+        started = count_started()
         self._most = max(self._most, waiting + started)
         return min(started, self._most - waiting)
 

@@ -20,7 +20,8 @@ import celery
 import redis
 from celery.signals import worker_ready
 
-from bench.peers.protocol import Promises, main, note_starts, say_ready
+from bench.peers.journal import note_starts
+from bench.peers.protocol import Promises, main, say_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,8 @@ from functools import cached_property
 import sqlalchemy
 from dbos import DBOS, DBOSClient
 
-from bench.peers.protocol import Promises, main, note_starts, now_us, say_ready
+from bench.peers.journal import note_starts
+from bench.peers.protocol import Promises, main, now_us, say_ready
 
 POLL_SECONDS = 0.05
 CHUNK = 1000

@@ -10,14 +10,14 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import psycopg
 
 import duly
-from bench.peers.protocol import ENTRY, JOURNAL, Promises, main, note_starts
+from bench.peers.journal import JOURNAL, count_started, note_starts
+from bench.peers.protocol import Promises, main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,9 +84,8 @@ class Duly:
         raise NotImplementedError("it is started by `commands`")
 
     def complete(self) -> int:
-        journal = Path(os.environ[JOURNAL])
         # In this order: what begins meanwhile may be claimed, but is not counted as begun.
-        started = journal.stat().st_size // ENTRY.size if journal.exists() else 0
+        started = count_started()
         return started - self._claimed()
 
     @cached_property

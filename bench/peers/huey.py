@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from huey import PostgresHuey, SqliteHuey
 
-from bench.peers.protocol import Promises, main, note_starts, say_ready
+from bench.peers.journal import note_starts
+from bench.peers.protocol import Promises, main, say_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable

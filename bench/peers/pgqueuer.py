@@ -20,7 +20,8 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
-from bench.peers.protocol import Promises, main, note_starts, now_us, say_ready
+from bench.peers.journal import note_starts
+from bench.peers.protocol import Promises, main, now_us, say_ready
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -18,7 +18,8 @@ from typing import Any
 import procrastinate
 import psycopg
 
-from bench.peers.protocol import Promises, main, note_starts, say_ready
+from bench.peers.journal import note_starts
+from bench.peers.protocol import Promises, main, say_ready
 
 CONCURRENCY = 30
 CHUNK = 5000

@@ -14,20 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import struct
 import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
-JOURNAL = "BENCH_JOURNAL"
-"""The environment variable that names the journal."""
-ENTRY = struct.Struct("<qq")
-"""Number and start, in microseconds."""
 READY = "ready"
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.002, 0.25
 POLL_SHARE = 10
@@ -80,22 +73,6 @@ class Peer(Protocol):
 
 def now_us() -> int:
     return time.time_ns() // 1000
-
-
-def note_starts() -> Callable[[int], None]:
-    """Return the whole of a task: it writes its number and the time into the journal."""
-    journal = os.open(os.environ[JOURNAL], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    write, pack, clock = os.write, ENTRY.pack, time.time_ns
-
-    def note(number: int) -> None:
-        write(journal, pack(number, clock() // 1000))
-
-    return note
-
-
-def read_journal(path: Path) -> list[tuple[int, int]]:
-    """Return the numbers of what was started, and when."""
-    return list(ENTRY.iter_unpack(path.read_bytes())) if path.exists() else []
 
 
 def say_ready() -> None:

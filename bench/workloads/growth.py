@@ -26,7 +26,7 @@ from bench.harness import (
     lateness,
     sleep_until,
 )
-from bench.peers.protocol import read_journal
+from bench.peers.journal import clear_journal, read_journal
 from bench.running import Team, started, told
 from bench.stores.database import Database
 from bench.workloads.burst import summary
@@ -89,7 +89,7 @@ def history(contender: Contender, length: int, grounds: Grounds) -> Figures:
         keep(contender, site, Crowd(1000), lead)
         _remember(site, max(0, length // 1000 - 1))
         grounds.checkpoint()
-        site.journal.unlink()
+        clear_journal(site.journal)
         found = keep(contender, site, Crowd(10_000), lead)
     return summary(found, 10_000)
 

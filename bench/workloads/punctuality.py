@@ -28,7 +28,8 @@ from bench.harness import (
     sleep_until,
     usage,
 )
-from bench.peers.protocol import now_us, read_journal
+from bench.peers.journal import read_journal
+from bench.peers.protocol import now_us
 from bench.running import started, told
 from bench.stores.places import Promise, number
 

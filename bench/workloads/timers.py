@@ -23,7 +23,8 @@ from bench.harness import (
     lateness,
     sleep_until,
 )
-from bench.peers.protocol import now_us, read_journal
+from bench.peers.journal import read_journal
+from bench.peers.protocol import now_us
 from bench.running import started, told
 from bench.workloads.punctuality import AFTERWARDS_SECONDS, Offered, fill, judged
 

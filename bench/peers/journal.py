@@ -1,0 +1,110 @@
+"""The journal: which tasks began when, noted as cheaply as can be. Standard library only.
+
+A task that is said to do nothing should do nothing. A note is a write into memory that the system
+keeps as a file: no call of the system's, for which the process would give up its interpreter and a
+thread of its own might take it. Each process has a file of its own in the journal's folder, which
+is there even when the process was killed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+import time
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JOURNAL = "BENCH_JOURNAL"
+"""The environment variable that names the journal's folder."""
+ENTRY = struct.Struct("<qq")
+"""Number and start, in microseconds."""
+ENTRIES_MAX = 1 << 24
+"""Of one process; a file takes only the room of what was noted."""
+_NOTHING = bytes(ENTRY.size)
+
+
+def note_starts() -> Callable[[int], None]:
+    """Return the whole of a task: it notes its number and the time."""
+    folder = Path(os.environ[JOURNAL])
+    pack, clock = ENTRY.pack_into, time.time_ns
+    room: mmap.mmap | None = None
+    place = count().__next__
+    opening = threading.Lock()
+
+    def begin() -> mmap.mmap:
+        nonlocal room, place
+        with opening:
+            if room is None:
+                place = count(0, ENTRY.size).__next__
+                room = _opened(folder)
+            return room
+
+    def forget() -> None:
+        nonlocal room
+        room = None
+
+    def note(number: int) -> None:
+        pages = room or begin()
+        pack(pages, place(), number, clock() // 1000)
+
+    # Who is forked from somebody that has noted something has a file of its own, too.
+    os.register_at_fork(after_in_child=forget)
+    return note
+
+
+def _opened(folder: Path) -> mmap.mmap:
+    folder.mkdir(exist_ok=True)
+    size = ENTRIES_MAX * ENTRY.size
+    file = os.open(folder / f"{os.getpid()}-{time.monotonic_ns()}", os.O_RDWR | os.O_CREAT)
+    try:
+        os.ftruncate(file, size)
+        return mmap.mmap(file, size)
+    finally:
+        os.close(file)
+
+
+def count_started() -> int:
+    """Return how many tasks have begun so far, in all processes."""
+    folder = Path(os.environ[JOURNAL])
+    return sum(map(_count, folder.iterdir())) if folder.exists() else 0
+
+
+def read_journal(folder: Path) -> list[tuple[int, int]]:
+    """Return the numbers of what was started, and when."""
+    if not folder.exists():
+        return []
+    parts = [ENTRY.iter_unpack(_noted(path)) for path in sorted(folder.iterdir())]
+    return [entry for part in parts for entry in part]
+
+
+def clear_journal(folder: Path) -> None:
+    """Forget what was noted; nobody notes anything any more."""
+    if folder.exists():
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+
+def _noted(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_count(path) * ENTRY.size)
+
+
+def _count(path: Path) -> int:
+    """Return how many entries there are: they are written from the first on."""
+    with path.open("rb") as file:
+        low, high = 0, ENTRIES_MAX
+        while low < high:
+            middle = (low + high) // 2
+            file.seek(middle * ENTRY.size)
+            if file.read(ENTRY.size) in {b"", _NOTHING}:
+                high = middle
+            else:
+                low = middle + 1
+    return low
