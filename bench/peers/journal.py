@@ -11,7 +11,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import threading
 import time
 from itertools import count
 from pathlib import Path
@@ -33,28 +32,17 @@ def note_starts() -> Callable[[int], None]:
     """Return the whole of a task: it notes its number and the time."""
     folder = Path(os.environ[JOURNAL])
     pack, clock = ENTRY.pack_into, time.time_ns
-    room: mmap.mmap | None = None
-    place = count().__next__
-    opening = threading.Lock()
+    room, place = _opened(folder), count(0, ENTRY.size).__next__
 
-    def begin() -> mmap.mmap:
+    def begin() -> None:
         nonlocal room, place
-        with opening:
-            if room is None:
-                place = count(0, ENTRY.size).__next__
-                room = _opened(folder)
-            return room
-
-    def forget() -> None:
-        nonlocal room
-        room = None
+        room, place = _opened(folder), count(0, ENTRY.size).__next__
 
     def note(number: int) -> None:
-        pages = room or begin()
-        pack(pages, place(), number, clock() // 1000)
+        pack(room, place(), number, clock() // 1000)
 
-    # Who is forked from somebody that has noted something has a file of its own, too.
-    os.register_at_fork(after_in_child=forget)
+    # Who is forked has a file of its own.
+    os.register_at_fork(after_in_child=begin)
     return note
 
 
@@ -64,9 +52,11 @@ def _opened(folder: Path) -> mmap.mmap:
     file = os.open(folder / f"{os.getpid()}-{time.monotonic_ns()}", os.O_RDWR | os.O_CREAT)
     try:
         os.ftruncate(file, size)
-        return mmap.mmap(file, size)
+        room = mmap.mmap(file, size)
     finally:
         os.close(file)
+    room[: ENTRY.size] = _NOTHING  # the first page takes milliseconds to be had: not at the first
+    return room
 
 
 def count_started() -> int:
@@ -98,13 +88,18 @@ def _noted(path: Path) -> bytes:
 
 def _count(path: Path) -> int:
     """Return how many entries there are: they are written from the first on."""
-    with path.open("rb") as file:
-        low, high = 0, ENTRIES_MAX
+    file = os.open(path, os.O_RDONLY)
+    try:
+        low, high = 0, 1
+        while high < ENTRIES_MAX and _is_noted(file, high - 1):
+            low, high = high, 2 * high
         while low < high:
             middle = (low + high) // 2
-            file.seek(middle * ENTRY.size)
-            if file.read(ENTRY.size) in {b"", _NOTHING}:
-                high = middle
-            else:
-                low = middle + 1
+            low, high = (middle + 1, high) if _is_noted(file, middle) else (low, middle)
+    finally:
+        os.close(file)
     return low
+
+
+def _is_noted(file: int, number: int) -> bool:
+    return os.pread(file, ENTRY.size, number * ENTRY.size) not in {b"", _NOTHING}

@@ -114,7 +114,7 @@ def test_the_first_batch_of_a_crowd_is_small_so_that_workers_begin_while_the_res
     rig.run("3s")
 
     sizes = [event.fired for event in rig.recorder.of(BatchFired)]
-    assert [5, 20, 20, 5] * 2 == sizes
+    assert [5, 10, 20, 15] * 2 == sizes
 
 
 def test_definitions_are_read_once_while_their_timers_are_in_memory(rig):

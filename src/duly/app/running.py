@@ -36,6 +36,7 @@ from duly.engine.worker import Worker
 from duly.engine.worker.courier import ThreadCourier
 from duly.errors import UsageError
 from duly.store.dispatch import MemberKind
+from duly.store.execution import ClaimsAhead
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import CommandsLeftOut, LogTelemetry, NullTelemetry
 
@@ -115,6 +116,7 @@ def make_worker(
         wakeups=wakeups,
         # Of two that write to a file, one would only wait for the other.
         courier=ThreadCourier() if app.url.startswith("postgres") else None,
+        begin_claim=app.store.begin_claim if isinstance(app.store, ClaimsAhead) else None,
         tracing=app.traces.tracing,
     )
 

@@ -83,8 +83,9 @@ class Firing:
         """How long it takes to fire one of the backlog; 0 until some were."""
         settings = around.settings
         self._first_max = min(settings.batch_first, settings.batch_max)
-        self._is_crowd = False
-        """Whether the last batch of fresh timers was as large as it might be."""
+        self._batch_max = self._first_max
+        """How many fresh timers the next batch may hold: twice as many as the last, if that was
+        full. Whoever executes them has something to do by then, while the next are fired."""
         self._gathering_until = 0
         """Until then what falls due is left to come together, on the monotonic clock."""
         self.owed_noticed: Callable[[], None] = lambda: None
@@ -96,13 +97,14 @@ class Firing:
         monotonic = self._around.clock.monotonic_us()
         if monotonic < self._gathering_until:
             return False
-        most = settings.batch_max if self._is_crowd else self._first_max
+        most = self._batch_max
         fresh = self._fire_from(loader.wheel, most)
-        self._is_crowd = fresh >= most
+        is_crowd = fresh >= most
+        self._batch_max = min(2 * most, settings.batch_max) if is_crowd else self._first_max
         room = settings.batch_backlog_min if fresh else self._room_for_backlog()
         older = self._fire_backlog(room)
         has_fired = bool(fresh or older)
-        if has_fired and not self._is_crowd and older < room:
+        if has_fired and not is_crowd and older < room:
             # Where so much is due that a batch can't hold it, nothing more need come together.
             self._gathering_until = monotonic + settings.fires_apart_us
         return has_fired

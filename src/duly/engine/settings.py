@@ -79,7 +79,8 @@ class DispatcherSettings:
     batch_max: int = 1000
     """How many timers one transaction fires: more would hold others up, fewer would cost more."""
     batch_first: int = 250
-    """How many the first transaction of a crowd fires: workers begin while the rest is fired."""
+    """How many the first transaction of a crowd fires, and each that follows twice as many: workers
+    begin while the rest is fired."""
     batch_backlog_min: int = 100
     """How many of a batch are kept for the backlog while there is fresh work, too."""
     batches_per_tick: int = 4

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from duly.domain.literals import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
     from duly.domain.checking import CheckRun
@@ -332,6 +332,19 @@ class SettleLost:
     fence: Fence
     losses: tuple[Loss, ...]
     overdue_us: int
+
+
+@runtime_checkable
+class ClaimsAhead(Protocol):
+    """A store that can be asked for runs while whoever asks does something else."""
+
+    def begin_claim(self, command: ClaimRuns) -> Callable[[], Claimed]:
+        """Order a claim, as `claim_runs`; return what waits for the answer, to be called once.
+
+        Until it was called nobody knows whether the order was carried out; if never, its runs are
+        strays of the worker's.
+        """
+        ...
 
 
 class ExecutionStore(Protocol):

@@ -17,6 +17,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.concluding import SUCCEEDED, Failed
@@ -25,10 +26,11 @@ from duly.engine.executors.calling import end_of_fault, prepared
 from duly.engine.executors.task_logging import log_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from duly.domain.concluding import End
     from duly.engine.work import Work
+    from duly.telemetry.tracing import AttemptTrace
 
 CLOSE_SECONDS_MAX = 2.0
 """How long coroutines that were cancelled may take to tidy up when the executor is closed."""
@@ -201,14 +203,15 @@ class _Host:
                 self.work = work = waiting.popleft()
             except IndexError:  # it has just moved on
                 return
-            try:
-                if asked and work in asked:
-                    cancelled = asyncio.CancelledError()
-                    end = end_of_error(cancelled, work.runnable.policy, work.live)
-                else:
-                    end = await (_awaited(work) if work.trace is None else _traced(work))
-            except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end
-                end = Failed(error_text(error))
+            call = _begun(work) if not asked or work not in asked else _not_begun(work)
+            if callable(call):
+                try:
+                    value = await call()
+                    end = SUCCEEDED if value is None else end_of_value(value, work.live)
+                except BaseException as error:  # noqa: BLE001 - a task's fault is never ours
+                    end = _end_of(error, work)
+            else:
+                end = call
             executor.end(work, end, is_quiet=not self.is_kept)
             if self.is_kept:
                 return
@@ -224,25 +227,39 @@ class _Host:
         return self.task.cancelling() > 0 or len(copy_context()) > 1
 
 
-async def _traced(work: Work) -> End:
-    """Run a coroutine to its end, with its attempt's span as the current one."""
-    assert work.trace is not None, "or there were nothing to trace"
-    with work.trace.current():
-        return await _awaited(work)
+def _not_begun(work: Work) -> End:
+    """Return how it ended that was asked to stop before it began."""
+    return end_of_error(asyncio.CancelledError(), work.runnable.policy, work.live)
 
 
-async def _awaited(work: Work) -> End:
-    """Run a coroutine to its end. Nothing that it raises goes further, not even sys.exit."""
+def _begun(work: Work) -> Callable[[], Awaitable[object]] | End:
+    """Say that it begins, and return what to await; or how it ended, if it may not or can't."""
     log_for(work)
     call = prepared(work)
     if not callable(call):
         return call
     try:
         work.began()
-        value = await call()
     except BaseException as error:  # noqa: BLE001 - a task's fault is never the executor's
+        return _end_of(error, work)
+    return call if work.trace is None else partial(_traced, call, work.trace)
+
+
+async def _traced(call: Callable[[], Awaitable[object]], trace: AttemptTrace) -> object:
+    """Run a coroutine to its end, with its attempt's span as the current one."""
+    with trace.current():
+        return await call()
+
+
+def _end_of(error: BaseException, work: Work) -> End:
+    """Return how it ended by what was raised; nothing goes further, not even sys.exit."""
+    trace = error.__traceback__
+    try:
+        if work.trace is not None and trace is not None and trace.tb_next is not None:
+            error = error.with_traceback(trace.tb_next)  # the frame that has its span
         return end_of_fault(error, work)
-    return SUCCEEDED if value is None else end_of_value(value, work.live)
+    except BaseException as defect:  # noqa: BLE001 - also a defect of our own is an end
+        return Failed(error_text(defect))
 
 
 class _LoopThread:

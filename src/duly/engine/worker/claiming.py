@@ -7,11 +7,13 @@ of all queues) answers less and less eagerly.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.concluding import Failed
+from duly.domain.literals import Lane
 from duly.engine.ends import error_text
 from duly.engine.run_ids import ids_of
 from duly.engine.spans import attempt_span, queued_span
@@ -54,6 +56,16 @@ class _Way:
     is_calling: bool
     """Whether their code calls a destination."""
     is_watched: bool = False
+
+
+class _Asked(NamedTuple):
+    """A claim that the store was asked for."""
+
+    order: ClaimRuns
+    answer: Callable[[], Claimed]
+    """Waits for it."""
+    before: int
+    """When it was asked, on the monotonic clock."""
 
 
 class Claiming:
@@ -109,35 +121,86 @@ class Claiming:
         fit_at = 0 if self._vain_at is None else self._vain_at + self._apart_us
         self._poll_at = min(self._poll_at, fit_at)
 
-    def claim(self, worker: MemberId, monotonic: int, ask: Ask) -> bool:
+    def claim(
+        self, worker: MemberId, monotonic: int, ask: Ask, goes_on: Callable[[], bool]
+    ) -> bool:
         """Take runs if there is room and it is time; False when we are no member any more.
 
-        `ask` brings the order to the store.
+        `ask` brings the order to the store. In a crowd the next runs are on their way while those
+        that were taken are begun; then `goes_on` says whether still more may follow.
         """
         if not self.is_due(monotonic):
             return True
         # Said before it is asked: what fails is not asked again at once.
         self._poll_at = monotonic + self._poll_us
-        order = self._order(worker)
-        claimed = self._ask(order, ask)
-        if not claimed.is_alive:
-            return False
-        count = len(claimed.runs)
+        order = self._order(worker, self._holdings.free)
+        asked = _Asked(order, partial(ask, order), self._parts.clock.monotonic_us())
+        rounds = self._parts.settings.claims_ahead_max
+        while True:
+            claimed = self._heard(asked)
+            if not claimed.is_alive:
+                return False
+            self._note(asked.order, claimed, monotonic)
+            following = None
+            try:
+                if rounds > 0 and self._may_follow(asked.order, claimed):
+                    following = self._begin_next(worker, len(claimed.runs))
+            finally:
+                self._start_all(worker, claimed.runs)
+            if following is None:
+                return True
+            rounds = self._between(worker, following, goes_on) and rounds - 1
+            asked = following
+
+    def _between(self, worker: MemberId, asked: _Asked, goes_on: Callable[[], bool]) -> bool:
+        """Do what there is while a claim is on its way; begin what it brings, if that fails."""
+        try:
+            return goes_on()
+        except Exception:
+            # What can't be heard now comes back with the next beat.
+            with suppress(Exception):
+                self._start_all(worker, self._heard(asked).runs)
+            raise
+
+    def _heard(self, asked: _Asked) -> Claimed:
+        claimed = asked.answer()
+        self._parts.time.hear(asked.before, claimed.now)
+        return claimed
+
+    def _note(self, order: ClaimRuns, claimed: Claimed, monotonic: int) -> None:
+        """Learn from an answer when to ask again, and for what."""
+        count, is_known = len(claimed.runs), self._parts.runnable
         self._parts.statistics.claimed += count
-        taken = self._start_all(worker, claimed.runs)
+        unknown = {task for task in {run.task for run in claimed.runs} if is_known(task) is None}
+        taken = count - sum(run.task in unknown for run in claimed.runs) if unknown else count
         self._pace(monotonic, taken, order.limit)
         self._take_turns(claimed)
         self._lanes.note(order, claimed.runs)
         if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
-        return True
+
+    def _may_follow(self, order: ClaimRuns, claimed: Claimed) -> bool:
+        """Say whether more may be taken before what was taken has begun: if that is all plain."""
+        if not self.is_more or self.is_limited or order.first_lane is not Lane.LIVE:
+            return False
+        runnables = [self._parts.runnable(task) for task in {run.task for run in claimed.runs}]
+        return all(one is not None and not self._admission.concerns(one) for one in runnables)
+
+    def _begin_next(self, worker: MemberId, coming: int) -> _Asked | None:
+        """Ask for what comes after so many that have not begun, if there is room for it."""
+        self._holdings.collect()
+        room, begin_claim = self._holdings.free - coming, self._parts.begin_claim
+        if room <= 0 or begin_claim is None:
+            return None
+        order, before = self._order(worker, room), self._parts.clock.monotonic_us()
+        return _Asked(order, begin_claim(order), before)
 
     def admit(self, worker: MemberId) -> None:
         """Begin those of the limited runs that may; the others' slots are free at once."""
         if self._holdings.unadmitted:
             self._start_all(worker, self._admission.ask(worker), is_admitted=True)
 
-    def _order(self, worker: MemberId) -> ClaimRuns:
+    def _order(self, worker: MemberId, room: int) -> ClaimRuns:
         settings = self._parts.settings
         limits = dict(settings.queue_limits)
         if limits:
@@ -146,7 +209,7 @@ class Claiming:
                     limits[queue] = max(0, limits[queue] - count)
         order = ClaimRuns(
             worker=worker,
-            limit=min(self._holdings.free, settings.claim_max),
+            limit=min(room, settings.claim_max),
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,
@@ -156,12 +219,6 @@ class Claiming:
         )
         is_turn = self.is_more and not self._takes_newest
         return self._lanes.order(order, self._holdings.running) if is_turn else order
-
-    def _ask(self, order: ClaimRuns, ask: Ask) -> Claimed:
-        before = self._parts.clock.monotonic_us()
-        claimed = ask(order)
-        self._parts.time.hear(before, claimed.now)
-        return claimed
 
     def _take_turns(self, claimed: Claimed) -> None:
         """Let another queue and other tenants be first; the newest come where the oldest did."""

@@ -59,6 +59,8 @@ class Finishing:
         self._parts = parts
         self._holdings = holdings
         self._membership = membership
+        self._answer: Order = _nothing_sent
+        """Gives what was answered to the batch that is under way."""
 
     def next_at(self) -> int | None:
         """Return when an end can be sent, on the monotonic clock; None when there is none."""
@@ -78,13 +80,26 @@ class Finishing:
         batches = self._batches()
         for batch in batches[:-1]:
             self._send(batch)
-        if not batches:
-            yield self._parts.store.claim_runs
-        elif self._is_together(batches[-1], worker):
-            yield partial(self._send_with, batches[-1])
-        else:
-            with self._sent_meanwhile(batches[-1]):
-                yield self._parts.store.claim_runs
+        ask = self._parts.store.claim_runs
+        if batches and self._is_together(batches[-1], worker):
+            ask = partial(self._send_with, batches[-1])
+        elif batches:
+            self._send_meanwhile(batches[-1])
+        try:
+            yield ask
+        except Exception:
+            self._hear_last()
+            raise
+        self._hear_last()
+
+    def go_on(self) -> None:
+        """Hear what was answered, and send what has ended since, while still more is claimed."""
+        self._hear_last()
+        batches = self._batches()
+        for batch in batches[:-1]:
+            self._send(batch)
+        if batches:
+            self._send_meanwhile(batches[-1])
 
     def _is_together(self, batch: list[Ending], worker: MemberId) -> bool:
         """Say whether a batch is to be sent in one call with the claim of a member of ours."""
@@ -103,22 +118,17 @@ class Finishing:
         self._heed(batch, finished)
         return claimed
 
-    @contextmanager
-    def _sent_meanwhile(self, batch: list[Ending]) -> Iterator[None]:
+    def _send_meanwhile(self, batch: list[Ending]) -> None:
         self._leave_out(batch)
         self._holdings.under_way = batch
-        answer = self._parts.courier.send(self._order(batch))
-        try:
-            yield
-        except Exception:
-            self._take_back(batch, answer)
-            raise
-        self._take_back(batch, answer)
+        self._answer = self._parts.courier.send(self._order(batch))
 
-    def _take_back(self, batch: list[Ending], answer: Order) -> None:
-        holdings = self._holdings
-        holdings.endings, holdings.under_way = [*batch, *holdings.endings], []
-        self._hear(batch, answer)
+    def _hear_last(self) -> None:
+        """Hear what was answered to what was sent meanwhile, if anything was."""
+        holdings, batch = self._holdings, self._holdings.under_way
+        if batch:
+            holdings.endings, holdings.under_way = [*batch, *holdings.endings], []
+            self._hear(batch, self._answer)
 
     def _batches(self) -> list[list[Ending]]:
         """Return what is to be sent, each batch of one member."""
@@ -263,6 +273,10 @@ class Finishing:
                 statistics.failed += 1
                 is_over = isinstance(following, Close) and following.state is RunState.FAILED
                 return RunFailed if is_over else AttemptFailed
+
+
+def _nothing_sent() -> Finished:
+    raise AssertionError("nobody asks before something is sent")
 
 
 def _is_success(ending: Ending, result: FinishResult) -> bool:

@@ -180,8 +180,9 @@ class Held(LiveRun):
                     raise Cancelled(self.run_id)
                 parts = self._workshop.parts
                 self._begun_at = monotonic = parts.clock.monotonic_us()
+                started_at, claimed_at = parts.time.at(monotonic), self.claimed.claimed_at
                 # Our estimate of the store's clock may be a little behind what it has told.
-                self.started_at = max(parts.time.at(monotonic), self.claimed.claimed_at)
+                self.started_at = started_at if started_at > claimed_at else claimed_at
         if self.trace is not None:
             self.trace.began()
 
@@ -192,8 +193,9 @@ class Held(LiveRun):
         `is_quiet`: the worker need not hear of it at once, because somebody rings in a moment.
         """
         with self._lock:
-            has_news = self.said is None or is_gone > self.is_gone
+            has_news = is_gone > self.is_gone
             if self.said is None:
+                has_news = True
                 self.said = end if end is SUCCEEDED else self.storable_end(end)
             if is_gone:
                 self.is_gone = True

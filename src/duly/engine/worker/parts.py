@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duly.draws import Draws
     from duly.engine.surroundings import Node
     from duly.engine.work import Catalogue, Executor, Runnable
-    from duly.engine.worker.courier import Courier
+    from duly.engine.worker.courier import BeginClaim, Courier
     from duly.engine.worker.settings import WorkerSettings
     from duly.engine.worker.store_time import StoreTime
     from duly.store.protocol import Store
@@ -58,6 +58,8 @@ class WorkerParts:
     """Wakes our loop; from any thread."""
     time: StoreTime
     courier: Courier
+    begin_claim: BeginClaim | None
+    """Orders a claim whose answer is waited for later; None where that is of no use."""
     tracing: Tracing | None = None
     """Who is told of spans; None when nobody has asked for them."""
     statistics: WorkerStatistics = field(default_factory=WorkerStatistics)

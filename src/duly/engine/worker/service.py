@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from duly.domain.literals import TaskKind
     from duly.draws import Draws
     from duly.engine.work import Catalogue, Executor
-    from duly.engine.worker.courier import Courier
+    from duly.engine.worker.courier import BeginClaim, Courier
     from duly.engine.worker.finishing import Ask
     from duly.engine.worker.parts import WorkerStatistics
     from duly.store.dispatch import MemberId, Wakeups
@@ -81,6 +81,7 @@ class Worker:
         wakeups: Wakeups | None = None,
         draws: Draws | None = None,
         courier: Courier | None = None,
+        begin_claim: BeginClaim | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._parts = parts = WorkerParts(
@@ -95,6 +96,7 @@ class Worker:
             ring=_nothing if wakeups is None else wakeups.nudge,
             time=StoreTime(clock),
             courier=courier or DirectCourier(),
+            begin_claim=begin_claim,
             tracing=tracing,
         )
         self._membership = membership = WorkerMembership(parts)
@@ -296,7 +298,7 @@ class Worker:
         """Take more runs."""
         got = self._parts.statistics.claimed
         try:
-            is_member = self._claiming.claim(worker, monotonic, ask)
+            is_member = self._claiming.claim(worker, monotonic, ask, self._goes_on)
         except StoreUnavailable:
             # It may have given us runs that we do not know of: the next beat tells.
             self._membership.beat_now()
@@ -307,6 +309,15 @@ class Worker:
             return
         self._note_ring(self._parts.statistics.claimed - got)
         self._settle_missing(worker)
+
+    def _goes_on(self) -> bool:
+        """Tell of what has ended while a claim is on its way; say whether another may follow it."""
+        self._holdings.collect()
+        self._finishing.go_on()
+        if self._is_stop_asked or self._draining.is_asked:
+            return False
+        due = (self._limits.next_at, self._membership.beat_at, self._reporting.next_at())
+        return self._parts.clock.monotonic_us() < min(at for at in due if at is not None)
 
     def _settle_unadmitted(self, worker: MemberId) -> None:
         """Ask again about limited runs of which the store could not say whether they may begin."""

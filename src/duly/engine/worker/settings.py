@@ -11,7 +11,9 @@ from duly.store.execution import QUEUES_MAX, WORKER_TTL_US
 
 SLOTS_MAX = 10_000
 _MILLISECOND_US = 1000
-_MAY_BE_ZERO = frozenset(("grace_us", "cancel_grace_us", "talk_every_us", "together_max"))
+_MAY_BE_ZERO = frozenset(
+    ("grace_us", "cancel_grace_us", "talk_every_us", "together_max", "claims_ahead_max")
+)
 _NOT_A_NUMBER = frozenset(("queues", "queue_limits"))
 
 
@@ -65,6 +67,9 @@ class WorkerSettings:
     claim_max: int = 500
     """How many runs one statement claims: those of a worker with more slots begin while it claims
     the next."""
+    claims_ahead_max: int = 8
+    """How many more claims a tick makes in a crowd, each on its way while the runs of the one
+    before it are begun."""
     finish_max: int = 1000
     """How many attempts one transaction ends."""
     together_max: int = 100

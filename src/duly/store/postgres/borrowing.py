@@ -13,7 +13,7 @@ from duly.store.wakeups import SECOND_US
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
-    from duly.store.postgres.session import BoundedConnection, Session
+    from duly.store.postgres.session import BoundedConnection
 
 
 class Borrowing:
@@ -64,7 +64,7 @@ class Speaking:
         self._connections = connections
         self._borrowing = Borrowing(connections, limit_us, for_dispatch=for_dispatch)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> ConnectionSession:
         connection = self._borrowing.__enter__()
         try:
             self._connections.get_ready(connection)

@@ -14,7 +14,7 @@ all leaves, and lets tenants have their shares (`sharing.py`), if there are seve
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
 from duly.domain.literals import Lane, RunState
@@ -28,7 +28,7 @@ from duly.store.wakeups import SECOND_US
 from duly.store.work_rulings import begin_in, first_priority
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
@@ -290,13 +290,31 @@ class Aim:
         self._leaf = None
 
 
+class Asking(NamedTuple):
+    """What a claim asks for first, and who reads the answer; that one may ask for more."""
+
+    statement: str
+    values: tuple[object, ...]
+    hear: Callable[[Session, list[Row]], Claimed]
+
+
 def claim_runs(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
     """Take queued runs for a worker that is alive."""
+    asked = asking(command, aim)
+    return asked.hear(session, session.rows(asked.statement, asked.values))
+
+
+def asking(command: ClaimRuns, aim: Aim) -> Asking:
+    """Return what is asked for to take runs."""
     leaf = aim.leaf(command)
     if leaf is None:
-        return _claim_from_all(session, command, aim)
-    found = session.rows(CLAIM_FROM_LEAF[leaf], (command.worker, *leaf_values(command)))
-    return claimed_from_leaf(session, command, aim, found)
+        return _asking_all(command, aim)
+    values = (command.worker, *leaf_values(command))
+
+    def hear(session: Session, found: list[Row]) -> Claimed:
+        return claimed_from_leaf(session, command, aim, found)
+
+    return Asking(CLAIM_FROM_LEAF[leaf], values, hear)
 
 
 def _is_plain(command: ClaimRuns) -> bool:
@@ -335,23 +353,27 @@ def claimed_from_leaf(session: Session, command: ClaimRuns, aim: Aim, found: lis
     is_sure = first is not None or not is_alive
     if is_sure or (era is not None and aim.is_fresh(NOTHING_KEPT_US)):
         return _claimed(session, command, found)
-    return _claim_from_all(session, command, aim)
+    asked = _asking_all(command, aim)
+    return asked.hear(session, session.rows(asked.statement, asked.values))
 
 
-def _claim_from_all(session: Session, command: ClaimRuns, aim: Aim) -> Claimed:
+def _asking_all(command: ClaimRuns, aim: Aim) -> Asking:
     most = most_of(command)
     is_shared = aim.looks_for_shares(command)
     statement, values = _statement(command, most, is_shared=is_shared)
-    found = session.rows(NEWEST[statement] if command.newest_first else statement, values)
-    count = 0 if found[0][3] is None else len(found)
-    is_all = count < most
-    aim.hear(command, found[0][2], is_all=is_all)
-    if is_all or not count:
-        return _claimed(session, command, found)
-    if is_shared:
-        aim.hear_of_shares(is_alone=all(row[_IS_ALONE] for row in found))
-    served = {row[_QUEUE]: row[_SHARE] for row in found}
-    return _claimed(session, command, found, served)
+
+    def hear(session: Session, found: list[Row]) -> Claimed:
+        count = 0 if found[0][3] is None else len(found)
+        is_all = count < most
+        aim.hear(command, found[0][2], is_all=is_all)
+        if is_all or not count:
+            return _claimed(session, command, found)
+        if is_shared:
+            aim.hear_of_shares(is_alone=all(row[_IS_ALONE] for row in found))
+        served = {row[_QUEUE]: row[_SHARE] for row in found}
+        return _claimed(session, command, found, served)
+
+    return Asking(NEWEST[statement] if command.newest_first else statement, values, hear)
 
 
 def _claimed(

@@ -19,7 +19,7 @@ from duly.store.postgres.arrays import Encoded
 from duly.store.postgres.session import ConnectionSession
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from psycopg import abc
     from psycopg.pq.abc import PGresult
@@ -55,10 +55,23 @@ class PreparedSession(ConnectionSession):
         sent = encoded(values)
         if sent is None:
             return super().rows(statement, values)
-        prepared, result = self._ask(statement, values, sent)
-        columns = prepared.columns
-        columns.set_pgresult(result, set_loaders=columns.pgresult is None)
-        return columns.load_rows(0, result.ntuples, tuple)
+        return _read(*self._ask(statement, values, sent))
+
+    def begin(self, statement: str, values: Sequence[object] = ()) -> Callable[[], list[Row]]:
+        """Send a statement; return what waits for its rows; nothing else is said meanwhile."""
+        sent = encoded(values)
+        if sent is None:
+            return super().begin(statement, values)
+        prepared = self._send(statement, values, sent)
+
+        def answer() -> list[Row]:
+            try:
+                return _read(prepared, self._answer())
+            except errors.InvalidSqlStatementName:
+                self.connection.prepared.clear()
+                return self.rows(statement, values)
+
+        return answer
 
     def run(self, statement: str, values: Sequence[object] = ()) -> int:
         """Run a statement; return how many rows it touched."""
@@ -95,9 +108,7 @@ class PreparedSession(ConnectionSession):
     ) -> tuple[Prepared, PGresult]:
         known = self.connection.prepared
         for is_last in (False, True):
-            prepared = self._known(statement, values)
-            connection = self.connection.pgconn
-            connection.send_query_prepared(prepared.name, sent, prepared.formats, Format.BINARY)
+            prepared = self._send(statement, values, sent)
             try:
                 return prepared, self._answer()
             except errors.InvalidSqlStatementName:
@@ -106,6 +117,12 @@ class PreparedSession(ConnectionSession):
                 if is_last:
                     raise
         raise AssertionError("it has returned or raised")
+
+    def _send(self, statement: str, values: Sequence[object], sent: list[bytes]) -> Prepared:
+        prepared = self._known(statement, values)
+        connection = self.connection.pgconn
+        connection.send_query_prepared(prepared.name, sent, prepared.formats, Format.BINARY)
+        return prepared
 
     def _known(self, statement: str, values: Sequence[object]) -> Prepared:
         return self.connection.prepared.get(statement) or self._prepare(statement, values)
@@ -129,6 +146,12 @@ class PreparedSession(ConnectionSession):
         if result.status not in {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}:
             raise errors.error_from_result(result)
         return result
+
+
+def _read(prepared: Prepared, result: PGresult) -> list[Row]:
+    columns = prepared.columns
+    columns.set_pgresult(result, set_loaders=columns.pgresult is None)
+    return columns.load_rows(0, result.ntuples, tuple)
 
 
 def encoded(values: Sequence[object]) -> list[bytes] | None:

@@ -15,7 +15,7 @@ from duly.store.postgres import arrays
 
 if TYPE_CHECKING:
     import select
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from psycopg.abc import RV, PQGen
     from psycopg.errors import Diagnostic
@@ -94,6 +94,11 @@ class ConnectionSession:
         """Run a statement; return what it returns."""
         with self._cursor() as cursor:
             return cursor.execute(as_query(statement), values, binary=True).fetchall()
+
+    def begin(self, statement: str, values: Sequence[object] = ()) -> Callable[[], list[Row]]:
+        """Run a statement; return what tells its rows: this driver's cursors wait for them."""
+        found = self.rows(statement, values)
+        return lambda: found
 
     def run(self, statement: str, values: Sequence[object] = ()) -> int:
         """Run a statement; return how many rows it touched."""

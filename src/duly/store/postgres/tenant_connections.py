@@ -18,7 +18,7 @@ from duly.store.postgres.connection import BEGIN_WRITE, Connections
 from duly.store.postgres.session import ConnectionSession, as_query
 
 if TYPE_CHECKING:
-    from duly.store.postgres.session import BoundedConnection, Session
+    from duly.store.postgres.session import BoundedConnection
 
 TENANT_SETTING = "duly.tenant"
 
@@ -55,12 +55,11 @@ class TenantSpeaking(Speaking):
     __slots__ = ("_connection",)
     _connection: BoundedConnection | None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> ConnectionSession:
         session = super().__enter__()
         self._connection = None
         if not self._connections.keeps_tenants:
             return session
-        assert isinstance(session, ConnectionSession), "a connection of our own"
         connection = session.connection
         try:
             connection.execute(as_query(self._connections.beginning(BEGIN_WRITE)), prepare=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from duly.store.postgres.quotas import PostgresSetting, list_active_of, list_gon
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
@@ -121,6 +122,25 @@ class PostgresWorking:
             claimed = claiming.claim_runs(session, command, self._connections.aim)
         self._connections.broom.note(len(claimed.runs))
         return claimed
+
+    def begin_claim(self, command: ClaimRuns) -> Callable[[], Claimed]:
+        """Begin to take queued runs; return what waits for them, which has to be called once.
+
+        Until then the connection is taken; whoever has begun may do something else meanwhile.
+        """
+        with ExitStack() as stack:
+            session = stack.enter_context(self._connections.statement(for_dispatch=True))
+            asked = claiming.asking(command, self._connections.aim)
+            answer = session.begin(asked.statement, asked.values)
+            held = stack.pop_all()
+
+        def heard() -> Claimed:
+            with held:
+                claimed = asked.hear(session, answer())
+            self._connections.broom.note(len(claimed.runs))
+            return claimed
+
+        return heard
 
     def beat(self, command: Beat) -> Beaten:
         """Renew a worker that nobody has declared dead; say what of its holds must stop."""
