@@ -19,7 +19,7 @@ from functools import cached_property
 import sqlalchemy
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from bench.peers.journal import JOURNAL, count_started, note_starts
+from bench.peers.journal import JOURNAL, Started, note_starts
 from bench.peers.protocol import Promises, main, say_ready
 
 THREADS = 10
@@ -85,11 +85,15 @@ class Scheduler:
     def complete(self) -> int:
         sql = "SELECT count(*) FROM apscheduler_jobs"
         waiting = int(self._look.execute(sqlalchemy.text(sql)).scalar_one())
-        started = count_started()
+        started = self._started.count()
         self._most = max(self._most, waiting + started)
         return min(started, self._most - waiting)
 
     _most = 0
+
+    @cached_property
+    def _started(self) -> Started:
+        return Started()
 
     @cached_property
     def _waiting(self) -> BackgroundScheduler:

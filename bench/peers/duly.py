@@ -16,7 +16,7 @@ import apsw
 import psycopg
 
 import duly
-from bench.peers.journal import JOURNAL, count_started, note_starts
+from bench.peers.journal import JOURNAL, Started, note_starts
 from bench.peers.protocol import Promises, main
 
 if TYPE_CHECKING:
@@ -85,8 +85,12 @@ class Duly:
 
     def complete(self) -> int:
         # In this order: what begins meanwhile may be claimed, but is not counted as begun.
-        started = count_started()
+        started = self._started.count()
         return started - self._claimed()
+
+    @cached_property
+    def _started(self) -> Started:
+        return Started()
 
     @cached_property
     def _made(self) -> tuple[duly.App, Task[..., ..., Any]]:

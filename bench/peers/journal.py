@@ -59,10 +59,20 @@ def _opened(folder: Path) -> mmap.mmap:
     return room
 
 
-def count_started() -> int:
-    """Return how many tasks have begun so far, in all processes."""
-    folder = Path(os.environ[JOURNAL])
-    return sum(map(_count, folder.iterdir())) if folder.exists() else 0
+class Started:
+    """How many tasks have begun so far, in all processes; looked at again and again."""
+
+    def __init__(self) -> None:
+        self._folder = Path(os.environ[JOURNAL])
+        self._counts: dict[Path, int] = {}
+
+    def count(self) -> int:
+        """Return how many there are by now."""
+        if not self._folder.exists():
+            return 0
+        for path in self._folder.iterdir():
+            self._counts[path] = _count(path, self._counts.get(path, 0))
+        return sum(self._counts.values())
 
 
 def read_journal(folder: Path) -> list[tuple[int, int]]:
@@ -86,13 +96,14 @@ def _noted(path: Path) -> bytes:
         return file.read(_count(path) * ENTRY.size)
 
 
-def _count(path: Path) -> int:
-    """Return how many entries there are: they are written from the first on."""
+def _count(path: Path, low: int = 0) -> int:
+    """Return how many entries there are, of which so many are known: they are written in order."""
     file = os.open(path, os.O_RDONLY)
     try:
-        low, high = 0, 1
-        while high < ENTRIES_MAX and _is_noted(file, high - 1):
-            low, high = high, 2 * high
+        step = 1
+        while low + step <= ENTRIES_MAX and _is_noted(file, low + step - 1):
+            low, step = low + step, 2 * step
+        high = min(low + step, ENTRIES_MAX)
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if _is_noted(file, middle) else (low, middle)

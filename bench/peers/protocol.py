@@ -18,6 +18,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from bench.peers.journal import Started
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -79,27 +81,47 @@ def say_ready() -> None:
     print(READY, flush=True)
 
 
-def watch(complete: Callable[[], int], count: int, due_at: int, limit: float) -> dict[str, int]:
+def watch(look: Looks, count: int, due_at: int, limit: float) -> dict[str, int]:
     """Look ever more often as the end draws near; tell when it was seen, and what was seen then.
 
-    That instant is after the last look, so it is never too early, and too late by a hundredth.
+    That instant is after the last look, so it is never too early, and too late by a hundredth. As
+    long as not all have begun only the journal is looked at: who counts in the database is a part
+    of the load there, and slows down those who have no processor to spare.
     """
-    before = complete()
+    begun, complete = look.begun(), look.complete()
     say_ready()
     time.sleep(max(0.0, (due_at - now_us()) / 1e6 + 0.01))
-    began_at = time.monotonic() - 0.01
-    ends_at = began_at + limit
-    done, looked_at = complete() - before, time.monotonic()
-    pause = POLL_SECONDS_MIN
-    while done < count and looked_at < ends_at:
-        time.sleep(pause)
-        seen, seen_at = complete() - before, time.monotonic()
-        rate = (seen - done) / (seen_at - looked_at)
-        left = (count - seen) / rate / 2 if rate > 0 else POLL_SECONDS_MAX
-        longest = min((seen_at - began_at) / POLL_SHARE, POLL_SECONDS_MAX)
-        pause = max(min(left, longest), POLL_SECONDS_MIN)
-        done, looked_at = seen, seen_at
+    watching = _Watching(count, time.monotonic() - 0.01, limit)
+    watching.until(lambda: look.begun() - begun)
+    done = watching.until(lambda: look.complete() - complete)
     return {"at_us": now_us(), "done": done}
+
+
+class Looks(NamedTuple):
+    """Numbers that grow by one with each run."""
+
+    begun: Callable[[], int]
+    complete: Callable[[], int]
+
+
+class _Watching(NamedTuple):
+    wanted: int
+    began_at: float
+    limit: float
+
+    def until(self, look: Callable[[], int]) -> int:
+        """Look until there are as many as are waited for, or time is up; return how many."""
+        done, looked_at = look(), time.monotonic()
+        pause = POLL_SECONDS_MIN
+        while done < self.wanted and looked_at < self.began_at + self.limit:
+            time.sleep(pause)
+            seen, seen_at = look(), time.monotonic()
+            rate = (seen - done) / (seen_at - looked_at)
+            left = (self.wanted - seen) / rate / 2 if rate > 0 else POLL_SECONDS_MAX
+            longest = min((seen_at - self.began_at) / POLL_SHARE, POLL_SECONDS_MAX)
+            pause = max(min(left, longest), POLL_SECONDS_MIN)
+            done, looked_at = seen, seen_at
+        return done
 
 
 def main(make: Callable[[str], Peer], arguments: Iterable[str] | None = None) -> None:
@@ -130,5 +152,6 @@ def main(make: Callable[[str], Peer], arguments: Iterable[str] | None = None) ->
         case "work":
             peer.work()
         case "watch":
-            print(json.dumps(watch(peer.complete, told.count, told.due, told.limit)))
+            looks = Looks(Started().count, peer.complete)
+            print(json.dumps(watch(looks, told.count, told.due, told.limit)))
     sys.stdout.flush()

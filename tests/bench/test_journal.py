@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.peers.journal import JOURNAL, clear_journal, count_started, note_starts, read_journal
+from bench.peers.journal import JOURNAL, Started, clear_journal, note_starts, read_journal
 
 KILLED = """
 import os, signal
@@ -45,7 +45,7 @@ def test_a_process_that_was_killed_has_noted_all(journal: Path):
     _run(KILLED)
 
     assert [*range(300)] == [number for number, _ in read_journal(journal)]
-    assert 300 == count_started()
+    assert 300 == Started().count()
 
 
 def test_a_forked_process_has_a_file_of_its_own(journal: Path):
@@ -71,17 +71,29 @@ def test_threads_note_each_in_a_place_of_its_own(journal: Path):
         thread.join()
 
     assert [*range(4000)] == sorted(number for number, _ in read_journal(journal))
-    assert 4000 == count_started()
+    assert 4000 == Started().count()
+
+
+def test_who_looks_again_and_again_sees_all(journal: Path):
+    """P1: what was counted before is not counted anew, and nothing is left out."""
+    note, started = note_starts(), Started()
+    seen = []
+    for size in (0, 1, 1, 6, 250, 0, 4000):
+        for number in range(size):
+            note(number)
+        seen.append(started.count())
+
+    assert [0, 1, 2, 8, 258, 258, 4258] == seen
 
 
 def test_nothing_is_noted_before_the_first_and_after_it_was_cleared(journal: Path):
     """P1: who only makes promises leaves no trace of a start."""
     note = note_starts()
-    before = count_started(), read_journal(journal)
+    before = Started().count(), read_journal(journal)
     note(7)
     clear_journal(journal)
 
-    assert (0, []) == before == (count_started(), read_journal(journal))
+    assert (0, []) == before == (Started().count(), read_journal(journal))
 
 
 def _run(program: str) -> None:

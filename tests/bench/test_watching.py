@@ -10,6 +10,7 @@ from bench.peers import protocol
 
 COUNT = 10_000
 DUE_US = 5_000_000
+BEGUN_BEFORE = 0.01
 
 
 class Crowd:
@@ -18,17 +19,26 @@ class Crowd:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, line: list[tuple[float, int]]) -> None:
         self._line = line
         self._now = 4.0
-        self.looks = 0
+        self.looks = self.counts = 0
         fake = SimpleNamespace(
             sleep=self._wait, monotonic=lambda: self._now, time_ns=lambda: int(self._now * 1e9)
         )
         monkeypatch.setattr(protocol, "time", fake)
 
+    def begun(self) -> int:
+        """Return how many have begun: a little more than are over."""
+        return self._at(BEGUN_BEFORE)
+
     def complete(self) -> int:
-        """Return how many there are by now, along the line from point to point."""
+        """Return how many there are by now."""
+        self.counts += 1
+        return self._at(0)
+
+    def _at(self, ahead: float) -> int:
+        """Return how many there are, along the line from point to point."""
         self.looks += 1
         self._wait(0.0005)
-        since = self._now - DUE_US / 1e6
+        since = self._now - DUE_US / 1e6 + ahead
         before, had = 0.0, 0
         for at, count in self._line:
             if since < at:
@@ -52,7 +62,7 @@ class Crowd:
 def test_the_end_is_seen_within_a_tenth(monkeypatch: pytest.MonkeyPatch, line):
     """P1: who reckons from a slow beginning how long it takes looks when it is long over."""
     crowd = Crowd(monkeypatch, line)
-    found = protocol.watch(crowd.complete, COUNT, DUE_US, limit=60)
+    found = protocol.watch(protocol.Looks(crowd.begun, crowd.complete), COUNT, DUE_US, limit=60)
 
     took, really = (found["at_us"] - DUE_US) / 1e6, line[-1][0]
     assert COUNT == found["done"]
@@ -60,9 +70,18 @@ def test_the_end_is_seen_within_a_tenth(monkeypatch: pytest.MonkeyPatch, line):
     assert crowd.looks < 300, "whoever looks all the time is a part of the load"
 
 
+def test_the_database_is_left_alone_until_all_have_begun(monkeypatch: pytest.MonkeyPatch):
+    """P1: whoever counts there takes a processor from those who have none to spare."""
+    crowd = Crowd(monkeypatch, [(0.01, 0), (1.0, COUNT)])
+    protocol.watch(protocol.Looks(crowd.begun, crowd.complete), COUNT, DUE_US, limit=60)
+
+    at_the_end = BEGUN_BEFORE / protocol.POLL_SECONDS_MIN
+    assert 0 < crowd.counts <= 2 + at_the_end < crowd.looks
+
+
 def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
     crowd = Crowd(monkeypatch, [(0.1, 10)])
-    found = protocol.watch(crowd.complete, COUNT, DUE_US, limit=2)
+    found = protocol.watch(protocol.Looks(crowd.begun, crowd.complete), COUNT, DUE_US, limit=2)
 
     assert 10 == found["done"]
     assert (found["at_us"] - DUE_US) / 1e6 == pytest.approx(2, abs=0.5)
