@@ -16,13 +16,26 @@ from tests.engine.rig import SECOND, Known, Line, Rig, Scripted, Tasks
 LIMIT_SECONDS = 120.0
 
 
+class LateReply:
+    """An answer that is there when somebody waits for it, and not before."""
+
+    def __init__(self, order):
+        self._order = order
+
+    def is_there(self):
+        return False
+
+    def __call__(self):
+        return self._order()
+
+
 class LateCourier(DirectCourier):
     """Carries out an order when its answer is asked for: after whatever is done meanwhile."""
 
     is_direct = False
 
     def send(self, order):
-        return order
+        return LateReply(order)
 
 
 @pytest.fixture

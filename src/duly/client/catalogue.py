@@ -81,6 +81,8 @@ class RunnableTask:
         is_unsafe = self.policy.effects is Effects.UNSAFE
         self._is_one_effect = is_unsafe and not task.signature.run_names
         """Whether all of it is one effect: it may not be repeated, and can't ask for itself."""
+        self._is_plain = False
+        """Whether it is known that its code takes what is stored and nothing else."""
 
     def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
         """Check the arguments again and return what to call; UsageError when they do not fit.
@@ -89,7 +91,7 @@ class RunnableTask:
         """
         signature, stored = self._task.signature, claimed.arguments
         arguments = signature.read(stored)
-        if signature.is_plain and not self._takes_arguments_alone and not self._is_one_effect:
+        if self._is_plain or self._is_found_plain():
             return partial(self._function, **arguments) if arguments else self._function
         if self._takes_arguments_alone:
             given = signature.defaults() | signature.read_json(stored)
@@ -103,6 +105,12 @@ class RunnableTask:
             arguments |= dict.fromkeys(names, run)
         call = partial(self._task, **arguments) if arguments else self._task
         return self._as_one_effect(call, claimed, live) if self._is_one_effect else call
+
+    def _is_found_plain(self) -> bool:
+        """Look whether it is plain; what was found to be so stays so."""
+        is_other = self._takes_arguments_alone or self._is_one_effect
+        self._is_plain = self._task.signature.is_plain and not is_other
+        return self._is_plain
 
     def _as_one_effect(
         self, call: Callable[[], Any], claimed: ClaimedRun, live: Live

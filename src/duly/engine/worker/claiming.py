@@ -188,8 +188,11 @@ class Claiming:
 
     def _begin_next(self, worker: MemberId, coming: int) -> _Asked | None:
         """Ask for what comes after so many that have not begun, if there is room for it."""
-        self._holdings.collect()
         room, begin_claim = self._holdings.free - coming, self._parts.begin_claim
+        if room < self._parts.settings.claim_max:
+            # Only then: the store has nothing to do for us in the meantime.
+            self._holdings.collect()
+            room = self._holdings.free - coming
         if room <= 0 or begin_claim is None:
             return None
         order, before = self._order(worker, room), self._parts.clock.monotonic_us()

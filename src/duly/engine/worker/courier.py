@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,8 +17,19 @@ if TYPE_CHECKING:
     from duly.store.execution import Claimed, ClaimRuns, ExecutionStore, Finished
 
     Order = Callable[[], Finished]
-    Reply = SimpleQueue[Finished | BaseException]
     BeginClaim = Callable[[ClaimRuns], Callable[[], Claimed]]
+
+
+class Reply(Protocol):
+    """The answer to an order, which may not be there yet."""
+
+    def is_there(self) -> bool:
+        """Say whether nobody need wait for it."""
+        ...
+
+    def __call__(self) -> Finished:
+        """Wait for it, and return it or raise what it is; once."""
+        ...
 
 
 class Courier(Protocol):
@@ -28,11 +38,8 @@ class Courier(Protocol):
     is_direct: bool
     """Whether orders are carried out at once, so that one call is better than two."""
 
-    def send(self, order: Order) -> Order:
-        """Have an order carried out; return what gives its answer, or raises what it raised.
-
-        Whoever asks for the answer waits for it.
-        """
+    def send(self, order: Order) -> Reply:
+        """Have an order carried out; return what gives its answer, or raises what it raised."""
         ...
 
     def close(self) -> None:
@@ -45,13 +52,14 @@ class DirectCourier:
 
     is_direct = True
 
-    def send(self, order: Order) -> Order:
+    def send(self, order: Order) -> Reply:
         """Carry it out."""
+        reply = _Reply()
         try:
-            finished = order()
+            reply.put(order())
         except Exception as error:  # noqa: BLE001 - for whoever asks
-            return partial(_told, error)
-        return partial(_told, finished)
+            reply.put(error)
+        return reply
 
     def close(self) -> None:
         """Let go of nothing."""
@@ -63,10 +71,10 @@ class ThreadCourier:
     is_direct = False
 
     def __init__(self) -> None:
-        self._orders: SimpleQueue[tuple[Order, Reply] | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[Order, _Reply] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def send(self, order: Order) -> Order:
+    def send(self, order: Order) -> Reply:
         """Have it carried out meanwhile."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="duly-courier", daemon=True)
@@ -75,9 +83,9 @@ class ThreadCourier:
                 self._thread = thread
         if self._thread is None:
             return DirectCourier().send(order)
-        reply: Reply = SimpleQueue()
+        reply = _Reply()
         self._orders.put((order, reply))
-        return lambda: _told(reply.get())
+        return reply
 
     def close(self) -> None:
         """Let the thread end."""
@@ -104,7 +112,20 @@ class DirectClaims:
         return lambda: claimed
 
 
-def _told(answer: Finished | BaseException) -> Finished:
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
+class _Reply:
+    """An answer that is put here by whoever has carried out the order."""
+
+    def __init__(self) -> None:
+        self._answers: SimpleQueue[Finished | BaseException] = SimpleQueue()
+
+    def put(self, answer: Finished | BaseException) -> None:
+        self._answers.put(answer)
+
+    def is_there(self) -> bool:
+        return not self._answers.empty()
+
+    def __call__(self) -> Finished:
+        answer = self._answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer

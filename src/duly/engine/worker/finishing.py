@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from duly.domain.concluding import Conclusion, Next
-    from duly.engine.worker.courier import Order
+    from duly.engine.worker.courier import Order, Reply
     from duly.engine.worker.holdings import Ending, Holdings
     from duly.engine.worker.membership import WorkerMembership
     from duly.engine.worker.parts import WorkerParts
@@ -59,8 +59,8 @@ class Finishing:
         self._parts = parts
         self._holdings = holdings
         self._membership = membership
-        self._answer: Order = _nothing_sent
-        """Gives what was answered to the batch that is under way."""
+        self._reply: Reply
+        """To the batch that is under way."""
 
     def next_at(self) -> int | None:
         """Return when an end can be sent, on the monotonic clock; None when there is none."""
@@ -93,7 +93,12 @@ class Finishing:
         self._hear_last()
 
     def go_on(self) -> None:
-        """Hear what was answered, and send what has ended since, while still more is claimed."""
+        """Send what has ended since, while still more is claimed, if the last is answered.
+
+        Nobody waits for that: what has ended meanwhile comes along the next time.
+        """
+        if self._holdings.under_way and not self._reply.is_there():
+            return
         self._hear_last()
         batches = self._batches()
         for batch in batches[:-1]:
@@ -121,14 +126,14 @@ class Finishing:
     def _send_meanwhile(self, batch: list[Ending]) -> None:
         self._leave_out(batch)
         self._holdings.under_way = batch
-        self._answer = self._parts.courier.send(self._order(batch))
+        self._reply = self._parts.courier.send(self._order(batch))
 
     def _hear_last(self) -> None:
         """Hear what was answered to what was sent meanwhile, if anything was."""
         holdings, batch = self._holdings, self._holdings.under_way
         if batch:
             holdings.endings, holdings.under_way = [*batch, *holdings.endings], []
-            self._hear(batch, self._answer)
+            self._hear(batch, self._reply)
 
     def _batches(self) -> list[list[Ending]]:
         """Return what is to be sent, each batch of one member."""
@@ -273,10 +278,6 @@ class Finishing:
                 statistics.failed += 1
                 is_over = isinstance(following, Close) and following.state is RunState.FAILED
                 return RunFailed if is_over else AttemptFailed
-
-
-def _nothing_sent() -> Finished:
-    raise AssertionError("nobody asks before something is sent")
 
 
 def _is_success(ending: Ending, result: FinishResult) -> bool:

@@ -77,6 +77,10 @@ class Workshop(NamedTuple):
     """Those of which there is news; to be added to from any thread."""
     ring: Callable[[], None]
     """Says that there is some."""
+    monotonic_us: Callable[[], int]
+    """Tells the time on the monotonic clock,"""
+    store_time: Callable[[int], int]
+    """and what the store's clock showed then; here, since every attempt asks for both."""
 
 
 @dataclass(slots=True)
@@ -178,11 +182,11 @@ class Held(LiveRun):
             if self._begun_at is None:
                 if self._is_settled or self._is_cancelled:
                     raise Cancelled(self.run_id)
-                parts = self._workshop.parts
-                self._begun_at = monotonic = parts.clock.monotonic_us()
-                started_at, claimed_at = parts.time.at(monotonic), self.claimed.claimed_at
+                workshop, claimed_at = self._workshop, self.claimed.claimed_at
+                self._begun_at = monotonic = workshop.monotonic_us()
+                started_at = workshop.store_time(monotonic)
                 # Our estimate of the store's clock may be a little behind what it has told.
-                self.started_at = started_at if started_at > claimed_at else claimed_at
+                self.started_at = started_at if started_at > claimed_at else claimed_at  # noqa: FURB136 - a call would take longer, in every run
         if self.trace is not None:
             self.trace.began()
 

@@ -153,7 +153,8 @@ class Holdings:
         grounds = Grounds(
             worker=worker, store=parts.store, clock=parts.clock, store_now=parts.time.now
         )
-        return Workshop(parts, grounds, self._told, self._ring)
+        clock, time = parts.clock.monotonic_us, parts.time.at
+        return Workshop(parts, grounds, self._told, self._ring, clock, time)
 
     def collect(self) -> None:
         """Take what executors have told since the last time."""

@@ -163,7 +163,9 @@ class Batch:
         self.lost: dict[LeaseKey, None] = {}
         self._seconds: frozenset[int] = frozenset()
         """The places of timers that were told before in the same batch: those are gone."""
-        if len(_refs(command)) != len(self.results):
+        self.is_distinct = len(_refs(command)) == len(self.results)
+        """Whether there is one timer of each run and schedule, which is nearly always."""
+        if not self.is_distinct:
             told = [(timer.ref, timer.generation, timer.due_at) for timer in self.timers]
             first = {one: place for place, one in reversed([*enumerate(told)])}
             self._seconds = frozenset(range(len(told))).difference(first.values())
@@ -292,13 +294,8 @@ def schedule_values(command: FireTimers, fires: Sequence[FireOnTime]) -> tuple[o
 
 def run_values(command: FireTimers, timers: Sequence[Timer]) -> tuple[object, ...]:
     """Return the values of FIRE_DELAYED and FIRE_RETRIES."""
-    return (
-        *_fence_values(command),
-        Uuids([timer.ref for timer in timers]),
-        Int4s([timer.generation for timer in timers]),
-        Int8s([timer.due_at for timer in timers]),
-        Int4s([timer.shard for timer in timers]),
-    )
+    _, refs, shards, dues, _, generations, _ = zip(*timers, strict=True) if timers else [()] * 7
+    return *_fence_values(command), Uuids(refs), Int4s(generations), Int8s(dues), Int4s(shards)
 
 
 def _fence_values(command: FireTimers) -> tuple[object, ...]:
@@ -366,26 +363,41 @@ RETRIES = RunTimers(
 
 
 def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
-    held_up = connections.held_up
-    # Of two timers of one run, the second is looked at by itself.
-    by_ref = {timer.ref: (place, timer) for place, timer in reversed(kind.open(batch))}
-    chosen = [by_ref[ref] for ref in sorted(by_ref) if not held_up or ref not in held_up]
-    chosen = [one for one in chosen if one[1].shard in batch.shards]
+    chosen = _chosen(connections, batch, kind)
     if not chosen:
         return
-    timers = [timer for _, timer in chosen]
-    answer = _ask(connections, kind.fire(), run_values(batch.command, timers))
+    answer = _ask(connections, kind.fire(), run_values(batch.command, [one for _, one in chosen]))
     if answer is None:
         return
     batch.now, count, refs = answer
     batch.has_queued = batch.has_queued or count > 0
     batch.runs_made += count if kind.makes_runs else 0
-    fired = {timer.ref for timer in timers} if count == len(chosen) else set(refs or ())
+    # Nothing is listed when all have fired, which is nearly always.
+    fired = None if count == len(chosen) else set(refs or ())
+    left: list[tuple[int, int | None]] = []
     for place, timer in chosen:
-        if timer.ref in fired:
+        if fired is None or timer.ref in fired:
             batch.results[place] = FireResult.FIRED
-    left = [(place, None) for place, _ in chosen if batch.results[place] is None]
+        else:
+            left.append((place, None))
     _look_again(connections, batch, left, kind.still_believed)
+
+
+def _chosen(connections: Connections, batch: Batch, kind: RunTimers) -> list[tuple[int, Timer]]:
+    """Return the timers that one statement can fire, with their places, in the order of refs."""
+    held_up, shards = connections.held_up, batch.shards
+    opened = [one for one in kind.open(batch) if one[1].shard in shards]
+    if held_up:
+        opened = [one for one in opened if one[1].ref not in held_up]
+    if not batch.is_distinct:
+        # Of two timers of one run, the second is looked at by itself.
+        opened = [*{timer.ref: (place, timer) for place, timer in reversed(opened)}.values()]
+    opened.sort(key=_by_ref)
+    return opened
+
+
+def _by_ref(placed: tuple[int, Timer]) -> bytes:
+    return placed[1].ref
 
 
 def _look_again(
