@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from duly.store.postgres import PostgresStore
 from duly.testing.conformance import StoreContract
+from duly.testing.conformance.breathing import Breathing
+from duly.testing.conformance.claiming import Claiming, Order
+from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
+from duly.testing.conformance.operating import Queues
+from duly.testing.conformance.standing import TakingOutOfService
 from tests.postgres.cleaning import Reused
 from tests.postgres.database_clock import install_clock
+
+if TYPE_CHECKING:
+    from duly.store.execution import Claimed, ClaimRuns
 
 
 def with_schema(url):
@@ -26,8 +36,8 @@ def databases(postgres_server):
     reused.close()
 
 
-class TestPostgres(StoreContract):
-    placeholder = "%s"
+class OnPostgres:
+    kind = PostgresStore
 
     @pytest.fixture
     def lent(self, databases):
@@ -42,5 +52,32 @@ class TestPostgres(StoreContract):
 
     @pytest.fixture
     def store(self, lent, clock):
-        with lent.store(clock) as opened:
+        with lent.store(clock, self.kind) as opened:
             yield opened
+
+
+class TestPostgres(OnPostgres, StoreContract):
+    placeholder = "%s"
+
+
+class AskedAhead(PostgresStore):
+    """Claims by an order and a wait, as a worker does in a crowd."""
+
+    def claim_runs(self, command: ClaimRuns) -> Claimed:
+        """Order it, and wait for the answer."""
+        return self.begin_claim(command)()
+
+
+class TestPostgresAskedAhead(
+    OnPostgres,
+    Claiming,
+    Order,
+    FairShares,
+    ReservedLanes,
+    Breathing,
+    Queues,
+    TakingOutOfService,
+):
+    """What the contract says of claims holds for those that are waited for later, too (P1)."""
+
+    kind = AskedAhead

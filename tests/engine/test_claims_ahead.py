@@ -18,7 +18,7 @@ from duly.engine.worker import Worker, WorkerSettings
 from duly.engine.worker.courier import DirectClaims, DirectCourier
 from duly.errors import StoreUnavailable
 from duly.store.admission import SetLimit
-from duly.telemetry import RunSucceeded
+from duly.telemetry import RunStarted, RunSucceeded
 from duly.testing.seeded_draws import SeededDraws
 from tests.engine.rig import HOUR, SECOND, Known, Line, Rig, Scripted, Shop, Tasks
 
@@ -567,3 +567,54 @@ def test_ends_that_can_t_be_told_do_not_hide_a_claim_that_can_t_be_heard(rig, op
     assert "beat" == first_talk(rig, shop)
     tick_until_done(rig, shop, runs)
     assert sorted(runs) == sorted(begun(shop))
+
+
+def test_what_is_on_its_way_is_heard_though_the_last_can_t_be_begun(rig, open_shop):
+    """R4: what is ordered is heard once, or its connection is never given back."""
+    enqueue(rig)
+    shop = open_shop()
+    emit = rig.recorder.emit
+
+    def fail_once(event):
+        if isinstance(event, RunStarted):
+            rig.recorder.emit = emit
+            raise BrokenPipeError
+        emit(event)
+
+    rig.recorder.emit = fail_once
+    with pytest.raises(BrokenPipeError):
+        shop.worker.tick()
+
+    assert shop.line.calls.count("order") == shop.line.calls.count("hear")
+
+
+@pytest.mark.parametrize("tell", [Worker.drain, Worker.stop_now], ids=["drain", "stop"])
+def test_nothing_follows_once_told_while_an_answer_is_waited_for(rig, open_shop, tell):
+    """R9: in a crowd most signals come while somebody waits for an answer."""
+    enqueue(rig)
+    shop = open_shop()
+    ahead_of(shop).on_hear = lambda: tell(shop.worker)
+    shop.worker.tick()
+
+    assert [2, 2] == claims(shop)
+
+
+def test_nothing_follows_when_a_beat_falls_due_while_an_answer_is_waited_for(rig, open_shop):
+    """R4: a lease is not to run out because there is so much to do."""
+    enqueue(rig)
+    shop = open_shop()
+    ahead_of(shop).on_hear = lambda: rig.advance(4 * SECOND)
+    shop.worker.tick()
+
+    assert [2, 2] == claims(shop)
+
+
+def test_what_is_begun_though_ends_can_t_be_told_is_counted(rig, open_shop):
+    """R4: and noted, such as for the lanes that have their share."""
+    enqueue(rig)
+    shop = open_shop(courier=AskedCourier(), together_max=0)
+    starting(shop, ends_at_once)
+    shop.line.refuses["finish_runs"] = lambda _: True
+    shop.worker.tick()
+
+    assert len(shop.works) == shop.worker.statistics.claimed

@@ -75,9 +75,11 @@ class Lent:
             made.close()
 
     @contextmanager
-    def store(self, clock: DatabaseClock) -> Iterator[PostgresStore]:
+    def store(
+        self, clock: DatabaseClock, kind: type[PostgresStore] = PostgresStore
+    ) -> Iterator[PostgresStore]:
         """Open a store, on connections that the last one has left."""
-        opened = PostgresStore(self.url, clock)
+        opened = kind(self.url, clock)
         stock = opened._connections.idle  # noqa: SLF001 - a store opens its own, and closes them
         for connection in self.left:
             connection.planned_at = clock.monotonic_us()

@@ -207,6 +207,7 @@ EFFECT_MUTANTS = (
     Mutant("what is done is permitted", patch=patched(effects, "may_repeat", _done_once_more)),
     Mutant(
         "permission without a fence",
+        shows_in=230,
         patch=patched(effects, "_held", _held_by_whoever_asks),
     ),
     Mutant(
@@ -247,6 +248,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "a run is run once more beside itself",
+        shows_in=23,
         patch=patched(effect_rulings, "REPEATABLE", frozenset(RunState)),
     ),
     Mutant(
@@ -255,7 +257,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "what was found of an earlier doubt settles this one",
-        shows_in=16,
+        shows_in=275,
         patch=patched(doubts, "is_settled_by", _whichever_doubt),
     ),
     Mutant(

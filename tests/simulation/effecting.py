@@ -134,7 +134,8 @@ def check_outside(strand: Strand, work: Work, outside: Outside) -> None:
     run = store.get_run(of)
     is_there = any(outside.has_happened(of, key) for key in KEYS)
     # Meanwhile a person may decide, and the run be tried again.
-    strand.sleep(draws.choice(LENGTHS_US))
+    length_us = draws.choice(LENGTHS_US)
+    strand.sleep(0 if strand.world.weather.is_calm else length_us)
     finding = Finding.PRESENT if is_there else Finding.ABSENT
     if draws.random() < 0.3:
         finding = Finding.UNKNOWN

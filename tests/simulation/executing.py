@@ -47,6 +47,8 @@ class Execution:
     """What it said: a result, an error, or what it asks for; None if it never came to that."""
     wait_us: int | None = None
     """How long it asked to wait."""
+    is_given_up: bool = False
+    """Whether its worker has settled it while it went on: what it said then, nobody heard."""
 
 
 class Observer:
@@ -77,6 +79,12 @@ class Observer:
         others.append(seen)
         return seen
 
+    def give_up(self, claimed: ClaimedRun) -> None:
+        """Note that nobody waits any more for the end of code that has begun."""
+        seen = self.executions.get((claimed.run_id, claimed.fence))
+        if seen is not None:
+            seen.is_given_up = True
+
     def end(self, seen: Execution) -> None:
         """Note that code is over."""
         seen.ended_at = self._world.true_at
@@ -86,14 +94,19 @@ class Observer:
 class ScriptedExecutor:
     """Runs work of one kind: what can be cancelled, what can't be stopped, what can be killed."""
 
-    def __init__(self, node: Node, kind: TaskKind, observer: Observer) -> None:
+    def __init__(self, node: Node, kind: TaskKind, observer: Observer, slots: int) -> None:
         self._node = node
+        self._slots = slots
+        """How many the worker may have, of all kinds together."""
         self._kind = kind
         self._observer = observer
         self._strands: dict[int, tuple[Work, Strand]] = {}
 
     def start(self, work: Work) -> None:
         """Begin."""
+        if len(self._node.strands) >= self._slots:
+            # Said, and not raised: that would be the run's own end.
+            self._node.world.broken = "R8: a worker runs more at a time than it has slots"
         strand = Strand(self._node, lambda strand: self._run(strand, work))
         self._strands[id(work)] = (work, strand)
 
@@ -143,6 +156,7 @@ class ScriptedExecutor:
         if strand is None or strand.is_over:
             return True
         if self._kind is not TaskKind.PROCESS:
+            self._observer.give_up(work.claimed)
             return False
         self._kill(work, strand)
         return True

@@ -245,7 +245,8 @@ class LimitChecker:
     def finish(self, executed: Executed, note: RunNote, finish: Finish) -> None:
         """What a worker says of whom it has called is what was seen there (B2)."""
         seen = self._work.observer.executions.get((note.id, note.fence))
-        word = None if seen is None else seen.word
+        # What was said after it had been settled, while the end was on its way, is no word of its.
+        word = None if seen is None or seen.is_given_up else seen.word
         state = finish.conclusion.attempt_state
         is_calling = self._destination(note.task) is not None
         if finish.is_answered is True and (word != "succeeded" or not is_calling):

@@ -188,7 +188,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "a lost probe is not replaced",
-        shows_in=16,
+        shows_in=24,
         patch=patched(shared, "probed", _lost_probe_kept),
     ),
     Mutant("a failed probe closes", patch=patched(shared, "probed", _closed_by_any_probe)),
@@ -213,7 +213,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "a request that comes late closes what runs",
-        shows_in=70,
+        shows_in=15,
         patch=patched(shared.Admission, "_unbegun", _all_unbegun),
     ),
     Mutant("one more than the burst", patch=patched(rates, "_earliest", _one_more)),

@@ -58,6 +58,7 @@ SOMETIMES = (
     "backoffs",
     "breakers opened",
     "calls to who was down",
+    "claims ahead",
     "let go at a cap",
     "let go: probe",
     "places of the lost",
@@ -66,6 +67,7 @@ SOMETIMES = (
     "probes succeeded",
     "put off: breaker",
     "put off: rate",
+    "runs claimed ahead",
     "runs dead",
     "stood for a place",
 )

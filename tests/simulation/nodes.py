@@ -129,6 +129,7 @@ class Node:
         self._lent.clear()
         if victim is not None:
             victim.throw(Killed)
+            self._end_strands()  # what it has started in its `finally` never begins
 
     def resume(self, turn: int, value: object = None, error: Exception | None = None) -> None:
         """Go on after a wait, unless that wait is over already; later, when standing still."""

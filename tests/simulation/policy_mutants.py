@@ -308,7 +308,7 @@ def _ending(new: Any) -> Any:
 
 POLICY_MUTANTS = (
     Mutant(
-        "a gate expires by time", shows_in=52, patch=patched(MemoryGates, "holder", _holder_of_late)
+        "a gate expires by time", shows_in=14, patch=patched(MemoryGates, "holder", _holder_of_late)
     ),
     Mutant(
         "a lost run is in nobody's way",
@@ -331,7 +331,7 @@ POLICY_MUTANTS = (
         "let go beside the holder", shows_in=92, patch=patched(Gates, "open", _beside_the_holder)
     ),
     Mutant("let go in the statement that ends a run", shows_in=92, patch=_let_go_by_an_older_look),
-    Mutant("a gate that was left closed stays so", shows_in=16, patch=_left_closed),
+    Mutant("a gate that was left closed stays so", shows_in=46, patch=_left_closed),
     Mutant(
         "who waits goes by coming alone",
         shows_in=93,

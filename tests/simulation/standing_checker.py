@@ -29,6 +29,7 @@ DRAIN_OLD_US = 40 * SECOND
 PAGE = 1000
 ORDERS = ("worker.drained", "worker.quarantined", "worker.released")
 SOMETIMES = (
+    "claims ahead",
     "claims refused: draining",
     "claims refused: quarantined",
     "finished out of service: draining",
@@ -36,6 +37,7 @@ SOMETIMES = (
     "fenced off with runs",
     "joined in quarantine",
     "orders known",
+    "runs claimed ahead",
     "worker.drained",
     "worker.quarantined",
     "worker.released",

@@ -37,9 +37,13 @@ SOMETIMES = (
     "reruns asked again",
     "commits with rows",
     "commits refused",
+    "claims ahead",
+    "claims ahead unheard",
+    "runs claimed ahead",
+    "ends told between claims",
 )
 """What must really have happened: otherwise the absence of violations proves nothing."""
-DANGEROUS_SEEDS = (0, 10, 14, 16)
+DANGEROUS_SEEDS = (70, 7, 87)
 """Worlds in which all of that was seen; if it is no longer so, others are searched."""
 OTHER_SEEDS = [seed for seed in SEEDS if seed not in DANGEROUS_SEEDS]
 DANGERS_SEEDS_MAX = 100
@@ -59,7 +63,7 @@ def test_every_danger_of_effects_really_occurs():
     reports = []
     for seed in (*DANGEROUS_SEEDS, *range(DANGERS_SEEDS_MAX)):
         reports.append(simulate(with_effects(recipe_of(seed))))
-        missing -= set(reports[-1].counts)
+        missing -= {name for name, times in reports[-1].counts.items() if times}
         if not missing and len(reports) >= len(DANGEROUS_SEEDS):
             break
 

@@ -14,8 +14,8 @@ from tests.simulation.test_sqlite_worlds import on_file
 
 pytestmark = pytest.mark.timeout(300)
 SEEDS = range(8)
-DANGERS = (33,)
-"""A world in which all of that is known to happen."""
+DANGERS = (1, 0)
+"""Worlds in which all of that is known to happen."""
 DANGERS_SEEDS_MAX = 200
 ON_FILE = (1, 13)
 ON_POSTGRES = (3, 4)

@@ -21,7 +21,7 @@ DANGERS = (4, 36)
 DANGERS_SEEDS_MAX = 200
 ON_FILE = (1, 4)
 ON_POSTGRES = (4, 15)
-OVERTAKEN, OVERTAKEN_ON_POSTGRES = 11, 5
+OVERTAKEN, OVERTAKEN_ON_POSTGRES = 22, 5
 """Worlds in which an end comes while its beginning is still tried."""
 SAID = "V3: log was told of an end before its beginning was settled"
 

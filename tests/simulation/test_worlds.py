@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 CHUNKS = 8
 CHUNK_SEEDS = 5
 """In every run; a thousand are played by `make simulate`."""
-DANGEROUS_SEEDS = (118, 149, 131)
+DANGEROUS_SEEDS = (153, 2, 4)
 """Worlds in which every danger was seen, so that few are played; if that is no longer so, others
 are searched."""
 DANGERS_SEEDS_MAX = 300
@@ -50,7 +50,7 @@ def test_every_danger_really_occurs():
     missing = set(SOMETIMES)
     others = range(CHUNKS * CHUNK_SEEDS, CHUNKS * CHUNK_SEEDS + DANGERS_SEEDS_MAX)
     for seed in (*DANGEROUS_SEEDS, *others):
-        missing -= set(play_seed(seed).counts)
+        missing -= {name for name, times in play_seed(seed).counts.items() if times}
         if not missing:
             break
 

@@ -17,6 +17,7 @@ from duly.domain.literals import AttemptState, RunState
 from duly.engine import reaper
 from duly.engine.worker import held as worker_held
 from duly.engine.worker import holdings
+from duly.engine.worker.claiming import Claiming
 from duly.engine.worker.service import Worker
 from duly.store.dispatch import FireResult
 from duly.store.execution import ClaimedRun, FinishResult, LossKind
@@ -282,6 +283,23 @@ def _stop_and_forget(self):
 ORIGINAL_STOP = Worker.stop
 
 
+def _beat_between_claims(self):
+    """Names what it holds while it does not know yet what the next claim brings."""
+    self._heed(self._membership.beat(self._holdings))
+    return ORIGINAL_GOES_ON(self)
+
+
+ORIGINAL_GOES_ON = Worker._goes_on  # noqa: SLF001 - as above
+
+
+def _slots_counted_twice(self, worker, coming):
+    """Asks for more as if what was taken and has not begun needed no slots."""
+    return ORIGINAL_NEXT(self, worker, 0)
+
+
+ORIGINAL_NEXT = Claiming._begin_next  # noqa: SLF001 - as above
+
+
 def _no_strays(journal, command):
     return replace(ORIGINAL_BEAT(journal, command), strays=())
 
@@ -339,7 +357,7 @@ WORK_MUTANTS = (
     ),
     Mutant("never reaped", patch=patched(reaping, "_loss_of", _never_lost)),
     Mutant(
-        "a second word is accepted", shows_in=64, patch=patched(execution, "_finish", _finish_again)
+        "a second word is accepted", shows_in=11, patch=patched(execution, "_finish", _finish_again)
     ),
     Mutant(
         "a late word overwrites the outcome",
@@ -367,6 +385,14 @@ WORK_MUTANTS = (
     Mutant(
         "a stop gives nothing back", shows_in=88, patch=patched(Worker, "stop", _stop_and_forget)
     ),
+    Mutant(
+        "a beat is said while a claim is under way",
+        patch=patched(Worker, "_goes_on", _beat_between_claims),
+    ),
+    Mutant(
+        "what has not begun needs no slot",
+        patch=patched(Claiming, "_begin_next", _slots_counted_twice),
+    ),
     Mutant("strays are not told", patch=patched(execution, "beat", _no_strays)),
     Mutant(
         "a failure is told as a success",
@@ -382,7 +408,7 @@ WORK_MUTANTS = (
     ),
     Mutant(
         "a retry takes a run from its worker",
-        shows_in=24,
+        shows_in=29,
         patch=patched(operating, "_retry", _retry_anything),
     ),
 )

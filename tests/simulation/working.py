@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from duly.engine.loop import Loop
 from duly.engine.surroundings import Node as Surroundings
 from duly.engine.worker import Worker, WorkerSettings
+from duly.engine.worker.courier import DirectClaims
+from duly.errors import StoreUnavailable
 from duly.store.dispatch import MemberKind
 from tests.simulation.dispatching import Listener, TimedService
 from tests.simulation.executing import ScriptedExecutor
@@ -18,9 +21,14 @@ if TYPE_CHECKING:
     from random import Random
 
     from duly.engine.worker.courier import Order
+    from duly.store.execution import Claimed, ClaimRuns, Finished
     from tests.simulation.executing import Observer
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
+
+
+AHEAD_SHARE = 0.5
+"""Of the workers, those that order claims before the runs of the last have begun."""
 
 
 class SeededDraws:
@@ -34,23 +42,79 @@ class SeededDraws:
         return self._draws.randbytes(size)
 
 
+class LateReply:
+    """What becomes of an order when somebody asks for its answer; now and then it seems there."""
+
+    def __init__(self, order: Order, *, is_there: bool) -> None:
+        self._order = order
+        self._is_there = is_there
+
+    def is_there(self) -> bool:
+        """Say whether nobody need wait for it."""
+        return self._is_there
+
+    def __call__(self) -> Finished:
+        """Carry it out."""
+        return self._order()
+
+
 class LateCourier:
     """Brings ends to the store after more was asked for, as a slow thread would."""
 
     is_direct = False
 
-    def send(self, order: Order) -> Order:
+    def __init__(self) -> None:
+        self._sent = 0
+
+    def send(self, order: Order) -> LateReply:
         """Carry out an order when its answer is asked for."""
-        return order
+        self._sent += 1
+        return LateReply(order, is_there=self._sent % 2 == 0)
 
     def close(self) -> None:
         """Let go of nothing."""
 
 
+class ClaimsAhead:
+    """Claims of which the answer is asked for later: carried out at once, or only then."""
+
+    def __init__(self, node: Node, *, is_late: bool) -> None:
+        store: Any = node.store
+        self._claims = DirectClaims(store)
+        self._is_late = is_late
+        self._node = node
+        self._counts = node.world.counts
+
+    def __call__(self, order: ClaimRuns) -> Callable[[], Claimed]:
+        """Order a claim; what is raised is raised at once, or when the answer is asked for."""
+        self._counts["claims ahead"] += 1
+        answer = None if self._is_late else self._begin(order)
+        calls = self._node.calls
+
+        def hear() -> Claimed:
+            self._counts["ends told between claims"] += self._node.calls > calls
+            claimed = (answer or self._begin(order))()
+            self._counts["runs claimed ahead"] += len(claimed.runs)
+            return claimed
+
+        return hear
+
+    def _begin(self, order: ClaimRuns) -> Callable[[], Claimed]:
+        try:
+            return self._claims(order)
+        except StoreUnavailable:
+            self._counts["claims ahead unheard"] += 1
+            raise
+
+
 def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node], None]:
     """Return the program of one worker, with settings of its own."""
     draws = recipe.stream(f"worker{number}")
+    ahead = recipe.stream(f"ahead{number}")
+    is_ahead, is_late = ahead.random() < AHEAD_SHARE, ahead.random() < 0.5
     settings = _settings(draws, number)
+    if is_ahead:
+        settings = _ahead_settings(settings, ahead)
     tasks = scripted_tasks(recipe)
     if number and draws.random() < 0.2:
         tasks.pop("task2")
@@ -63,13 +127,14 @@ def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node],
             store,
             node.clock,
             ScriptedCatalogue(tasks),
-            {kind: ScriptedExecutor(node, kind, observer) for kind in KINDS},
+            {kind: ScriptedExecutor(node, kind, observer, settings.slots) for kind in KINDS},
             settings,
             telemetry=listener,
             node=_place(node, number, wakeups.address),
             wakeups=wakeups,
             draws=SeededDraws(draws),
             courier=LateCourier() if number % 2 else None,
+            begin_claim=ClaimsAhead(node, is_late=is_late) if is_ahead else None,
         )
         loop = Loop(TimedService(node, worker), wakeups, node.clock, listener)
         worker.on_over = loop.stop
@@ -105,4 +170,15 @@ def _settings(draws: Random, number: int) -> WorkerSettings:
         unknown_after_us=SECOND,
         unknown_after_max_us=4 * SECOND,
         unknown_grace_us=12 * SECOND,
+    )
+
+
+def _ahead_settings(settings: WorkerSettings, draws: Random) -> WorkerSettings:
+    """Return the settings of one that claims so few at a time that a handful is a crowd."""
+    return replace(
+        settings,
+        slots=draws.choice((settings.slots, 10, 20)),
+        queue_limits={},
+        claim_max=draws.choice((1, 1, 2, 3)),
+        claims_ahead_max=draws.choice((1, 2, 4)),
     )

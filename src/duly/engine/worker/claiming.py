@@ -68,6 +68,14 @@ class _Asked(NamedTuple):
     """When it was asked, on the monotonic clock."""
 
 
+class Meanwhile(NamedTuple):
+    """What a worker does while a claim is on its way."""
+
+    may_follow: Callable[[], bool]
+    """Says whether nothing else is to be done first, and another claim may be sent."""
+    goes_on: Callable[[], None]
+
+
 class Claiming:
     """Asks for runs, and starts them."""
 
@@ -121,13 +129,11 @@ class Claiming:
         fit_at = 0 if self._vain_at is None else self._vain_at + self._apart_us
         self._poll_at = min(self._poll_at, fit_at)
 
-    def claim(
-        self, worker: MemberId, monotonic: int, ask: Ask, goes_on: Callable[[], bool]
-    ) -> bool:
+    def claim(self, worker: MemberId, monotonic: int, ask: Ask, meanwhile: Meanwhile) -> bool:
         """Take runs if there is room and it is time; False when we are no member any more.
 
         `ask` brings the order to the store. In a crowd the next runs are on their way while those
-        that were taken are begun; then `goes_on` says whether still more may follow.
+        that were taken are begun, and something else is done `meanwhile`.
         """
         if not self.is_due(monotonic):
             return True
@@ -135,40 +141,52 @@ class Claiming:
         self._poll_at = monotonic + self._poll_us
         order = self._order(worker, self._holdings.free)
         asked = _Asked(order, partial(ask, order), self._parts.clock.monotonic_us())
-        rounds = self._parts.settings.claims_ahead_max
-        while True:
-            claimed = self._heard(asked)
+        for rounds in reversed(range(self._parts.settings.claims_ahead_max + 1)):
+            claimed = self._heard(asked, monotonic)
             if not claimed.is_alive:
                 return False
-            self._note(asked.order, claimed, monotonic)
             following = None
             try:
-                if rounds > 0 and self._may_follow(asked.order, claimed):
+                if rounds and meanwhile.may_follow() and self._is_plain(asked.order, claimed):
                     following = self._begin_next(worker, len(claimed.runs))
             finally:
-                self._start_all(worker, claimed.runs)
+                self._begin(worker, claimed, following, meanwhile.goes_on)
             if following is None:
                 return True
-            rounds = self._between(worker, following, goes_on) and rounds - 1
             asked = following
+        raise AssertionError("nothing follows the last one")
 
-    def _between(self, worker: MemberId, asked: _Asked, goes_on: Callable[[], bool]) -> bool:
-        """Do what there is while a claim is on its way; begin what it brings, if that fails."""
+    def _begin(
+        self,
+        worker: MemberId,
+        claimed: Claimed,
+        following: _Asked | None,
+        goes_on: Callable[[], None],
+    ) -> None:
+        """Begin what was taken, and do what there is while the next claim is on its way.
+
+        If that fails, what is on its way is heard all the same: nobody else would.
+        """
         try:
-            return goes_on()
+            self._start_all(worker, claimed.runs)
+            if following is not None:
+                goes_on()
         except Exception:
-            # What can't be heard now comes back with the next beat.
-            with suppress(Exception):
-                self._start_all(worker, self._heard(asked).runs)
+            if following is not None:
+                # What can't be heard now comes back with the next beat.
+                with suppress(Exception):
+                    self._start_all(worker, self._heard(following, following.before).runs)
             raise
 
-    def _heard(self, asked: _Asked) -> Claimed:
+    def _heard(self, asked: _Asked, monotonic: int) -> Claimed:
+        """Wait for an answer, and learn from it when to ask again, and for what."""
         claimed = asked.answer()
         self._parts.time.hear(asked.before, claimed.now)
+        if claimed.is_alive:
+            self._note(asked.order, claimed, monotonic)
         return claimed
 
     def _note(self, order: ClaimRuns, claimed: Claimed, monotonic: int) -> None:
-        """Learn from an answer when to ask again, and for what."""
         count, is_known = len(claimed.runs), self._parts.runnable
         self._parts.statistics.claimed += count
         unknown = {task for task in {run.task for run in claimed.runs} if is_known(task) is None}
@@ -179,8 +197,8 @@ class Claiming:
         if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
 
-    def _may_follow(self, order: ClaimRuns, claimed: Claimed) -> bool:
-        """Say whether more may be taken before what was taken has begun: if that is all plain."""
+    def _is_plain(self, order: ClaimRuns, claimed: Claimed) -> bool:
+        """Say whether a claim from a crowd is such that more may be taken before its runs begin."""
         if not self.is_more or self.is_limited or order.first_lane is not Lane.LIVE:
             return False
         runnables = [self._parts.runnable(task) for task in {run.task for run in claimed.runs}]

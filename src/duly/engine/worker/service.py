@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from duly.draws import SystemDraws
 from duly.engine.surroundings import Node
 from duly.engine.worker.admission import Admission
-from duly.engine.worker.claiming import Claiming
+from duly.engine.worker.claiming import Claiming, Meanwhile
 from duly.engine.worker.courier import DirectCourier
 from duly.engine.worker.draining import Draining
 from duly.engine.worker.finishing import Finishing
@@ -298,7 +298,7 @@ class Worker:
         """Take more runs."""
         got = self._parts.statistics.claimed
         try:
-            is_member = self._claiming.claim(worker, monotonic, ask, self._goes_on)
+            is_member = self._claiming.claim(worker, monotonic, ask, self._meanwhile)
         except StoreUnavailable:
             # It may have given us runs that we do not know of: the next beat tells.
             self._membership.beat_now()
@@ -310,14 +310,24 @@ class Worker:
         self._note_ring(self._parts.statistics.claimed - got)
         self._settle_missing(worker)
 
-    def _goes_on(self) -> bool:
-        """Tell of what has ended while a claim is on its way; say whether another may follow it."""
-        self._holdings.collect()
-        self._finishing.go_on()
+    @property
+    def _meanwhile(self) -> Meanwhile:
+        return Meanwhile(self._may_follow, self._goes_on)
+
+    def _may_follow(self) -> bool:
+        """Say whether a claim may follow another: nothing else is due, and nobody wants us to stop.
+
+        Asked when an answer has come: meanwhile a signal may have, too.
+        """
         if self._is_stop_asked or self._draining.is_asked:
             return False
         due = (self._limits.next_at, self._membership.beat_at, self._reporting.next_at())
         return self._parts.clock.monotonic_us() < min(at for at in due if at is not None)
+
+    def _goes_on(self) -> None:
+        """Tell of what has ended while a claim is on its way."""
+        self._holdings.collect()
+        self._finishing.go_on()
 
     def _settle_unadmitted(self, worker: MemberId) -> None:
         """Ask again about limited runs of which the store could not say whether they may begin."""
