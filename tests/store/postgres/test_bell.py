@@ -145,6 +145,25 @@ def test_a_dispatcher_that_renews_knows_who_is_to_be_rung_before_anything_is(url
         place.close()
 
 
+def test_one_who_has_answered_since_the_last_look_is_rung_at_once(url, open_store):
+    """P1: a crowd that comes after one look and before the next does not wait for a NOTIFY."""
+    waiting, ringing = open_store(url), open_store(url)
+    place = waiting.wakeups(MemberKind.WORKER)
+    neighbours = ringing._connections.bell._neighbours[MemberKind.WORKER]  # noqa: SLF001
+    try:
+        joined(waiting, place.address)
+        member, _ = ringing.join(dispatcher())
+        ringing.renew(Renew(member=member))
+
+        def is_rung():
+            place.wait(10_000)
+            return neighbours.ring()
+
+        assert comes_true(is_rung)
+    finally:
+        place.close()
+
+
 def test_one_who_does_not_answer_is_rung_through_the_database(url, open_store):
     """Another host, or a container with a loopback of its own."""
     store = open_store(url)

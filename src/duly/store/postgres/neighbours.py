@@ -54,6 +54,8 @@ class Neighbours:
 
     def ring(self) -> bool:
         """Ring at all who have answered; say whether that is everybody. From any thread."""
+        if not self._known.is_all:
+            self._hear_late()
         ports, is_all = self._known
         sender = self._socket
         if sender is None:
@@ -79,6 +81,15 @@ class Neighbours:
                 self._ask()
             if self._socket is not None:
                 self._hear(self._socket)
+
+    def _hear_late(self) -> None:
+        """Hear who has answered since somebody looked: the first of a crowd is rung for by that."""
+        if self._socket is not None and self._looking.acquire(blocking=False):
+            try:
+                if self._socket is not None:
+                    self._hear(self._socket)
+            finally:
+                self._looking.release()
 
     def close(self) -> None:
         """Let go of the socket; from now on nobody is a neighbour."""
