@@ -9,15 +9,19 @@ import psycopg
 import pytest
 
 from duly.domain.concluding import Succeeded
-from duly.store.dispatch import Join, MemberKind, Renew
+from duly.domain.literals import Lane
+from duly.store.dispatch import FireDelayed, FireResult, Join, LoadTimers, MemberKind, Renew
 from duly.store.execution import Beat, ClaimRuns
 from duly.store.postgres import PostgresSettings, claiming, finishing, firing
+from duly.store.postgres.firing import PART_MIN
 from duly.store.postgres.plans_ahead import ANEW_AFTER_US
 from duly.store.postgres.prepared import PreparedSession
 from duly.store.wakeups import SECOND_US
+from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
-from duly.testing.factories import finish
+from duly.testing.factories import add_runs, finish, new_run
 from duly.testing.manual_clock import ManualClock
+from tests.postgres.patience import comes_true
 
 if TYPE_CHECKING:
     from duly.store.postgres import PostgresStore
@@ -67,12 +71,34 @@ def test_a_worker_of_some_queues_has_what_it_asks_for_planned(url, open_store):
     assert not CLAIMS & found
 
 
-def test_a_dispatcher_has_fires_planned(url, open_store):
+def test_a_dispatcher_has_fires_planned_on_both_connections_that_fire(url, open_store):
     store = open_store(url)
     store.join(joining(MemberKind.DISPATCHER))
-    (ours,) = idle(store)
+    ours, other = sorted(idle(store), key=lambda one: one.used_by == 0)
 
-    assert {firing.FIRE_SCHEDULES, firing.FIRE_DELAYED} <= planned(ours).keys()
+    for connection in (ours, other):
+        assert {firing.FIRE_SCHEDULES, firing.FIRE_DELAYED} <= planned(connection).keys()
+    assert (threading.get_ident(), 0) == (ours.used_by, other.used_by)
+
+
+def test_a_crowd_of_delayed_runs_is_fired_on_both_connections(url, open_store):
+    """P1: one of them alone would be what everybody waits for."""
+    store = open_store(url)
+    due_at = store.now() + SECOND_US // 5
+    runs = [new_run(due_at, f"r{number}") for number in range(2 * PART_MIN + 1)]
+    store.add_runs(add_runs(*runs))
+    fence = steps.own(store, wake_address="127.0.0.1:9")
+    assert comes_true(lambda: store.now() >= due_at)
+    shards = tuple(lease.key.shard for lease in fence.leases if lease.key.lane is Lane.LIVE)
+    found = store.load_timers(LoadTimers(shards=shards, after=None, until=due_at, limit=1000))
+    before = [planned(one)[firing.FIRE_DELAYED] for one in idle(store)]
+
+    fired = steps.fire(store, fence, *map(FireDelayed, found.timers))
+
+    assert {FireResult.FIRED} == set(fired.results)
+    assert len(runs) == fired.runs_made
+    after = [planned(one)[firing.FIRE_DELAYED] for one in idle(store)]
+    assert [times + 1 for times in sorted(before)] == sorted(after)
 
 
 def test_in_a_crowd_nothing_is_prepared_and_nobody_connects(url, open_store):
@@ -200,14 +226,14 @@ def test_planning_that_takes_long_is_done_seldom(url, open_store, monkeypatch):
 
     monkeypatch.setattr(PreparedSession, "plan", take_long)
     member, _ = store.join(joining(MemberKind.DISPATCHER))
-    for _ in range(9):
+    for _ in range(19):
         clock.advance(ANEW_AFTER_US)
         store.renew(Renew(member=member, ttl_us=1000 * SECOND_US))
-    assert 1 == len(asked)
+    assert 2 == len(asked), "one for each of its connections"
     clock.advance(ANEW_AFTER_US)
     store.renew(Renew(member=member, ttl_us=1000 * SECOND_US))
 
-    assert 2 == len(asked)
+    assert 4 == len(asked)
 
 
 def test_one_connection_is_enough_where_there_may_be_no_more(url, open_store):

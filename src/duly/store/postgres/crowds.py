@@ -19,7 +19,7 @@ _NOBODY = MemberId(0)
 _NOTHING = FireOnTime(bytes(16), 0, 0, 0, 0, 0, RunId(bytes(16)), 0, 0, 0)
 
 
-def asked_of(command: Join) -> list[list[Asked]]:
+def asked_of(command: Join, fire_connections: int) -> list[list[Asked]]:
     """Return the statements for each connection that a crowd needs; none for who meets no crowd."""
     if not command.wake_address:
         return []
@@ -27,7 +27,8 @@ def asked_of(command: Join) -> list[list[Asked]]:
         return _of_a_worker(command) if command.slots > SLOTS_MIN else []
     fires = FireTimers(fence=Fence(_NOBODY, ()))
     schedules = (firing.FIRE_SCHEDULES, firing.schedule_values(fires, (_NOTHING,)))
-    return [[schedules, (firing.FIRE_DELAYED, firing.run_values(fires, ()))]]
+    asked = [schedules, (firing.FIRE_DELAYED, firing.run_values(fires, ()))]
+    return [asked] * fire_connections
 
 
 def _of_a_worker(command: Join) -> list[list[Asked]]:

@@ -366,10 +366,24 @@ def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     chosen = _chosen(connections, batch, kind)
     if not chosen:
         return
-    answer = _ask(connections, kind.fire(), run_values(batch.command, [one for _, one in chosen]))
-    if answer is None:
-        return
-    batch.now, count, refs = answer
+    at_once = connections.side_by_side.at_once
+    size = len(chosen) if len(chosen) < PART_MIN * at_once else -(-len(chosen) // at_once)
+    parts = [chosen[first : first + size] for first in range(0, len(chosen), size)]
+    values = [run_values(batch.command, [timer for _, timer in part]) for part in parts]
+    calls = [partial(_ask, connections, kind.fire(), one) for one in values]
+    for part, answer in zip(parts, connections.side_by_side.run(calls), strict=True):
+        if answer is not None:
+            _hear_runs(connections, batch, kind, (part, answer))
+
+
+def _hear_runs(
+    connections: Connections,
+    batch: Batch,
+    kind: RunTimers,
+    told: tuple[list[tuple[int, Timer]], Row],
+) -> None:
+    """Note what a statement has fired, and tell what is gone of the rest."""
+    chosen, (batch.now, count, refs) = told
     batch.has_queued = batch.has_queued or count > 0
     batch.runs_made += count if kind.makes_runs else 0
     # Nothing is listed when all have fired, which is nearly always.

@@ -252,7 +252,8 @@ class PostgresStore(
         """Register a member under a fresh id; return it with the store's now."""
         with self._dispatching() as session:
             member, now = leases.join(session, command)
-        self._connections.plans_ahead.begin(crowds.asked_of(command))
+        at_once = self._connections.settings.fire_connections
+        self._connections.plans_ahead.begin(crowds.asked_of(command, at_once))
         return member, now
 
     def renew(self, command: port.Renew) -> port.Renewal:
