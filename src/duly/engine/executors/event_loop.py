@@ -203,15 +203,15 @@ class _Host:
                 self.work = work = waiting.popleft()
             except IndexError:  # it has just moved on
                 return
-            call = _begun(work) if not asked or work not in asked else _not_begun(work)
-            if callable(call):
-                try:
+            try:
+                call = _begun(work) if not asked or work not in asked else _not_begun(work)
+                if callable(call):
                     value = await call()
                     end = SUCCEEDED if value is None else end_of_value(value, work.live)
-                except BaseException as error:  # noqa: BLE001 - a task's fault is never ours
-                    end = _end_of(error, work)
-            else:
-                end = call
+                else:
+                    end = call
+            except BaseException as error:  # noqa: BLE001 - a task's fault, or a defect of our own
+                end = _end_of(error, work)
             executor.end(work, end, is_quiet=not self.is_kept)
             if self.is_kept:
                 return
