@@ -15,10 +15,11 @@ from duly.domain.literals import Lane, RunState
 from duly.domain.schedules import Call
 from duly.domain.task_limits import TaskLimits
 from duly.engine.worker import Worker, WorkerSettings
-from duly.engine.worker.courier import DirectClaims, DirectCourier
+from duly.engine.worker.courier import DirectCourier
 from duly.errors import StoreUnavailable
 from duly.store.admission import SetLimit
 from duly.telemetry import RunStarted, RunSucceeded
+from duly.testing.direct_claims import DirectClaims
 from duly.testing.seeded_draws import SeededDraws
 from tests.engine.rig import HOUR, SECOND, Known, Line, Rig, Scripted, Shop, Tasks
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from duly.engine.loop import Loop
 from duly.engine.surroundings import Node as Surroundings
 from duly.engine.worker import Worker, WorkerSettings
-from duly.engine.worker.courier import DirectClaims
 from duly.errors import StoreUnavailable
 from duly.store.dispatch import MemberKind
+from duly.testing.direct_claims import DirectClaims
 from tests.simulation.dispatching import Listener, TimedService
 from tests.simulation.executing import ScriptedExecutor
 from tests.simulation.recipe import SECOND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from duly.store.dispatch import Join, MemberKind, Renew
 from duly.store.planning import NEAR_US
@@ -126,42 +127,40 @@ def test_who_answers_on_this_host_is_rung_without_the_database(url, open_store):
         place.close()
 
 
-def test_a_dispatcher_that_renews_knows_who_is_to_be_rung_before_anything_is(url, open_store):
+@pytest.fixture
+def neighbourly(url, open_store):
+    """Have a worker that waits and a dispatcher beside it: what renews one, what rings the other."""
+    waiting, ringing = open_store(url), open_store(url)
+    place = waiting.wakeups(MemberKind.WORKER)
+    neighbours = ringing._connections.bell._neighbours[MemberKind.WORKER]  # noqa: SLF001
+    joined(waiting, place.address)
+    member, _ = ringing.join(dispatcher())
+
+    def is_rung():
+        place.wait(10_000)
+        return neighbours.ring()
+
+    yield lambda: ringing.renew(Renew(member=member)), is_rung
+    place.close()
+
+
+def test_a_dispatcher_that_renews_knows_who_is_to_be_rung_before_anything_is(neighbourly):
     """P1: the first of a crowd waits for nobody to be looked for."""
-    waiting, ringing = open_store(url), open_store(url)
-    place = waiting.wakeups(MemberKind.WORKER)
-    neighbours = ringing._connections.bell._neighbours[MemberKind.WORKER]  # noqa: SLF001
-    try:
-        joined(waiting, place.address)
-        member, _ = ringing.join(dispatcher())
+    renew, is_rung = neighbourly
 
-        def is_found():
-            ringing.renew(Renew(member=member))
-            place.wait(10_000)
-            return neighbours.ring()
+    def is_found():
+        renew()
+        return is_rung()
 
-        assert comes_true(is_found)
-    finally:
-        place.close()
+    assert comes_true(is_found)
 
 
-def test_one_who_has_answered_since_the_last_look_is_rung_at_once(url, open_store):
+def test_one_who_has_answered_since_the_last_look_is_rung_at_once(neighbourly):
     """P1: a crowd that comes after one look and before the next does not wait for a NOTIFY."""
-    waiting, ringing = open_store(url), open_store(url)
-    place = waiting.wakeups(MemberKind.WORKER)
-    neighbours = ringing._connections.bell._neighbours[MemberKind.WORKER]  # noqa: SLF001
-    try:
-        joined(waiting, place.address)
-        member, _ = ringing.join(dispatcher())
-        ringing.renew(Renew(member=member))
+    renew, is_rung = neighbourly
+    renew()
 
-        def is_rung():
-            place.wait(10_000)
-            return neighbours.ring()
-
-        assert comes_true(is_rung)
-    finally:
-        place.close()
+    assert comes_true(is_rung)
 
 
 def test_one_who_does_not_answer_is_rung_through_the_database(url, open_store):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.store.execution import Claimed, ClaimRuns, ExecutionStore, Finished
+    from duly.store.execution import Claimed, ClaimRuns, Finished
 
     Order = Callable[[], Finished]
     BeginClaim = Callable[[ClaimRuns], Callable[[], Claimed]]
@@ -98,18 +98,6 @@ class ThreadCourier:
                 reply.put(order())
             except BaseException as error:  # noqa: BLE001 - for whoever asks
                 reply.put(error)
-
-
-class DirectClaims:
-    """Claims at once, and keeps the answer until it is asked for."""
-
-    def __init__(self, store: ExecutionStore) -> None:
-        self._store = store
-
-    def __call__(self, order: ClaimRuns) -> Callable[[], Claimed]:
-        """Claim; what is raised is raised at once."""
-        claimed = self._store.claim_runs(order)
-        return lambda: claimed
 
 
 class _Reply:
