@@ -38,6 +38,7 @@ def databases(postgres_server):
 
 class OnPostgres:
     kind = PostgresStore
+    begins_with_a_hint = True
 
     @pytest.fixture
     def lent(self, databases):

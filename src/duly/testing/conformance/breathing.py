@@ -21,6 +21,7 @@ from duly.store.execution import (
 from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.places import WAIT_MAX_US, AtPlaces
 from duly.testing.factories import ADA, HOUR_US, cancel_run
 from duly.testing.snapshot import snapshot
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from duly.store.execution import ClaimedRun
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
-
-WAIT_MAX_US = 10 * 1_000_000
 
 
 class Breathing:
@@ -348,12 +347,12 @@ class Reporting:
         assert {"": "1"} == store.get_checkpoints(claimed.record.id)
 
 
-class WakingWorkers:
+class WakingWorkers(AtPlaces):
     """What `wakeups` promises to workers."""
 
     def test_a_run_that_is_queued_wakes_a_worker(self, store: Store) -> None:
         """P3: so that nobody has to poll."""
-        place = store.wakeups(MemberKind.WORKER)
+        place = self.place(store, MemberKind.WORKER)
         work.join(store, wake_address=place.address)
         work.queue(store)
 
@@ -363,7 +362,7 @@ class WakingWorkers:
     def test_a_queue_that_is_resumed_wakes_a_worker(self, store: Store) -> None:
         """P3, R8."""
         store.pause_queue("default", ADA)
-        place = store.wakeups(MemberKind.WORKER)
+        place = self.place(store, MemberKind.WORKER)
         work.join(store, wake_address=place.address)
         store.resume_queue("default", ADA)
 
@@ -373,7 +372,7 @@ class WakingWorkers:
     def test_asking_to_cancel_wakes_a_worker(self, store: Store) -> None:
         """P3, R9."""
         work.queue(store)
-        place = store.wakeups(MemberKind.WORKER)
+        place = self.place(store, MemberKind.WORKER)
         worker = work.join(store, wake_address=place.address)
         claimed = work.take_one(store, worker)
         store.cancel_run(cancel_run(claimed.record.id))

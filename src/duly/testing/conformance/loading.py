@@ -13,6 +13,7 @@ from duly.domain.timetable.interval import every
 from duly.store.dispatch import LoadTimers
 from duly.store.planning import NEAR_US
 from duly.testing.conformance import steps
+from duly.testing.conformance.places import WAIT_MAX_US, AtPlaces
 from duly.testing.factories import (
     HOUR_US,
     SECOND_US,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from duly.store.dispatch import ArrivalsCursor, Timer
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
-
-WAIT_MAX_US = 10 * SECOND_US
-"""How long a test waits for a wake-up that is on its way."""
 
 
 class Loading:
@@ -302,19 +300,19 @@ class ArrivalsFeed:
         assert [] == heard(store, cursor)[0]
 
 
-class Waking:
+class Waking(AtPlaces):
     """What `wakeups` promises: a hint, and no more."""
 
     def test_nobody_is_woken_by_nothing(self, store: Store) -> None:
         """P3."""
-        place = store.wakeups()
+        place = self.place(store)
 
         assert not place.wait(0)
         place.close()
 
     def test_waking_wakes_once(self, store: Store) -> None:
         """P3: a wake-up before the wait is not lost, and not heard twice."""
-        place = store.wakeups()
+        place = self.place(store)
         place.wake()
         place.wake()
 
@@ -324,7 +322,7 @@ class Waking:
 
     def test_a_near_write_wakes_a_member(self, store: Store) -> None:
         """F6, P3: so that nobody has to poll."""
-        place = store.wakeups()
+        place = self.place(store)
         steps.join(store, wake_address=place.address)
         store.create_schedule(new_schedule(store.now(), pending=at(store.now() + SECOND_US)))
 

@@ -15,6 +15,7 @@ from duly.store.dispatch import MemberKind
 from duly.store.operating import Ordered, QueueRecord
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.places import WAIT_MAX_US, AtPlaces
 from duly.testing.factories import ADA, HOUR_US, cancel_run, edit_run, order_runs, run_id
 from duly.testing.snapshot import snapshot
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from duly.domain.identity import RunId
     from duly.store.protocol import Store
     from duly.testing.manual_clock import ManualClock
-
-WAIT_MAX_US = 10 * 1_000_000
 
 
 class CancellingRuns:
@@ -117,7 +116,7 @@ class CancellingRuns:
         assert before == snapshot(store)
 
 
-class DeadLetters:
+class DeadLetters(AtPlaces):
     """What retrying, discarding and editing promise."""
 
     def test_a_dead_run_is_queued_again_with_a_fresh_budget(
@@ -156,7 +155,7 @@ class DeadLetters:
     def test_retrying_wakes_a_worker(self, store: Store) -> None:
         """P3."""
         target = work.make_dead(store)
-        place = store.wakeups(MemberKind.WORKER)
+        place = self.place(store, MemberKind.WORKER)
         work.join(store, wake_address=place.address)
         store.retry_runs(order_runs(target))
 

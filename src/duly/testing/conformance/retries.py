@@ -27,6 +27,7 @@ from duly.store.planning import NEAR_US
 from duly.store.reading import RunFilter
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.places import WAIT_MAX_US, AtPlaces
 from duly.testing.factories import (
     HOUR_US,
     MINUTE_US,
@@ -47,10 +48,9 @@ if TYPE_CHECKING:
     from duly.testing.manual_clock import ManualClock
 
 AFTER_US = 7 * SECOND_US
-WAIT_MAX_US = 10 * SECOND_US
 
 
-class RetryTimers:
+class RetryTimers(AtPlaces):
     """What loading, the arrivals feed and `fire_timers` promise about retries."""
 
     def test_a_waiting_run_is_a_timer(self, store: Store, clock: ManualClock) -> None:
@@ -208,7 +208,7 @@ class RetryTimers:
     def test_a_retry_that_is_near_wakes_a_dispatcher(self, store: Store) -> None:
         """F6, P3."""
         worker, claimed = work.queue_and_take(store)
-        place = store.wakeups(MemberKind.DISPATCHER)
+        place = self.place(store, MemberKind.DISPATCHER)
         steps.join(store, wake_address=place.address)
         work.end(store, worker, claimed, Failed("oh", after_us=0))
 
@@ -218,7 +218,7 @@ class RetryTimers:
     def test_a_retry_that_fires_wakes_a_worker(self, store: Store, clock: ManualClock) -> None:
         """P3."""
         work.make_waiting(store, after_us=0)
-        place = store.wakeups(MemberKind.WORKER)
+        place = self.place(store, MemberKind.WORKER)
         work.join(store, wake_address=place.address)
         work.fire_retries(store, clock)
 

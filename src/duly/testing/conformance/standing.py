@@ -16,6 +16,7 @@ from duly.store.leases import Standing
 from duly.store.standing import OrderWorker, QuarantinedHost
 from duly.testing.conformance import effects, steps
 from duly.testing.conformance import work_steps as work
+from duly.testing.conformance.places import AtPlaces
 from duly.testing.factories import ADA
 from duly.testing.snapshot import snapshot
 
@@ -28,7 +29,7 @@ EITHER = pytest.mark.parametrize("standing", list(Standing))
 BY = replace(ADA, reason="it smokes")
 
 
-class TakingOutOfService:
+class TakingOutOfService(AtPlaces):
     """What `order_worker` promises."""
 
     @EITHER
@@ -156,7 +157,7 @@ class TakingOutOfService:
 
     def test_an_order_wakes_it(self, store: Store) -> None:
         """A1: it hears of it at once, and not with its next beat by itself."""
-        place = store.wakeups(MemberKind.WORKER)
+        place = self.place(store, MemberKind.WORKER)
         try:
             worker = work.join(store, wake_address=place.address)
             order(store, worker, Standing.DRAINING)
