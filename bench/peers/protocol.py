@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 READY = "ready"
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.002, 0.25
-POLL_SHARE = 10
+POLL_SHARE, POLL_SHARE_LAST = 10, 100
 """No pause is longer than a part in so many of what has passed: in the beginning everybody is slow,
-and who reckons from that how long it will take looks again when it is long over."""
+and who reckons from that how long it will take looks again when it is long over. When all have
+begun, the last ends come in one batch, and nothing tells beforehand when: then it is this part."""
 
 
 class Promises(NamedTuple):
@@ -84,16 +85,16 @@ def say_ready() -> None:
 def watch(look: Looks, count: int, due_at: int, limit: float) -> dict[str, int]:
     """Look ever more often as the end draws near; tell when it was seen, and what was seen then.
 
-    That instant is after the last look, so it is never too early, and too late by a hundredth. As
-    long as not all have begun only the journal is looked at: who counts in the database is a part
-    of the load there, and slows down those who have no processor to spare.
+    That instant is after the last look, so it is never too early, and too late by a hundredth at
+    most. As long as not all have begun only the journal is looked at: who counts in the database is
+    a part of the load there, and slows down those who have no processor to spare.
     """
     begun, complete = look.begun(), look.complete()
     say_ready()
     time.sleep(max(0.0, (due_at - now_us()) / 1e6 + 0.01))
     watching = _Watching(count, time.monotonic() - 0.01, limit)
-    watching.until(lambda: look.begun() - begun)
-    done = watching.until(lambda: look.complete() - complete)
+    watching.until(lambda: look.begun() - begun, POLL_SHARE)
+    done = watching.until(lambda: look.complete() - complete, POLL_SHARE_LAST)
     return {"at_us": now_us(), "done": done}
 
 
@@ -109,16 +110,18 @@ class _Watching(NamedTuple):
     began_at: float
     limit: float
 
-    def until(self, look: Callable[[], int]) -> int:
+    def until(self, look: Callable[[], int], share: int) -> int:
         """Look until there are as many as are waited for, or time is up; return how many."""
         done, looked_at = look(), time.monotonic()
         pause = POLL_SECONDS_MIN
         while done < self.wanted and looked_at < self.began_at + self.limit:
             time.sleep(pause)
             seen, seen_at = look(), time.monotonic()
-            rate = (seen - done) / (seen_at - looked_at)
+            # They come in batches: between two of them nothing happens, and that means nothing.
+            lately = (seen - done) / (seen_at - looked_at)
+            rate = max(lately, seen / (seen_at - self.began_at))
             left = (self.wanted - seen) / rate / 2 if rate > 0 else POLL_SECONDS_MAX
-            longest = min((seen_at - self.began_at) / POLL_SHARE, POLL_SECONDS_MAX)
+            longest = min((seen_at - self.began_at) / share, POLL_SECONDS_MAX)
             pause = max(min(left, longest), POLL_SECONDS_MIN)
             done, looked_at = seen, seen_at
         return done

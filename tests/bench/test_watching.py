@@ -11,6 +11,7 @@ from bench.peers import protocol
 COUNT = 10_000
 DUE_US = 5_000_000
 BEGUN_BEFORE = 0.01
+LOOK_SECONDS = 0.0005
 
 
 class Crowd:
@@ -37,7 +38,7 @@ class Crowd:
     def _at(self, ahead: float) -> int:
         """Return how many there are, along the line from point to point."""
         self.looks += 1
-        self._wait(0.0005)
+        self._wait(LOOK_SECONDS)
         since = self._now - DUE_US / 1e6 + ahead
         before, had = 0.0, 0
         for at, count in self._line:
@@ -68,6 +69,23 @@ def test_the_end_is_seen_within_a_tenth(monkeypatch: pytest.MonkeyPatch, line):
     assert COUNT == found["done"]
     assert really <= took <= really * 1.1 + protocol.POLL_SECONDS_MIN
     assert crowd.looks < 300, "whoever looks all the time is a part of the load"
+
+
+def test_the_end_of_a_crowd_in_batches_is_seen_within_a_hundredth(monkeypatch: pytest.MonkeyPatch):
+    """P1: who sees nothing happen between two batches does not think that nothing will."""
+    late = []
+    for each in (0.009, 0.013, 0.0145, 0.029):
+        line = [(0.01, 0)]
+        for number in range(1, 21):
+            at = 0.01 + number * each
+            line += [(at, line[-1][1]), (at + 1e-6, number * COUNT // 20)]
+        crowd = Crowd(monkeypatch, line)
+        found = protocol.watch(protocol.Looks(crowd.begun, crowd.complete), COUNT, DUE_US, limit=60)
+        late.append((found["at_us"] - DUE_US) / 1e6 - line[-1][0])
+        longest = max(line[-1][0] / protocol.POLL_SHARE_LAST, protocol.POLL_SECONDS_MIN)
+        assert late[-1] <= longest + 2 * LOOK_SECONDS
+
+    assert 0 <= min(late)
 
 
 def test_the_database_is_left_alone_until_all_have_begun(monkeypatch: pytest.MonkeyPatch):
