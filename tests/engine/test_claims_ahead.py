@@ -16,6 +16,7 @@ from duly.domain.schedules import Call
 from duly.domain.task_limits import TaskLimits
 from duly.engine.worker import Worker, WorkerSettings
 from duly.engine.worker.courier import DirectCourier
+from duly.engine.worker.lanes import SHARE
 from duly.errors import StoreUnavailable
 from duly.store.admission import SetLimit
 from duly.telemetry import RunStarted, RunSucceeded
@@ -383,16 +384,34 @@ def test_nothing_follows_where_queues_have_limits(rig, open_shop):
     assert 3 == len(shop.works)
 
 
-def test_nothing_follows_a_claim_for_another_lane(rig, open_shop):
-    """M3: what such claims have brought is counted by what has begun."""
-    enqueue(rig)
+def test_a_claim_for_another_lane_is_followed_by_others(rig, open_shop):
+    """M3: each lane gets its turns, and no more than an eighth of the slots."""
+    enqueue(rig, 2 * CROWD)
     enqueue(rig, lane=Lane.CATCH_UP)
-    shop = open_shop(slots=CROWD, claim_max=1, claims_ahead_max=30)
+    enqueue(rig, lane=Lane.BACKFILL)
+    shop = open_shop(slots=CROWD, claim_max=2, claims_ahead_max=30)
     shop.worker.tick()
     lanes = [order.first_lane for order in shop.line.asked["claim_runs"]]
+    others = [work for work in shop.works if not work.claimed.is_live]
 
-    assert [*[Lane.LIVE] * 8, Lane.CATCH_UP] == lanes
-    assert 9 == len(shop.works)
+    assert [*[Lane.LIVE] * 8, Lane.CATCH_UP, *[Lane.LIVE] * 7, Lane.BACKFILL] == lanes[:17]
+    assert CROWD == len(shop.works)
+    assert 4 == len(others) <= CROWD // SHARE
+
+
+@pytest.mark.parametrize("courier", [AskedCourier, LateCourier])
+def test_nobody_stands_still_for_ends_while_a_claim_is_on_its_way(rig, open_shop, courier):
+    """P1: what is too much for one batch goes with the next, and none is sent in between."""
+    runs = enqueue(rig)
+    shop = open_shop(courier=courier(), slots=CROWD, claim_max=6, finish_max=2)
+    starting(shop, ends_at_once)
+    shop.worker.tick()
+    at_once = [*shop.line.calls]
+    tick_until_done(rig, shop, runs)
+
+    for number, call in enumerate(at_once):
+        if call == "finish_runs":
+            assert "finish_runs" not in at_once[number + 1 : number + 3]
 
 
 @pytest.mark.parametrize("tell", [Worker.drain, Worker.stop_now], ids=["drain", "stop"])

@@ -58,9 +58,12 @@ class Waiting:
 class Counting:
     """A service that wants to be called every second, and ends the loop at its fifth tick."""
 
-    def __init__(self, clock: ManualClock, error: Exception | None = None) -> None:
+    def __init__(
+        self, clock: ManualClock, error: Exception | None = None, wait_us: int = SECOND
+    ) -> None:
         self.clock = clock
         self.error = error
+        self.wait_us = wait_us
         self.ticks = self.wakes = self.stops = 0
         self.loop: Loop | None = None
 
@@ -70,7 +73,7 @@ class Counting:
             self.loop.stop()
         if self.error is not None and self.ticks == 2:
             raise self.error
-        return self.clock.monotonic_us() + SECOND
+        return self.clock.monotonic_us() + self.wait_us
 
     def wake(self) -> None:
         self.wakes += 1
@@ -79,9 +82,11 @@ class Counting:
         self.stops += 1
 
 
-def run(error: Exception | None = None) -> tuple[Counting, Waiting, Recorder]:
+def run(
+    error: Exception | None = None, wait_us: int = SECOND
+) -> tuple[Counting, Waiting, Recorder]:
     clock = ManualClock()
-    service, waiting, recorder = Counting(clock, error), Waiting(clock), Recorder()
+    service, waiting, recorder = Counting(clock, error, wait_us), Waiting(clock), Recorder()
     service.loop = Loop(service, waiting, clock, recorder)
     service.loop.run()
     return service, waiting, recorder
@@ -92,6 +97,15 @@ def test_it_waits_as_long_as_the_service_wants_and_stops_in_good_order():
     service, waiting, _ = run()
 
     assert [SECOND] * 4 == waiting.waits
+    assert (5, 1, 1) == (service.ticks, service.wakes, service.stops)
+
+
+@pytest.mark.parametrize("wait_us", [0, -SECOND], ids=["now", "overdue"])
+def test_who_is_busy_hears_the_bell_all_the_same(wait_us: int):
+    """P1, F6: what it is rung for may be due before what it is busy with is over."""
+    service, waiting, _ = run(wait_us=wait_us)
+
+    assert [0] * 4 == waiting.waits
     assert (5, 1, 1) == (service.ticks, service.wakes, service.stops)
 
 

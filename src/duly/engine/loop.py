@@ -54,7 +54,9 @@ class Loop:
         try:
             while not self._is_stopping:
                 wait_us = self._tick() - self._clock.monotonic_us()
-                if wait_us > 0 and not self._is_stopping and self._wakeups.wait(wait_us):
+                # Who has no time to wait listens all the same: what it is rung for may be due
+                # before what it has to do.
+                if not self._is_stopping and self._wakeups.wait(max(wait_us, 0)):
                     self._service.wake()
         finally:
             self._service.stop()

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.concluding import Failed
-from duly.domain.literals import Lane
 from duly.engine.ends import error_text
 from duly.engine.run_ids import ids_of
 from duly.engine.spans import attempt_span, queued_span
@@ -147,7 +146,7 @@ class Claiming:
                 return False
             following = None
             try:
-                if rounds and meanwhile.may_follow() and self._is_plain(asked.order, claimed):
+                if rounds and meanwhile.may_follow() and self._is_plain(claimed):
                     following = self._begin_next(worker, len(claimed.runs))
             finally:
                 self._begin(worker, claimed, following, meanwhile.goes_on)
@@ -197,9 +196,9 @@ class Claiming:
         if count and not taken:
             self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
 
-    def _is_plain(self, order: ClaimRuns, claimed: Claimed) -> bool:
+    def _is_plain(self, claimed: Claimed) -> bool:
         """Say whether a claim from a crowd is such that more may be taken before its runs begin."""
-        if not self.is_more or self.is_limited or order.first_lane is not Lane.LIVE:
+        if not self.is_more or self.is_limited:
             return False
         runnables = [self._parts.runnable(task) for task in {run.task for run in claimed.runs}]
         return all(one is not None and not self._admission.concerns(one) for one in runnables)

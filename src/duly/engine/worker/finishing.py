@@ -73,18 +73,17 @@ class Finishing:
 
     @contextmanager
     def under_way(self, worker: MemberId) -> Iterator[Ask]:
-        """Send every end that waits while more is claimed; give what is to be asked for that.
+        """Send ends that wait while more is claimed; give what is to be asked for that.
 
-        The last of them go in the same call, or meanwhile; at the end we hear what was answered.
+        They go in the same call, or meanwhile, and what is too much for one batch goes with the
+        next: nobody stands still for it. At the end we hear what was answered.
         """
         batches = self._batches()
-        for batch in batches[:-1]:
-            self._send(batch)
         ask = self._parts.store.claim_runs
-        if batches and self._is_together(batches[-1], worker):
-            ask = partial(self._send_with, batches[-1])
+        if batches and self._is_together(batches[0], worker):
+            ask = partial(self._send_with, batches[0])
         elif batches:
-            self._send_meanwhile(batches[-1])
+            self._send_meanwhile(batches[0])
         try:
             yield ask
         except Exception:
@@ -101,10 +100,8 @@ class Finishing:
             return
         self._hear_last()
         batches = self._batches()
-        for batch in batches[:-1]:
-            self._send(batch)
         if batches:
-            self._send_meanwhile(batches[-1])
+            self._send_meanwhile(batches[0])
 
     def _is_together(self, batch: list[Ending], worker: MemberId) -> bool:
         """Say whether a batch is to be sent in one call with the claim of a member of ours."""

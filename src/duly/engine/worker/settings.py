@@ -67,7 +67,7 @@ class WorkerSettings:
     claim_max: int = 500
     """How many runs one statement claims: those of a worker with more slots begin while it claims
     the next."""
-    claims_ahead_max: int = 8
+    claims_ahead_max: int = 32
     """How many more claims a tick makes in a crowd, each on its way while the runs of the one
     before it are begun."""
     finish_max: int = 1000
