@@ -78,7 +78,7 @@ class DispatcherSettings:
 
     batch_max: int = 1000
     """How many timers one transaction fires: more would hold others up, fewer would cost more."""
-    batch_first: int = 250
+    batch_first: int = 256
     """How many the first transaction of a crowd fires, and each that follows twice as many: workers
     begin while the rest is fired."""
     batch_backlog_min: int = 100

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason
-from duly.domain.concluding import BeInDoubt, Close, Die
+from duly.domain.concluding import DONE, BeInDoubt, Close, Die
 from duly.domain.identity import identity_text
 from duly.domain.literals import AttemptState, RunState
 from duly.engine.run_ids import ids_of
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[ClaimRuns], Claimed]
 
+ACCEPTED = FinishResult.ACCEPTED
 ERROR_SHOWN_MAX = 200
 NOT_STORED = "what it said can't be stored: "
 
@@ -174,7 +175,13 @@ class Finishing:
         self._leave_out(batch)
         told = list(zip(batch, finished.results, strict=True))
         if not self._parts.hears(RunSucceeded):
-            others = [one for one in told if not _is_success(*one)]
+            # Most are done and no more: looked at here, without a call for each.
+            others = [
+                (ending, result)
+                for ending, result in told
+                if ending.conclusion is not DONE or result is not ACCEPTED or ending.claimed is None
+            ]
+            others = [one for one in others if not _is_success(*one)]
             self._parts.statistics.succeeded += len(told) - len(others)
             told = others
         for ending, result in told:
@@ -182,8 +189,10 @@ class Finishing:
 
     def _leave_out(self, batch: list[Ending]) -> None:
         endings = self._holdings.endings
-        if len(batch) == len(endings):
-            self._holdings.endings = []
+        count = len(batch)
+        if endings[:count] == batch:
+            # Nearly always: who ended first is told first.
+            self._holdings.endings = endings[count:]
             return
         sent = {id(one) for one in batch}
         self._holdings.endings = [one for one in endings if id(one) not in sent]
@@ -280,7 +289,7 @@ class Finishing:
 def _is_success(ending: Ending, result: FinishResult) -> bool:
     """Say whether a run of ours has succeeded, and the store knows it now."""
     is_success = ending.conclusion.attempt_state is AttemptState.SUCCEEDED
-    return is_success and result is FinishResult.ACCEPTED and ending.claimed is not None
+    return is_success and result is ACCEPTED and ending.claimed is not None
 
 
 def _shown(error: str | None) -> str:

@@ -64,13 +64,13 @@ class WorkerSettings:
     time, up to the poll's. All workers hear of all queues."""
     talk_every_us: int = 4 * _MILLISECOND_US
     """While a few runs come and go all the time, we tell of ends and ask for more this often."""
-    claim_max: int = 500
+    claim_max: int = 1000
     """How many runs one statement claims: those of a worker with more slots begin while it claims
     the next."""
     claims_ahead_max: int = 32
     """How many more claims a tick makes in a crowd, each on its way while the runs of the one
     before it are begun."""
-    finish_max: int = 1000
+    finish_max: int = 2000
     """How many attempts one transaction ends."""
     together_max: int = 100
     """Up to so many are ended and the next claimed by one call; beyond that two go on at a time,

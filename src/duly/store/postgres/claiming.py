@@ -136,17 +136,21 @@ _REST = """r.tenant, r.schedule_id, r.definition_number, r.key, r.priority, r.or
 _REST_TOLD = _REST.replace("r.schedule_id", "uuid_send(r.schedule_id)").replace(
     "r.root", "uuid_send(r.root)"
 )
+# Looked up once for all: whoever is not alive has picked nothing.
+_NOW = "(SELECT now FROM n)"
+# That they are written is asked for with the first row, so that rows are told when they are: all in
+# one go, and nobody who hears them waits for some, and then for others.
 _CLAIM = f"""
 made AS MATERIALIZED (
-    SELECT n.now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
-        coalesce(p.begun_at, n.now) AS begun_at, p.is_gated, p.schedule_name, r.task, r.queue,
+    SELECT {_NOW} AS now, p.run_id, p.fence + 1 AS fence, p.attempt + 1 AS attempt, p.charged,
+        coalesce(p.begun_at, {_NOW}) AS begun_at, p.is_gated, p.schedule_name, r.task, r.queue,
         coalesce(r.arguments, p.carried) AS arguments,
         p.fence > 0 OR coalesce(r.arguments, p.carried) IS NULL
             OR (p.schedule_name IS NULL AND r.schedule_id IS NOT NULL) AS is_more,
         {_REST},
-        n.now + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END
+        {_NOW} + CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END
             AS deadline_at{{}}
-    FROM n CROSS JOIN picked p
+    FROM picked p
     CROSS JOIN LATERAL (SELECT r.* FROM duly.runs r WHERE r.id = p.run_id OFFSET 0) r
     LEFT JOIN LATERAL (
         SELECT k.timeout_us, k.policy IS NOT NULL AS is_told FROM duly.tasks k
@@ -155,10 +159,11 @@ claimed AS (
     INSERT INTO duly.claims (run_id, worker, claimed_at, begun_at, deadline_at, fence, attempt,
         charged, is_gated)
     SELECT run_id, $1::int8, now, begun_at, deadline_at, fence, attempt, charged, is_gated
-    FROM made)
-SELECT coalesce((SELECT now FROM n), duly.now_us()), EXISTS (SELECT 1 FROM n),
-    (SELECT era FROM era), uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task,
-    r.arguments, r.queue, r.is_more, r.schedule_name, {_REST_TOLD}"""  # noqa: S608 - parts of ours
+    FROM made RETURNING fence)
+SELECT coalesce((SELECT now FROM n), duly.now_us()),
+    EXISTS (SELECT 1 FROM n) AND (SELECT count(*) FROM claimed) >= 0, (SELECT era FROM era),
+    uuid_send(r.run_id), r.fence, r.attempt, r.charged, r.begun_at, r.task, r.arguments, r.queue,
+    r.is_more, r.schedule_name, {_REST_TOLD}"""  # noqa: S608 - parts of ours
 _CLAIMED = """
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
 _QUEUE, _LANE = 10, 19

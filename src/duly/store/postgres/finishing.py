@@ -51,7 +51,9 @@ done AS (
         AND c.fence = ($3::int4[])[pg_catalog.width_bucket(c.run_id, $2::uuid[])]
         AND c.is_gated IS NOT TRUE AND c.effects_at IS NULL
         AND (SELECT now FROM f) IS NOT NULL
-    RETURNING c.*, pg_catalog.width_bucket(c.run_id, $2::uuid[]) AS place),
+    RETURNING c.run_id, c.worker, c.claimed_at, c.started_at, c.begun_at, c.fence, c.attempt,
+        c.charged, c.cancel_asked_at, c.progress_at, c.progress_done, c.progress_total,
+        c.progress_note, pg_catalog.width_bucket(c.run_id, $2::uuid[]) AS place),
 closed AS (
     INSERT INTO duly.outcomes (run_id, finished_at, state, worker, claimed_at, started_at, begun_at,
         fence, attempt, charged, result, cancel_asked_at, progress_at, progress_done,

@@ -103,14 +103,12 @@ fired AS (
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
         definition_number, priority, tenant, task, queue, origin, lane, key, arguments)
-    SELECT d.id, d.due_at, d.due_at, d.created_at, n.now, d.schedule_id, d.definition_number,
-        d.priority, d.tenant, d.task, d.queue, d.origin, d.lane, d.key, d.arguments
-    FROM fired d CROSS JOIN n),
+    SELECT id, due_at, due_at, created_at, (SELECT now FROM n), schedule_id, definition_number,
+        priority, tenant, task, queue, origin, lane, key, arguments FROM fired),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
-    SELECT d.due_at, n.now, d.due_at, d.id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), d.queue, {SHARE}
-    FROM fired d CROSS JOIN n),
+    SELECT due_at, (SELECT now FROM n), due_at, id, {RANKED},
+        (SELECT era FROM duly.cluster WHERE id = 1), queue, {SHARE} FROM fired),
 counted AS (
     INSERT INTO duly.tally_changes (name, change)
     SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0)

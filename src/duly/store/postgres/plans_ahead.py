@@ -59,7 +59,7 @@ class PlansAhead:
                     return
                 if number:
                     connection.used_by = 0
-                self._plan(connection, asked)
+                self._plan(connection, asked, is_ours=not number)
         self._rest(began_at)
 
     def refresh(self) -> None:
@@ -76,8 +76,13 @@ class PlansAhead:
     def _anew(self, connection: BoundedConnection) -> None:
         is_ours = connection.used_by == threading.get_ident()
         connection.limit_s = LIMIT_S
-        self._plan(connection, self._roles[0 if is_ours else -1])
+        self._plan(connection, self._roles[0 if is_ours else -1], is_ours=is_ours)
 
-    def _plan(self, connection: BoundedConnection, asked: Sequence[Asked]) -> None:
+    def _plan(
+        self, connection: BoundedConnection, asked: Sequence[Asked], *, is_ours: bool
+    ) -> None:
         connection.planned_at = self._connections.clock.monotonic_us()
-        PreparedSession(connection).plan(asked)
+        session = PreparedSession(connection)
+        if is_ours:
+            session.have_room()
+        session.plan(asked)

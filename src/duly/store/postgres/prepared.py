@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Asked = tuple[str, tuple[object, ...]]
 """A statement with values such as it is sent with."""
 FORGET_PLANS = b"DISCARD PLANS"
+ANSWER_BYTES = 300_000
+"""As long as the answer to a claim of a thousand runs whose arguments are short."""
+HAVE_ROOM = f"SELECT pg_catalog.repeat(' ', {ANSWER_BYTES:d})".encode()
 _PACK_INT8 = struct.Struct(">q").pack
 _OID_INT8 = 20
 
@@ -80,6 +83,17 @@ class PreparedSession(ConnectionSession):
             return super().run(statement, values)
         _, result = self._ask(statement, values, sent)
         return result.command_tuples or 0
+
+    def have_room(self) -> None:
+        """Let the driver's library have room for long answers on this connection, once and for all.
+
+        It reads as much at a time as it has had room for before, sixteen kilobytes at first, and
+        gives up the interpreter twice each time. In a process with other threads it has to wait for
+        it as often, while the server waits for our next order.
+        """
+        if not self.connection.has_room:
+            self.connection.execute(HAVE_ROOM, prepare=False)
+            self.connection.has_room = True
 
     def plan(self, asked: Sequence[Asked]) -> None:
         """Have these, and all that was asked for here before, planned anew; nobody carries it out.

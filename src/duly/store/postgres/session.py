@@ -58,6 +58,8 @@ class BoundedConnection(Connection[Any]):
     """The thread that has had it last: what it asks for is planned here. 0 while it is nobody's."""
     planned_at: int = 0
     """Since when its plans may date, by the monotonic clock."""
+    has_room: bool = False
+    """Whether long answers are read in few parts."""
     prepared: dict[str, Prepared]
     """What `PreparedSession` has prepared on it,"""
     prepared_count: int = 0
