@@ -1,6 +1,6 @@
 """Duly on PostgreSQL or SQLite, as anybody starts it: one `duly dispatcher`, one `duly worker`.
 
-Chosen: an async task; two thousand slots, of which a crowd fills a quarter by one claim while the
+Chosen: an async task; two thousand slots, of which a crowd fills half by one claim while the
 next is on its way; everything else is the default. Runs in bulk are made by
 `enqueue_many`, as many at a time as an order takes. Complete: the outcome is on disk.
 """

@@ -223,7 +223,7 @@ def test_a_crowd_at_one_instant_is_fired_in_batches(rig):
     rig.run("61s")
     sizes = [event.fired for event in rig.recorder.of(BatchFired) if event.fired]
 
-    assert [250, 500, 1000, 750] == sizes
+    assert [256, 512, 1000, 732] == sizes
     assert 2500 == dispatcher.statistics.fired
     assert all(late <= 1000 for late in rig.lateness())
 
