@@ -93,6 +93,15 @@ def test_a_crowd_is_claimed_in_parts_that_begin_while_the_next_is_claimed(rig):
     assert [4, 8, 9] == begun
 
 
+@pytest.mark.parametrize(
+    ("slots", "most"), [(1, 500), (500, 500), (1000, 500), (1401, 701), (2000, 1000), (9000, 1000)]
+)
+def test_who_has_many_slots_claims_for_half_of_them_at_most(slots, most):
+    """P1: the others begin meanwhile, and the database has something to do while they do."""
+    assert most == WorkerSettings(slots=slots).claim_most
+    assert 3 == WorkerSettings(slots=slots, claim_max=3).claim_most
+
+
 def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
     """R8, M3: nobody waits for all of it, and who has waited longest gets half."""
     crowd = [rig.enqueue(f"r{number}") for number in range(4)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -24,10 +24,17 @@ from duly.testing.manual_clock import ManualClock
 from tests.postgres.patience import comes_true
 
 if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+
     from duly.store.postgres import PostgresStore
     from duly.store.postgres.session import BoundedConnection
 
 PLANNED = "SELECT statement, generic_plans FROM pg_prepared_statements WHERE name LIKE 'duly%'"
+LONG = "SELECT pg_catalog.repeat('x', 90) FROM pg_catalog.generate_series(1, $1::int8)"
+LONG_BYTES = 50_000
+DRIVERS_PART_BYTES = 16_384
+"""So much the driver's library reads at a time, at first."""
+STATE = "SELECT state FROM pg_stat_activity WHERE pid = $1::int8"
 CLAIMS = {
     claiming.CLAIM_ANY,
     claiming.CLAIM_ANY_NEWEST,
@@ -60,6 +67,48 @@ def test_a_worker_has_claims_planned_on_one_connection_and_ends_on_another(url, 
     assert {finishing.FINISH_PLAIN} == planned(spare).keys()
     assert threading.get_ident() == ours.used_by
     assert 0 == spare.used_by
+
+
+def test_who_claims_has_room_for_long_answers(url, open_store):
+    """P1: each part of an answer is another wait for the interpreter, in a process that is busy."""
+    store = open_store(url)
+    store.join(joining(MemberKind.WORKER))
+    ours, spare = sorted(idle(store), key=lambda one: one.used_by == 0)
+    ours_waits, spare_waits = (waits_for(one, store) for one in (ours, spare))
+
+    assert (True, False) == (ours.has_room, spare.has_room)
+    assert ours_waits <= 2 < LONG_BYTES // DRIVERS_PART_BYTES <= spare_waits
+
+
+def waits_for(connection: BoundedConnection, store: PostgresStore) -> int:
+    """Return how often one waits for a long answer that has already come as a whole."""
+    waits, wait = 0, connection.wait
+
+    def counting(hearing: PQGen[Any]) -> PQGen[Any]:
+        nonlocal waits
+        said = None
+        while True:
+            try:
+                wanted = hearing.send(said)
+            except StopIteration as heard:
+                return heard.value
+            waits += 1
+            said = yield wanted
+
+    answer = PreparedSession(connection).begin(LONG, (LONG_BYTES // 100,))
+    pid, watcher = connection.info.backend_pid, store._connections  # noqa: SLF001 - the same server
+
+    def is_idle() -> bool:
+        with watcher.statement() as session:
+            return ["idle"] == [state for (state,) in session.rows(STATE, (pid,))]
+
+    assert comes_true(is_idle)
+    connection.wait = lambda hearing, *rest: wait(counting(hearing), *rest)  # type: ignore[method-assign]
+    try:
+        assert LONG_BYTES // 100 == len(answer())
+    finally:
+        del connection.wait
+    return waits
 
 
 def test_a_worker_of_some_queues_has_what_it_asks_for_planned(url, open_store):

@@ -206,7 +206,7 @@ class Claiming:
     def _begin_next(self, worker: MemberId, coming: int) -> _Asked | None:
         """Ask for what comes after so many that have not begun, if there is room for it."""
         room, begin_claim = self._holdings.free - coming, self._parts.begin_claim
-        if room < self._parts.settings.claim_max:
+        if room < self._parts.settings.claim_most:
             # Only then: the store has nothing to do for us in the meantime.
             self._holdings.collect()
             room = self._holdings.free - coming
@@ -229,7 +229,7 @@ class Claiming:
                     limits[queue] = max(0, limits[queue] - count)
         order = ClaimRuns(
             worker=worker,
-            limit=min(room, settings.claim_max),
+            limit=min(room, settings.claim_most),
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,

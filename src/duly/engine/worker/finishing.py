@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING
 
 from duly.domain.attempts import Reason
@@ -190,7 +191,7 @@ class Finishing:
     def _leave_out(self, batch: list[Ending]) -> None:
         endings = self._holdings.endings
         count = len(batch)
-        if endings[:count] == batch:
+        if all(map(is_, batch, endings)):
             # Nearly always: who ended first is told first.
             self._holdings.endings = endings[count:]
             return

@@ -10,6 +10,8 @@ from duly.errors import UsageError
 from duly.store.execution import QUEUES_MAX, WORKER_TTL_US
 
 SLOTS_MAX = 10_000
+CLAIMED_WHOLE = 500
+"""So many slots are filled by one claim."""
 _MILLISECOND_US = 1000
 _MAY_BE_ZERO = frozenset(
     ("grace_us", "cancel_grace_us", "talk_every_us", "together_max", "claims_ahead_max")
@@ -65,8 +67,7 @@ class WorkerSettings:
     talk_every_us: int = 4 * _MILLISECOND_US
     """While a few runs come and go all the time, we tell of ends and ask for more this often."""
     claim_max: int = 1000
-    """How many runs one statement claims: those of a worker with more slots begin while it claims
-    the next."""
+    """How many runs one statement claims; see `claim_most`."""
     claims_ahead_max: int = 32
     """How many more claims a tick makes in a crowd, each on its way while the runs of the one
     before it are begun."""
@@ -89,6 +90,11 @@ class WorkerSettings:
     """How long we remember whether others serve a task that we do not know."""
     unknown_looks_max: int = 20
     """How often a tick asks the store about tasks that we do not know: beats must not wait."""
+
+    @property
+    def claim_most(self) -> int:
+        """How many runs one claim takes: of many slots the half, whose runs begin meanwhile."""
+        return min(self.claim_max, max(CLAIMED_WHOLE, -(-self.slots // 2)))
 
     def __post_init__(self) -> None:
         """Refuse a limit that is no number or limits everything, and a lease nobody can keep."""
