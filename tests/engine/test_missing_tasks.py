@@ -103,6 +103,18 @@ def test_what_is_behind_runs_of_unknown_tasks_is_found_at_once(rig):
     assert "running" == rig.state(ours)
 
 
+def test_what_is_behind_runs_of_tasks_that_nobody_serves_is_found_soon(rig):
+    """R8, S6: those come back again and again, and fill the queue's limit each time."""
+    urgent = Call(task="gone", arguments="{}", priority=0)
+    for number in range(60):
+        rig.enqueue(f"r{number}", call=urgent)
+    ours = rig.enqueue("ours", call=Call(task="other", arguments="{}", priority=9))
+    rig.worker(Known("other"), slots=4, queue_limits={"default": 1})
+    rig.run("4s")
+
+    assert "running" == rig.state(ours)
+
+
 def test_who_serves_another_queue_does_not_serve_this_one(rig):
     """S6: a run that nobody will ever take ends among the dead, and says so."""
     run = rig.enqueue()

@@ -239,12 +239,24 @@ class GateLedger:
     def give_back(self, note: RunNote, now: int) -> None:
         """A run is over, or dead, or was cancelled while it waited."""
         gate, note.gate = note.gate, None
+        if self._before(note) is None:
+            self._make_way(note, now)
         if gate is None:
             return
         line = self._line(gate)
         if line.holder is note:
             line.holder, line.free_since = None, now
         line.waiting = [place for place in line.waiting if place[2] is not note]
+
+    def _make_way(self, note: RunNote, now: int) -> None:
+        """Note that nobody of its schedule is in the way at other gates from now on.
+
+        A schedule that was given another gate has runs at both.
+        """
+        for line in self._lines.values():
+            first = line.waiting[0][2] if line.waiting else None
+            if first is not None and first.schedule_id == note.schedule_id is not None:
+                line.free_since = now
 
     def _let_go(self, note: RunNote, now: int) -> bool:
         """Let the first of a line go, if it is this one and nobody is in its way."""

@@ -194,7 +194,9 @@ class Claiming:
         self._take_turns(claimed)
         self._lanes.note(order, claimed.runs)
         if count and not taken:
-            self._poll_us = self._parts.settings.poll_min_us  # behind them there may be others
+            # Behind them there may be others. They do not come back at once: each is put off, or
+            # its task is passed over.
+            self._poll_us, self._poll_at = self._parts.settings.poll_min_us, monotonic
 
     def _is_plain(self, claimed: Claimed) -> bool:
         """Say whether a claim from a crowd is such that more may be taken before its runs begin."""
