@@ -86,14 +86,13 @@ def waits_for(connection: BoundedConnection, store: PostgresStore) -> int:
 
     def counting(hearing: PQGen[Any]) -> PQGen[Any]:
         nonlocal waits
-        said = None
-        while True:
-            try:
-                wanted = hearing.send(said)
-            except StopIteration as heard:
-                return heard.value
-            waits += 1
-            said = yield wanted
+        try:
+            wanted = next(hearing)
+            while True:
+                waits += 1
+                wanted = hearing.send((yield wanted))
+        except StopIteration as heard:
+            return heard.value
 
     answer = PreparedSession(connection).begin(LONG, (LONG_BYTES // 100,))
     pid, watcher = connection.info.backend_pid, store._connections  # noqa: SLF001 - the same server
