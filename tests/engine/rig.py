@@ -214,7 +214,11 @@ class Rig:
         self.tracing: Tracing | None = None
 
     def dispatcher(self, *, own_clock: bool = False, **parts: Any) -> Dispatcher:
-        """Add a dispatcher; with a clock of its own if that is to go wrong."""
+        """Add a dispatcher; with a clock of its own if that is to go wrong.
+
+        With `ahead`, made of its line, it begins to fire what it hears of later.
+        """
+        ahead = parts.pop("ahead", None)
         node = Node(**{key: parts.pop(key) for key in ("zones",) if key in parts})
         clock = self.store_clock
         if own_clock:
@@ -227,6 +231,7 @@ class Rig:
             DispatcherSettings(**parts),
             telemetry=self.recorder,
             node=node,
+            begin_fire=None if ahead is None else ahead(line),
             tracing=self.tracing,
         )
         self.fleet.append(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -268,6 +269,56 @@ def test_without_a_store_that_can_be_asked_so_each_tick_claims_once(rig, open_sh
     shop.worker.tick()
 
     assert [2] == claims(shop)
+
+
+@pytest.fixture
+def handing_out(rig):
+    """Have the store hand out fewer than it is asked for, and say whether it knows of more."""
+
+    def hand_out(most, is_followed):
+        claim = rig.store.claim_runs
+
+        def claim_few(order):
+            claimed = claim(replace(order, limit=min(order.limit, most))) if most else None
+            found = claimed or replace(claim(replace(order, limit=0)), runs=())
+            return replace(found, is_followed=is_followed(len(found.runs)))
+
+        rig.store.claim_runs = claim_few
+
+    return hand_out
+
+
+def test_what_the_store_knows_of_is_asked_for_at_once(rig, open_shop, handing_out):
+    """P1: though each claim brought less than there was room for; and always in the usual order."""
+    runs = enqueue(rig, 6)
+    handing_out(1, lambda got: got > 0)
+    shop = open_shop(claim_max=4)
+    shop.worker.tick()
+
+    assert sorted(runs) == sorted(begun(shop))
+    orders = shop.line.asked["claim_runs"]
+    assert 7 == len(orders)
+    assert {(False, Lane.LIVE)} == {(one.newest_first, one.first_lane) for one in orders}
+
+
+def test_what_the_store_knows_nothing_of_is_not_asked_for(rig, open_shop, handing_out):
+    enqueue(rig, 6)
+    handing_out(1, lambda _: False)
+    shop = open_shop(claim_max=4)
+    shop.worker.tick()
+
+    assert [4] == claims(shop)
+
+
+def test_whoever_is_promised_more_and_gets_nothing_does_not_spin(rig, open_shop, handing_out):
+    """FAULT-14: what was offered may be too much for the room there is."""
+    handing_out(0, lambda _: True)
+    shop = open_shop()
+    rig.workers.append(shop.worker)
+    rig.run("1s")
+
+    asked = len(claims(shop))
+    assert 50 <= asked <= 300, "every four milliseconds, and a few at once"
 
 
 @pytest.mark.parametrize("ahead", [Ahead, LateAhead])

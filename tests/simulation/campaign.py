@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.handing import SOMETIMES as HANDS_SOMETIMES
 from tests.simulation.limiting import SOMETIMES as LIMITS_SOMETIMES
 from tests.simulation.recipe import (
     Recipe,
@@ -143,7 +144,7 @@ def run_campaign(first: int, seeds: int, processes: int, worlds: str = "plain") 
     play = partial(play_seed, worlds=worlds)
     reports = play_seeds(range(first, first + seeds), processes, play)
     wanted = {
-        "plain": SOMETIMES,
+        "plain": (*SOMETIMES, *HANDS_SOMETIMES),
         "limits": LIMITS_SOMETIMES,
         "standing": STANDING_SOMETIMES,
         "watch": WATCH_SOMETIMES,

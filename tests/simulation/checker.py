@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duly.domain.literals import Lane, Origin, ScheduleStatus
@@ -18,6 +19,7 @@ from duly.store.dispatch import (
 from duly.store.planning import AddRuns, NewRun, Stale
 from tests.simulation.backfill_checker import BackfillChecker
 from tests.simulation.gate_ledger import GateLedger
+from tests.simulation.handing import note_hand_over
 from tests.simulation.ledger import DelayedNote, LeaseNote, Ledger, MemberNote
 from tests.simulation.oracle import BY_ORDER, check_settlement, occurrences
 from tests.simulation.work_checker import WorkChecker
@@ -25,10 +27,11 @@ from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from duly.domain.settling import Settlement
     from tests.simulation.alert_checker import AlertChecker
+    from tests.simulation.handing import Handed
     from tests.simulation.ledger import ScheduleNote
     from tests.simulation.oracle import Template
     from tests.simulation.world import Executed
@@ -60,6 +63,7 @@ class Checker:
 
     def see(self, executed: Executed) -> None:
         """Check one executed call, and write it down."""
+        self.work.latest_at = max(self.work.latest_at, executed.at)
         if executed.error is not None:
             if executed.call.operation == "commit":
                 self._open.pop(id(executed.call.arguments[0].transaction), None)
@@ -293,20 +297,48 @@ class Checker:
                 self.ledger.close_delayed(item.timer.ref, "fired")  # type: ignore[arg-type]
                 self.counts["delayed fires"] += 1
 
+    def _fire_and_claim(self, executed: Executed) -> None:
+        """Hold a hand-over against both fences: the dispatcher's for its fires, the worker's."""
+        offer, order = executed.call.arguments
+        handed: Handed = executed.result
+        note_hand_over(self.counts, offer, handed)
+        told = replace(executed.call, operation="fire_timers", arguments=(offer.command,))
+        self._fire_handed(replace(executed, call=told), handed.fired)
+        if handed.fired is not None and not self.work.may_claim(order.worker, executed.at):
+            raise Violation("INV-5: something was handed over to a worker that may not claim")
+        if handed.claimed is not None:
+            asked = replace(executed.call, operation="claim_runs", arguments=(order,))
+            self.work.claim_runs(replace(executed, call=asked, result=handed.claimed))
+
+    def _fire_handed(self, executed: Executed, fired: Sequence[bool] | None) -> None:
+        """What is due fires, and nothing else; of the rest is not told why it does not."""
+        if not self._is_fence_good(executed):
+            if fired is not None:
+                raise Violation("INV-5: what a stale owner has offered was carried out")
+            self.counts["hand-overs refused: stale fence"] += 1
+            is_due = any(self._is_due(executed, one) for one in executed.call.arguments[0].delayed)
+            self.counts["hand-overs refused: stale fence, and due"] += is_due
+        if fired is None:
+            return
+        for item, is_fired in zip(executed.call.arguments[0].delayed, fired, strict=True):
+            if is_fired:
+                self._check_result(executed, item, FireResult.FIRED)
+                self.ledger.close_delayed(item.timer.ref, "fired")
+            elif self._expected(executed, item) is FireResult.FIRED:
+                raise Violation("INV-2: a due timer was left out of a hand-over")
+
+    def _is_fence_good(self, executed: Executed) -> bool:
+        fence = executed.call.arguments[0].fence
+        return all(self.ledger.holds(fence, lease.key, executed.at) for lease in fence.leases)
+
+    def _is_due(self, executed: Executed, item: Item) -> bool:
+        timer = item.timer
+        is_pending = self._pending(item) == (timer.generation, timer.due_at)
+        return is_pending and timer.due_at <= executed.at
+
     def _check_result(self, executed: Executed, item: Item, result: FireResult) -> None:
         """Compare a result with what the ledger says it must be."""
-        timer, now = item.timer, executed.at
-        key = LeaseKey(timer.shard, Lane.LIVE)
-        late_after = item.late_after if isinstance(item, FireSchedule) else None
-        expected = FireResult.FIRED
-        if not self.ledger.holds(executed.call.arguments[0].fence, key, now):
-            expected = FireResult.FENCED
-        elif self._pending(item) != (timer.generation, timer.due_at):
-            expected = FireResult.GONE
-        elif timer.due_at > now:
-            expected = FireResult.EARLY
-        elif late_after is not None and now > late_after:
-            expected = FireResult.LATE
+        expected = self._expected(executed, item)
         if result is expected:
             return
         if result is FireResult.BUSY and expected in STILL_PENDING and self._is_held(item):
@@ -319,6 +351,21 @@ class Checker:
             FireResult.FIRED: "INV-2: a due timer",
         }[expected]
         raise Violation(f"{invariant} was answered with {result}")
+
+    def _expected(self, executed: Executed, item: Item) -> FireResult:
+        timer, now = item.timer, executed.at
+        key = LeaseKey(timer.shard, Lane.LIVE)
+        late_after = item.late_after if isinstance(item, FireSchedule) else None
+        expected = FireResult.FIRED
+        if not self.ledger.holds(executed.call.arguments[0].fence, key, now):
+            expected = FireResult.FENCED
+        elif self._pending(item) != (timer.generation, timer.due_at):
+            expected = FireResult.GONE
+        elif timer.due_at > now:
+            expected = FireResult.EARLY
+        elif late_after is not None and now > late_after:
+            expected = FireResult.LATE
+        return expected
 
     def _is_held(self, item: Item) -> bool:
         """Say whether an open transaction replaces a delayed run: of that nobody else knows yet."""

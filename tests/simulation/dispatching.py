@@ -8,10 +8,16 @@ from duly.engine.dispatcher import Dispatcher
 from duly.engine.loop import Loop
 from duly.engine.surroundings import Node as Surroundings
 from duly.telemetry import SetAside, TickFailed, WorkerRecycling
+from tests.simulation.handing import Offering, offering_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly.engine.loop import Service
+    from duly.engine.settings import DispatcherSettings
+    from duly.engine.surroundings import BeginFire
     from duly.telemetry import Event
+    from tests.simulation.handing import Hands
     from tests.simulation.nodes import Node
 
 TICK_US = 30
@@ -67,13 +73,31 @@ class TimedService:
         self._service.stop()
 
 
-def dispatch(node: Node) -> None:
+def dispatching(number: int, hands: Hands) -> Callable[[Node], None]:
+    """Return the program of one dispatcher: some offer to others what is due."""
+    draws = hands.offering.get(number)
+    if draws is None:
+        return dispatch
+    settings = offering_settings(draws)
+    return lambda node: dispatch(node, settings, Offering(node, hands, draws))
+
+
+def dispatch(
+    node: Node, settings: DispatcherSettings | None = None, begin_fire: BeginFire | None = None
+) -> None:
     """Run a dispatcher as its process does."""
     store: Any = node.store
     wakeups = node.store.wakeups()
     listener = Listener(node)
     surroundings = Surroundings(host=node.name, wake_address=wakeups.address)
-    dispatcher = Dispatcher(store, node.clock, telemetry=listener, node=surroundings)
+    dispatcher = Dispatcher(
+        store,
+        node.clock,
+        settings,
+        telemetry=listener,
+        node=surroundings,
+        begin_fire=begin_fire,
+    )
     loop = Loop(TimedService(node, dispatcher), wakeups, node.clock, listener)
     node.stop = loop.stop
     loop.run()

@@ -229,7 +229,7 @@ EFFECT_MUTANTS = (
         "a worker forgets that it was permitted",
         patch=patched(LiveRun, "has_begun_effects", property(_unheard_permission)),
     ),
-    Mutant("the gate is given back in doubt", shows_in=52, patch=_ending(_gate_given_back)),
+    Mutant("the gate is given back in doubt", shows_in=98, patch=_ending(_gate_given_back)),
     Mutant("what is in doubt is queued", patch=_ending(_doubt_is_queued)),
     Mutant(
         "what is in doubt is handed out", patch=patched(execution, "claim_runs", _doubt_is_claimed)
@@ -282,7 +282,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "rows are committed though the run was taken away",
-        shows_in=7,
+        shows_in=4,
         patch=patched(execution, "finish_within", _finished_by_whoever_commits),
     ),
     Mutant(

@@ -22,14 +22,20 @@ LONG_US = (10 * MILLISECOND, 200 * MILLISECOND, 2 * SECOND, TTL_US, 2 * TTL_US, 
 FENCED = frozenset(
     (
         "fire_timers", "drain_owed", "release_leases", "acquire_leases",
-        "claim_runs", "beat", "report", "save_checkpoint", "finish_runs", "finish_and_claim",
-        "settle_lost", "step_backfill", "admit", "hold_watch", "apply_alerts", "settle_delivery",
+        "claim_runs", "fire_and_claim", "beat", "report", "save_checkpoint", "finish_runs",
+        "finish_and_claim", "settle_lost", "step_backfill", "admit", "hold_watch", "apply_alerts",
+        "settle_delivery",
     )
 )  # fmt: skip
 """Writes that hurt most when they arrive late."""
 OFTEN = {"step_backfill": 20}
 """Writes that are rare, and so are late more often."""
-HELD = frozenset(("claim_runs", "admit", "beat", "finish_runs", "finish_and_claim", "settle_lost"))
+HELD = frozenset(
+    (
+        "claim_runs", "fire_and_claim", "admit", "beat", "finish_runs", "finish_and_claim",
+        "settle_lost",
+    )
+)  # fmt: skip
 """Calls whose late answers let a process go on with what it no longer holds."""
 EDGE_REACH_US = 4 * SECOND
 

@@ -188,7 +188,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "a lost probe is not replaced",
-        shows_in=24,
+        shows_in=11,
         patch=patched(shared, "probed", _lost_probe_kept),
     ),
     Mutant("a failed probe closes", patch=patched(shared, "probed", _closed_by_any_probe)),

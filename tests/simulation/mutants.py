@@ -14,7 +14,7 @@ from unittest import mock
 from duly.domain import planning, settling
 from duly.domain.literals import Lane, MisfirePolicy, ScheduleStatus
 from duly.domain.runs import DelayedRecord
-from duly.engine import firing as engine_firing
+from duly.engine import fire_plans
 from duly.engine.loader import Loader
 from duly.engine.sweep import Sweep
 from duly.store.dispatch import ArrivalsCursor, FireResult
@@ -387,13 +387,9 @@ MUTANTS = (
         shows_in=2,
         patch=patched(planning, "decide_resume", _resume_and_forget),
     ),
-    Mutant(
-        "late and the span is lost", patch=patched(engine_firing, "plan_late", _late_without_span)
-    ),
-    Mutant("late and no jump", patch=patched(engine_firing, "plan_late", _late_without_jump)),
-    Mutant(
-        "skipped within the grace", patch=patched(engine_firing, "plan_late", _skip_within_grace)
-    ),
+    Mutant("late and the span is lost", patch=patched(fire_plans, "plan_late", _late_without_span)),
+    Mutant("late and no jump", patch=patched(fire_plans, "plan_late", _late_without_jump)),
+    Mutant("skipped within the grace", patch=patched(fire_plans, "plan_late", _skip_within_grace)),
     Mutant("highest arrival as cursor, no sweep", shows_in=4, patch=_cursor_without_open),
     Mutant("takeover of the future, no sweep", shows_in=4, patch=_takeover_of_the_future),
 )

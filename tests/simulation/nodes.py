@@ -15,6 +15,7 @@ import greenlet  # type: ignore[import-untyped]
 
 from duly.errors import StoreUnavailable
 from duly.store.dispatch import MemberKind
+from tests.simulation.handing import fire_and_claim
 from tests.simulation.world import Call, Violation
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ class Node:
         if operation in {"commit", "roll_back"}:
             call.arguments[0].end(is_commit=operation == "commit")
             return None
+        if operation == "fire_and_claim":
+            return fire_and_claim(store, *call.arguments)
         if call.within is not None:
             return getattr(store, operation)(*call.arguments, within=call.within, **call.named)
         return getattr(store, operation)(*call.arguments, **call.named)

@@ -7,6 +7,7 @@ still. So nobody waits for long here; what a caller sees is the same.
 
 from __future__ import annotations
 
+import struct
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,11 @@ from unittest import mock
 
 import psycopg
 
-from duly.store.postgres import PostgresStore, connection, firing
+from duly.store.postgres import PostgresStore, connection, firing, handed, handing
 from duly.store.wakeups import LocalWakeups
 from tests.postgres.database_clock import install_clock
 from tests.postgres.server import shared_databases
+from tests.simulation.handing import Handed
 from tests.simulation.recipe import recipe_of
 from tests.simulation.simulation import Mutant, simulate
 
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.store.dispatch import MemberKind
+    from duly.store.execution import ClaimRuns
+    from duly.store.wakeups import Sender
     from tests.postgres.server import Databases
+    from tests.simulation.handing import Offer
     from tests.simulation.simulation import Report
     from tests.simulation.world import StoreClock
 
+NOBODY = ("127.0.0.1", 0)
 SET_CLOCK = "SELECT setval('duly_testing.clock', %s)"
 
 
@@ -49,6 +55,23 @@ class WorldBell:
 
     def close(self) -> None:
         """Let go of nothing."""
+
+
+class Deaf:
+    """A place at which nothing is heard: what is said there is kept."""
+
+    def __init__(self) -> None:
+        self.said: list[bytes] = []
+
+    def hear_offers(self, _: object) -> None:
+        """Know whom to bring offers to; nobody brings any here."""
+
+    def hear(self) -> None:
+        """Hear nothing."""
+
+    def say(self, said: bytes, _: Sender) -> None:
+        """Keep what is said."""
+        self.said.append(said)
 
 
 class WorldStore:
@@ -75,6 +98,25 @@ class WorldStore:
         setattr(self, name, call)
         return call
 
+    def fire_and_claim(self, offer: Offer, order: ClaimRuns) -> Handed:
+        """Have an offer heard, and claim: by the statement that fires and claims, if it may."""
+        connections, place = self._store._connections, Deaf()  # noqa: SLF001
+        # Each worker has its own, as each process has its own store.
+        connections.offers = offers = handing.Offers(self._clock)
+        offers.open(place)  # type: ignore[arg-type]
+        offers.most = len(offer.placed)
+        timers = [timer for _, timer in offer.placed]
+        offers.put(handing.offer_text(0, firing.run_values(offer.command, timers)), NOBODY)
+        claimed = self.claim_runs(order)
+        (said,) = place.said
+        _, now, many, *_ = handing._ANSWER.unpack_from(said)  # noqa: SLF001
+        if many < 0:
+            return Handed(claimed.now, None, claimed)
+        places = {place for (place,) in struct.iter_unpack(">h", said[handing._ANSWER.size :])}  # noqa: SLF001
+        is_all = many == len(timers)
+        fired = tuple(is_all or place in places for place in range(1, len(timers) + 1))
+        return Handed(now, fired, claimed)
+
     def wakeups(self, _: MemberKind | None = None) -> LocalWakeups:
         """Return a place to wait at; the bell of PostgreSQL rings in real time alone."""
         place = LocalWakeups("simulated")
@@ -94,6 +136,7 @@ Change = tuple[object, str, str, str]
 IMPATIENT: tuple[Change, ...] = (
     (firing, "FIRE_SCHEDULES", "100ms", "2ms"),
     (firing, "FIRE_DELAYED", "100ms", "2ms"),
+    (handed, "FIRE_HANDED", "100ms", "2ms"),
     (connection, "BEGIN_WRITE", "'2s'", "'10ms'"),
 )
 """What somebody else holds is waited for, but only for a moment."""

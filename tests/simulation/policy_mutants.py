@@ -308,7 +308,7 @@ def _ending(new: Any) -> Any:
 
 POLICY_MUTANTS = (
     Mutant(
-        "a gate expires by time", shows_in=14, patch=patched(MemoryGates, "holder", _holder_of_late)
+        "a gate expires by time", shows_in=88, patch=patched(MemoryGates, "holder", _holder_of_late)
     ),
     Mutant(
         "a lost run is in nobody's way",
@@ -432,7 +432,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "a backfill has no rate",
-        shows_in=46,
+        shows_in=73,
         patch=patched(Backfilling, "_next_at", _as_fast_as_can_be),
     ),
     Mutant(

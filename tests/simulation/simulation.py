@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from duly.store.memory import MemoryStore
 from tests.simulation.alert_checker import AlertChecker
 from tests.simulation.checker import Checker
-from tests.simulation.dispatching import dispatch
+from tests.simulation.crowds import Crowd
+from tests.simulation.dispatching import dispatching
 from tests.simulation.effect_checker import EffectChecker
 from tests.simulation.executing import Observer
 from tests.simulation.faults import Mischief, Weather
 from tests.simulation.foremen import Foreman
+from tests.simulation.handing import Hands
 from tests.simulation.limit_checker import LimitChecker
 from tests.simulation.limiting import Caller, Limiter
 from tests.simulation.nodes import Node
@@ -133,11 +135,11 @@ def lose_openings(world: World) -> None:
 
 def play(world: World, observer: Observer, alerts: AlertChecker | None = None) -> None:
     """Let dispatchers, workers, watchers and users live through the faults, and then through the quiet."""
-    recipe = world.recipe
+    recipe, hands = world.recipe, Hands(world)
     known: list[ScheduleId] = []
-    dispatchers = [Node(world, f"d{n}", dispatch) for n in range(recipe.dispatchers)]
+    dispatchers = [Node(world, f"d{n}", dispatching(n, hands)) for n in range(recipe.dispatchers)]
     users = [Node(world, f"u{n}", User(recipe, n, known).live) for n in range(recipe.users)]
-    workers = [Node(world, f"w{n}", working(recipe, n, observer)) for n in range(recipe.workers)]
+    workers = [Node(world, f"w{n}", working(n, observer, hands)) for n in range(recipe.workers)]
     if workers:
         users.append(Node(world, "o0", Operator(recipe).live))
     if recipe.has_policies:
@@ -158,6 +160,8 @@ def play(world: World, observer: Observer, alerts: AlertChecker | None = None) -
     if recipe.has_standing:
         # Nobody stops this one: whoever else would put everybody back into service?
         Node(world, "f0", Foreman(recipe, workers).live)
+    if hands.is_any:
+        Node(world, "q0", Crowd(recipe).live)
     mischief = Mischief(world, dispatchers, [*workers, *watchers], users)
     for node in world.nodes:
         node.start()

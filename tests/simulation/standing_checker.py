@@ -115,6 +115,10 @@ class StandingChecker:
             self._counts[f"claims refused: {standing}"] += 1
         return standing is None
 
+    def is_in_service(self, worker: MemberId) -> bool:
+        """Say the same, of one that does not ask for it."""
+        return self._standing.get(worker) is None
+
     def beaten(self, worker: MemberId, beaten: Beaten) -> None:
         """A worker is told how it stands, while it is one."""
         expected = self._standing.get(worker) if beaten.is_alive else None

@@ -43,7 +43,7 @@ SOMETIMES = (
     "ends told between claims",
 )
 """What must really have happened: otherwise the absence of violations proves nothing."""
-DANGEROUS_SEEDS = (70, 7, 87)
+DANGEROUS_SEEDS = (70, 14, 94)
 """Worlds in which all of that was seen; if it is no longer so, others are searched."""
 OTHER_SEEDS = [seed for seed in SEEDS if seed not in DANGEROUS_SEEDS]
 DANGERS_SEEDS_MAX = 100

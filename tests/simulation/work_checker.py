@@ -50,6 +50,10 @@ class WorkChecker:
         self._ledger = ledger
         self._policies: dict[str, TaskPolicy] = {}
         self._slots: set[tuple[str, int]] = set()
+        self.latest_at = 0
+        """The latest time that the store's clock has had,"""
+        self._is_set_back = False
+        """and whether a retry has got its slot at an earlier one since."""
         self._held: dict[MemberId, dict[RunId, RunNote]] = {}
         self._beaten: dict[MemberId, int] = {}
         """The turn in which a worker sent its last beat that arrived."""
@@ -75,6 +79,11 @@ class WorkChecker:
     def holds_any(self, worker: MemberId) -> bool:
         """Say whether a worker holds a run."""
         return bool(self._held.get(worker))
+
+    def may_claim(self, worker: MemberId, now: int) -> bool:
+        """Say whether a worker is alive and in service."""
+        is_in_service = self.standing is None or self.standing.is_in_service(worker)
+        return is_in_service and self._ledger.is_alive(worker, now)
 
     def release(self, note: RunNote) -> None:
         """Take a run from whoever holds it."""
@@ -379,8 +388,12 @@ class WorkChecker:
     def _wait(self, executed: Executed, note: RunNote, wait: Wait) -> None:
         """Note when a run may be tried again: as the code asked, or after its backoff (INV-1)."""
         due_at = executed.at + wait.delay_us
+        note.spacing_us = 0
         if wait.spacing_us:
             due_at = self._first_free_slot(note.task, due_at, wait.spacing_us)
+            # Slots that had passed are forgotten sooner or later, and now they are to come again.
+            self._is_set_back = self._is_set_back or executed.at < self.latest_at
+            note.spacing_us = wait.spacing_us if self._is_set_back else 0
         note.state, note.due_at = RunState.RETRYING, due_at
         note.not_before = executed.at + self._least_wait_us(note)
         self.counts["retries"] += 1
@@ -406,8 +419,10 @@ class WorkChecker:
 
     def pending(self, item: FireRetry) -> tuple[int, int] | None:
         """Return the timer that a waiting run has."""
-        note = self._note(item.timer.ref)  # type: ignore[arg-type]
-        return (note.fence, note.due_at) if note.state is RunState.RETRYING else None
+        note, told = self._note(item.timer.ref), item.timer.due_at  # type: ignore[arg-type]
+        is_slot = note.spacing_us and told % note.spacing_us == 0 and told >= note.not_before
+        due_at = told if is_slot else note.due_at
+        return (note.fence, due_at) if note.state is RunState.RETRYING else None
 
     def fire_retry(self, executed: Executed, item: FireRetry) -> None:
         """Let a waiting run be queued again, not before its code or its backoff allows it."""

@@ -38,6 +38,8 @@ class RunNote:
     is_cancel_asked: bool = False
     due_at: int = 0
     """While it waits: when its next attempt falls due."""
+    spacing_us: int = 0
+    """If nobody can say which slot its task's calendar has for it then: how far apart they are."""
     not_before: int = 0
     """By the observer's word: it may not be claimed before this, unless a person orders it."""
     queued_at: int = 0

@@ -347,7 +347,11 @@ WORK_MUTANTS = (
         "checkpoints without a fence",
         patch=patched(execution, "save_checkpoint", _checkpoint_of_anybody),
     ),
-    Mutant("reports without a fence", patch=patched(execution, "report", _report_of_anybody)),
+    Mutant(
+        "reports without a fence",
+        shows_in=59,
+        patch=patched(execution, "report", _report_of_anybody),
+    ),
     Mutant("the dead claim", patch=patched(execution, "claim_runs", _claim_by_the_dead)),
     Mutant("the dead beat", patch=patched(execution, "beat", _beat_whoever_asks)),
     Mutant("reaped by age", patch=patched(reaping, "_loss_of", _lost_by_age)),
@@ -361,7 +365,7 @@ WORK_MUTANTS = (
     ),
     Mutant(
         "a late word overwrites the outcome",
-        shows_in=27,
+        shows_in=29,
         patch=patched(execution, "_keep_late_word", _late_word_counts),
     ),
     Mutant(
@@ -408,7 +412,7 @@ WORK_MUTANTS = (
     ),
     Mutant(
         "a retry takes a run from its worker",
-        shows_in=29,
+        shows_in=14,
         patch=patched(operating, "_retry", _retry_anything),
     ),
 )

@@ -13,6 +13,7 @@ from duly.store.dispatch import MemberKind
 from duly.testing.direct_claims import DirectClaims
 from tests.simulation.dispatching import Listener, TimedService
 from tests.simulation.executing import ScriptedExecutor
+from tests.simulation.handing import taking_settings, taking_store
 from tests.simulation.recipe import SECOND
 from tests.simulation.scripts import KINDS, QUEUES, ScriptedCatalogue, scripted_tasks
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from duly.engine.worker.courier import Order
     from duly.store.execution import Claimed, ClaimRuns, Finished
     from tests.simulation.executing import Observer
+    from tests.simulation.handing import Hands
     from tests.simulation.nodes import Node
-    from tests.simulation.recipe import Recipe
 
 
 AHEAD_SHARE = 0.5
@@ -78,8 +79,7 @@ class LateCourier:
 class ClaimsAhead:
     """Claims of which the answer is asked for later: carried out at once, or only then."""
 
-    def __init__(self, node: Node, *, is_late: bool) -> None:
-        store: Any = node.store
+    def __init__(self, node: Node, store: Any, *, is_late: bool) -> None:
         self._claims = DirectClaims(store)
         self._is_late = is_late
         self._node = node
@@ -107,20 +107,24 @@ class ClaimsAhead:
             raise
 
 
-def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node], None]:
+def working(number: int, observer: Observer, hands: Hands) -> Callable[[Node], None]:
     """Return the program of one worker, with settings of its own."""
+    recipe = hands.recipe
     draws = recipe.stream(f"worker{number}")
     ahead = recipe.stream(f"ahead{number}")
     is_ahead, is_late = ahead.random() < AHEAD_SHARE, ahead.random() < 0.5
     settings = _settings(draws, number)
     if is_ahead:
         settings = _ahead_settings(settings, ahead)
+    takes = hands.taking.get(number)
+    if takes is not None:
+        settings = taking_settings(settings, takes)
     tasks = scripted_tasks(recipe)
     if number and draws.random() < 0.2:
         tasks.pop("task2")
 
     def work(node: Node) -> None:
-        store: Any = node.store
+        store: Any = node.store if takes is None else taking_store(node, hands, takes)
         wakeups: Any = node.store.wakeups(MemberKind.WORKER)
         listener = Listener(node)
         worker = Worker(
@@ -134,7 +138,7 @@ def working(recipe: Recipe, number: int, observer: Observer) -> Callable[[Node],
             wakeups=wakeups,
             draws=SeededDraws(draws),
             courier=LateCourier() if number % 2 else None,
-            begin_claim=ClaimsAhead(node, is_late=is_late) if is_ahead else None,
+            begin_claim=ClaimsAhead(node, store, is_late=is_late) if is_ahead else None,
         )
         loop = Loop(TimedService(node, worker), wakeups, node.clock, listener)
         worker.on_over = loop.stop

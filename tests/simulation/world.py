@@ -33,8 +33,8 @@ PATIENCE_US = 1_500_000
 ANNOUNCING = frozenset(
     (
         "create_schedule", "change_schedule", "add_runs", "move_delayed", "commit",
-        "fire_timers", "drain_owed", "finish_runs", "finish_and_claim", "settle_lost",
-        "cancel_run", "retry_runs", "resume_queue",
+        "fire_timers", "fire_and_claim", "drain_owed", "finish_runs", "finish_and_claim",
+        "settle_lost", "cancel_run", "retry_runs", "resume_queue",
     )
 )  # fmt: skip
 """Calls that may wake somebody."""

@@ -70,14 +70,22 @@ class Employing:
         """
         from duly.engine.dispatcher import Dispatcher
         from duly.engine.surroundings import Node
+        from duly.store.dispatch import FiresAhead
 
         self._caller.require_operator("run a dispatcher")
         if settings is None:
             settings = DispatcherSettings(retention=self.retention)
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
         tracing = self._caller.traces.tracing
+        store = self.store
         return Dispatcher(
-            self.store, self._clock, settings, telemetry=telemetry, node=node, tracing=tracing
+            store,
+            self._clock,
+            settings,
+            telemetry=telemetry,
+            node=node,
+            begin_fire=store.begin_fire if isinstance(store, FiresAhead) else None,
+            tracing=tracing,
         )
 
     def worker(

@@ -22,6 +22,7 @@ from duly.domain.literals import Lane
 from duly.engine.backfilling import Backfilling
 from duly.engine.catch_up import CatchUp
 from duly.engine.clock_sync import ClockSync
+from duly.engine.fire_plans import FirePlans
 from duly.engine.firing import Firing
 from duly.engine.gaps import Gaps
 from duly.engine.loader import Loader
@@ -46,6 +47,7 @@ from duly.telemetry import (
 if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.engine.statistics import Statistics
+    from duly.engine.surroundings import BeginFire
     from duly.store.dispatch import MemberId
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
@@ -63,6 +65,7 @@ class Dispatcher:
         *,
         telemetry: Telemetry | None = None,
         node: Node | None = None,
+        begin_fire: BeginFire | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._around = around = Surroundings(
@@ -71,6 +74,7 @@ class Dispatcher:
             settings=settings or DispatcherSettings(),
             telemetry=telemetry or NullTelemetry(),
             node=node or Node(),
+            begin_fire=begin_fire,
             tracing=tracing,
         )
         self._sync = sync = ClockSync(clock, around.settings)
@@ -78,8 +82,9 @@ class Dispatcher:
         self._templates = templates = Templates(around)
         self._loader = loader = Loader(around, sync)
         self._ownership = ownership = Ownership(around, membership, loader.drop)
+        self._plans = plans = FirePlans(around, loader, templates, membership)
         self._firing = Firing(
-            around, sync, loader, templates, membership=membership, ownership=ownership
+            around, sync, loader, plans, membership=membership, ownership=ownership
         )
         gaps = Gaps(clock, self._firing.next_at)
         self._catch_up = CatchUp(
@@ -172,7 +177,7 @@ class Dispatcher:
         if self._lost_at is not None:
             self._maintenance.doubt(self._around.clock.monotonic_us() - self._lost_at)
         self._maintenance.tend(is_live_due=is_live_due)
-        is_planning = self._firing.plan_ahead(is_live_due=is_live_due)
+        is_planning = self._plans.make_ahead(is_live_due=is_live_due)
         self._backfilling.go_on(is_live_due=is_live_due)
         if not is_live_due:
             self._retiming.go_on()
@@ -195,12 +200,16 @@ class Dispatcher:
 
     def _fire(self) -> bool:
         """Fire what is due, a few batches at most; say whether more is due right now."""
-        for _ in range(self._around.settings.batches_per_tick):
+        settings, clock = self._around.settings, self._around.clock
+        ends = clock.monotonic_us() + settings.fire_slice_us
+        for _ in range(settings.batches_per_tick):
             if not self._firing.fire():
                 return False
             if not self._membership.may_write():
                 return True
-        monotonic = self._around.clock.monotonic_us()
+            if clock.monotonic_us() >= ends:
+                break
+        monotonic = clock.monotonic_us()
         next_at = self._firing.next_at(monotonic)
         return next_at is not None and next_at <= monotonic
 

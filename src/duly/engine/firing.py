@@ -8,38 +8,34 @@ read anew, and what is still there has not fired.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from itertools import groupby, islice
+from contextlib import contextmanager
+from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from duly.domain.identity import ScheduleId, identity_text, occurrence_run_id
+from duly.domain.identity import identity_text
 from duly.domain.literals import Lane
-from duly.domain.schedules import Pending
-from duly.domain.settling import plan_late, plan_on_time
 from duly.engine.spans import fire_spans
-from duly.errors import STORE_AWAY, StoreError, UsageError
+from duly.errors import STORE_AWAY, StoreError
 from duly.store.dispatch import (
     Fired,
-    FireDelayed,
     FireOnTime,
     FirePlanned,
     FireResult,
-    FireRetry,
     FireTimers,
 )
 from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from duly.domain.settling import Plan, Template
+    from duly.domain.settling import Plan
     from duly.engine.clock_sync import ClockSync
+    from duly.engine.fire_plans import FirePlans
     from duly.engine.loader import Loader
     from duly.engine.membership import Membership
     from duly.engine.ownership import Ownership
     from duly.engine.surroundings import Surroundings
-    from duly.engine.templates import TemplateKey, Templates
     from duly.engine.wheel import Entry, Wheel
     from duly.store.dispatch import TimerKind
     from duly.telemetry.tracing import Tracing
@@ -50,13 +46,19 @@ PLAN_BACKLOG_US = 20_000
 """The same for the backlog: fresh work may fall due meanwhile, and waits as long."""
 BACKLOG_BATCH_US = 30_000
 """So long a batch of the backlog may take; what falls due meanwhile is late by as much."""
-LOOK_EVERY = 8
-"""After how many plans the clock is looked at."""
-FETCH_MAX = 500
-"""How many schedules are read ahead at most while others are due."""
 EARLY_RETRY_US = 200
 _ORDER: dict[TimerKind, int] = {"schedule": 0, "delayed": 1, "retry": 2}
 """In which order the kinds of timers are sent, and answered."""
+
+
+class _UnderWay(NamedTuple):
+    """A batch that is being fired, or about to be."""
+
+    batch: list[Entry]
+    answer: Callable[[], Fired] | None = None
+    """Waits for it."""
+    before: int = 0
+    """When it was begun, on the monotonic clock."""
 
 
 class Firing:
@@ -67,7 +69,7 @@ class Firing:
         around: Surroundings,
         sync: ClockSync,
         loader: Loader,
-        templates: Templates,
+        plans: FirePlans,
         *,
         membership: Membership,
         ownership: Ownership,
@@ -75,10 +77,9 @@ class Firing:
         self._around = around
         self._sync = sync
         self._loader = loader
-        self._templates = templates
         self._membership = membership
         self._ownership = ownership
-        self._fired_before = 0
+        self._plans = plans
         self._backlog_us = 0
         """How long it takes to fire one of the backlog; 0 until some were."""
         settings = around.settings
@@ -93,14 +94,11 @@ class Firing:
 
     def fire(self) -> bool:
         """Fire a batch of fresh timers and one of the backlog; say whether any was sent."""
-        settings, loader = self._around.settings, self._loader
+        settings = self._around.settings
         monotonic = self._around.clock.monotonic_us()
         if monotonic < self._gathering_until:
             return False
-        most = self._batch_max
-        fresh = self._fire_from(loader.wheel, most)
-        is_crowd = fresh >= most
-        self._batch_max = min(2 * most, settings.batch_max) if is_crowd else self._first_max
+        fresh, is_crowd = self._fire_fresh()
         room = settings.batch_backlog_min if fresh else self._room_for_backlog()
         older = self._fire_backlog(room)
         has_fired = bool(fresh or older)
@@ -108,6 +106,84 @@ class Firing:
             # Where so much is due that a batch can't hold it, nothing more need come together.
             self._gathering_until = monotonic + settings.fires_apart_us
         return has_fired
+
+    def _fire_fresh(self) -> tuple[int, bool]:
+        """Fire a batch of fresh timers; return how many, and whether there are more.
+
+        Of a crowd the next batch is on its way while what has become of the last is heard, if the
+        store can do that; none is when this returns.
+        """
+        settings, clock = self._around.settings, self._around.clock
+        ends = clock.monotonic_us() + settings.fire_slice_us
+        under_way: _UnderWay | None = None
+        count = 0
+        for rounds in reversed(range(settings.fires_ahead_max + 1)):
+            most = self._batch_max
+            with self._giving_up_on(under_way):
+                taken, ready = self._take(self._loader.wheel, most)
+                is_crowd = taken >= most
+                # The backlog has its share of each batch; other duties have theirs after a while.
+                may_follow = rounds > 0 and is_crowd and clock.monotonic_us() < ends
+                is_alone = self._loader.backlog.next_at() is None
+                following = self._begin(ready) if may_follow and is_alone else None
+            self._batch_max = min(2 * most, settings.batch_max) if is_crowd else self._first_max
+            count += taken
+            if under_way is not None:
+                with self._giving_up_on(following or _UnderWay(ready)):
+                    self._hear(under_way)
+            if following is None:
+                self._send_if_allowed(ready)
+                return count, is_crowd
+            under_way = following
+        raise AssertionError("nothing follows the last")
+
+    def _begin(self, batch: list[Entry]) -> _UnderWay | None:
+        """Begin to fire a batch of a crowd; None if it has to be sent."""
+        begin_fire = self._around.begin_fire
+        batch = self._ours(batch)
+        if begin_fire is None or not batch:
+            return None
+        before = self._around.clock.monotonic_us()
+        try:
+            with self._giving_up_on(_UnderWay(batch)):
+                answer = begin_fire(self._command(batch))
+        except STORE_AWAY:
+            raise
+        except Exception:  # noqa: BLE001 - one bad row must not stop the others: sending tells which
+            return None
+        return None if answer is None else _UnderWay(batch, answer, before)
+
+    def _hear(self, last: _UnderWay) -> None:
+        """Conclude a batch that is under way."""
+        assert last.answer is not None, "it was begun"
+        try:
+            with self._giving_up_on(last):
+                fired = last.answer()
+        except STORE_AWAY:
+            raise
+        except Exception:  # noqa: BLE001 - one bad row must not stop the others
+            self._send_if_allowed(last.batch)
+            return
+        self._loader.see(fired.now)
+        self._conclude(last.batch, fired, last.before)
+
+    @contextmanager
+    def _giving_up_on(self, given_up: _UnderWay | None) -> Iterator[None]:
+        """Look anew, if anything fails, for what nobody will hear of: it may have fired or not."""
+        try:
+            yield
+        except Exception:
+            if given_up is not None:
+                self._loader.reload({entry.shard for entry in given_up.batch})
+            raise
+
+    def _send_if_allowed(self, batch: list[Entry]) -> None:
+        """Send a batch, if our lease has not come too close to its end meanwhile."""
+        if self._membership.may_write():
+            self._send(batch)
+            return
+        for entry in batch:
+            self._loader.put_back(entry)
 
     def _room_for_backlog(self) -> int:
         """Return how much of the backlog is fired at once: what is fresh may fall due meanwhile."""
@@ -137,50 +213,23 @@ class Firing:
             return None
         return max(self._sync.reached_at(min(times), monotonic), self._gathering_until)
 
-    def plan_ahead(self, *, is_live_due: bool) -> bool:
-        """Do what planning takes before it is needed, for a short while; say whether some is left.
-
-        Of what is due now a few wait for it: a definition that is read when its time has come holds
-        up all that is due with it.
-        """
-        loader, settings, clock = self._loader, self._around.settings, self._around.clock
-        fired_since = self._around.statistics.fired - self._fired_before
-        self._fired_before += fired_since
-        unplanned = loader.unplanned
-        if not unplanned:
-            return False
-        slice_ends = clock.monotonic_us() + settings.plan_slice_us
-        at_most = settings.plans_per_tick
-        if is_live_due:
-            # As many as were fired since: who plans fewer than that ahead has to plan them late.
-            at_most = max(settings.plans_per_busy_tick, min(fired_since, FETCH_MAX))
-        chosen = [*islice(unplanned, at_most)]
-        self._fetch(chosen)
-        for entry in chosen:
-            unplanned.popleft()
-            if loader.wheel.holds(entry):
-                self._look_ahead(entry)
-            if clock.monotonic_us() > slice_ends:
-                break
-        return bool(unplanned)
-
-    def _look_ahead(self, entry: Entry) -> None:
-        """Work out the next occurrence; should it fail, that is said when this one is due."""
-        if entry.template is not None:
-            with suppress(Exception):
-                entry.following = _following(entry.template, entry.scheduled_for)
-
     def _fire_from(self, wheel: Wheel, limit: int) -> int:
         """Take, plan and send one batch; return how many timers were sent."""
+        taken, ready = self._take(wheel, limit)
+        self._send(ready)
+        return taken
+
+    def _take(self, wheel: Wheel, limit: int) -> tuple[int, list[Entry]]:
+        """Take a batch, and plan it; return how many were taken, and those to be sent."""
         if not self._membership.may_write():
-            return 0
+            return 0, []
         monotonic = self._around.clock.monotonic_us()
         batch = wheel.take(self._sync.floor_now(monotonic), limit)
         if not batch:
-            return 0
+            return 0, []
         try:
             is_fresh = wheel is self._loader.wheel
-            ready = self._planned(batch, PLAN_BATCH_US if is_fresh else PLAN_BACKLOG_US)
+            ready = self._plans.made_for(batch, PLAN_BATCH_US if is_fresh else PLAN_BACKLOG_US)
         except StoreError:
             for entry in batch:
                 self._loader.put_back(entry)
@@ -188,91 +237,15 @@ class Firing:
         if not self._membership.may_write():
             for entry in ready:
                 self._loader.put_back(entry)
-            return 0
-        self._send(ready)
+            return 0, []
         self._loader.note_busy(monotonic)
-        return len(batch)
-
-    def _planned(self, batch: list[Entry], slice_us: int) -> list[Entry]:
-        """Return the entries that have their plan; the others are put back or set aside."""
-        clock = self._around.clock
-        self._fetch(batch)
-        ends = clock.monotonic_us() + slice_us
-        ready: list[Entry] = []
-        is_over = False
-        for entry in batch:
-            if entry.kind == "delayed":
-                entry.fire = FireDelayed(entry.timer)
-            elif entry.kind == "retry":
-                entry.fire = FireRetry(entry.timer)
-            else:
-                is_over = is_over or (len(ready) % LOOK_EVERY == 1 and clock.monotonic_us() > ends)
-                if is_over:
-                    self._loader.put_back(entry)
-                    continue
-                problem = self._plan(entry)
-                if problem is not None:
-                    self._set_aside(entry, problem)
-                    continue
-            ready.append(entry)
-        return ready
-
-    def _plan(self, entry: Entry) -> str | None:
-        """Work out what firing an entry does; return the problem if that can't be done."""
-        template = entry.template
-        if template is None:
-            return "its definition can't be read"
-        due_at, scheduled_for = entry.due_at, entry.scheduled_for
-        late_after = due_at + template.definition.misfire.grace_us
-        try:
-            following = entry.following
-            if late_after < self._loader.seen_now:
-                pending = Pending(scheduled_for, due_at)
-                plan = plan_late(template, pending, self._loader.seen_now)
-                entry.fire = FirePlanned(entry.timer, plan, None)
-                return None
-            if following is None:
-                following = _following(template, scheduled_for)
-            if following is None:
-                plan = plan_on_time(template, Pending(scheduled_for, due_at))
-                entry.fire = FirePlanned(entry.timer, plan, late_after)
-                return None
-        except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
-            return f"its timetable can't be computed: {error!r}"
-        fire = (
-            entry.ref,
-            entry.generation,
-            due_at,
-            scheduled_for,
-            entry.shard,
-            late_after,
-            occurrence_run_id(template.schedule_id, scheduled_for),
-            following,
-            following + template.offset_us,
-            entry.definition_number,
-        )
-        # As FireOnTime(*fire), without the call in between: it is made for every fire.
-        entry.fire = tuple.__new__(FireOnTime, fire)
-        return None
-
-    def _fetch(self, entries: list[Entry]) -> None:
-        """Give entries of schedules their templates; what can't be read has none."""
-        missing = [one for one in entries if one.template is None and one.kind == "schedule"]
-        if not missing:
-            return
-        found = self._templates.fetch(map(_key, missing))
-        for entry in missing:
-            entry.template = found.get(_key(entry))
+        return len(batch), ready
 
     def _send(self, batch: list[Entry]) -> None:
         """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
-        ours = self._ownership.live
-        batch = [one for one in batch if one.shard in ours]
+        batch = self._ours(batch)
         if not batch:
             return
-        if len({one.kind for one in batch}) > 1:
-            # In the order in which the kinds are answered.
-            batch.sort(key=_place)
         before = self._around.clock.monotonic_us()
         try:
             fired = self._around.store.fire_timers(self._command(batch))
@@ -282,7 +255,7 @@ class Firing:
             raise
         except Exception as error:  # noqa: BLE001 - one bad row must not stop the others
             if len(batch) == 1:
-                self._set_aside(batch[0], f"it can't be fired: {error!r}")
+                self._plans.set_aside(batch[0], f"it can't be fired: {error!r}")
                 return
             # A part of it may have fired, and has a next instant that nobody handed over.
             self._loader.reload({entry.shard for entry in batch})
@@ -292,6 +265,14 @@ class Firing:
             return
         self._loader.see(fired.now)
         self._conclude(batch, fired, before)
+
+    def _ours(self, batch: list[Entry]) -> list[Entry]:
+        """Return those whose shards are ours, in the order in which the kinds are answered."""
+        ours = self._ownership.live
+        batch = [one for one in batch if one.shard in ours]
+        if len({one.kind for one in batch}) > 1:
+            batch.sort(key=_place)
+        return batch
 
     def _command(self, batch: list[Entry]) -> FireTimers:
         fires: Any = {"schedule": [], "delayed": [], "retry": []}
@@ -409,26 +390,6 @@ class Firing:
             lateness_max_us=lateness_max,
         )
         self._around.telemetry.emit(event)
-
-    def _set_aside(self, entry: Entry, problem: str) -> None:
-        """Leave one alone for a while, and say so; it stays pending."""
-        self._around.statistics.set_aside += 1
-        entry.fire_at = self._loader.seen_now + self._around.settings.set_aside_us
-        entry.fire = None
-        self._loader.put_back(entry)
-        self._membership.tell_set_aside(entry.kind, entry.ref, problem)
-
-
-def _key(entry: Entry) -> TemplateKey:
-    return ScheduleId(entry.ref), entry.definition_number
-
-
-def _following(template: Template, scheduled_for: int) -> int | None:
-    """Return the nominal time of the next occurrence; None when there is none, or no telling."""
-    try:
-        return template.definition.timetable.first_from(scheduled_for + 1)
-    except UsageError:
-        return None
 
 
 def _place(entry: Entry) -> int:

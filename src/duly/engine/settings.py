@@ -84,6 +84,11 @@ class DispatcherSettings:
     batch_backlog_min: int = 100
     """How many of a batch are kept for the backlog while there is fresh work, too."""
     batches_per_tick: int = 4
+    fires_ahead_max: int = 16
+    """How many more batches of a crowd are fired in one go, each on its way while what has become
+    of the one before it is heard, where the store can do that..."""
+    fire_slice_us: int = 100 * _MILLISECOND_US
+    """...for this long: then arrivals, the backlog and everything else have their turn."""
     fires_apart_us: int = 3 * _MILLISECOND_US
     """A fire begins so long after the one before it, unless that took all it may: what falls due
     meanwhile goes along, and costs a statement less. What is due alone never waits."""

@@ -9,11 +9,16 @@ from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.engine.statistics import Statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly.clock import Clock
     from duly.engine.settings import DispatcherSettings
+    from duly.store.dispatch import Fired, FireTimers
     from duly.store.protocol import Store
     from duly.telemetry import Telemetry
     from duly.telemetry.tracing import Tracing
+
+    BeginFire = Callable[[FireTimers], Callable[[], Fired] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class Surroundings:
     settings: DispatcherSettings
     telemetry: Telemetry
     node: Node
+    begin_fire: BeginFire | None = None
+    """How a crowd is fired while we go on, where the store can do that."""
     tracing: Tracing | None = None
     """Who is told of spans; None when nobody has asked for them."""
     statistics: Statistics = field(default_factory=Statistics)

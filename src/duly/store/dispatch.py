@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from duly.store.fires import (
     DrainOwed,
@@ -48,7 +48,7 @@ from duly.store.timers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.domain.identity import ScheduleId
     from duly.domain.schedules import Definition
@@ -68,6 +68,7 @@ __all__ = [
     "FireSchedule",
     "FireTimers",
     "Fired",
+    "FiresAhead",
     "Join",
     "Lease",
     "LeaseKey",
@@ -89,6 +90,19 @@ __all__ = [
     "TimerKind",
     "Wakeups",
 ]
+
+
+@runtime_checkable
+class FiresAhead(Protocol):
+    """A store that can fire a crowd while whoever has ordered it does something else."""
+
+    def begin_fire(self, command: FireTimers) -> Callable[[], Fired] | None:
+        """Order a fire, as `fire_timers`; return what waits for the answer, to be called once.
+
+        None when nothing has begun, and nobody would do it meanwhile. Until it was called nobody
+        knows what has fired; if never, what is still pending has not.
+        """
+        ...
 
 
 class DispatchStore(Protocol):

@@ -165,6 +165,8 @@ class Claimed:
     runs: tuple[ClaimedRun, ...]
     served: Mapping[str, str] = field(default_factory=dict, compare=False)
     """By queue, where there is a crowd: whom the next claim is to let others go before."""
+    is_followed: bool = field(default=False, compare=False)
+    """Whether the store knows of more that can be had at once, though it gave less than asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import select
 import socket
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duly.draws import SystemDraws
 
@@ -21,10 +21,31 @@ SECOND_US = 1_000_000
 WAIT_MAX_US = 86_400 * SECOND_US
 LOOPBACK = "127.0.0.1"
 _SCHEME = f"udp:{LOOPBACK}:"
-WRITTEN, _NUDGE, _QUESTION, _ANSWER = b"!", b".", b"?", b"="
+WRITTEN, _NUDGE, _QUESTION, _ANSWER, _TAKES, _OFFER = b"!", b".", b"?", b"=", b"+", b">"
 DATAGRAM_MAX = 32
+HEARD_MAX = 1000
+"""So much is heard at a time, however much is said."""
+LONG_MAX = 1 << 16
+"""Of an offer, which is as long as a datagram may be."""
 PORT_MAX = 65_535
 _TOKEN_BYTES = 8
+_MOST_BYTES = 4
+_ROOM_BYTES = 16 * LONG_MAX
+"""So much may have been said before it is heard; the system may allow less."""
+
+Sender = tuple[str, int]
+"""Where a datagram came from."""
+
+
+class Mail(Protocol):
+    """Takes what is offered at a place (`postgres/handing.py`)."""
+
+    most: int
+    """How many timers it takes at a time; 0 while none."""
+
+    def put(self, said: bytes, sender: Sender) -> None:
+        """Keep an offer."""
+        ...
 
 
 class Doorplate(NamedTuple):
@@ -59,6 +80,16 @@ class Doorplate(NamedTuple):
         """Return what the place says to that."""
         return _ANSWER + self.token
 
+    @property
+    def takes(self) -> bytes:
+        """Return what it says besides if it takes offers; how many at a time comes after it."""
+        return _TAKES + self.token
+
+    @property
+    def offer(self) -> bytes:
+        """Return with what an offer to it begins."""
+        return _OFFER + self.token
+
 
 class UdpWakeups:
     """A place that other processes of this host can wake, by a datagram to its address."""
@@ -70,15 +101,37 @@ class UdpWakeups:
         self._own = self._socket.getsockname()
         self.address = f"{_SCHEME}{self._own[1]}"
         self.doorplate = Doorplate(self._own[1], SystemDraws().draw(_TOKEN_BYTES))
+        self._mail: Mail | None = None
+        self._is_woken = self._is_nudged = False
+        """Whether somebody has rung, or has ended the wait, while nobody waited."""
 
     def wait(self, timeout_us: int) -> bool:
         """Wait at most that long; True when woken. Never raises, never waits longer."""
-        bounded_us = min(max(timeout_us, 0), WAIT_MAX_US)
+        is_over = self._is_woken or self._is_nudged
+        bounded_us = 0 if is_over else min(max(timeout_us, 0), WAIT_MAX_US)
         try:
             self._wait_readable(bounded_us)
         except (OSError, ValueError):
             return False  # closed meanwhile
-        return self._drain()
+        self.hear()
+        is_woken, self._is_woken, self._is_nudged = self._is_woken, False, False
+        return is_woken
+
+    def hear(self) -> None:
+        """Hear what was said so far, without waiting; whoever waits next is told of it."""
+        is_woken, is_nudged = self._drain()
+        self._is_woken, self._is_nudged = self._is_woken or is_woken, self._is_nudged or is_nudged
+
+    def hear_offers(self, mail: Mail) -> None:
+        """Have what is offered here put somewhere."""
+        self._mail = mail
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM_BYTES)
+
+    def say(self, said: bytes, to: Sender) -> None:
+        """Say something to whoever has said something here."""
+        with suppress(OSError):
+            self._socket.sendto(said, to)
 
     def wake(self) -> None:
         """Wake whoever waits here, from any thread or signal handler."""
@@ -107,16 +160,26 @@ class UdpWakeups:
             poll.register(self._socket, select.POLLIN)
             poll.poll(timeout_us // 1000)
 
-    def _drain(self) -> bool:
-        is_woken = False
+    def _drain(self) -> tuple[bool, bool]:
+        """Say whether somebody has rung, and whether somebody has ended the wait."""
+        is_woken = is_nudged = False
+        plate, mail = self.doorplate, self._mail
+        longest = DATAGRAM_MAX if mail is None else LONG_MAX
         with suppress(OSError):
-            while True:
-                said, sender = self._socket.recvfrom(DATAGRAM_MAX)
+            for _ in range(HEARD_MAX):
+                said, sender = self._socket.recvfrom(longest)
+                is_nudged = is_nudged or said == _NUDGE
                 if said == WRITTEN:
                     is_woken = True
-                elif said == self.doorplate.question:
-                    self._socket.sendto(self.doorplate.answer, sender)
-        return is_woken
+                elif said == plate.question:
+                    self._socket.sendto(plate.answer, sender)
+                    if mail is not None and mail.most:
+                        most = mail.most.to_bytes(_MOST_BYTES)
+                        self._socket.sendto(plate.takes + most, sender)
+                elif mail is not None and said.startswith(plate.offer):
+                    mail.put(said[len(plate.offer) :], sender)
+                    is_woken = True
+        return is_woken, is_nudged
 
 
 class LocalWakeups:

@@ -174,6 +174,10 @@ class SilentBell:
     def ring(self, kind: object = None) -> None:
         """Wake nobody."""
 
+    def takers(self) -> tuple[()]:
+        """Know nobody to whom anything could be offered."""
+        return ()
+
     def close(self) -> None:
         """Let go of nothing."""
 

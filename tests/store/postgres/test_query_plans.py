@@ -27,6 +27,9 @@ from duly.store.execution import (
 )
 from duly.store.planning import AddRuns
 from duly.store.postgres import PostgresSettings, PostgresStore, rotation
+from duly.store.postgres.arrays import Texts
+from duly.store.postgres.firing import run_values
+from duly.store.postgres.handed import FIRE_HANDED
 from duly.testing import factories
 from duly.testing.factories import MINUTE_US, PROGRAM, SECOND_US, new_run
 from duly.testing.manual_clock import START_US
@@ -135,6 +138,7 @@ FROM_THE_QUEUE = {
             "ANY_WITHOUT_NEWEST",
         )
     },
+    "handed.FIRE_HANDED": "one row of each queue that is served, or the first of all",
     "ordering.TAKE_QUEUED": "one row, by all that its index knows",
     "gates.MARK_READY": "one row, by all that its index knows",
     "admission.COUNT_KEPT": "one row for each that holds a place which is asked for",
@@ -396,6 +400,40 @@ def test_a_plan_that_was_made_for_nothing_does_for_much(new_database, measured):
         for name, cost in costs.items()
         if cost > 2 * fresh[name] + BATCH / 2
     }
+
+
+def hand_over(parts, minute):
+    """Fire and claim what falls due in a minute by one statement; return what each costs."""
+    store, clock, meter, fence = parts
+    clock.set(START_US + minute * MINUTE_US)
+    worker, _ = store.join(factories.worker(ttl_us=10**15))
+    due = due_timers(store, fence, "delayed") or [unknown_timer("delayed", clock.now_us())]
+    due.sort(key=lambda timer: timer.ref)
+    values = (*run_values(FireTimers(fence=fence), due), worker, Texts(()))
+    before = meter.pages()
+    with store._connections.statement(for_dispatch=True) as session:  # noqa: SLF001 - as a worker
+        found = session.rows(FIRE_HANDED, values)
+    return meter.pages() - before, len([row for row in found if row[3] is not None])
+
+
+@pytest.mark.timeout(300)
+def test_a_hand_over_that_was_planned_for_nothing_does_for_much(new_database, measured):
+    """P1: nor does it depend on how many there were when it was planned."""
+    url = new_database(with_schema_and_clock)
+    tidy(url)
+    old = measured(url, is_generic=True)
+    fence = own_for_long(old[0])
+    assert 0 == hand_over((*old, fence), -1)[1]
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute("TRUNCATE duly.delayed, duly.runs, duly.ready, duly.claims")
+    fill(url, 10_000)
+    cost, made = hand_over((*old, fence), 1)
+    tidy(url)
+    fresh, made_again = hand_over((*measured(url), fence), 2)
+
+    assert BATCH == made == made_again
+    assert BATCH < cost, "it is counted"
+    assert cost <= 2 * fresh + BATCH / 2
 
 
 @pytest.mark.timeout(300)

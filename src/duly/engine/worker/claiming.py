@@ -193,6 +193,9 @@ class Claiming:
         self._pace(monotonic, taken, order.limit)
         self._take_turns(claimed)
         self._lanes.note(order, claimed.runs)
+        if claimed.is_followed:
+            # Soon: it may be too much for the room there is just now.
+            self._poll_us, self._poll_at = self._parts.settings.poll_min_us, 0
         if count and not taken:
             # Behind them there may be others. They do not come back at once: each is put off, or
             # its task is passed over.
@@ -200,7 +203,8 @@ class Claiming:
 
     def _is_plain(self, claimed: Claimed) -> bool:
         """Say whether a claim from a crowd is such that more may be taken before its runs begin."""
-        if not self.is_more or self.is_limited:
+        is_more = self.is_more or (claimed.is_followed and bool(claimed.runs))
+        if not is_more or self.is_limited:
             return False
         runnables = [self._parts.runnable(task) for task in {run.task for run in claimed.runs}]
         return all(one is not None and not self._admission.concerns(one) for one in runnables)

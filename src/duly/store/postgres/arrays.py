@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from psycopg.abc import AdaptContext, Buffer
 
-_HEADER = struct.Struct(">iiiii").pack
+_HEADER = struct.Struct(">iiiii")
 _PACK_INT8 = struct.Struct(">q").pack
-_PACK_INT4 = struct.Struct(">i").pack
+_INT4 = struct.Struct(">i")
+_PACK_INT4 = _INT4.pack
 _LENGTH_4 = b"\x00\x00\x00\x04"
 _LENGTH_8 = b"\x00\x00\x00\x08"
 _LENGTH_16 = b"\x00\x00\x00\x10"
@@ -104,6 +105,14 @@ class Uuids(Encoded):
         self.data = _header(_OID_UUID, len(values)) + _LENGTH_16.join((b"", *values))
 
 
+_SIZES: dict[type[Encoded], tuple[int, int]] = {
+    Int4s: (4, _OID_INT4),
+    Int8s: (8, _OID_INT8),
+    Uuids: (16, _OID_UUID),
+}
+"""How long each part is, and of which type."""
+
+
 class OptionalUuids(Encoded):
     """Ids, where some may be missing."""
 
@@ -128,6 +137,30 @@ class Texts(Encoded):
         self.data = _header(_OID_TEXT, len(values), has_nulls=True) + data
 
 
+def received(kind: type[Encoded], data: bytes) -> Encoded:
+    """Return an array that somebody else has encoded; ValueError if it is none of that kind."""
+    size, oid = _SIZES[kind]
+    count = (len(data) - _HEADER.size) // (_INT4.size + size)
+    if count <= 0 or data[: _HEADER.size] != _header(oid, count):
+        raise ValueError("it begins as no such array does")
+    stride = _INT4.size + size
+    if len(data) != _HEADER.size + count * stride:
+        raise ValueError("it is not as long as its parts")
+    for place, one in enumerate(_PACK_INT4(size), _HEADER.size):
+        if data[place::stride] != bytes([one]) * count:
+            raise ValueError("a part of it has another length")
+    made = kind.__new__(kind)
+    made.data = data
+    return made
+
+
+def size_of(array: object) -> int:
+    """Return how many parts an array has that is not empty and lacks none."""
+    assert isinstance(array, Encoded), "nothing else has parts"
+    size, _ = _SIZES[type(array)]
+    return (len(array.data) - _HEADER.size) // (_INT4.size + size)
+
+
 def _are_alike(values: Sequence[object]) -> bool:
     return len(values) > 1 and values.count(values[0]) == len(values)
 
@@ -145,7 +178,7 @@ def _texts(values: Iterable[str | None]) -> Iterable[bytes]:
 def _header(oid: int, count: int, *, has_nulls: bool = False) -> bytes:
     if count == 0:
         return struct.pack(">iii", 0, 0, oid)
-    return _HEADER(1, int(has_nulls), oid, count, 1)
+    return _HEADER.pack(1, int(has_nulls), oid, count, 1)
 
 
 class _EncodedDumper(Dumper):

@@ -24,6 +24,7 @@ from duly.store.wakeups import SECOND_US, UdpWakeups
 
 if TYPE_CHECKING:
     from duly.store.postgres.connection import Connections
+    from duly.store.postgres.handing import Taker
     from duly.store.postgres.session import BoundedConnection, Session
 
 CHANNELS = {MemberKind.DISPATCHER: "duly", MemberKind.WORKER: "duly_work"}
@@ -76,6 +77,10 @@ class Bell:
         """
         self._neighbours[MemberKind.WORKER].look(session, is_ahead=True)
 
+    def takers(self) -> tuple[Taker, ...]:
+        """Return the workers that take offers, if all are next door and do."""
+        return self._neighbours[MemberKind.WORKER].takers()
+
     def close(self) -> None:
         """Ring for what is still to be rung for, and let go."""
         for errand in self._errands.values():
@@ -101,13 +106,21 @@ class PostgresWakeups:
         self._place = UdpWakeups()
         self.address = self._place.doorplate.address
         self._channel = CHANNELS[kind]
+        self._offers = connections.offers if kind is MemberKind.WORKER else None
+        if self._offers is not None:
+            self._offers.open(self._place)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="duly listener", daemon=True)
         self._thread.start()
 
     def wait(self, timeout_us: int) -> bool:
         """Wait at most that long; True when woken. Never raises, never waits longer."""
-        return self._place.wait(timeout_us)
+        if self._offers is None:
+            return self._place.wait(timeout_us)
+        kept_us = self._offers.before_waiting()
+        is_woken = self._place.wait(timeout_us if kept_us is None else min(timeout_us, kept_us))
+        self._offers.after_waiting()
+        return is_woken
 
     def wake(self) -> None:
         """Wake whoever waits here, from any thread or signal handler."""
@@ -119,6 +132,8 @@ class PostgresWakeups:
 
     def close(self) -> None:
         """Stop listening, and wake whoever still waits."""
+        if self._offers is not None:
+            self._offers.stop()
         self._over.set()
         self._thread.join(CLOSE_WITHIN_S)
         self._place.close()

@@ -166,7 +166,7 @@ SELECT coalesce((SELECT now FROM n), duly.now_us()),
     r.is_more, r.schedule_name, {_REST_TOLD}"""  # noqa: S608 - parts of ours
 _CLAIMED = """
 FROM (SELECT 1) AS always LEFT JOIN made r ON true"""
-_QUEUE, _LANE = 10, 19
+_RUN, _QUEUE, _LANE = 3, 10, 19
 _SHARE, _IS_ALONE = 26, 27
 """Where one from all leaves tells whose a run is, and whether there was nobody to share with."""
 _ITSELF = slice(13, 26)
@@ -264,7 +264,7 @@ class Aim:
     def leaf(self, command: ClaimRuns) -> int | None:
         """Return the leaf that an order can be carried out from; None when all have to be seen."""
         is_known = command.queues == self._queues and self.is_fresh(AIM_KEPT_US)
-        return self._leaf if is_known and _is_plain(command) else None
+        return self._leaf if is_known and is_plain(command) else None
 
     def is_fresh(self, kept_us: int) -> bool:
         """Say whether all leaves were looked at not long ago."""
@@ -272,7 +272,7 @@ class Aim:
 
     def hear(self, command: ClaimRuns, era: int | None, *, is_all: bool) -> None:
         """Learn whether a look at all leaves has found all there was, and which era it is."""
-        self._leaf = era if is_all and _is_plain(command) else None
+        self._leaf = era if is_all and is_plain(command) else None
         self._queues = command.queues
         self._seen_at = self._clock.monotonic_us()
 
@@ -322,7 +322,7 @@ def asking(command: ClaimRuns, aim: Aim) -> Asking:
     return Asking(CLAIM_FROM_LEAF[leaf], values, hear)
 
 
-def _is_plain(command: ClaimRuns) -> bool:
+def is_plain(command: ClaimRuns) -> bool:
     """Say whether all of one queue or of every queue is asked for, and in the usual order."""
     is_whole = command.queues is None or len(command.queues) == 1
     is_usual = not (command.newest_first or command.served) and command.first_lane is Lane.LIVE
@@ -390,11 +390,7 @@ def _claimed(
     now, is_alive, _, first = found[0][:4]
     if first is None:
         return Claimed(now, is_alive, ())
-    wanting = [place for place, row in enumerate(found) if row[11]]
-    if wanting:
-        more = session.rows(READ_MORE, (Uuids([found[place][3] for place in wanting]),))
-        for place, rest in zip(wanting, more, strict=True):
-            found[place] += rest
+    read_more(session, found, [place for place, row in enumerate(found) if row[11]])
     reader = _Reader(command.worker)
     runs = [
         ClaimedRun(
@@ -410,6 +406,14 @@ def _claimed(
         for row in found
     ]
     return Claimed(now, is_alive, tuple(runs), served)
+
+
+def read_more(session: Session, found: list[Row], wanting: list[int]) -> None:
+    """Add to those rows that want it what few runs need; each has its id at the same place."""
+    if wanting:
+        more = session.rows(READ_MORE, (Uuids([found[place][_RUN] for place in wanting]),))
+        for place, rest in zip(wanting, more, strict=True):
+            found[place] += rest
 
 
 def _statement(command: ClaimRuns, most: int, *, is_shared: bool) -> tuple[str, tuple[object, ...]]:
@@ -458,6 +462,11 @@ class _Reader:
         tenant, schedule_id, number, key, priority, origin, lane, *rest = row[_ITSELF]
         itself = (run_id, tenant, schedule_id, name, number, key, task, arguments, definition)
         itself += (queue, priority, origin, lane, *rest)
-        nothing_yet = (None,) * 6
-        claim = (*tries, self._worker, now, *nothing_yet, error, None, None)
-        return run_record((*itself, RunState.RUNNING, None, None, *claim))
+        return running_record(itself, (*tries, self._worker, now), error)
+
+
+def running_record(itself: Row, claim: Row, error: str | None) -> RunRecord:
+    """Return the record of a run that was just claimed, in which try, by whom and when."""
+    nothing_yet = (None,) * 6
+    told = (*claim, *nothing_yet, error, None, None)
+    return run_record((*itself, RunState.RUNNING, None, None, *told))

@@ -27,6 +27,7 @@ from duly.store.postgres.borrowing import Borrowing, Speaking
 from duly.store.postgres.broom import Broom
 from duly.store.postgres.claiming import Aim
 from duly.store.postgres.failures import failure
+from duly.store.postgres.handing import Offering, Offers
 from duly.store.postgres.held_up import HeldUp
 from duly.store.postgres.plans_ahead import PlansAhead
 from duly.store.postgres.prepared import FORGET_PLANS
@@ -153,6 +154,8 @@ class Connections:
         """Make what belongs to one process: threads, locks, and an empty stock."""
         self.bell = Bell(self)
         self.broom = Broom(self)
+        self.offers = Offers(self.clock)
+        self.offering = Offering(self.clock)
         self.plans_ahead = PlansAhead(self)
         self.side_by_side = SideBySide(self.settings.fire_connections)
         most = self.settings.connections_max
@@ -185,6 +188,7 @@ class Connections:
         """Close every connection; whatever was committed stays."""
         self.bell.close()
         self.broom.close()
+        self.offering.close()
         self.side_by_side.close()
         self._is_closed = True
         for stock in self.idle.values():

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from duly.domain.identity import RunId
 from duly.store.dispatch import Fence, FireOnTime, FireTimers, MemberId, MemberKind
 from duly.store.execution import ClaimRuns
-from duly.store.postgres import claiming, finishing, firing
+from duly.store.postgres import claiming, finishing, firing, handed
+from duly.store.postgres.arrays import Texts
 
 if TYPE_CHECKING:
     from duly.store.dispatch import Join
@@ -34,4 +35,6 @@ def asked_of(command: Join, fire_connections: int) -> list[list[Asked]]:
 def _of_a_worker(command: Join) -> list[list[Asked]]:
     order = ClaimRuns(worker=_NOBODY, limit=command.slots, queues=command.queues or None)
     ends = (finishing.FINISH_PLAIN, finishing.plain_values(_NOBODY, ()))
-    return [[*claiming.asked_in_a_crowd(order), ends], [ends]]
+    fires = FireTimers(fence=Fence(_NOBODY, ()))
+    offered = (handed.FIRE_HANDED, (*firing.run_values(fires, ()), _NOBODY, Texts(())))
+    return [[*claiming.asked_in_a_crowd(order), offered, ends], [ends]]

@@ -11,23 +11,23 @@ a transaction, which takes what nobody holds and says BUSY for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from psycopg import errors
 from psycopg.types.numeric import Int8
 
-from duly.domain.literals import Lane
 from duly.store.dispatch import Fired, FireOnTime, FireResult, FireTimers, MemberKind
 from duly.store.plain_fires import as_plain
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
+from duly.store.postgres.fire_batch import Batch
 from duly.store.postgres.rows import IS_GATED, LAG_US, RANKED, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly.store.dispatch import FireSchedule, LeaseKey, Timer
+    from duly.store.dispatch import Timer
     from duly.store.postgres.connection import Connections
     from duly.store.records import Row
 
@@ -91,14 +91,14 @@ FROM fired"""  # noqa: S608 - a part of ours
 
 # What is believed of a timer is found by the place of its run's id: the ids are in order. Who has
 # waited for a row to be moved compares all of it once more, and does not fire it where it has gone.
-_PLACE = "pg_catalog.width_bucket({}, $3::uuid[])"
+PLACE = "pg_catalog.width_bucket({}, $3::uuid[])"
 FIRE_DELAYED = f"""{_FENCE},
 fired AS (
     DELETE FROM duly.delayed d
     WHERE d.id = ANY($3::uuid[]) AND d.due_at <= (SELECT now FROM n)
-        AND d.generation = ($4::int4[])[{_PLACE.format("d.id")}]
-        AND d.due_at = ($5::int8[])[{_PLACE.format("d.id")}]
-        AND d.shard = ($6::int4[])[{_PLACE.format("d.id")}]
+        AND d.generation = ($4::int4[])[{PLACE.format("d.id")}]
+        AND d.due_at = ($5::int8[])[{PLACE.format("d.id")}]
+        AND d.shard = ($6::int4[])[{PLACE.format("d.id")}]
     RETURNING d.*),
 made AS (
     INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
@@ -122,9 +122,9 @@ fired AS (
     DELETE FROM duly.waiting w
     WHERE w.run_id = ANY($3::uuid[])
         AND w.due_at <= (SELECT now FROM n)
-        AND w.fence = ($4::int4[])[{_PLACE.format("w.run_id")}]
-        AND w.due_at = ($5::int8[])[{_PLACE.format("w.run_id")}]
-        AND w.shard = ($6::int4[])[{_PLACE.format("w.run_id")}]
+        AND w.fence = ($4::int4[])[{PLACE.format("w.run_id")}]
+        AND w.due_at = ($5::int8[])[{PLACE.format("w.run_id")}]
+        AND w.shard = ($6::int4[])[{PLACE.format("w.run_id")}]
     RETURNING w.*),
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, fence,
@@ -144,100 +144,42 @@ IN_THE_WAY = (errors.LockNotAvailable, errors.UniqueViolation, errors.DeadlockDe
 """Somebody holds a row for more than a moment, or has just made the same run: row by row, then."""
 
 
+HANDED_MIN = 200
+"""A crowd of so many delayed runs is offered to workers next door."""
 PART_MIN = 128
 """Below this a second statement costs more than it saves: as much as firing twenty."""
 
 
-class Batch:
-    """One order to fire, while it is carried out: what became of each timer so far."""
-
-    def __init__(self, command: FireTimers) -> None:
-        self.command = command
-        self.results: list[FireResult | None] = [None] * _count(command)
-        self.now = 0
-        self.runs_made = 0
-        self.has_queued = False
-        """Whether workers have something to claim."""
-        self.lost: dict[LeaseKey, None] = {}
-        self._seconds: frozenset[int] = frozenset()
-        """The places of timers that were told before in the same batch: those are gone."""
-        self.is_distinct = len(_refs(command)) == len(self.results)
-        """Whether there is one timer of each run and schedule, which is nearly always."""
-        if not self.is_distinct:
-            told = [(timer.ref, timer.generation, timer.due_at) for timer in self.timers]
-            first = {one: place for place, one in reversed([*enumerate(told)])}
-            self._seconds = frozenset(range(len(told))).difference(first.values())
-
-    @cached_property
-    def shards(self) -> frozenset[int]:
-        """Those whose timers may be fired under the fence, if it holds."""
-        leases = self.command.fence.leases
-        return frozenset([lease.key.shard for lease in leases if lease.key.lane is Lane.LIVE])
-
-    @cached_property
-    def timers(self) -> list[Timer]:
-        """The timers of all, in order; seldom looked at."""
-        command = self.command
-        fires = [*command.schedules, *command.delayed, *command.retries]
-        return [fire.timer for fire in fires]
-
-    def is_all_fired(self) -> bool:
-        """Say whether nothing is left to be looked at."""
-        return self.results.count(FireResult.FIRED) == len(self.results)
-
-    def open_schedules(self) -> list[tuple[int, FireSchedule]]:
-        """Return the schedules that have no result yet, with their places."""
-        results, seconds = self.results, self._seconds
-        return [
-            (place, fire)
-            for place, fire in enumerate(self.command.schedules)
-            if results[place] is None and place not in seconds
-        ]
-
-    def open_delayed(self) -> list[tuple[int, Timer]]:
-        """Return the timers of delayed runs that have no result yet, with their places."""
-        timers = [fire.timer for fire in self.command.delayed]
-        return self._open(timers, len(self.command.schedules))
-
-    def open_retries(self) -> list[tuple[int, Timer]]:
-        """Return the retries that have no result yet, with their places."""
-        before = len(self.command.schedules) + len(self.command.delayed)
-        return self._open([fire.timer for fire in self.command.retries], before)
-
-    def _open(self, timers: Sequence[Timer], before: int) -> list[tuple[int, Timer]]:
-        return [
-            (place, timer)
-            for place, timer in enumerate(timers, before)
-            if self.results[place] is None and place not in self._seconds
-        ]
-
-    def hear(self, now: int, have: Sequence[int] | None) -> None:
-        """Learn from an answer what time it is and which leases are ours; the rest is fenced."""
-        held, lost = leases.divided(self.command.fence, have or ())
-        self.lost.update(dict.fromkeys(lost))
-        self.now = now
-        shards = {key.shard for key in held if key.lane is Lane.LIVE}
-        for place, timer in enumerate(self.timers):
-            if timer.shard not in shards and self.results[place] is None:
-                self.results[place] = FireResult.FENCED
-
-    def judge(self, place: int, late_after: int | None) -> None:
-        """Settle what the clock alone has settled of a timer that is still there."""
-        if self.timers[place].due_at > self.now:
-            self.results[place] = FireResult.EARLY
-        elif late_after is not None and self.now > late_after:
-            self.results[place] = FireResult.LATE
-
-    def fired(self) -> Fired:
-        """Return the answer."""
-        results = tuple([one or FireResult.GONE for one in self.results])
-        return Fired(self.now, results, self.runs_made, tuple(self.lost))
-
-
 def fire_timers(connections: Connections, command: FireTimers) -> Fired:
     """Fire a batch; each timer in one transaction, and with its own result."""
+    begun = begin_fire(connections, command)
+    if begun is not None:
+        return begun()
     batch = Batch(command)
     _fire_plain_schedules(connections, batch)
+    return _fire_rest(connections, batch)
+
+
+def begin_fire(connections: Connections, command: FireTimers) -> Callable[[], Fired] | None:
+    """Begin to fire a batch, if somebody else does a part of it; return what does the rest."""
+    if len(command.delayed) < HANDED_MIN:
+        return None
+    batch = Batch(command)
+    handed = _hand_over(connections, batch)
+    if handed is None:
+        return None
+    _fire_plain_schedules(connections, batch)
+
+    def heard() -> Fired:
+        handed()
+        return _fire_rest(connections, batch)
+
+    return heard
+
+
+def _fire_rest(connections: Connections, batch: Batch) -> Fired:
+    """Fire what has no result yet, but for plain schedules, which had their chance."""
+    command = batch.command
     for kind, is_there in ((DELAYED, command.delayed), (RETRIES, command.retries)):
         if is_there:
             _fire_runs(connections, batch, kind)
@@ -247,7 +189,7 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
             firing_others.fire(connections, batch)
     elif not batch.results:
         firing_others.fire(connections, batch)
-    if batch.has_queued or batch.runs_made:
+    if batch.has_queued or batch.runs_made > batch.runs_taken:
         connections.bell.ring(MemberKind.WORKER)
     if batch.lost:
         _record_refused(connections, batch)
@@ -256,19 +198,6 @@ def fire_timers(connections: Connections, command: FireTimers) -> Fired:
         refs = (timer.ref for timer in batch.timers)
         connections.held_up.note(zip(refs, fired.results, strict=True))
     return fired
-
-
-def _count(command: FireTimers) -> int:
-    return len(command.schedules) + len(command.delayed) + len(command.retries)
-
-
-def _refs(command: FireTimers) -> set[bytes]:
-    refs = {
-        fire.ref if isinstance(fire, FireOnTime) else fire.timer.ref for fire in command.schedules
-    }
-    refs.update([fire.timer.ref for fire in command.delayed])
-    refs.update([fire.timer.ref for fire in command.retries])
-    return refs
 
 
 def schedule_values(command: FireTimers, fires: Sequence[FireOnTime]) -> tuple[object, ...]:
@@ -372,6 +301,34 @@ def _fire_runs(connections: Connections, batch: Batch, kind: RunTimers) -> None:
     for part, answer in zip(parts, connections.side_by_side.run(calls), strict=True):
         if answer is not None:
             _hear_runs(connections, batch, kind, (part, answer))
+
+
+def _hand_over(connections: Connections, batch: Batch) -> Callable[[], None] | None:
+    """Offer a crowd of delayed runs to workers next door; return what notes those they have fired.
+
+    None when nobody is there to take any.
+    """
+    takers = connections.offering.willing(connections.bell.takers())
+    chosen = _chosen(connections, batch, DELAYED) if takers else []
+    if len(chosen) < HANDED_MIN:
+        return None
+    parts_min = max(2, len(takers))
+    size = min(*(one.most for one in takers), -(-len(chosen) // parts_min))
+    parts = [chosen[first : first + size] for first in range(0, len(chosen), size)]
+    offered = [(len(one), run_values(batch.command, [timer for _, timer in one])) for one in parts]
+    heard = connections.offering.begin(takers, offered)
+
+    def note() -> None:
+        for part, answer in zip(parts, heard(), strict=True):
+            if answer is not None:
+                batch.hear_of_others(answer.now, _placed(part, answer.places))
+                batch.has_queued = batch.has_queued or answer.is_queued
+
+    return note
+
+
+def _placed(part: list[tuple[int, Timer]], places: Sequence[int] | None) -> list[tuple[int, Timer]]:
+    return part if places is None else [part[place - 1] for place in places]
 
 
 def _hear_runs(

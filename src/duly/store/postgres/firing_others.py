@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.store.dispatch import FireSchedule, Timer
     from duly.store.postgres.connection import Connections
-    from duly.store.postgres.firing import Batch
+    from duly.store.postgres.fire_batch import Batch
     from duly.store.postgres.work import Work
 
 _BELIEVED = """

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.store.postgres.arrays import Text
+from duly.store.postgres.handing import OFFERED_MIN, Taker
 from duly.store.wakeups import DATAGRAM_MAX, LOOPBACK, SECOND_US, WRITTEN, Doorplate
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class _Known(NamedTuple):
     """Where those listen who have answered,"""
     is_all: bool = False
     """and whether there is anybody besides."""
+    takers: tuple[Taker, ...] = ()
+    """Those who take offers, where all have answered and all do."""
 
 
 class Neighbours:
@@ -46,6 +49,7 @@ class Neighbours:
         self._socket: socket.socket | None = None
         self._doorplates: set[Doorplate] = set()
         self._answered: set[Doorplate] = set()
+        self._takes: dict[Doorplate, int] = {}
         self._has_others = True
         self._known = _Known()
         self._look_at = 0
@@ -56,7 +60,7 @@ class Neighbours:
         """Ring at all who have answered; say whether that is everybody. From any thread."""
         if not self._known.is_all:
             self._hear_late()
-        ports, is_all = self._known
+        ports, is_all, _ = self._known
         sender = self._socket
         if sender is None:
             return False
@@ -65,6 +69,12 @@ class Neighbours:
             with suppress(OSError):
                 sender.sendto(WRITTEN, (LOOPBACK, port))
         return is_all
+
+    def takers(self) -> tuple[Taker, ...]:
+        """Return who takes offers; nobody unless everybody is next door and does. Any thread."""
+        if not self._known.takers:
+            self._hear_late()
+        return self._known.takers
 
     def look(self, session: Session, *, is_ahead: bool = False) -> None:
         """Learn now and then who lives, ask those who have not answered, and hear who has.
@@ -104,6 +114,7 @@ class Neighbours:
         self._doorplates = {one for one in read if one is not None}
         self._has_others = None in read or not read or len(read) > PLACES_MAX
         self._answered &= self._doorplates
+        self._takes = {one: self._takes[one] for one in self._takes if one in self._doorplates}
 
     def _ask(self) -> None:
         if self._has_others:
@@ -113,15 +124,22 @@ class Neighbours:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                 self._socket.settimeout(0)
-            for one in self._doorplates - self._answered:
+            for one in self._doorplates - (self._answered & self._takes.keys()):
                 self._socket.sendto(one.question, (LOOPBACK, one.port))
 
     def _hear(self, sender: socket.socket) -> None:
         with suppress(OSError):
             while True:
                 answer, (_, port) = sender.recvfrom(DATAGRAM_MAX)
-                found = [o for o in self._doorplates if o.port == port and o.answer == answer]
-                self._answered.update(found)
+                for one in self._doorplates:
+                    if one.port == port and answer == one.answer:
+                        self._answered.add(one)
+                    elif one.port == port and answer.startswith(one.takes):
+                        most = int.from_bytes(answer.removeprefix(one.takes))
+                        self._takes |= {one: most} if most >= OFFERED_MIN else {}
         ports = () if self._has_others else tuple(one.port for one in self._answered)
         is_all = not self._has_others and self._answered == self._doorplates
-        self._known = _Known(ports, is_all)
+        takers = tuple(Taker(*one) for one in self._takes.items() if is_all)
+        if len(takers) < len(self._doorplates):
+            takers = ()
+        self._known = _Known(ports, is_all, takers)

@@ -55,7 +55,7 @@ from duly.store.snapshots import ReadsBySnapshot
 from duly.store.tenancy import KeepsTenants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from duly.clock import Clock
@@ -250,6 +250,8 @@ class PostgresStore(
 
     def join(self, command: port.Join) -> tuple[port.MemberId, int]:
         """Register a member under a fresh id; return it with the store's now."""
+        if command.kind is port.MemberKind.WORKER:
+            self._connections.offers.expect(command.slots, command.queues)
         with self._dispatching() as session:
             member, now = leases.join(session, command)
         at_once = self._connections.settings.fire_connections
@@ -308,6 +310,10 @@ class PostgresStore(
     def fire_timers(self, command: port.FireTimers) -> port.Fired:
         """Make the runs, queue them, advance the timers: each in one transaction."""
         return firing.fire_timers(self._connections, command)
+
+    def begin_fire(self, command: port.FireTimers) -> Callable[[], port.Fired] | None:
+        """Begin to fire a crowd, of which workers next door do a part."""
+        return firing.begin_fire(self._connections, command)
 
     def open_gates(self, limit: int) -> int:
         """Let through who waits at gates that nobody holds."""

@@ -13,11 +13,11 @@ from duly.store.postgres import (
     admission,
     backfilling,
     beating,
-    claiming,
     destinations,
     doubts,
     effects,
     finishing,
+    handed,
     limiting,
     lost,
     ordering,
@@ -118,10 +118,7 @@ class PostgresWorking:
 
     def claim_runs(self, command: ClaimRuns) -> Claimed:
         """Take queued runs, by priority and rank."""
-        with self._connections.statement(for_dispatch=True) as session:
-            claimed = claiming.claim_runs(session, command, self._connections.aim)
-        self._connections.broom.note(len(claimed.runs))
-        return claimed
+        return self.begin_claim(command)()
 
     def begin_claim(self, command: ClaimRuns) -> Callable[[], Claimed]:
         """Begin to take queued runs; return what waits for them, which has to be called once.
@@ -130,13 +127,12 @@ class PostgresWorking:
         """
         with ExitStack() as stack:
             session = stack.enter_context(self._connections.statement(for_dispatch=True))
-            asked = claiming.asking(command, self._connections.aim)
-            answer = session.begin(asked.statement, asked.values)
+            answer = handed.begin(session, command, self._connections.aim, self._connections.offers)
             held = stack.pop_all()
 
         def heard() -> Claimed:
             with held:
-                claimed = asked.hear(session, answer())
+                claimed = answer()
             self._connections.broom.note(len(claimed.runs))
             return claimed
 
@@ -189,6 +185,8 @@ class PostgresWorking:
         self, finishes: Sequence[Finish], claim: ClaimRuns
     ) -> tuple[Finished, Claimed]:
         """End attempts, and take queued runs."""
+        if self._connections.offers.is_any():
+            return self.finish_runs(claim.worker, finishes), self.claim_runs(claim)
         finished, claimed = finishing.finish_and_claim(self._connections, finishes, claim)
         self._connections.broom.note(len(claimed.runs))
         return finished, claimed
