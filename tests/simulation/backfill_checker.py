@@ -51,6 +51,7 @@ class BackfillNote:
     looked_at: int = 0
     runs: list[RunNote] = field(default_factory=list)
     moved_at: int = 0
+    """When it went on, or was last kept from that by a run of its own."""
     made_by: dict[MemberId, list[int]] = field(default_factory=dict)
     """By who did the step: when a run was made."""
 
@@ -122,6 +123,9 @@ class BackfillChecker:
         if stepped.result is FireResult.FENCED and holds:
             raise Violation("INV-21: a living owner was refused a step of a backfill")
         is_busy = note.open >= note.concurrency
+        if stepped.result is FireResult.BUSY and is_busy:
+            # It was tried, and had to wait for one of its own: from now on, if that ends.
+            note.moved_at = executed.at
         if stepped.result is FireResult.BUSY and not is_busy and command.runs_max > 0:
             raise Violation("INV-26: a backfill was held up with nothing of it open")
         is_gone = note.schedule.status is ScheduleStatus.DELETED

@@ -27,6 +27,7 @@ from duly.store.memory import MemoryStore, execution, firing, ownership
 from duly.store.memory.attempts import call_of
 from duly.store.postgres.claiming import is_plain
 from duly.store.postgres.fire_batch import Batch
+from duly.store.postgres.handing import KEPT_US
 from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ GONE_US = (SECOND, 6 * SECOND, 8 * SECOND)
 """for so long, which may be longer than its membership lasts."""
 WAITED_US = (1000, 5000, 20_000, 200_000)
 """How long answers are waited for."""
-KEPT_US = 20_000
-"""How long an offer waits for room; less than as shipped, so that more are refused."""
 LOOK_US, LOOK_MAX_US = 100, 10_000
 KEPT_MAX = 16
 SOMETIMES = (
