@@ -8,6 +8,7 @@ import pytest
 
 from duly.store.postgres import PostgresStore
 from tests.postgres.database_clock import DatabaseClock, install_clock
+from tests.store.postgres.neighbouring import Street
 from tests.store.postgres.racing import PATIENT, Watch, patience
 
 
@@ -80,4 +81,11 @@ def patient_store(patient, timed_url, clock, open_store):
 def watch(timed_url):
     """Whoever looks on, and holds others at a place, beside the store."""
     with closing(Watch(timed_url)) as made:
+        yield made
+
+
+@pytest.fixture
+def street(timed_url, clock):
+    """A dispatcher with all leases, and room for workers next door."""
+    with closing(Street(timed_url, clock)) as made:
         yield made

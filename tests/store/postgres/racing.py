@@ -40,6 +40,9 @@ WHERE datname = current_database() AND wait_event = 'PgSleep'"""
 BLOCKED = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+END_WHO_STANDS_AT_THE_TURNSTILE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event = 'PgSleep'"""
 
 
 class Watch:

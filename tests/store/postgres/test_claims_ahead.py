@@ -15,7 +15,7 @@ from duly.store.postgres import PostgresSettings
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import finish
 from tests.postgres.patience import comes_true
-from tests.store.postgres.racing import LIMIT_S, Watch
+from tests.store.postgres.racing import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S, Watch
 
 ONE = PostgresSettings(
     connections_max=1,
@@ -24,9 +24,6 @@ ONE = PostgresSettings(
 )
 """Whoever keeps a connection leaves none to the next."""
 TERMINATE = "SELECT pg_terminate_backend({}, 120000)"
-END_WHO_STANDS_AT_THE_TURNSTILE = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event = 'PgSleep'"""
 
 
 @pytest.fixture

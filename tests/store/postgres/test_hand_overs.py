@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -29,7 +28,6 @@ from duly.testing.factories import (
     on_time,
 )
 from tests.postgres.patience import comes_true
-from tests.store.postgres.neighbouring import Street
 
 FIRED, GONE, EARLY = FireResult.FIRED, FireResult.GONE, FireResult.EARLY
 FENCED, BUSY = FireResult.FENCED, FireResult.BUSY
@@ -44,9 +42,6 @@ INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, prio
 SELECT id, due_at, due_at, created_at, due_at, priority, tenant, task, queue, origin, lane,
     arguments FROM duly.delayed WHERE id = %s"""
 LOCK_DELAYED = "SELECT 1 FROM duly.delayed WHERE id = %s FOR UPDATE"
-END_WHO_STANDS_AT_THE_TURNSTILE = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event = 'PgSleep'"""
 
 
 @pytest.fixture(autouse=True)
@@ -59,12 +54,6 @@ def _small_crowds(request, monkeypatch):
 @pytest.fixture
 def real_size():
     """Let a crowd be what it is."""
-
-
-@pytest.fixture
-def street(timed_url, clock):
-    with closing(Street(timed_url, clock)) as made:
-        yield made
 
 
 @pytest.fixture

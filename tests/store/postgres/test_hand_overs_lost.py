@@ -5,7 +5,6 @@ An offer is a hint. Whatever becomes of it, each timer is fired once, and by som
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -24,13 +23,9 @@ from duly.store.postgres.handing import (
 )
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, MINUTE_US
-from tests.store.postgres.neighbouring import Street
-from tests.store.postgres.racing import LIMIT_S
+from tests.store.postgres.racing import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S
 
 FIRED, GONE = FireResult.FIRED, FireResult.GONE
-END_WHO_STANDS_AT_THE_TURNSTILE = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event = 'PgSleep'"""
 ELSEWHERE = "udp:127.0.0.1:9:0011223344556677"
 PLANNED = "SELECT statement FROM pg_prepared_statements WHERE generic_plans > 0"
 NOT_PLAIN = {
@@ -46,12 +41,6 @@ NOT_PLAIN = {
 @pytest.fixture(autouse=True)
 def _small_crowds(monkeypatch):
     monkeypatch.setattr(firing, "HANDED_MIN", 4)
-
-
-@pytest.fixture
-def street(timed_url, clock):
-    with closing(Street(timed_url, clock)) as made:
-        yield made
 
 
 @pytest.fixture

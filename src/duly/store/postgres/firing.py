@@ -92,7 +92,7 @@ FROM fired"""  # noqa: S608 - a part of ours
 # What is believed of a timer is found by the place of its run's id: the ids are in order. Who has
 # waited for a row to be moved compares all of it once more, and does not fire it where it has gone.
 PLACE = "pg_catalog.width_bucket({}, $3::uuid[])"
-FIRE_DELAYED = f"""{_FENCE},
+MADE_OF_DELAYED = f"""
 fired AS (
     DELETE FROM duly.delayed d
     WHERE d.id = ANY($3::uuid[]) AND d.due_at <= (SELECT now FROM n)
@@ -105,17 +105,19 @@ made AS (
         definition_number, priority, tenant, task, queue, origin, lane, key, arguments)
     SELECT id, due_at, due_at, created_at, (SELECT now FROM n), schedule_id, definition_number,
         priority, tenant, task, queue, origin, lane, key, arguments FROM fired),
+counted AS (
+    INSERT INTO duly.tally_changes (name, change)
+    SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0)"""  # noqa: S608 - a part of ours
+QUEUED_OF_DELAYED = f"""
 queued AS (
     INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
     SELECT due_at, (SELECT now FROM n), due_at, id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), queue, {SHARE} FROM fired),
-counted AS (
-    INSERT INTO duly.tally_changes (name, change)
-    SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0)
+        (SELECT era FROM duly.cluster WHERE id = 1), queue, {SHARE} FROM fired{{}})"""  # noqa: S608
+FIRE_DELAYED = f"""{_FENCE},{MADE_OF_DELAYED},{QUEUED_OF_DELAYED.format("")}
 SELECT (SELECT now FROM n), count(*),
     CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
         pg_catalog.array_agg(uuid_send(id)) END
-FROM fired"""  # noqa: S608 - a part of ours
+FROM fired"""  # noqa: S608 - parts of ours
 
 FIRE_RETRIES = f"""{_FENCE},
 fired AS (

@@ -24,10 +24,9 @@ from duly.store.postgres.claiming import (
     read_more,
     running_record,
 )
-from duly.store.postgres.firing import IN_THE_WAY, PLACE
+from duly.store.postgres.firing import IN_THE_WAY, MADE_OF_DELAYED, PLACE, QUEUED_OF_DELAYED
 from duly.store.postgres.handing import Answer
 from duly.store.postgres.prepared import PreparedSession
-from duly.store.postgres.rows import RANKED, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 
 _IS_SERVED = """lane = 'live' AND (pg_catalog.cardinality($8::text[]) = 0
         OR queue = ANY($8::text[]))"""
+# As in a fire, but that only those are queued which the worker does not serve.
+_MADE = f"{MADE_OF_DELAYED},{QUEUED_OF_DELAYED.format(f' WHERE NOT ({_IS_SERVED})')}"
 # Looked for by the index, name by name: others' queues may be long.
 _IS_QUEUED = """CASE WHEN pg_catalog.cardinality($8::text[]) = 0 THEN (
             SELECT r.queue FROM duly.ready r WHERE r.queue >= ''
@@ -67,24 +68,7 @@ WITH n AS MATERIALIZED (
                     AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL
                 ORDER BY m.id FOR KEY SHARE OF m) h) f) c
     WHERE c.alive = 2 AND c.since <= c.now AND c.now < c.until
-        AND NOT EXISTS (SELECT 1 FROM duly.queues) AND NOT {_IS_QUEUED}),
-fired AS (
-    DELETE FROM duly.delayed d
-    WHERE d.id = ANY($3::uuid[]) AND d.due_at <= {_NOW}
-        AND d.generation = ($4::int4[])[{PLACE.format("d.id")}]
-        AND d.due_at = ($5::int8[])[{PLACE.format("d.id")}]
-        AND d.shard = ($6::int4[])[{PLACE.format("d.id")}]
-    RETURNING d.*),
-made AS (
-    INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, fired_at, schedule_id,
-        definition_number, priority, tenant, task, queue, origin, lane, key, arguments)
-    SELECT id, due_at, due_at, created_at, {_NOW}, schedule_id, definition_number,
-        priority, tenant, task, queue, origin, lane, key, arguments FROM fired),
-queued AS (
-    INSERT INTO duly.ready (rank, fired_at, not_before, run_id, priority, era, queue, tenant)
-    SELECT due_at, {_NOW}, due_at, id, {RANKED},
-        (SELECT era FROM duly.cluster WHERE id = 1), queue, {SHARE} FROM fired
-    WHERE NOT ({_IS_SERVED})),
+        AND NOT EXISTS (SELECT 1 FROM duly.queues) AND NOT {_IS_QUEUED}),{_MADE},
 limits AS MATERIALIZED (
     SELECT t.task, CASE WHEN k.is_told THEN k.timeout_us ELSE {TIMEOUT_DEFAULT_US} END AS timeout_us
     FROM (SELECT DISTINCT task FROM fired) t
@@ -96,9 +80,6 @@ claimed AS (
         charged)
     SELECT id, $7::int8, {_NOW}, {_NOW}, {_NOW} + timeout_us, 1, 1, 0
     FROM fired JOIN limits USING (task) WHERE {_IS_SERVED} RETURNING fence),
-counted AS (
-    INSERT INTO duly.tally_changes (name, change)
-    SELECT 'delayed', -count(*) FROM fired HAVING count(*) > 0),
 told AS (
     SELECT CASE WHEN count(*) <> pg_catalog.cardinality($3::uuid[]) THEN
         coalesce(pg_catalog.array_agg({PLACE.format("id")}), '{{}}') END AS places FROM fired)
