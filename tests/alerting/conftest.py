@@ -7,9 +7,9 @@ import pytest
 from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 from tests.conformance.test_postgres import with_schema
-from tests.postgres.cleaning import Reused
+from tests.postgres.reused_databases import Reused
 from tests.store.sqlite.made_file import made_file
 
 

@@ -14,7 +14,7 @@ from duly.domain.web_addresses import read_allow_list
 from duly.engine.notifying import ChannelSurroundings, open_channel
 from duly.store.alerting import SetTerm, TermSort
 from duly.testing.factories import ADA
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 from tests.notifying.rig import Letter, Postbox
 from tests.webhooks.rig import Receiver
 

@@ -11,7 +11,7 @@ from duly.domain.concluding import Succeeded
 from duly.domain.literals import Overlap
 from duly.domain.timetable.interval import every
 from duly.store.memory import MemoryStore
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 from tests.engine.rig import MINUTE, SECOND, Rig
 
 LOOKS = 240

@@ -21,7 +21,7 @@ from duly.store.memory import MemoryStore
 from duly.testing.conformance import alerts, steps
 from duly.testing.factories import MINUTE_US
 from duly.testing.manual_clock import ManualClock
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 
 OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])
 GOING_ROUND = {ScheduleObserver, MissingObserver, PausedObserver}

@@ -12,7 +12,7 @@ from duly.engine.observers.missing import MissingObserver
 from duly.testing.conformance import steps, work_steps
 from duly.testing.conformance.retention import KEEP, prune
 from duly.testing.factories import MINUTE_US
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 from tests.alerting.test_kinds import dispatcher, forget_run, worker
 
 if TYPE_CHECKING:

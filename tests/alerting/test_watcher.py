@@ -34,7 +34,7 @@ from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
 from duly.testing.conformance import steps, work_steps
 from duly.testing.factories import ADA, HOUR_US
 from duly.testing.manual_clock import ManualClock
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 from tests.engine.rig import SECOND, Rig
 
 if TYPE_CHECKING:

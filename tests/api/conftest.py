@@ -10,9 +10,9 @@ from duly.domain.instants import to_microseconds
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
 from duly.testing.virtual_time import virtual_time
-from tests.api.asking import Asker
-from tests.api.desk import START, Desk, lives, make_app, token_for
-from tests.domain.moments import moment
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import START, Desk, lives, make_app, token_for
+from tests.domain.instants import moment
 from tests.store.made_store import KINDS, made_store
 
 NOON = moment("2026-04-02T12:00Z")

@@ -16,11 +16,11 @@ from duly.domain.access import SCOPES_BY_ROLE
 from duly.domain.instants import to_microseconds
 from duly.store.memory import MemoryStore
 from duly.testing.manual_clock import ManualClock
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, examples_of
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, THEIRS, Things, furnish
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 if TYPE_CHECKING:
     import httpx

@@ -18,8 +18,8 @@ from duly.api.asgi import Api
 from duly.api.listening import Listening
 from duly.api.settings import ApiSettings
 from duly.store.reading import AuditFilter
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.api.ports import SOON, free_port
 from tests.conformance.test_postgres import with_schema
 

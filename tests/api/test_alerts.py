@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from duly.testing.conformance import alerts
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 
 
 def raised(desk, **parts) -> str:

@@ -23,12 +23,12 @@ from duly.store.postgres.prepared import PreparedSession
 from duly.store.postgres.session import ConnectionSession
 from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.api.examples import examples_of
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, Things, furnish
 from tests.conformance.test_postgres import with_schema
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 from tests.postgres.database_clock import DatabaseClock
 from tests.store.sqlite.made_file import made_file
 

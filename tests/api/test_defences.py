@@ -10,8 +10,8 @@ import pytest
 from duly.api.asgi import Api
 from duly.api.security import ANSWER_HEADERS
 from duly.api.settings import ApiSettings
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 
 if TYPE_CHECKING:
     from duly.client.access import Doorkeeper

@@ -14,8 +14,8 @@ import duly
 from duly.api.asgi import Api
 from duly.cli.main import app as commands
 from duly.testing.virtual_time import virtual_time
-from tests.api.asking import Asker
-from tests.api.desk import START, token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import START, token_for
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/use-the-http-api.md"

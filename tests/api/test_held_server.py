@@ -8,9 +8,9 @@ import duly
 from duly import every
 from duly.api.asgi import Api
 from duly.store.postgres import PostgresStore
-from tests.api.asking import Asker
-from tests.api.desk import token_for
-from tests.postgres.server_role import as_role, new_role
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
+from tests.postgres.confined_role import as_role, new_role
 
 NIGHTLY = {"name": "nightly", "task": "report", "when": "every day at 2:30", "tz": "Europe/Berlin"}
 

@@ -26,11 +26,11 @@ from duly.api.settings import ApiSettings
 from duly.domain.instants import to_microseconds
 from duly.testing.manual_clock import ManualClock
 from duly.wire.problems import Problem
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, NAMED, SHARED
 from tests.client.tenant_walk import NOBODYS, THEIRS, Things, furnish
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 from tests.store.sqlite.made_file import made_file
 
 if TYPE_CHECKING:

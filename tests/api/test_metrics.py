@@ -18,7 +18,7 @@ from duly.store.memory import MemoryStore
 from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS
 from duly.telemetry.exposition import MEDIA_TYPE
 from duly.testing.conformance import alerts
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 URL = "http://localhost/metrics"

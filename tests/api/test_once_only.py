@@ -9,8 +9,8 @@ import pytest
 from duly.api import repeating
 from duly.api.asgi import Api
 from duly.errors import StoreUnavailable
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 
 KEY = {"Idempotency-Key": "7d2f"}
 HOURLY = {"name": "nightly", "task": "report", "when": "1h", "overlap": "allow"}

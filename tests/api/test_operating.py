@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.app.doctor import examine
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 
 SPAN = {"schedule": "hourly", "since": "2026-04-02T20:00Z", "until": "2026-04-03T00:00:00Z"}
 

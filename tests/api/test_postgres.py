@@ -10,8 +10,8 @@ import duly
 from duly import every
 from duly.api.asgi import Api
 from duly.store.postgres import PostgresStore
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
 

@@ -16,11 +16,11 @@ from duly.api.route import Received
 from duly.api.routes import ROUTES
 from duly.wire.backfills import NewBackfill
 from duly.wire.runs import NewCall, NewRun, NewRuns, NoTerms, RerunRun
-from tests.api.desk import anna
+from tests.api.api_fixtures import anna
 
 if TYPE_CHECKING:
     from duly.api.route import Handler
-    from tests.api.desk import Desk
+    from tests.api.api_fixtures import Desk
 
 SPAN: dict[str, Any] = {
     "schedule": "hourly",

@@ -248,7 +248,7 @@ def test_a_token_is_made_used_and_revoked(asked, clock):
 
 def test_a_tenant_is_named_by_whoever_may_name_any(app, asked):
     """L2."""
-    from tests.api.desk import token_for
+    from tests.api.api_fixtures import token_for
 
     there = {"Duly-Tenant": "acme"}
     asked.post("/schedules", json=NIGHTLY, headers=there)

@@ -19,8 +19,8 @@ from duly.api.serving import Serving
 from duly.api.settings import ApiSettings
 from duly.clock import SystemClock
 from duly.errors import UsageError
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.api.ports import EVERYWHERE, SOON, free_port
 
 if TYPE_CHECKING:

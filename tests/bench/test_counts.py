@@ -17,7 +17,7 @@ from duly.store.postgres import firing
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.server import Server
 from tests.store.postgres.conftest import with_schema_and_clock
-from tests.store.postgres.neighbouring import Street
+from tests.store.postgres.postgres_pair import Street
 
 RUNS = 2000
 SLOTS = 500

@@ -20,8 +20,8 @@ import time  # noqa: TID251 - to have the zone read again, not the clock
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.nursery import ROOT, load
-from tests.nursery import run as run_program
+from tests.forked_commands import ROOT, load
+from tests.forked_commands import run as run_program
 
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 _server: CommandServer | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
-from tests.nursery import heard
+from tests.forked_commands import heard
 from tests.store.sqlite.made_file import made_file
 
 LIMIT_SECONDS = 120

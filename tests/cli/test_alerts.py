@@ -15,7 +15,7 @@ from duly.clock import SystemClock
 from duly.domain.alerting import Silence
 from duly.testing.conformance import alerts
 from tests.api.ports import free_port
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
 if TYPE_CHECKING:

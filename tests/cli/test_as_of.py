@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.instants import from_microseconds, iso_utc
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -13,7 +13,7 @@ from duly.app import doctor as doctor_module
 from duly.app.doctor import Level, examine
 from duly.clock import SystemClock
 from duly.store.memory import MemoryStore
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from datetime import datetime

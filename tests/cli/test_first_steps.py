@@ -10,7 +10,7 @@ import pytest
 from duly import telemetry
 from duly.app.running import _awaited
 from duly.cli.event_lines import sentence
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -16,8 +16,8 @@ from duly.client.frozen_sets import OrderPreview, PreviewedItem
 from duly.client.run_orders import OrderedRun
 from duly.domain.identity import RunId
 from duly.errors import UsageError
-from tests.cli.played_worker import PlayedWorker
-from tests.domain.moments import moment
+from tests.cli.scripted_worker import PlayedWorker
+from tests.domain.instants import moment
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.identity import RunId
 from duly.store.execution import SaveCheckpoint
-from tests.cli.played_worker import TASK, PlayedWorker
+from tests.cli.scripted_worker import TASK, PlayedWorker
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -9,7 +9,7 @@ from duly.domain.instants import SECOND_US
 from duly.store.admission import Request
 from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
 if TYPE_CHECKING:

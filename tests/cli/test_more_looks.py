@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.testing.conformance import steps
 from duly.testing.factories import HOUR_US, new_schedule
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

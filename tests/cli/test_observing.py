@@ -14,7 +14,7 @@ import pytest
 from duly.telemetry.tracing import trace_text
 from tests.cli.collector import collecting, silence
 from tests.cli.test_dispatcher import LIMIT_SECONDS
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     import subprocess

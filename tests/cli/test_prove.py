@@ -16,7 +16,7 @@ from duly.store.sqlite import SqliteStore
 from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.manual_clock import ManualClock
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

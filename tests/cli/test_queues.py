@@ -8,7 +8,7 @@ from duly.domain.attempts import TASK_GONE
 from duly.domain.concluding import Failed
 from duly.testing.conformance.effects import UNSAFE, begin, taken
 from duly.testing.factories import finish
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from uuid import UUID

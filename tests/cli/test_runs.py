@@ -12,7 +12,7 @@ from duly.domain.concluding import Succeeded
 from duly.store.execution import FinishResult
 from duly.testing import factories
 from duly.testing.conformance import work_steps as steps
-from tests.cli.played_worker import PlayedWorker
+from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -16,8 +16,8 @@ from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
 from tests.conformance.test_postgres import with_schema
-from tests.domain.moments import moment
-from tests.postgres.cleaning import Reused
+from tests.domain.instants import moment
+from tests.postgres.reused_databases import Reused
 from tests.store.made_store import KINDS, made_store
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from duly.errors import Conflict, Forbidden, NotFound, Outdated, UsageError
 from duly.store.memory import MemoryStore
 from duly.testing.conformance import alerts, steps
 from duly.testing.manual_clock import ManualClock
-from tests.alerting.guard_room import GuardRoom
+from tests.alerting.alert_rig import GuardRoom
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from duly.client import history
 from duly.client.labels import read_label, run_label
 from duly.domain.instants import to_microseconds
 from tests.client.conftest import NOON, fire, refused
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 DAY = timedelta(days=1)

@@ -13,7 +13,7 @@ import duly
 from duly import Conflict, Misfire, NotFound, UsageError, at, cron, every
 from duly.store.planning import Stale
 from tests.client.conftest import NOON, everything, fire, refused
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 HOURLY = every("1h")

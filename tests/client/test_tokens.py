@@ -10,7 +10,7 @@ from duly import Forbidden, NotFound, UsageError
 from duly.domain.access import read_token
 from duly.store.reading import AuditFilter
 from tests.client.conftest import NOON
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 
 def parts(made):

@@ -13,8 +13,8 @@ from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
 from duly.testing.conformance.operating import Queues
 from duly.testing.conformance.standing import TakingOutOfService
-from tests.postgres.cleaning import Reused
 from tests.postgres.database_clock import install_clock
+from tests.postgres.reused_databases import Reused
 
 if TYPE_CHECKING:
     from duly.store.execution import Claimed, ClaimRuns

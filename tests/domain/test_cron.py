@@ -6,7 +6,7 @@ import pytest
 
 from duly import UsageError, cron, timetable_from_json
 from duly.domain.timetable.combined import require_spread, spread
-from tests.domain.moments import NOON, moment, moments, upcoming
+from tests.domain.instants import NOON, moment, moments, upcoming
 
 
 def days(expression: str, n: int, after: str = NOON, **given: str) -> list[str]:

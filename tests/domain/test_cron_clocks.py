@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from duly import cron
-from tests.domain.moments import NOON, moment, moments, upcoming
+from tests.domain.instants import NOON, moment, moments, upcoming
 
 GAPS = [
     # zone, expression, the evening before; then: next, shift, skip

@@ -15,7 +15,7 @@ from duly import cron, default_zones
 from duly.domain.instants import from_seconds, to_microseconds
 from duly.domain.local_time import FOLDS, GAPS
 from tests.domain.cron_meanings import Expression, Field, five_fields, hours, minutes, six_fields
-from tests.domain.wall_oracle import DAY, Oracle, Window, distinct_keys
+from tests.domain.local_time_oracle import DAY, Oracle, Window, distinct_keys
 
 if TYPE_CHECKING:
     from duly.domain.timetable.cron import Cron

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from duly import UsageError, cron
-from tests.domain.moments import NOON, moment, upcoming
+from tests.domain.instants import NOON, moment, upcoming
 
 
 def test_next_is_strictly_later_down_to_the_microsecond():

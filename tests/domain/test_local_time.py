@@ -16,7 +16,7 @@ from duly.domain.local_time import (
 from duly.domain.timetable.cron import cron
 from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
-from tests.domain.wall_oracle import DailyTimes
+from tests.domain.local_time_oracle import DailyTimes
 
 ZONES = default_zones()
 

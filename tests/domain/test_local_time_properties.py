@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from duly.domain.local_time import FOLDS, GAPS, LocalRule, resolve
 from duly.domain.zones.database import ZoneDatabase, default_zones
-from tests.domain.made_zones import release, tzif
-from tests.domain.wall_oracle import (
+from tests.domain.local_time_oracle import (
     A_FEW_TIMES,
     DAY,
     EVERY_MINUTE,
@@ -27,6 +26,7 @@ from tests.domain.wall_oracle import (
     distinct_keys,
     seconds,
 )
+from tests.domain.made_zones import release, tzif
 
 ZONES = default_zones()
 POLICIES = list(product(GAPS, FOLDS))

@@ -28,7 +28,7 @@ from duly.store.memory import MemoryStore
 from duly.testing.conformance import steps
 from duly.testing.factories import definition
 from duly.testing.manual_clock import ManualClock
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

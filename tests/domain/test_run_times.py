@@ -11,7 +11,7 @@ from duly.domain.run_times import RunSpan, RunTimes, run_times
 from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 NOW = moment("2026-04-02T12:00Z")
 NOW_US = to_microseconds(NOW)

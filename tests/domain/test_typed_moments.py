@@ -6,7 +6,7 @@ import pytest
 
 from duly.domain.typed_moments import moment_from
 from duly.errors import UsageError
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 NOON = moment("2026-04-02T12:00Z")
 

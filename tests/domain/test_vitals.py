@@ -23,7 +23,7 @@ from duly.domain.vitals import (
     look_at,
     useful_at,
 )
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 MINUTE_US = 60_000_000
 WORKDAY = cron("*/15 9-17 * * MON-FRI", tz="Europe/Berlin")

@@ -15,8 +15,8 @@ from duly.domain.timetable.cron import Cron, cron
 from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
 from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.errors import UsageError
+from tests.domain.local_time_oracle import Oracle, seconds
 from tests.domain.made_zones import release, tzif
-from tests.domain.wall_oracle import Oracle, seconds
 
 EET, EEST = (7200, False, "EET"), (10_800, True, "EEST")
 CAT, EAT = (7200, False, "CAT"), (10_800, False, "EAT")

@@ -14,8 +14,8 @@ from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.domain.zones.tzif import read_tzif
 from duly.domain.zones.zone import FOREVER, Zone
 from duly.errors import UsageError
+from tests.domain.local_time_oracle import DAY, Oracle, distinct_keys, seconds
 from tests.domain.made_zones import MadeRelease, release, tzif
-from tests.domain.wall_oracle import DAY, Oracle, distinct_keys, seconds
 
 ZONES = default_zones()
 STANDARD, SUMMER = (3600, False, "CET"), (7200, True, "CEST")

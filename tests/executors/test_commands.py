@@ -27,7 +27,7 @@ from duly.engine.executors.commands import CommandExecutor, CommandSettings
 from duly.engine.executors.output import LINE_BYTES_MAX
 from tests.executors.attempt import Attempt, Code, RecordedLive, claimed_run
 from tests.executors.test_processes import is_there
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ from duly.engine.executors.process_words import (
 )
 from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, LookedAt, claimed_run
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

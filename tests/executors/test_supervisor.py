@@ -24,7 +24,7 @@ from duly.telemetry import (
 )
 from tests.executors.attempt import LIMIT_SECONDS
 from tests.executors.test_processes import is_there
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,8 @@ from tests.failover.bounded import BoundedFleet
 from tests.failover.cluster import LIMIT_SECONDS, TTL_SECONDS, Cluster
 from tests.system.checker import violations
 from tests.system.evidence import Fault
-from tests.system.fleet import SECOND_US, pause, wait_until
+from tests.system.fleet import SECOND_US
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

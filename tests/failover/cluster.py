@@ -37,10 +37,10 @@ import psycopg
 
 from tests.failover.bounded import connect
 from tests.failover.keeper import descendants, tell
-from tests.nursery import ROOT
-from tests.postgres.premises import PORTS, account
+from tests.forked_commands import ROOT
 from tests.postgres.server import chosen_programs
-from tests.system.fleet import TooSlowError, pause, wait_until
+from tests.postgres.server_folder import PORTS, account
+from tests.waiting import WaitedTooLongError, pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -334,7 +334,7 @@ class Cluster:
         """
         others = [one for one in self.nodes if one is not node]
         is_succeeded = lambda: any(one.is_writable() for one in others)  # noqa: E731
-        with suppress(TooSlowError):
+        with suppress(WaitedTooLongError):
             wait_until("another node leads", is_succeeded, SUCCESSION_SECONDS)
             return True
         self.heal(node)

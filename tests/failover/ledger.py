@@ -25,7 +25,7 @@ import psycopg
 from duly.clock import SystemClock
 from tests.failover.bounded import connect
 from tests.failover.cluster import LIMIT_SECONDS, Cluster
-from tests.system.fleet import pause, wait_until
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.failover.keeper import descendants, tell
-from tests.nursery import ROOT
-from tests.system.fleet import wait_until
+from tests.forked_commands import ROOT
+from tests.waiting import wait_until
 
 KEEPER = [sys.executable, "-m", "tests.failover.keeper"]
 ORPHAN = ["sh", "-c", "setsid sleep 3600 & exit"]

@@ -22,8 +22,8 @@ from duly.telemetry import TickFailed
 from duly.testing.conformance import alerts, steps, work_steps
 from duly.testing.factories import ADA
 from duly.testing.manual_clock import ManualClock
+from tests.alerting.alert_rig import GuardRoom
 from tests.alerting.conftest import databases, stored
-from tests.alerting.guard_room import GuardRoom
 from tests.engine.rig import Recorder
 
 __all__ = ["databases", "stored"]

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from tests.postgres.premises import CommandFailedError, Premises, free_ports
 from tests.postgres.server import locked
+from tests.postgres.server_folder import CommandFailedError, Premises, free_ports
 
 if TYPE_CHECKING:
     from tests.postgres.server import Databases

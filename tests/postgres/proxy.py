@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from tests.postgres.premises import free_ports
+from tests.postgres.server_folder import free_ports
 from tests.postgres.wire import READY, Asking, Frames
 
 if TYPE_CHECKING:

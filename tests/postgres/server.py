@@ -21,7 +21,13 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from tests.postgres.premises import CommandFailedError, Premises, account, free_ports, has_memory
+from tests.postgres.server_folder import (
+    CommandFailedError,
+    Premises,
+    account,
+    free_ports,
+    has_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

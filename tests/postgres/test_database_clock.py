@@ -9,7 +9,7 @@ import pytest
 
 from duly.testing.manual_clock import START_US
 from tests.postgres.database_clock import DatabaseClock, install_clock
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 NOW = "SELECT duly.now_us()"
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from duly.clock import SystemClock
-from tests.postgres.patience import comes_true
 from tests.postgres.proxy import Proxy, ProxyProcess
+from tests.waiting import comes_true
 
 COUNT = "SELECT count(*) FROM kept"
 INSERT = "INSERT INTO kept VALUES (1)"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.postgres.patience import comes_true
-from tests.postgres.premises import Premises, account
 from tests.postgres.server import CHOICE, Server, chosen_programs, name_of
+from tests.postgres.server_folder import Premises, account
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ def test_a_server_that_is_closed_leaves_nothing():
 def holding(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Path, str]]:
     """Run a process that holds the server of a folder."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.postgres.holder", str(folder)],
+        [sys.executable, "-m", "tests.postgres.server_holder", str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

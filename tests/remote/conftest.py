@@ -8,8 +8,8 @@ import duly
 from duly.api.asgi import Api
 from duly.remote.exchange import Patience
 from duly.testing.virtual_time import virtual_time
-from tests.api.desk import START, lives, make_app, token_for
-from tests.remote.living import Lossy, listening
+from tests.api.api_fixtures import START, lives, make_app, token_for
+from tests.remote.live_server import Lossy, listening
 
 
 @pytest.fixture(scope="module")

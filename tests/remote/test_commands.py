@@ -14,9 +14,9 @@ from duly.api.asgi import Api
 from duly.cli import main as command
 from duly.testing.conformance import alerts
 from duly.testing.virtual_time import virtual_time
-from tests.api.desk import START, lives, make_app, token_for
-from tests.remote import here
-from tests.remote.living import listening
+from tests.api.api_fixtures import START, lives, make_app, token_for
+from tests.remote import served_app
+from tests.remote.live_server import listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,7 @@ class Ended(NamedTuple):
 @contextmanager
 def alive() -> Iterator[Living]:
     """Have a server, and what stands for the names in a command."""
-    app, before = make_app(), here.app
+    app, before = make_app(), served_app.app
     with virtual_time(app, START) as clock:
         lives(app, clock)
         for _ in range(2):
@@ -193,12 +193,12 @@ def alive() -> Iterator[Living]:
             "SILENCE": str(app.alerts.silence(duration="9d", reason="r").id),
         }
         token = token_for(app)["Authorization"].removeprefix("Bearer ")
-        here.app = app
+        served_app.app = app
         # A command closes what it has used, and the server goes on.
         app.close = lambda: None  # type: ignore[method-assign]
         with listening(Api(app)) as url:
             yield Living(url, token, names)
-        here.app = before
+        served_app.app = before
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ def runner(living, monkeypatch, capsys, tmp_path):
 
     def run(words: str, *more: str, is_there: bool = True) -> Ended:
         monkeypatch.setenv("DULY_URL", url if is_there else "")
-        monkeypatch.setenv("DULY_APP", "" if is_there else "tests.remote.here:app")
+        monkeypatch.setenv("DULY_APP", "" if is_there else "tests.remote.served_app:app")
         monkeypatch.setenv("DULY_TENANT", "")
         for name, identity in names.items():
             words = words.replace(name, identity)
@@ -368,7 +368,7 @@ def test_the_state_of_one_tenant_is_told_of_it_alone(run):
 
 def test_a_token_of_one_tenant_names_no_other(run, living, monkeypatch):
     """L2."""
-    token = token_for(here.app, name="eve", tenant="acme", role="viewer")
+    token = token_for(served_app.app, name="eve", tenant="acme", role="viewer")
     monkeypatch.setenv("DULY_TOKEN", token["Authorization"].removeprefix("Bearer "))
     own = run("--tenant acme status --json")
     others = run("--tenant default run list")

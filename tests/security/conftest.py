@@ -6,7 +6,7 @@ import pytest
 
 from duly.domain.instants import to_microseconds
 from duly.testing.manual_clock import ManualClock
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 
 @pytest.fixture

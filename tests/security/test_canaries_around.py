@@ -27,14 +27,14 @@ from duly.telemetry.json_logs import JsonLogFormatter
 from duly.testing.conformance.work_steps import make_dead
 from duly.testing.manual_clock import ManualClock
 from duly_web.pages import PAGES
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.notifying.conftest import closing, postbox, receive
 from tests.notifying.rig import await_tries
 from tests.notifying.test_alerts_delivered import Watched
 from tests.store.sqlite.made_file import made_file
 from tests.tracing.recorded import Recorded, at_work, wait_state
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 from tests.webhooks.rig import KEY
 
 if TYPE_CHECKING:

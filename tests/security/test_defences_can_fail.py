@@ -12,7 +12,7 @@ from duly.api.asgi import Api
 from duly.api.settings import ApiSettings
 from duly.domain.access import Principal
 from duly.store.memory import MemoryStore
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker, Reply
 
 if TYPE_CHECKING:

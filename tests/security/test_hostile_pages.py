@@ -19,9 +19,9 @@ from duly.store.memory import MemoryStore
 from duly.testing.manual_clock import ManualClock
 from duly_web.pages import PAGES
 from tests.client.tenant_walk import SECRET, THEIRS, Things, furnish
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 from tests.security.corpora import KINDS
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,9 @@ from duly.api.settings import ApiSettings
 from duly.domain.instants import to_microseconds
 from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, THEIRS, furnish
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 from tests.security.corpora import HEADERS, KINDS, MARKUP, PATHS, STATEMENTS
 from tests.security.raw_requests import RawAsker, Reply, encoded, query
 from tests.security.slots import slots

@@ -10,7 +10,7 @@ import duly
 from duly.api.asgi import Api
 from duly.api.settings import ApiSettings
 from duly.store.memory import MemoryStore
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker, Reply, query
 
 if TYPE_CHECKING:

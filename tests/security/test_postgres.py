@@ -11,8 +11,8 @@ from duly import every
 from duly.api.asgi import Api
 from duly.api.settings import ApiSettings
 from duly.store.postgres import PostgresStore
-from tests.api.desk import token_for
-from tests.postgres.server_role import as_role, new_role
+from tests.api.api_fixtures import token_for
+from tests.postgres.confined_role import as_role, new_role
 from tests.security.corpora import HEADERS, LINES, STATEMENTS
 from tests.security.raw_requests import RawAsker, query
 

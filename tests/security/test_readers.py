@@ -30,7 +30,7 @@ from duly.api.table import Table, path_parts
 from duly.domain.access import read_token
 from duly.errors import DulyError
 from duly.store.memory import MemoryStore
-from tests.api.desk import token_for
+from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker, query
 
 if TYPE_CHECKING:

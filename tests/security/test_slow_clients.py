@@ -13,8 +13,8 @@ from duly.api import serving
 from duly.api.asgi import Api
 from duly.api.settings import ApiSettings
 from duly.store.memory import MemoryStore
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker
 from tests.security.real_server import Speaker, served, status_of
 

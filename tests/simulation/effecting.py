@@ -22,7 +22,7 @@ from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
     from duly.engine.work import Work
-    from tests.simulation.strands import Strand
+    from tests.simulation.task_threads import Strand
     from tests.simulation.world import World
 
 WHOLE = ""

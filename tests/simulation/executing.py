@@ -19,7 +19,7 @@ from duly.engine.ends import end_of_error, end_of_value
 from tests.simulation.effecting import Outside, check_outside, take_effect
 from tests.simulation.limiting import call_out, limited_script
 from tests.simulation.scripts import CALM, play, script_of
-from tests.simulation.strands import Strand
+from tests.simulation.task_threads import Strand
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:

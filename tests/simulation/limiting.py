@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.store.execution import ClaimedRun
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
-    from tests.simulation.strands import Strand
+    from tests.simulation.task_threads import Strand
 
 DEEDS = (
     ("succeed", 88),

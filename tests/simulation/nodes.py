@@ -21,7 +21,7 @@ from tests.simulation.world import Call, Violation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.strands import Strand
+    from tests.simulation.task_threads import Strand
     from tests.simulation.world import World
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duly.domain.live import Live
     from duly.store.execution import ClaimedRun
     from tests.simulation.recipe import Recipe
-    from tests.simulation.strands import Strand
+    from tests.simulation.task_threads import Strand
 
 DESTINATIONS = ("bank", "post")
 CHECKED_SHARE = 0.4

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from duly.store.memory import MemoryStore
 from tests.simulation.alert_checker import AlertChecker
+from tests.simulation.alert_operators import Warden
 from tests.simulation.checker import Checker
 from tests.simulation.crowds import Crowd
 from tests.simulation.dispatching import dispatching
 from tests.simulation.effect_checker import EffectChecker
 from tests.simulation.executing import Observer
 from tests.simulation.faults import Mischief, Weather
-from tests.simulation.foremen import Foreman
+from tests.simulation.final_check import reckon
+from tests.simulation.final_work_check import reckon_work
 from tests.simulation.handing import Hands
 from tests.simulation.limit_checker import LimitChecker
 from tests.simulation.limiting import Caller, Limiter
 from tests.simulation.nodes import Node
 from tests.simulation.operators import Operator
+from tests.simulation.policy_operators import Steward
 from tests.simulation.recipe import SECOND, Recipe
-from tests.simulation.reckoning import reckon
 from tests.simulation.reconcilers import Reconciler, Repeater
 from tests.simulation.standing_checker import StandingChecker
-from tests.simulation.stewards import Steward
 from tests.simulation.users import User
-from tests.simulation.wardens import Warden
 from tests.simulation.watching import watching
-from tests.simulation.work_reckoning import reckon_work
+from tests.simulation.worker_operators import Foreman
 from tests.simulation.working import working
 from tests.simulation.world import Violation, World
 

@@ -26,7 +26,7 @@ from duly.store.planning import (
     NewRun,
     Stale,
 )
-from tests.simulation import scenery
+from tests.simulation import drawn_timetables
 from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class User:
 
     def _create(self, node: Node, within: object = None) -> None:
         now = self._persist(node, node.store.now)
-        drawn = scenery.definition(self._recipe, self._draws, now)
+        drawn = drawn_timetables.definition(self._recipe, self._draws, now)
         new_id = schedule_id(now, self._draws.randbytes(10))
         self._names += 1
         try:
@@ -218,9 +218,11 @@ class User:
 
     def _edit(self, node: Node) -> None:
         def decide(record: ScheduleRecord, now: int) -> Change:
-            timetable = scenery.timetable(self._recipe, self._draws, now)
+            timetable = drawn_timetables.timetable(self._recipe, self._draws, now)
             new = replace(
-                record.definition, timetable=timetable, misfire=scenery.misfire(self._draws)
+                record.definition,
+                timetable=timetable,
+                misfire=drawn_timetables.misfire(self._draws),
             )
             return planning.decide_edit(record, new, now, None)
 
@@ -236,7 +238,7 @@ class User:
         self._order(node, decide)
 
     def _edit_jitter(self, node: Node) -> None:
-        jitter_us = self._draws.choice(scenery.JITTERS)
+        jitter_us = self._draws.choice(drawn_timetables.JITTERS)
 
         def decide(record: ScheduleRecord, now: int) -> Change:
             new = replace(record.definition, jitter_us=jitter_us)

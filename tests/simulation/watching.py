@@ -30,7 +30,7 @@ from duly.store.wakeups import LocalWakeups
 from tests.simulation.dispatching import Listener, TimedService
 from tests.simulation.nodes import ProxyWakeups
 from tests.simulation.recipe import SECOND
-from tests.simulation.strands import Strand
+from tests.simulation.task_threads import Strand
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from tests.nursery import ROOT
+from tests.forked_commands import ROOT
 from tests.system.checker import violations
-from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
+from tests.system.fleet import SECOND_US, Fleet
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,8 @@ from tests.system import capped_tasks
 from tests.system.campaign import commit
 from tests.system.campaign_stores import store_url
 from tests.system.capped_tasks import ACCOUNTS, CAP, LEDGER_VARIABLE, START
-from tests.system.fleet import Fleet, pause, wait_until
+from tests.system.fleet import Fleet
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duly
-from tests.nursery import ROOT, TREE
+from tests.forked_commands import ROOT, TREE
 from tests.postgres.proxy import Proxy
 from tests.system import effects_evidence as records
 from tests.system import work_views
@@ -38,7 +38,7 @@ from tests.system.effects_evidence import Decision, EffectsEvidence
 from tests.system.effects_harm import BEFORE, HAPPENED, KILL, STOP, WITHIN
 from tests.system.effects_tasks import ACCOUNTS, CLASSES, PHASES, SOON, WHOLE
 from tests.system.effects_tasks import app as tasks
-from tests.system.fleet import Fleet, pause, wait_until
+from tests.system.fleet import Fleet
 from tests.system.postgres_campaign import THENS
 from tests.system.views import SQLITE
 from tests.system.work_evidence import (
@@ -51,6 +51,7 @@ from tests.system.work_evidence import (
     read_told,
 )
 from tests.system.workforce import is_running
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -28,7 +28,8 @@ from tests.system.campaign import commit, percentiles
 from tests.system.campaign_stores import store_url
 from tests.system.endpoint import Endpoint
 from tests.system.endpoint_tasks import KEY, KEY_VARIABLE, LEDGER_VARIABLE, URL_VARIABLE
-from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
+from tests.system.fleet import SECOND_US, Fleet
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from duly.clock import SystemClock
-from tests.nursery import CAN_ADOPT, ROOT, TREE, born
+from tests.forked_commands import CAN_ADOPT, ROOT, TREE, born
 from tests.system.client_program import Client, new_app
 from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
-from tests.system.patient_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
-from tests.system.patient_dispatcher import PROGRAM as PATIENT
+from tests.system.long_lease_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
+from tests.system.long_lease_dispatcher import PROGRAM as PATIENT
 from tests.system.views import (
     COUNT_DEAD,
     FIND_DEAD,
@@ -28,11 +27,12 @@ from tests.system.views import (
     spans,
     standings,
 )
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import random
     import signal
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.system.evidence import Order
@@ -41,29 +41,8 @@ LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
 LEASE_SECONDS = 5.0
 LOCK_SECONDS = 2.0
-LOOK_SECONDS = 0.05
 SECOND_US = 1_000_000
 UNFORESEEN = ("tick-failed", "set-aside")
-_PATIENCE = threading.Event()
-
-
-class TooSlowError(AssertionError):
-    """Something that was waited for did not come about."""
-
-
-def pause(seconds: float) -> None:
-    """Let the system under test go on for a while."""
-    _PATIENCE.wait(seconds)
-
-
-def wait_until(what: str, condition: Callable[[], object], limit: float = LIMIT_SECONDS) -> None:
-    """Wait until a condition holds; it is looked at often, and given up late."""
-    clock = SystemClock()
-    ends = clock.monotonic_us() + int(limit * SECOND_US)
-    while not condition():
-        if clock.monotonic_us() > ends:
-            raise TooSlowError(f"waited {limit:.0f} s until {what}")
-        pause(LOOK_SECONDS)
 
 
 class Process:

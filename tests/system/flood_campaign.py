@@ -22,8 +22,9 @@ import duly
 from tests.system import flood_tasks
 from tests.system.campaign import commit, percentiles
 from tests.system.campaign_stores import store_url
-from tests.system.fleet import SECOND_US, Fleet, wait_until
+from tests.system.fleet import SECOND_US, Fleet
 from tests.system.flood_tasks import LEDGER_VARIABLE
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,7 +29,8 @@ from tests.system.campaign import (
     conclude,
     run_for,
 )
-from tests.system.fleet import LEASE_SECONDS, Fleet, pause, wait_until
+from tests.system.fleet import LEASE_SECONDS, Fleet
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,8 +26,9 @@ from bench.stores.places import Promise
 from duly.clock import SystemClock
 from duly.engine.loop import Loop
 from duly.engine.settings import DispatcherSettings
-from tests.system.fleet import Process, pause, wait_until
+from tests.system.fleet import Process
 from tests.system.recovery_plot import draw
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

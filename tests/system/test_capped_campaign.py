@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.system.capped_campaign import Figures, campaign, most_at_once, report, violations
-from tests.system.fleet import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 RUNS = 200

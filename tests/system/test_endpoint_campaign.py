@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.system.endpoint_campaign import campaign, report, violations
-from tests.system.fleet import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 RUNS = 800

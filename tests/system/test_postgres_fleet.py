@@ -6,7 +6,8 @@ import pytest
 
 from tests.system.campaign import unprovoked
 from tests.system.checker import violations
-from tests.system.fleet import SECOND_US, wait_until
+from tests.system.fleet import SECOND_US
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 KINDS = frozenset({"cancel", "create", "edit", "enqueue", "move"})

@@ -11,8 +11,8 @@ import duly
 from tests.postgres.proxy import Proxy
 from tests.system.checker import violations
 from tests.system.client_program import new_app
-from tests.system.fleet import pause, wait_until
 from tests.system.postgres_campaign import FIRES
+from tests.waiting import pause, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 LOST = 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.system.checker import violations
-from tests.system.fleet import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.system.fleet import Process

@@ -9,7 +9,7 @@ import pytest
 from tests.postgres.pgbouncer import PgBouncer, UnobtainableError
 from tests.system.campaign import Campaign, unprovoked
 from tests.system.checker import violations
-from tests.system.fleet import wait_until
+from tests.waiting import wait_until
 
 SCHEDULES = 40
 pytestmark = pytest.mark.timeout(600)

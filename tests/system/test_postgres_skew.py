@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.fleet import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 SHARDS = 32

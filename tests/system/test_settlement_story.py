@@ -16,10 +16,11 @@ import pytest
 
 import duly
 from duly.cli.main import main
-from tests.system.brisk_worker import PROGRAM
-from tests.system.fleet import Fleet, wait_until
+from tests.system.fleet import Fleet
 from tests.system.settlement import ACCOUNTS, PAID_FIRST
 from tests.system.settlement import app as tasks
+from tests.system.short_lease_worker import PROGRAM
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

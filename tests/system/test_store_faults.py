@@ -9,7 +9,8 @@ import pytest
 from tests.system.campaign import Campaign, has_lost_store
 from tests.system.checker import violations
 from tests.system.disk import Disk
-from tests.system.fleet import LEASE_SECONDS, Fleet, pause, wait_until
+from tests.system.fleet import LEASE_SECONDS, Fleet
+from tests.waiting import pause, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 SIZE_MAX = 100_000

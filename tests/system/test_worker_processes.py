@@ -17,9 +17,10 @@ import duly
 from duly.domain.identity import RunId
 from tests.api.ports import free_port
 from tests.cli.duly_command import duly as duly_command
-from tests.nursery import TREE
-from tests.system.fleet import Process, wait_until
+from tests.forked_commands import TREE
+from tests.system.fleet import Process
 from tests.system.worker_tasks import app as tasks
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

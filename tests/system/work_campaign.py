@@ -34,7 +34,7 @@ from tests.system.campaign import (
     unprovoked,
 )
 from tests.system.checker import violations
-from tests.system.fleet import SECOND_US, Fleet, pause, wait_until
+from tests.system.fleet import SECOND_US, Fleet
 from tests.system.postgres_campaign import COMMITS, RECOVERING, THENS, PostgresCampaign
 from tests.system.work_checker import GIVEN_BACK, count_overlaps, work_violations
 from tests.system.work_evidence import START
@@ -45,6 +45,7 @@ from tests.system.workforce import (
     STOPPED_WORKER,
     Workforce,
 )
+from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

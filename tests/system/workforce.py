@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId
 from tests.system import work_views
-from tests.system.fleet import TooSlowError, pause, wait_until
 from tests.system.work_evidence import (
     END,
     LEDGER_VARIABLE,
@@ -24,6 +23,7 @@ from tests.system.work_evidence import (
     read_told,
 )
 from tests.system.work_tasks import DEADLY, DEAF, POLICIES
+from tests.waiting import WaitedTooLongError, pause, wait_until
 
 if TYPE_CHECKING:
     import random
@@ -107,7 +107,7 @@ class Workforce:
             killed = [self._kill(process) for process in self._some(count)]
             if any(killed):
                 return
-        raise TooSlowError("nobody could be killed")
+        raise WaitedTooLongError("nobody could be killed")
 
     def _kill(self, process: int) -> bool:
         """Kill one and see to it that another takes its post; say whether it was still there."""
@@ -160,10 +160,10 @@ class Workforce:
         """
         for _ in range(PROVOKE_MAX):
             self.stop_workers(count)
-            with suppress(TooSlowError):
+            with suppress(WaitedTooLongError):
                 wait_until("it is refused", self._has_refused, REFUSED_SECONDS)
                 return
-        raise TooSlowError("nobody was refused who had been stopped")
+        raise WaitedTooLongError("nobody was refused who had been stopped")
 
     def _has_refused(self) -> bool:
         return bool(work_views.refused(self.fleet.eyes))
@@ -186,7 +186,7 @@ class Workforce:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGCONT)
             pause(self.draw.uniform(0.02, 0.1))
-        raise TooSlowError("nobody could be stopped who held a run")
+        raise WaitedTooLongError("nobody could be stopped who held a run")
 
     def _is_executing(self, process: int) -> bool:
         """Say whether code is in the middle of its work that will have its say."""
@@ -249,7 +249,7 @@ class Workforce:
         )
 
     def _new(self, url: str, is_supervised: bool) -> Process:
-        words = ["tests.system.brisk_worker", "worker", "--json", "--tell-runs", "--app", APP]
+        words = ["tests.system.short_lease_worker", "worker", "--json", "--tell-runs", "--app", APP]
         options = [f"--slots={SLOTS}", f"--grace={self.draw.choice(GRACES)}", f"--url={url}"]
         alone = [] if is_supervised else ["--no-supervisor"]
         return self.fleet.start([*words, *options, *alone], "worker")

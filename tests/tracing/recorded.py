@@ -16,7 +16,7 @@ from duly.engine.loop import Loop
 from duly.store.dispatch import MemberKind
 from duly.telemetry.otel import OtelTracing
 from duly.telemetry.tracing import trace_id_of
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

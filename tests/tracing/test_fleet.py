@@ -10,11 +10,11 @@ from duly.api.asgi import Api
 from duly.domain.concluding import SUCCEEDED
 from duly.domain.misfire import Misfire
 from duly.telemetry.tracing import first_span_of, trace_id_of
-from tests.api.asking import Asker
-from tests.api.desk import token_for
+from tests.api.api_client import Asker
+from tests.api.api_fixtures import token_for
 from tests.engine.rig import SECOND, Rig
-from tests.postgres.patience import comes_true
 from tests.tracing.recorded import Recorded, at_work, parent_of, place, said, span_id, trace_of
+from tests.waiting import comes_true
 
 
 def observed_rig(recorded: Recorded) -> Rig:

@@ -7,7 +7,6 @@ from typing import Any
 import duly
 from duly import Retry, every
 from duly.telemetry.tracing import first_span_of, trace_id_of
-from tests.postgres.patience import comes_true
 from tests.tracing.recorded import (
     at_work,
     linked,
@@ -18,6 +17,7 @@ from tests.tracing.recorded import (
     trace_of,
     wait_state,
 )
+from tests.waiting import comes_true
 
 
 def failing_once(app: duly.App) -> Any:

@@ -11,8 +11,8 @@ import duly
 from duly import every
 from duly.api.asgi import Api
 from duly.telemetry.tracing import first_span_of, trace_id_of
-from tests.api.desk import token_for
-from tests.remote.living import listening
+from tests.api.api_fixtures import token_for
+from tests.remote.live_server import listening
 from tests.tracing.recorded import (
     CLOCK,
     at_work,

@@ -18,9 +18,9 @@ from duly.api.serving import Serving
 from duly.testing.virtual_time import virtual_time
 from duly_web import Console
 from duly_web.pages import PAGES
-from tests.api.desk import START, lives, make_app
+from tests.api.api_fixtures import START, lives, make_app
 from tests.api.ports import SOON, free_port
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Response
 
     import duly
-    from tests.web.at_work import Workplace
-    from tests.web.browsing import Rig
+    from tests.web.browser_rig import Rig
+    from tests.web.console_on_store import Workplace
 
 WAIT_MS = 120_000
 """A machine that does much else is slow, and nothing is wrong with the page."""
@@ -90,7 +90,7 @@ def work(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workplace]:
     """One console for each store, and for all tests; each makes what it is about."""
-    from tests.web.at_work import on_postgres, on_sqlite
+    from tests.web.console_on_store import on_postgres, on_sqlite
 
     if request.param == "sqlite":
         made = on_sqlite(tmp_path_factory.mktemp("work"))
@@ -103,7 +103,7 @@ def work(
 @pytest.fixture(scope="session")
 def rig() -> Iterator[Rig]:
     """Start no browser unless a test needs one; say clearly why there is none."""
-    from tests.web.browsing import CHROMIUM, Rig
+    from tests.web.browser_rig import CHROMIUM, Rig
 
     if not CHROMIUM.exists():
         pytest.skip(f"there is no {CHROMIUM}: install chromium, or name one in $DULY_CHROMIUM")
@@ -115,7 +115,7 @@ def rig() -> Iterator[Rig]:
 @pytest.fixture
 def browser(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Lend the browser of this process, when it is its turn."""
-    from tests.web.browsing import turn
+    from tests.web.browser_rig import turn
 
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

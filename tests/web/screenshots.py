@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from tests.web.browsing import CHROMIUM, settle
+from tests.web.browser_rig import CHROMIUM, settle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -19,8 +19,8 @@ from duly.store.memory import MemoryStore
 from duly.testing.conformance import alerts
 from duly.testing.manual_clock import ManualClock
 from duly_web.pages import PAGES
-from tests.domain.moments import moment
-from tests.web.visiting import Visitor
+from tests.domain.instants import moment
+from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
     from duly.store.protocol import Store

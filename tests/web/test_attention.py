@@ -16,7 +16,7 @@ from duly.testing.virtual_time import virtual_time
 from duly_web.pages.attention import SCHEDULES_MAX
 from duly_web.pages.sides import SIDES_MAX
 from duly_web.pages.timeline import LANES_MAX
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 WELL = 20
 

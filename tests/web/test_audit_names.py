@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 
 def row_of(text: str, number: int) -> str:
@@ -62,7 +62,7 @@ def test_a_run_that_is_forgotten_keeps_its_id_and_has_no_link():
     """A2: no link leads nowhere, and the trail stays whole."""
     from duly.client.history import HistoryEntry
     from duly_web.pages.audit import audit_row
-    from tests.domain.moments import moment
+    from tests.domain.instants import moment
 
     subject = "019d5111-9500-8795-8277-039060653bb8"
     row = audit_row(

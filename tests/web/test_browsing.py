@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from duly.testing.conformance import alerts
-from tests.web.browsing import settle
+from tests.web.accessibility import WIDE, heard, shut_out, too_wide
+from tests.web.browser_rig import settle
 from tests.web.conftest import served
-from tests.web.furnished import sqlite_app
-from tests.web.lived_in import HOSTILE, lived_in
-from tests.web.looking import WIDE, heard, shut_out, too_wide
+from tests.web.sample_store import sqlite_app
+from tests.web.two_day_history import HOSTILE, lived_in
 
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 PLACES = (

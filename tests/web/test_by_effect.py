@@ -19,8 +19,8 @@ from duly.store.memory import MemoryStore
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.manual_clock import ManualClock
-from tests.domain.moments import moment
-from tests.web.visiting import Visitor
+from tests.domain.instants import moment
+from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
     from duly.store.reading import StoreStatus

@@ -10,7 +10,7 @@ import duly
 from duly import cron
 from duly.domain.time_texts import clock_name, clock_name_and_offset
 from duly.testing.virtual_time import virtual_time
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from duly.domain.alert_kinds import AlertKind
 from duly.testing.conformance import alerts
 from duly_web.commands import command_text, of_tenant
 from duly_web.pages.alert import remedy_parts
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 NAME = "it's; late"
 

@@ -10,8 +10,8 @@ import pytest
 from duly_web.pages.inbox_item import ASKING
 from duly_web.states import MARKS
 from duly_web.terms import TERMS
-from tests.web.lived_in import lived_in
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
+from tests.web.two_day_history import lived_in
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 

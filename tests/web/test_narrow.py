@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.web.accessibility import shut_out
 from tests.web.conftest import Site, served
-from tests.web.furnished import sqlite_app
-from tests.web.looking import shut_out
+from tests.web.sample_store import sqlite_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Page

@@ -23,9 +23,9 @@ from duly_web.moments import Clocks
 from duly_web.pages.lateness import lateness_sentence
 from duly_web.pages.planned_load import PER_HOUR_MAX, STEPS_MAX, plan_load
 from duly_web.pages.timeline import EACH_MAX
-from tests.domain.moments import moment
-from tests.web.lived_in import HOSTILE, lived_in
-from tests.web.visiting import Visitor
+from tests.domain.instants import moment
+from tests.web.page_client import Visitor
+from tests.web.two_day_history import HOSTILE, lived_in
 
 NOW = moment("2026-04-03T11:00Z")
 MINUTE_US = 60_000_000

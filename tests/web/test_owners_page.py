@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly import every
 from duly_web.pages.owners import NAMES_SHOWN_MAX
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 GONE = {"owner": "ada", "reason": "left"}
 

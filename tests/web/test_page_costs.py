@@ -25,7 +25,7 @@ from duly_web.pages import PAGES
 from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
 from tests.store.sqlite.made_file import made_file
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from duly.domain.literals import RunState
 from duly_web.moments import Clocks, relative
 from duly_web.rendering import Here
 from duly_web.states import MARKS, RUN_STATES
-from tests.domain.moments import moment
+from tests.domain.instants import moment
 
 NOON = moment("2026-04-03T12:00Z")
 
@@ -131,7 +131,7 @@ def test_below_a_prefix_every_address_follows(visitor):
     from starlette.routing import Mount
 
     from duly_web import Console
-    from tests.api.asking import Asker
+    from tests.api.api_client import Asker
 
     mounted = Starlette(routes=[Mount("/ops/duly", app=Console(visitor.app))])
     cookie = f"duly_session={visitor.secret}"

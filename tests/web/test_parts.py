@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.web.browsing import settle
+from tests.web.browser_rig import settle
 from tests.web.conftest import served
-from tests.web.lived_in import lived_in
+from tests.web.two_day_history import lived_in
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route

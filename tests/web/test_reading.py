@@ -9,8 +9,8 @@ import pytest
 
 from duly import cron
 from duly_web.pages import PAGES
-from tests.web.browsing import settle
-from tests.web.looking import heard
+from tests.web.accessibility import heard
+from tests.web.browser_rig import settle
 
 LOOKS_MAX = 100
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else

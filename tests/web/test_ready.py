@@ -22,9 +22,9 @@ from duly_web.rendering import _environment as environment
 from tests.api.ports import SOON, free_port
 from tests.store.sqlite.made_file import made_file
 from tests.web.conftest import START_SECONDS, served
-from tests.web.furnished import furnish, sqlite_app
+from tests.web.page_client import Visitor
+from tests.web.sample_store import furnish, sqlite_app
 from tests.web.test_page_costs import Counted
-from tests.web.visiting import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

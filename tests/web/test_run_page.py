@@ -14,8 +14,8 @@ import pytest
 import duly
 from duly.testing.virtual_time import virtual_time
 from duly_web.pages.run_chain import make_chain
-from tests.web.lived_in import lived_in
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
+from tests.web.two_day_history import lived_in
 
 FACTS = (
     "due", "created", "dispatched", "claimed", "started",

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.web.lived_in import lived_in
-from tests.web.visiting import Visitor
+from tests.web.page_client import Visitor
+from tests.web.two_day_history import lived_in
 
 
 @pytest.fixture

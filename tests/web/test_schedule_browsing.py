@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from duly import cron, every
-from tests.web.browsing import settle
+from tests.web.accessibility import WIDE, heard, shut_out, too_wide
+from tests.web.browser_rig import settle
 from tests.web.conftest import WAIT_MS, served
-from tests.web.furnished import postgres_app
-from tests.web.looking import WIDE, heard, shut_out, too_wide
+from tests.web.sample_store import postgres_app
 
 pytestmark = pytest.mark.timeout(600)  # a browser on a machine that does much else is slow
 HOSTILE = (

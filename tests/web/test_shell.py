@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from tests.web.conftest import served
-from tests.web.furnished import postgres_app
+from tests.web.sample_store import postgres_app
 
 DAY = 86_400
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else

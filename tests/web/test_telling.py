@@ -9,7 +9,7 @@ import pytest
 
 from duly import cron, every
 from duly.domain.instants import SECOND_US
-from tests.web.browsing import settle
+from tests.web.browser_rig import settle
 from tests.web.test_reading import text_of
 
 LOOKS_MAX = 60

@@ -8,8 +8,8 @@ import pytest
 
 from duly.store.postgres import PostgresStore
 from tests.postgres.database_clock import DatabaseClock, install_clock
-from tests.store.postgres.neighbouring import Street
-from tests.store.postgres.racing import PATIENT, Watch, patience
+from tests.store.postgres.postgres_pair import Street
+from tests.store.postgres.turnstile import PATIENT, Watch, patience
 
 
 def with_schema(url: str) -> None:

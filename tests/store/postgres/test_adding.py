@@ -21,7 +21,7 @@ from duly.testing.factories import (
     delayed_fire,
     new_run,
 )
-from tests.store.postgres.racing import LIMIT_S
+from tests.store.postgres.turnstile import LIMIT_S
 
 MANY = 2000
 STATEMENTS_MAX = 14

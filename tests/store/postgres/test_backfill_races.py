@@ -11,7 +11,7 @@ from duly.store.dispatch import FireResult
 from duly.testing.conformance import backfills as kit
 from duly.testing.conformance import steps
 from duly.testing.factories import on_time
-from tests.store.postgres.racing import LIMIT_S
+from tests.store.postgres.turnstile import LIMIT_S
 
 FIRED, GONE, FENCED = FireResult.FIRED, FireResult.GONE, FireResult.FENCED
 NOTES = "duly.backfill_slots"

@@ -11,7 +11,7 @@ from duly.store.postgres.bell import APART_US
 from duly.store.postgres.neighbours import CALLS_MIN
 from duly.store.wakeups import SECOND_US
 from duly.testing.factories import HOUR_US, add_runs, dispatcher, new_run
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 LONG_US = 120 * SECOND_US
 

@@ -7,7 +7,7 @@ import pytest
 
 from duly.store.postgres import broom, rotation
 from duly.testing.conformance import work_steps as work
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 ERA = "SELECT era FROM duly.cluster"
 SWEPT = """

@@ -14,8 +14,8 @@ from duly.store.execution import Beat, ClaimRuns, ClaimsAhead, FinishResult
 from duly.store.postgres import PostgresSettings
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import finish
-from tests.postgres.patience import comes_true
-from tests.store.postgres.racing import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S, Watch
+from tests.store.postgres.turnstile import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S, Watch
+from tests.waiting import comes_true
 
 ONE = PostgresSettings(
     connections_max=1,

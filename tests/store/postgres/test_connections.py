@@ -22,8 +22,8 @@ from duly.store.wakeups import SECOND_US
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import add_runs, new_run
 from duly.testing.manual_clock import ManualClock
-from tests.postgres.patience import comes_true
 from tests.postgres.proxy import Proxy
+from tests.waiting import comes_true
 
 SHORT = PostgresSettings(limit_us=3 * SECOND_US, dispatch_limit_us=3 * SECOND_US)
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

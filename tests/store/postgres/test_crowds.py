@@ -46,7 +46,7 @@ from duly.testing.factories import (
     template_of,
     timer_of,
 )
-from tests.store.postgres.racing import LIMIT_S, PATIENT, Watch
+from tests.store.postgres.turnstile import LIMIT_S, PATIENT, Watch
 
 SIZE = int(os.environ.get("DULY_TEST_CROWD", "1"))
 """How many times what everyday's tests take: 50 for a proof."""

@@ -22,7 +22,7 @@ from duly.testing.conformance.doubts import rerun, settle, verdict
 from duly.testing.conformance.effects import UNSAFE, begin, end_beyond, in_doubt, taken
 from duly.testing.factories import HOUR_US, SECOND_US, finish
 from tests.postgres.proxy import Proxy
-from tests.store.postgres.racing import LIMIT_S
+from tests.store.postgres.turnstile import LIMIT_S
 
 KEYS = pytest.mark.parametrize("key", [None, "mail"])
 LONG_US = 1000 * HOUR_US

@@ -31,7 +31,7 @@ from duly.testing.factories import (
     on_time,
     order_runs,
 )
-from tests.store.postgres.racing import LIMIT_S, patience, replaced
+from tests.store.postgres.turnstile import LIMIT_S, patience, replaced
 
 ACCEPTED = FinishResult.ACCEPTED
 FIRED, GONE, BUSY = FireResult.FIRED, FireResult.GONE, FireResult.BUSY

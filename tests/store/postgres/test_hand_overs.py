@@ -27,7 +27,7 @@ from duly.testing.factories import (
     move,
     on_time,
 )
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 FIRED, GONE, EARLY = FireResult.FIRED, FireResult.GONE, FireResult.EARLY
 FENCED, BUSY = FireResult.FENCED, FireResult.BUSY

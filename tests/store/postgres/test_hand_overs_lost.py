@@ -23,7 +23,7 @@ from duly.store.postgres.handing import (
 )
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, MINUTE_US
-from tests.store.postgres.racing import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S
+from tests.store.postgres.turnstile import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S
 
 FIRED, GONE = FireResult.FIRED, FireResult.GONE
 ELSEWHERE = "udp:127.0.0.1:9:0011223344556677"

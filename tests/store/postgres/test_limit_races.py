@@ -18,7 +18,7 @@ from duly.testing.conformance import limit_steps as kit
 from duly.testing.conformance import work_steps as work
 from duly.testing.conformance.limit_steps import API, TASK, ways
 from duly.testing.factories import ADA, cancel_run
-from tests.store.postgres.racing import LIMIT_S, patience, replaced
+from tests.store.postgres.turnstile import LIMIT_S, patience, replaced
 
 GOES, LATER, STANDS = Way.GOES, Way.LATER, Way.STANDS
 CAP, CROWD = 3, 40

@@ -21,7 +21,7 @@ from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import add_runs, finish, new_run
 from duly.testing.manual_clock import ManualClock
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen

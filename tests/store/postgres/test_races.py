@@ -34,7 +34,7 @@ from duly.testing.factories import (
     timer_of,
 )
 from duly.testing.manual_clock import START_US
-from tests.store.postgres.racing import LIMIT_S, PATIENT, replaced
+from tests.store.postgres.turnstile import LIMIT_S, PATIENT, replaced
 
 SOON = "2027-03-08T08:01+00:00"
 ROUNDS = 40

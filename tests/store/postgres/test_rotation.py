@@ -14,7 +14,7 @@ from duly.store.rulings import ARRIVALS_KEPT_US
 from duly.testing.conformance import steps
 from duly.testing.conformance.retention import KEEP, NOTHING_KEPT, maintenance, prune
 from duly.testing.factories import DAY_US, HOUR_US, SECOND_US, add_runs, new_run
-from tests.store.postgres.racing import LIMIT_S, Watch
+from tests.store.postgres.turnstile import LIMIT_S, Watch
 
 
 @pytest.fixture

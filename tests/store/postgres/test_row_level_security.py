@@ -30,8 +30,8 @@ from tests.client.tenant_walk import (
     furnish,
 )
 from tests.conformance.test_postgres import with_schema
+from tests.postgres.confined_role import as_role, new_role
 from tests.postgres.database_clock import DatabaseClock
-from tests.postgres.server_role import as_role, new_role
 
 BOTH = (OURS, THEIRS)
 OF_PROCESSES = {

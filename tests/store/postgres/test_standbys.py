@@ -11,7 +11,7 @@ from duly.errors import StoreUnavailable
 from duly.store.postgres import PostgresStore
 from duly.testing.conformance import steps
 from duly.testing.factories import add_runs, new_run, new_schedule
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 NOBODY = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
 ANYBODY = "ALTER SYSTEM SET synchronous_standby_names = ''"

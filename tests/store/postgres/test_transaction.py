@@ -10,7 +10,7 @@ from duly.errors import Conflict, StoreUnavailable, UsageError
 from duly.testing.conformance import steps
 from duly.testing.factories import MINUTE_US, SECOND_US, add_runs, new_run, new_schedule
 from duly.testing.snapshot import snapshot
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 MAKE_ORDERS = "CREATE TABLE orders (number serial PRIMARY KEY, what text UNIQUE)"
 COUNT_IDLE = """

@@ -18,7 +18,7 @@ from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import SECOND_US, cancel_run, on_time, order_runs
 from tests.postgres.proxy import Proxy
-from tests.store.postgres.racing import LIMIT_S
+from tests.store.postgres.turnstile import LIMIT_S
 
 ACCEPTED, REFUSED = FinishResult.ACCEPTED, FinishResult.REFUSED
 RENEW_AS_A_BEAT_DOES = """

@@ -1,6 +1,6 @@
 """`duly dispatcher` with a long lease: where nobody may be declared dead, no busy machine is to blame.
 
-python -m tests.system.patient_dispatcher dispatcher --url …
+python -m tests.system.long_lease_dispatcher dispatcher --url …
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duly.engine.dispatcher import Dispatcher
 
 LEASE_SECONDS = 12.0
-PROGRAM = "tests.system.patient_dispatcher"
+PROGRAM = "tests.system.long_lease_dispatcher"
 _dispatcher = duly.App.dispatcher
 
 

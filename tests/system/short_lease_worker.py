@@ -1,6 +1,6 @@
 """`duly worker` with a short lease, so that many run out in a campaign; nothing else differs.
 
-python -m tests.system.brisk_worker worker --app tasks:app …
+python -m tests.system.short_lease_worker worker --app tasks:app …
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SECOND_US = 1_000_000
 LEASE_SECONDS = 8.0
 """Ten beats fit in: a machine that stands still for a moment costs nobody his lease."""
-PROGRAM = "tests.system.brisk_worker"
+PROGRAM = "tests.system.short_lease_worker"
 _settings = WorkerOptions.settings
 
 

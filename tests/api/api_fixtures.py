@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import httpx
 
     from duly.testing.virtual_time import VirtualClock
-    from tests.api.asking import Asker
+    from tests.api.api_client import Asker
 
 START = "2026-04-03T02:00"
 

@@ -11,7 +11,7 @@ from unittest import mock
 import psycopg
 
 from duly.store.postgres import PostgresSettings, connection, firing
-from tests.postgres.patience import comes_true
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

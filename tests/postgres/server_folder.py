@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tests.postgres import guard
+from tests.postgres import server_guard
 
 PORTS = range(20_000, 32_000)
 """Below the ports that the kernel hands out: while a server is down, none of its clients' own
@@ -44,9 +44,9 @@ class Premises:
         path = Path(tempfile.mkdtemp(prefix="duly-server-", dir=MEMORY if in_memory else None))
         if account() is not None:
             shutil.chown(path, ACCOUNT)
-        users = (path / guard.USERS).open("wb")
+        users = (path / server_guard.USERS).open("wb")
         fcntl.flock(users, fcntl.LOCK_SH)
-        command = [sys.executable, "-I", "-S", guard.__file__, str(path)]
+        command = [sys.executable, "-I", "-S", server_guard.__file__, str(path)]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         return cls(path, users)
 
@@ -54,13 +54,13 @@ class Premises:
     def join(cls, path: Path) -> Premises | None:
         """Use a folder that another process made; None when its guard is already cleaning up."""
         try:
-            users = (path / guard.USERS).open("rb")
+            users = (path / server_guard.USERS).open("rb")
         except FileNotFoundError:
             return None
         with suppress(BlockingIOError):
             fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
             # It may have been removed between opening and locking.
-            if (path / guard.USERS).exists():
+            if (path / server_guard.USERS).exists():
                 return cls(path, users)
         users.close()
         return None

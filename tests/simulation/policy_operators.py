@@ -23,7 +23,7 @@ from duly.domain.settling import Template
 from duly.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from duly.store.backfilling import ChangeBackfill, CreateBackfill
 from duly.store.planning import AddRuns, ChangeSchedule, NewRun, Stale
-from tests.simulation import scenery
+from tests.simulation import drawn_timetables
 from tests.simulation.recipe import SECOND
 from tests.simulation.users import TENANT
 
@@ -120,7 +120,7 @@ class Steward:
         seen = self._look(node)
         if seen is None:
             return
-        drawn, chosen = scenery.overlap(self._draws), seen.record.id
+        drawn, chosen = drawn_timetables.overlap(self._draws), seen.record.id
         for _ in range(TRIES_MAX):
             seen = self._persist(lambda: node.store.get_schedule(chosen))
             record = seen.record

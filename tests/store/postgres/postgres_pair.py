@@ -16,8 +16,8 @@ from duly.store.wakeups import LONG_MAX
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, SECOND_US, add_runs, new_run
-from tests.postgres.patience import comes_true
-from tests.store.postgres.racing import PATIENT
+from tests.store.postgres.turnstile import PATIENT
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable

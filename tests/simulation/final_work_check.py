@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.literals import AttemptState, RunState
-from tests.simulation.reckoning import PATIENCE_US
+from tests.simulation.final_check import PATIENCE_US
 from tests.simulation.scripts import scripted_tasks
 from tests.simulation.world import Violation
 

@@ -1,6 +1,6 @@
 """Takes the moving picture of the README: the demo's walk, from a killed worker to its audit line.
 
-    python -m tests.web.walking
+    python -m tests.web.walk_recording
 
 It needs Pillow, which nothing else does: `pip install pillow` first. It starts `duly demo`, kills the
 worker that it offers, decides about the run in doubt, and writes docs/walk.webp.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from tests.web.browsing import CHROMIUM, settle
+from tests.web.browser_rig import CHROMIUM, settle
 from tests.web.screenshots import WAIT_MS, printed_address
 
 if TYPE_CHECKING:

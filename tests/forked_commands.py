@@ -23,7 +23,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time  # noqa: TID251 - to have the zone read again, not the clock
+import time  # noqa: TID251 - to read the zone again, and to wait for a moment of no consequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
@@ -36,7 +36,10 @@ TREE = os.pathsep.join((str(ROOT), str(ROOT / "src")))
 """Where processes find the tests and the package: here, whatever is installed."""
 ORDER_BYTES_MAX = 1_000_000
 WORD_BYTES_MAX = 100
+SET_PARENT_DEATH_SIGNAL = 1
 SET_CHILD_SUBREAPER = 36
+ADOPTION_LOOKS_MAX = 10_000
+ADOPTION_PAUSE_S = 0.001
 CAN_ADOPT = sys.platform == "linux"
 """Elsewhere every program has a fresh interpreter."""
 LOADED = ("duly.app", "duly.cli", "duly.client", "duly.engine", "duly.store", "duly.telemetry")
@@ -122,7 +125,7 @@ def bear(order: dict[str, Any], files: Sequence[int]) -> int:
     if _nursery is None or not _nursery.is_running:
         _nursery = Nursery()
         atexit.register(_nursery.close)
-    return _nursery.bear({**order, "nice": os.nice(0)}, files)
+    return _nursery.bear({**order, "parent": os.getpid()}, files)
 
 
 def born(words: list[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
@@ -202,9 +205,8 @@ def load() -> None:
 def become(order: dict[str, Any], files: list[int]) -> None:
     """Stand where a fresh interpreter would, and run the program."""
     os.setsid()
+    die_with(order["parent"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, order["nice"])
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -223,6 +225,20 @@ def become(order: dict[str, Any], files: list[int]) -> None:
     )
     sys.argv = order["words"]
     run(order["words"][0])
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, however that happens.
+
+    The signal comes from whichever process is the parent then, so the adoption must be over.
+    """
+    for _ in range(ADOPTION_LOOKS_MAX):
+        if os.getppid() == parent:
+            break
+        time.sleep(ADOPTION_PAUSE_S)
+    _libc.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def run(module: str) -> None:

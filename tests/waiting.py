@@ -1,0 +1,47 @@
+"""The one way to wait in tests: look at a condition until it holds, within one generous limit."""
+
+from __future__ import annotations
+
+from threading import Event
+from time import monotonic  # noqa: TID251 - the limit of a wait is real time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ResultT = TypeVar("ResultT")
+
+LIMIT_S = 120.0
+"""Far longer than anything takes on a slow machine; a test that reaches it has found a hang."""
+PAUSE_S = 0.02
+_NEVER = Event()
+
+
+class WaitedTooLongError(AssertionError):
+    """A condition did not come to hold within the limit."""
+
+
+def pause(seconds: float) -> None:
+    """Let the system under test go on for a while."""
+    _NEVER.wait(seconds)
+
+
+def wait_until(
+    what: str, condition: Callable[[], ResultT], limit: float = LIMIT_S, *, every: float = PAUSE_S
+) -> ResultT:
+    """Return the first true answer of a condition; fail with `what` was waited for at the limit."""
+    ends_at = monotonic() + limit
+    while not (answer := condition()):
+        if monotonic() > ends_at:
+            raise WaitedTooLongError(f"waited {limit:.0f} s until {what}")
+        pause(every)
+    return answer
+
+
+def comes_true(condition: Callable[[], object]) -> bool:
+    """Tell whether a condition comes to hold within the limit: `assert comes_true(...)`."""
+    try:
+        wait_until("a condition holds", condition)
+    except WaitedTooLongError:
+        return False
+    return True
