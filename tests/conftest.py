@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,6 @@ TRY_FEWER: set[object] = set()
 ROOT = Path(__file__).resolve().parent
 KEEP_TIME = (ROOT / "system", ROOT / "failover")
 """Tests of real processes that must renew their leases in time."""
-MAKES_WAY = 10
 COLLECTED_AFTER = (10_000, 20, 10)
 """As programs of ours have it that hold much; there is memory enough for what a test leaves."""
 
@@ -105,11 +103,8 @@ def _settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("DULY_")}
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Have whatever only calculates make way for tests that keep time, on a machine of few cores.
-
-    Who may not take his priority back keeps the lower one; then all tests have it soon.
-    """
-    wanted = 0 if _keeps_time(item) else MAKES_WAY
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, wanted)
+@pytest.fixture(scope="module", autouse=True)
+def garbage_of_its_own() -> Iterator[None]:
+    """Collect what a file leaves, so that a leaked resource fails there and not in a later test."""
+    yield
+    gc.collect()
