@@ -5,8 +5,8 @@
 
 This is the one on a SQLite file; postgres_campaign.py does the same and more on PostgreSQL.
 
-The same campaign is run for a few seconds in every `make test`. It prints one line of figures, and
-every violation; its seed decides which fault comes when and what clients ask for.
+Short forms of it are tests (test_crashes.py). It prints one line of figures, and every violation; its
+seed decides which fault comes when and what clients ask for.
 """
 
 from __future__ import annotations

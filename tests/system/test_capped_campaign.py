@@ -46,6 +46,7 @@ def test_a_crowd_is_seen(tmp_path):
     assert "crowd: 2 at once at account-1" == found
 
 
+@pytest.mark.thorough
 def test_limits_hold_while_workers_are_killed_on_a_file(tmp_path):
     """R8, R4: a place is given back when its attempt is settled, and not before."""
     found, figures = judge(None, tmp_path)
@@ -53,6 +54,7 @@ def test_limits_hold_while_workers_are_killed_on_a_file(tmp_path):
     assert [] == found, figures
 
 
+@pytest.mark.thorough
 def test_limits_hold_while_workers_are_killed_on_postgres(tmp_path, running_server):
     """R8, R4: the same with workers that ask at once."""
     url = running_server.create_database()

@@ -32,6 +32,7 @@ def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(fleet)
     assert {one.kind for one in evidence.orders} >= KINDS
 
 
+@pytest.mark.thorough
 def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(fleet):
     """F4, F5: a stale owner's write changes nothing and is on record; an orderly end costs nobody
     a lease, so nobody is declared dead."""
@@ -51,6 +52,7 @@ def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(flee
     assert [] == unprovoked(evidence)
 
 
+@pytest.mark.thorough
 def test_what_was_acknowledged_outlives_a_client_that_dies_at_once(fleet):
     """D1: durable when the call returns."""
     program = ["tests.system.dying_client", fleet.url]

@@ -8,7 +8,7 @@ from tests.system.bank import RECOGNISED
 from tests.system.effects_campaign import campaign, judge, run_everywhere
 from tests.system.effects_harm import KILL, STOP
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 WORKERS = 4
 
 

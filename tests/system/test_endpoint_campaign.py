@@ -7,7 +7,7 @@ import pytest
 from tests.system.endpoint_campaign import campaign, report, violations
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 RUNS = 800
 """More than may be called in a second when it is back."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.system.flood_campaign import campaign, report, violations
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 RUNS = 10_000
 OTHERS = 3
 

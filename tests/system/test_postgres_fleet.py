@@ -9,7 +9,7 @@ from tests.system.checker import violations
 from tests.system.fleet import SECOND_US
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 KINDS = frozenset({"cancel", "create", "edit", "enqueue", "move"})
 TRIES = 10
 """On a busy machine a statement may give up before its owner is declared dead."""

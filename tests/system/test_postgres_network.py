@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 LOST = 2
 
 
+@pytest.mark.thorough
 def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postgres_campaign):
     """F5, INV-21: a delay that is well below the lease costs nobody his membership."""
     campaign = postgres_campaign
@@ -39,6 +40,7 @@ def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postg
     assert 0 == evidence.takeovers
 
 
+@pytest.mark.thorough
 def test_a_dispatcher_that_hears_nothing_gives_up_its_connections_and_comes_back(
     postgres_campaign,
 ):
@@ -57,7 +59,7 @@ def test_a_dispatcher_that_hears_nothing_gives_up_its_connections_and_comes_back
     assert [] == violations(evidence)
 
 
-@pytest.mark.parametrize("then", ["cut", "hang"])
+@pytest.mark.parametrize("then", ["cut", pytest.param("hang", marks=pytest.mark.thorough)])
 def test_a_firing_whose_answer_is_lost_is_not_fired_again(postgres_campaign, then):
     """F5: the runs are made, and the dispatcher does not know; it must find out by itself."""
     campaign = postgres_campaign
@@ -76,6 +78,7 @@ def test_a_firing_whose_answer_is_lost_is_not_fired_again(postgres_campaign, the
     assert [] == violations(evidence)
 
 
+@pytest.mark.thorough
 def test_an_order_whose_answer_is_lost_is_given_again_under_the_same_id(postgres_fleet):
     """D1, INV-17: the caller was told that it is not known; asked again, it is known."""
     with Proxy(postgres_fleet.url) as proxy, new_app(proxy.url) as app:

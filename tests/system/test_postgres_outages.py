@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from tests.system.fleet import Process
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 
 
 def test_nothing_is_early_lost_or_twice_while_the_server_crashes(postgres_campaign):

@@ -12,7 +12,7 @@ from tests.system.checker import violations
 from tests.waiting import wait_until
 
 SCHEDULES = 40
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from tests.system.recovery_campaign import SHORT, campaign
 from tests.system.recovery_plot import draw
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 
 
 def test_a_thousand_overdue_occurrences_are_caught_up(tmp_path, running_server):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 LIMIT_SECONDS = 200.0
 RECKONED = timedelta(seconds=1)
 """A worker on a busy machine knows the time of its store as well as that, and better."""

@@ -33,6 +33,7 @@ def fleet_on_disk(tmp_path, disk):
     made.kill_all()
 
 
+@pytest.mark.thorough
 def test_nobody_is_declared_dead_while_another_program_holds_the_lock(fleet):
     """INV-21: who could not write could not renew; a whole lease of waiting proves nothing."""
     fleet.is_patient = True
@@ -67,6 +68,7 @@ def test_a_full_disk_is_said_and_survived(disk, fleet_on_disk):
     assert any("disk is full" in problem for problem in told), told
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
 def test_a_file_that_may_not_grow_is_said_and_survived(fleet):
     """The limit is set on one running dispatcher from outside, and taken back."""
@@ -83,6 +85,7 @@ def test_a_file_that_may_not_grow_is_said_and_survived(fleet):
     assert [] == violations(evidence)
 
 
+@pytest.mark.thorough
 def test_a_file_that_can_not_be_written_to_is_said_and_survived(disk, fleet_on_disk):
     """Nobody has it open when it becomes read-only; who comes then waits until it is not."""
     campaign = Campaign(fleet_on_disk, "readonly")

@@ -7,7 +7,7 @@ import pytest
 from tests.system.work_campaign import CLAIMS, ENDS, judge, on_postgres, on_sqlite
 from tests.system.workforce import KILLED_SUPERVISOR, KILLED_WORKER, STOPPED_WORKER
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 SCHEDULES = 15
 WORKERS = 3
 

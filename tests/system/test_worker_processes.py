@@ -1,4 +1,7 @@
-"""Real workers, real signals: every run ends as it should, and the record says how (R4, R6, R9, R10)."""
+"""Real workers, real signals: every run ends as it should, and the record says how (R4, R6, R9, R10).
+
+`make test` plays one of these; its rules have cheaper tests in tests/engine and tests/executors.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ ON_A_FILE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 """For what processes do to each other, wherever their store is."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def place(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setenv("DULY_TEST_MARKS", "")
     if request.param == "sqlite":
@@ -117,6 +120,7 @@ def place(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     made.close()
 
 
+@pytest.mark.thorough
 def test_a_run_is_executed_and_a_worker_that_is_told_to_stop_ends(place: Place):
     worker = place.worker()
     run = place.enqueue("quick")
@@ -128,6 +132,7 @@ def test_a_run_is_executed_and_a_worker_that_is_told_to_stop_ends(place: Place):
     assert 1 == len(place.marked("quick"))
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_a_worker_can_be_put_into_quarantine_and_drained(place: Place):
     """A1: by its number; the supervisor of one that was drained ends with it."""
@@ -164,6 +169,7 @@ def test_what_a_killed_worker_held_is_done_by_another(place: Place):
     assert 0 == other.terminate()
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Place):
     """R9: it costs the run nothing, and the next worker has it at once."""
     worker = place.worker("--no-supervisor", "--grace", "0s")
@@ -180,6 +186,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Pl
     assert [(1, "given-back", "shutdown"), (2, "succeeded", None)] == place.attempts(run)
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_a_second_signal_gives_back_at_once(place: Place):
     """R9: whoever is in a hurry does not wait for the grace."""
@@ -194,6 +201,7 @@ def test_a_second_signal_gives_back_at_once(place: Place):
     assert "queued" == place.state(run)
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_a_task_that_aborts_in_its_own_process_uses_its_budget_and_no_more(place: Place):
     """R10, B3: each attempt is settled by how it ended; then the run is among the dead letters."""
@@ -207,6 +215,7 @@ def test_a_task_that_aborts_in_its_own_process_uses_its_budget_and_no_more(place
     assert 0 == worker.terminate()
 
 
+@pytest.mark.thorough
 def test_a_task_that_kills_its_worker_is_settled_and_others_go_on(place: Place):
     """R10: a crash costs the worker's process and nothing else; the supervisor replaces it."""
     dispatcher = place.dispatcher()
@@ -225,6 +234,7 @@ def test_a_task_that_kills_its_worker_is_settled_and_others_go_on(place: Place):
     assert 0 == worker.terminate()
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_a_thread_that_ignores_its_time_out_costs_its_worker_and_not_its_run(place: Place):
     """R6: settled as timed out, the slot counted as leaked, and the worker replaced."""
@@ -260,6 +270,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     """R10: `app.run()` has a dispatcher here and a supervised worker that imports the script."""
@@ -290,6 +301,7 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     assert [] == [one for one in place.app.status().members if one.is_alive]
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_everything_runs_in_one_place_for_development(place: Place):
     """A4, L1: the HTTP API too, when it is given a port; the first one comes in by a code."""
@@ -309,6 +321,7 @@ def test_everything_runs_in_one_place_for_development(place: Place):
     assert "stopped" == development.events()[-1]["event"]
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
     """R10: whatever status it exits with, the dispatcher goes on, and another worker comes up."""
@@ -323,6 +336,7 @@ def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
     assert 0 == development.terminate()
 
 
+@pytest.mark.thorough
 @ON_A_FILE
 @pytest.mark.parametrize("options", [(), ("--no-supervisor",)], ids=["supervised", "alone"])
 def test_a_worker_ends_though_a_task_has_left_a_thread_behind(
