@@ -1,10 +1,10 @@
-"""Starts programs by forking a process that has loaded Duly, as loading takes longest.
+"""Starts programs by forking a process that has already loaded Duly.
 
-A program that is born so is still a process of its own and a child of whoever asked for it, with its
-own session, folder, environment, streams and end, and what is returned is what subprocess.Popen would
-be. Half a second of processor is saved each time. Some tests start fresh interpreters, as people do.
+A forked program is a process of its own and a child of the process of tests. It has its own session,
+folder, environment, streams and exit status, and the tests hold it as a subprocess.Popen. A fork saves
+the half second of processor that loading takes. Some tests start fresh interpreters on purpose.
 
-What an interpreter reads from its environment as it starts, but for PYTHONUNBUFFERED, a fork does not.
+A fork does not read the variables that an interpreter reads at its start, except PYTHONUNBUFFERED.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time  # noqa: TID251 - to read the zone again, and to wait for a moment of no consequence
+import time  # noqa: TID251 - to read the zone again, and to wait for the adoption
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 TREE = os.pathsep.join((str(ROOT), str(ROOT / "src")))
 """Where processes find the tests and the package: here, whatever is installed."""
-ORDER_BYTES_MAX = 1_000_000
-WORD_BYTES_MAX = 100
+REQUEST_BYTES_MAX = 1_000_000
+REPLY_BYTES_MAX = 100
 SET_PARENT_DEATH_SIGNAL = 1
 SET_CHILD_SUBREAPER = 36
-ADOPTION_LOOKS_MAX = 10_000
+ADOPTION_POLLS_MAX = 10_000
 ADOPTION_PAUSE_S = 0.001
 CAN_ADOPT = sys.platform == "linux"
 """Elsewhere every program has a fresh interpreter."""
 LOADED = ("duly.app", "duly.cli", "duly.client", "duly.engine", "duly.store", "duly.telemetry")
 ABSENT = ("duly.app.task_process", "duly.cli.demo_member", "duly.engine.executors")
-"""Programs themselves: whoever runs one must not find it loaded."""
+"""Modules that are run as programs: runpy warns if one of them is loaded already."""
 _libc = ctypes.CDLL(None)
 _one_at_a_time = threading.Lock()
 
 
-class Born(subprocess.Popen[AnyStr]):
-    """A child of this process that somebody else has forked."""
+class ForkedProcess(subprocess.Popen[AnyStr]):
+    """A child of this process that the fork server has started."""
 
     def __init__(self, process: int, words: list[str], *, is_text: bool = False) -> None:
-        # As the real one does after it has started a program, and nothing else.
+        # The state that Popen.__init__ leaves after it has started a program.
         self._waitpid_lock = threading.Lock()
         self._child_created = True
         self._input = None
@@ -67,11 +67,11 @@ class Born(subprocess.Popen[AnyStr]):
         self.encoding = self.errors = None
 
 
-class Nursery:
-    """The process that forks, and the line to it."""
+class ForkServer:
+    """The process that forks, and the socket to it."""
 
     def __init__(self) -> None:
-        self._line, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(other.fileno())],
@@ -86,29 +86,29 @@ class Nursery:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def bear(self, order: dict[str, Any], files: Sequence[int]) -> int:
-        """Have a program started on three open files, which are ours no longer; return its number."""
+    def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
+        """Start a program on three open files, close them here, and return the process id."""
         try:
-            # Whoever loses its parent becomes a child of ours, but only for this moment.
+            # The new process loses its parent, and becomes a child of this process.
             with _one_at_a_time, adopting():
-                socket.send_fds(self._line, [json.dumps(order).encode()], files)
-                said = self._line.recv(WORD_BYTES_MAX)
+                socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+                reply = self._socket.recv(REPLY_BYTES_MAX)
         finally:
             for file in set(files):
                 os.close(file)
-        assert said, f"the nursery has ended: {self._process.wait()}"
-        return int(said)
+        assert reply, f"the fork server has ended: {self._process.wait()}"
+        return int(reply)
 
     def close(self) -> None:
-        """End it; whoever was born lives on."""
-        self._line.close()
+        """End the server; the programs that it started go on."""
+        self._socket.close()
         self._process.kill()
         self._process.wait()
 
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Be the next parent of descendants whose own is gone."""
+    """Become the parent of descendants whose parent ends meanwhile."""
     _libc.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         yield
@@ -116,64 +116,68 @@ def adopting() -> Iterator[None]:
         _libc.prctl(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-_nursery: Nursery | None = None
+_server: ForkServer | None = None
 
 
-def bear(order: dict[str, Any], files: Sequence[int]) -> int:
-    """Have a program started, by the nursery of this process."""
-    global _nursery  # noqa: PLW0603 - one for each process of tests
-    if _nursery is None or not _nursery.is_running:
-        _nursery = Nursery()
-        atexit.register(_nursery.close)
-    return _nursery.bear({**order, "parent": os.getpid()}, files)
+def fork(request: dict[str, Any], files: Sequence[int]) -> int:
+    """Start a program by the fork server of this process of tests."""
+    global _server  # noqa: PLW0603 - one for each process of tests
+    if _server is None or not _server.is_running:
+        _server = ForkServer()
+        atexit.register(_server.close)
+    return _server.fork({**request, "parent": os.getpid()}, files)
 
 
-def born(words: list[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """Start `python -m` with these words: a pipe is its input, and what it says goes to a file."""
-    order = {"words": words, "environment": dict(environment), "folder": str(ROOT)}
+def start_program(
+    words: list[str], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """Start `python -m` with these words: its input is a pipe, its output goes to a file."""
+    request = {"words": words, "environment": dict(environment), "folder": str(ROOT)}
     theirs, ours = os.pipe()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    child: Born[bytes] = Born(bear(order, [theirs, output, output]), words)
+    child: ForkedProcess[bytes] = ForkedProcess(fork(request, [theirs, output, output]), words)
     child.stdin = os.fdopen(ours, "wb", 0)
     return child
 
 
-def heard(words: list[str], environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str]:
-    """Start `python -m` with these words in a folder: nobody types, and what it says is heard."""
+def start_and_read(
+    words: list[str], environment: Mapping[str, str], folder: Path
+) -> subprocess.Popen[str]:
+    """Start `python -m` with these words in a folder: no input, its output and errors are pipes."""
     if not CAN_ADOPT:
         pipe = subprocess.PIPE
         fresh = [sys.executable, "-m", *words]
-        ways: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
-        return subprocess.Popen(fresh, cwd=folder, env=environment, encoding="utf-8", **ways)
-    order = {"words": words, "environment": dict(environment), "folder": str(folder)}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
+        return subprocess.Popen(fresh, cwd=folder, env=environment, encoding="utf-8", **streams)
+    request = {"words": words, "environment": dict(environment), "folder": str(folder)}
     (ours_out, out), (ours_err, err) = os.pipe(), os.pipe()
-    number = bear(order, [os.open(os.devnull, os.O_RDONLY), out, err])
-    child: Born[str] = Born(number, words, is_text=True)
+    process_id = fork(request, [os.open(os.devnull, os.O_RDONLY), out, err])
+    child: ForkedProcess[str] = ForkedProcess(process_id, words, is_text=True)
     child.stdout, child.stderr = (os.fdopen(one, encoding="utf-8") for one in (ours_out, ours_err))
     return child
 
 
-def serve(line: socket.socket) -> None:
-    """Fork for every order until nobody can give any more; return in whoever is born."""
+def serve(requests: socket.socket) -> None:
+    """Fork for each request until the socket is closed; in the forked process, run its program."""
     load()
     gc.collect()
     gc.freeze()
     while True:
-        said, files, _, _ = socket.recv_fds(line, ORDER_BYTES_MAX, 3)
-        if not said:
+        request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
+        if not request:
             sys.exit()
         process = fork_orphan()
         if process == 0:
-            line.close()
-            become(json.loads(said), files)
+            requests.close()
+            become(json.loads(request), files)
             return
-        line.send(str(process).encode())
+        requests.send(str(process).encode())
         for file in files:
             os.close(file)
 
 
 def fork_orphan() -> int:
-    """Fork so that the child is no child of ours; return its number, and zero in itself."""
+    """Fork a process that has lost its parent; return its id, or zero in that process."""
     ours, theirs = os.pipe()
     between = os.fork()
     if between == 0:
@@ -186,34 +190,34 @@ def fork_orphan() -> int:
         os.close(ours)
         return 0
     os.waitpid(between, 0)
-    process = int(os.read(ours, WORD_BYTES_MAX))
+    process = int(os.read(ours, REPLY_BYTES_MAX))
     os.close(ours)
     return process
 
 
 def load() -> None:
-    """Load all of Duly that a program may need, but for programs."""
+    """Load all of Duly that a program may need, except the modules that are programs."""
     for root in LOADED:
         package = importlib.import_module(root)
         for one in pkgutil.walk_packages(package.__path__, f"{root}."):
             if not one.name.startswith(ABSENT):
-                # What needs an extra that is not installed is of no use to anybody here.
+                # A module whose extra is not installed is not needed.
                 with suppress(ImportError):
                     importlib.import_module(one.name)
 
 
-def become(order: dict[str, Any], files: list[int]) -> None:
-    """Stand where a fresh interpreter would, and run the program."""
+def become(request: dict[str, Any], files: list[int]) -> None:
+    """Set up the process as a fresh interpreter would be, and run the program."""
     os.setsid()
-    die_with(order["parent"])
+    die_with(request["parent"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    os.chdir(order["folder"])
-    sys.path[0] = order["folder"]
+    os.chdir(request["folder"])
+    sys.path[0] = request["folder"]
     os.environ.clear()
-    os.environ.update(order["environment"])
+    os.environ.update(request["environment"])
     time.tzset()
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     buffering = 0 if os.environ.get("PYTHONUNBUFFERED") else -1
@@ -223,8 +227,8 @@ def become(order: dict[str, Any], files: list[int]) -> None:
     sys.stderr = io.TextIOWrapper(
         os.fdopen(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True
     )
-    sys.argv = order["words"]
-    run(order["words"][0])
+    sys.argv = request["words"]
+    run(request["words"][0])
 
 
 def die_with(parent: int) -> None:
@@ -232,7 +236,7 @@ def die_with(parent: int) -> None:
 
     The signal comes from whichever process is the parent then, so the adoption must be over.
     """
-    for _ in range(ADOPTION_LOOKS_MAX):
+    for _ in range(ADOPTION_POLLS_MAX):
         if os.getppid() == parent:
             break
         time.sleep(ADOPTION_PAUSE_S)
@@ -242,10 +246,10 @@ def die_with(parent: int) -> None:
 
 
 def run(module: str) -> None:
-    """Run a program to its end, all of its threads and exit functions included.
+    """Run a program to its end, with its threads and exit functions, and end the process.
 
-    What an interpreter does after that is to take apart, one by one, all things that were loaded:
-    that takes longer than most commands do.
+    The interpreter is not finalised: that frees all loaded modules, which takes longer than most
+    commands do.
     """
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

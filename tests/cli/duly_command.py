@@ -13,7 +13,7 @@ from typing import Any
 
 from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
-from tests.forked_commands import heard
+from tests.forked_commands import start_and_read
 from tests.store.sqlite.made_file import made_file
 
 LIMIT_SECONDS = 120
@@ -101,7 +101,7 @@ class Workplace:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command that goes on until it is told to stop, by Ctrl-C among others."""
-        return heard(["duly", *arguments], self.environment, self.folder)
+        return start_and_read(["duly", *arguments], self.environment, self.folder)
 
 
 def duly(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from duly.clock import SystemClock
-from tests.forked_commands import CAN_ADOPT, ROOT, TREE, born
+from tests.forked_commands import CAN_ADOPT, ROOT, TREE, start_program
 from tests.system.client_program import Client, new_app
 from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
 from tests.system.long_lease_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
@@ -52,7 +52,7 @@ class Process:
         self.log = log
         environment = {**os.environ, "PYTHONPATH": TREE, "PYTHONUNBUFFERED": "1"}
         if CAN_ADOPT and not is_fresh:
-            self.popen = born(arguments, environment, log)
+            self.popen = start_program(arguments, environment, log)
             return
         with log.open("ab") as out:
             self.popen = subprocess.Popen(
