@@ -36,10 +36,10 @@ demo: .venv/ready-demo    ## a working system to look at, with two weeks of hist
 	@$(BIN)/duly demo $(if $(FOR),--for $(FOR))
 
 test: .venv/ready-test browser    ## run what guards every change, in eight minutes on two cores
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not thorough"
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report --junitxml .report/junit.xml -m "not thorough"
 
 test-all: .venv/ready-test browser    ## run every test: second stores, campaigns, demos; before a release
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report/all --junitxml .report/all/junit.xml
 
 check: lint              ## what lint says, and tidiness, which is one of the tests
 	@$(BIN)/python -m pytest --quiet tests/test_tidy.py
@@ -105,7 +105,7 @@ format: .venv/ready-test  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff format
 
 clean:    ## remove what the other targets made
-	rm -rf .venv .bench .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .fuzz .report build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Tests of the console drive the distribution's headless browser. It is installed where that is allowed;

@@ -14,7 +14,7 @@ from hypothesis import is_hypothesis_test, settings
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-pytest_plugins = ["tests.postgres.fixtures"]
+pytest_plugins = ["tests.postgres.fixtures", "tests.run_report"]
 
 # No deadline for a single example: what a shared machine does in a millisecond proves nothing about
 # our code. The time-out per test is what ends a search that hangs. The examples are the same at every
@@ -78,6 +78,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(*COLLECTED_AFTER)
         gc.enable()
+
+
+def pytest_report_header() -> str:
+    """Say at the head of a run what it leaves out."""
+    folder = os.environ.get("DULY_CORPORA")
+    left_out = "$DULY_CORPORA names no folder: answers of other schedulers are not compared"
+    return f"corpora: {folder or left_out}"
 
 
 def _keeps_time(item: pytest.Item) -> bool:

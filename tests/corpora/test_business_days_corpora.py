@@ -7,9 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import pytest
 
 from duly import BusinessCalendar, monthly
-from tests.corpora.corpus import Row, needs_corpora, rows
-
-pytestmark = needs_corpora
+from tests.corpora.corpus import Row, rows
 
 # Each question of the file, as a calendar rule.
 RULES = {

@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.timetable.cron import cron
 from duly.errors import UsageError
-from tests.corpora.corpus import Row, instant, needs_corpora, rows
+from tests.corpora.corpus import Row, instant, rows
 from tests.corpora.dialect_differences import (
     DIFFERENCES,
     WRITTEN_LIST,
@@ -17,8 +17,6 @@ from tests.corpora.dialect_differences import (
     Question,
     classes_of,
 )
-
-pytestmark = needs_corpora
 
 POLICIES = {
     "vixie_debian": {},

@@ -9,9 +9,7 @@ import pytest
 from duly.domain.language.recognise import kind_of
 from duly.domain.timetable.cron import Cron, cron
 from duly.errors import UsageError
-from tests.corpora.corpus import Row, needs_corpora, rows
-
-pytestmark = needs_corpora
+from tests.corpora.corpus import Row, rows
 
 LENGTH_MAX = 300
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

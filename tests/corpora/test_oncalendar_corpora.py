@@ -13,9 +13,7 @@ import pytest
 from duly import UsageError, oncalendar
 from duly.domain.local_time import FOLDS, GAPS
 from duly.domain.zones.database import default_zones
-from tests.corpora.corpus import Row, instant, needs_corpora, rows
-
-pytestmark = needs_corpora
+from tests.corpora.corpus import Row, instant, rows
 
 ROWS_THAT_TELL = 400
 

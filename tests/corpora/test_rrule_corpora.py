@@ -8,9 +8,7 @@ import pytest
 
 from duly import rrule
 from duly.domain.local_time import FOLDS, GAPS
-from tests.corpora.corpus import Row, instant, needs_corpora, rows
-
-pytestmark = needs_corpora
+from tests.corpora.corpus import Row, instant, rows
 
 ROWS_THAT_TELL = 100
 

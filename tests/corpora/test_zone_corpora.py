@@ -8,11 +8,9 @@ from duly.domain.instants import wall_seconds
 from duly.domain.local_time import LocalRule, resolve
 from duly.domain.timetable.once import OneWall
 from duly.domain.zones.database import default_zones
-from tests.corpora.corpus import instant, needs_corpora, rows
+from tests.corpora.corpus import instant, rows
 
 KINDS = {"unique": "unique", "ambiguous": "fold", "nonexistent": "gap"}
-
-pytestmark = needs_corpora
 
 
 def second(text: str) -> int:

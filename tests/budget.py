@@ -1,0 +1,13 @@
+"""What `make test` may cost. A change that needs more raises the figure here, with a sentence why."""
+
+from __future__ import annotations
+
+CORE_SECONDS = 900
+"""Processor seconds of one run on the reference machine: eight minutes of two cores, with a little air.
+
+A run above it says "over budget" and does not fail: a busy machine is no defect of the change.
+"""
+
+CALIBRATION_ROUNDS = 1_000_000
+REFERENCE_S = 0.025
+"""Processor seconds of the calibration loop on the reference machine when nothing else runs there."""
