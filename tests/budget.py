@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 CORE_SECONDS = 900
 """Processor seconds of one run on the reference machine: eight minutes of two cores, with a little air.
 
@@ -11,3 +13,6 @@ A run above it says "over budget" and does not fail: a busy machine is no defect
 CALIBRATION_ROUNDS = 1_000_000
 REFERENCE_S = 0.025
 """Processor seconds of the calibration loop on the reference machine when nothing else runs there."""
+
+started: Counter[str] = Counter()
+"""What this process of tests has started, by kind: `started["databases"] += 1`."""

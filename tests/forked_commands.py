@@ -28,6 +28,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
+from tests.budget import started
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -125,6 +127,7 @@ def fork(request: dict[str, Any], files: Sequence[int]) -> int:
     if _server is None or not _server.is_running:
         _server = ForkServer()
         atexit.register(_server.close)
+    started["programs by fork"] += 1
     return _server.fork({**request, "parent": os.getpid()}, files)
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.budget import CALIBRATION_ROUNDS, CORE_SECONDS, REFERENCE_S
+from tests.budget import CALIBRATION_ROUNDS, CORE_SECONDS, REFERENCE_S, started
 from tests.failover.keeper import PR_SET_CHILD_SUBREAPER, descendants
 from tests.waiting import WaitedTooLongError, wait_until
 
@@ -39,9 +39,6 @@ REMEMBERED = 3
 ORPHANS_LOOK_S = 0.1
 ORPHANS_END_S = 60.0
 COSTS_FILE = "costs.json"
-
-counted: Counter[str] = Counter()
-"""What this process has started: `counted["databases"] += 1`."""
 
 
 def processor_s() -> float:
@@ -111,7 +108,7 @@ class Meter:
 
     def measured(self) -> dict[str, Any]:
         """Return processor seconds by fixture, and what was started."""
-        return {"fixtures": dict(self._fixtures), "started": dict(counted)}
+        return {"fixtures": dict(self._fixtures), "started": dict(started)}
 
     def _surroundings(self, report: pytest.TestReport, took_s: float) -> str:
         load = " ".join(f"{one:.1f}" for one in os.getloadavg())
@@ -187,8 +184,8 @@ class Accounts:
             f" {spent_s:.0f} core-s, at the speed of the reference machine {spent_s * speed:.0f}"
             f" of {CORE_SECONDS}{': over budget' if spent_s * speed > CORE_SECONDS else ''}"
         )
-        started = ", ".join(f"{count} {what}" for what, count in sorted(self._started.items()))
-        terminalreporter.write_line(f"started: {started or 'nothing'}")
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._started.items()))
+        terminalreporter.write_line(f"started: {kinds or 'nothing'}")
         for what, costs in (("tests", self._tests), ("fixtures", self._fixtures)):
             for line in self._dearest(what, costs):
                 terminalreporter.write_line(line)

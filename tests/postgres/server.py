@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
+from tests.budget import started
 from tests.postgres.server_folder import (
     CommandFailedError,
     Premises,
@@ -82,6 +83,7 @@ class Databases:
             # Another run may have left a database of this name on a server that is not ours.
             with suppress(psycopg.errors.DuplicateDatabase):
                 self._execute(command, name, template or "template0")
+                started["databases"] += 1
                 return self.url(name)
 
     def prepared(self, prepare: Callable[[str], object]) -> str:
@@ -169,6 +171,7 @@ class Server(Databases):
             # Another process may have been faster with this port.
             with suppress(CommandFailedError):
                 server.start()
+                started["PostgreSQL servers"] += 1
                 return server
         told = (premises.path / "log").read_text(encoding="utf-8")
         premises.leave()
