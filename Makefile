@@ -27,7 +27,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test test-all check lint corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
+.PHONY: help demo test near test-all check lint corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,6 +37,9 @@ demo: .venv/ready-demo    ## a working system to look at, with two weeks of hist
 
 test: .venv/ready-test browser    ## run what guards every change, in eight minutes on two cores
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report --junitxml .report/junit.xml -m "not thorough"
+
+near: .venv/ready-test browser    ## run the tests that belong to the uncommitted change, in half a minute
+	@$(BIN)/python -m tests.near -n 2
 
 test-all: .venv/ready-test browser    ## run every test: second stores, campaigns, demos; before a release
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report/all --junitxml .report/all/junit.xml

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time  # noqa: TID251 - processor time is what is measured
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -31,13 +31,12 @@ from tests.failover.keeper import PR_SET_CHILD_SUBREAPER, descendants
 from tests.waiting import WaitedTooLongError, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 DEAREST = 10
 CALIBRATE_EVERY = 500
 REMEMBERED = 3
 ORPHANS_LOOK_S = 0.1
-ORPHANS_END_S = 60.0
 COSTS_FILE = "costs.json"
 
 
@@ -49,6 +48,10 @@ def processor_s() -> float:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--costs`."""
     parser.addoption("--costs", metavar="FOLDER", help="say what the run cost; keep it in FOLDER")
+    parser.addoption(
+        "--orphans-end", metavar="SECONDS", type=float, default=60.0,
+        help="with --costs: how long programs that tests have left may take to end",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     config.pluginmanager.register(Meter(worker or "this process"), "duly-meter")
     if worker is None and config.getoption("costs"):
-        config.pluginmanager.register(Accounts(Path(config.getoption("costs"))), "duly-accounts")
+        config.pluginmanager.register(Accounts(config), "duly-accounts")
 
 
 class Meter:
@@ -66,7 +69,7 @@ class Meter:
         self._worker = worker
         self._before: deque[str] = deque(maxlen=REMEMBERED)
         self._phase_began_s = processor_s()
-        self._fixtures: Counter[str] = Counter()
+        self._fixtures: defaultdict[str, float] = defaultdict(float)
         self._nested_s = [0.0]
         """Processor seconds of the fixtures that each fixture under way has asked for."""
 
@@ -83,7 +86,7 @@ class Meter:
             took_s = processor_s() - began_s
             own_s = took_s - self._nested_s.pop()
             self._nested_s[-1] += took_s
-            self._fixtures[f"{fixturedef.baseid}: {fixturedef.argname}"] += own_s  # type: ignore[assignment]
+            self._fixtures[f"{fixturedef.baseid}: {fixturedef.argname}"] += own_s
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -93,7 +96,7 @@ class Meter:
         report = yield
         now_s = processor_s()
         took_s, self._phase_began_s = now_s - self._phase_began_s, now_s
-        report.processor_s = took_s
+        report.__dict__["processor_s"] = took_s  # travels to the process in control
         if report.failed:
             report.sections.append(("Where it ran", self._surroundings(report, took_s)))
         if report.when == "teardown":
@@ -122,16 +125,17 @@ class Meter:
 class Accounts:
     """Adds up what a whole run costs, in the process that controls it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, config: pytest.Config) -> None:
+        self._folder = Path(config.getoption("costs"))
+        self._orphans_end_s = config.getoption("orphans_end")
         self._began_s = time.monotonic()
-        self._tests: Counter[str] = Counter()
-        self._fixtures: Counter[str] = Counter()
+        self._tests: defaultdict[str, float] = defaultdict(float)
+        self._fixtures: defaultdict[str, float] = defaultdict(float)
         self._started: Counter[str] = Counter()
         self._calibrations = [calibrate()]
         self._workers: set[int] = set()
         self._left: list[str] = []
-        self._known = read_costs(folder)
+        self._known = read_costs(self._folder)
         self._is_over = threading.Event()
 
     @pytest.hookimpl(optionalhook=True)
@@ -161,7 +165,7 @@ class Accounts:
             self._add(meter.measured())
         self._is_over.set()
         with suppress(WaitedTooLongError):
-            wait_until("all programs have ended", self._have_all_ended, ORPHANS_END_S)
+            wait_until("all programs have ended", self._have_all_ended, self._orphans_end_s)
         for number, name in descendants(os.getpid()).items():
             self._left.append(f"{name} ({number})")
             with suppress(ProcessLookupError):
@@ -196,7 +200,8 @@ class Accounts:
         self._keep(spent_s, wall_s)
 
     def _add(self, measured: dict[str, Any]) -> None:
-        self._fixtures.update(measured.get("fixtures", {}))
+        for name, cost in measured.get("fixtures", {}).items():
+            self._fixtures[name] += cost
         self._started.update(measured.get("started", {}))
 
     def _bury_orphans(self) -> None:
@@ -208,10 +213,10 @@ class Accounts:
         bury(set(children()) - self._workers)
         return not descendants(os.getpid())
 
-    def _dearest(self, what: str, costs: Counter[str]) -> list[str]:
+    def _dearest(self, what: str, costs: Mapping[str, float]) -> list[str]:
         last: dict[str, float] = self._known.get(what, {})
         lines = [f"dearest {what}, in seconds of processor (last run):"]
-        for name, cost in costs.most_common(DEAREST):
+        for name, cost in sorted(costs.items(), key=lambda one: -one[1])[:DEAREST]:
             before = f"{last[name]:.1f}" if name in last else "new"
             lines.append(f"  {cost:6.1f} ({before})  {name}")
         return lines
