@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 WORKERS ?= 4
 SECONDS ?= 60
+TIMES ?= 30
 FOR ?=
 FAULTS ?= 500
 SEEDS ?= 1000
@@ -27,7 +28,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test near test-all check lint corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
+.PHONY: help demo test near steady test-all check lint corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,6 +41,9 @@ test: .venv/ready-test browser    ## run what guards every change, in eight minu
 
 near: .venv/ready-test browser    ## run the tests that belong to the uncommitted change, in half a minute
 	@$(BIN)/python -m tests.near -n 2
+
+steady: .venv/ready-test browser    ## repeat the tests that depend most on time, TIMES (30) times beside two busy loops
+	@$(BIN)/python -m tests.steady --times $(TIMES)
 
 test-all: .venv/ready-test browser    ## run every test: second stores, campaigns, demos; before a release
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report/all --junitxml .report/all/junit.xml
