@@ -36,16 +36,16 @@ help:     ## show this list
 demo: .venv/ready-demo    ## a working system to look at, with two weeks of history, until Ctrl-C
 	@$(BIN)/duly demo $(if $(FOR),--for $(FOR))
 
-test: .venv/ready-test browser    ## run what guards every change, in eight minutes on two cores
+test: programs    ## run what guards every change, in eight minutes on two cores
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report --junitxml .report/junit.xml -m "not thorough"
 
-near: .venv/ready-test browser    ## run the tests that belong to the uncommitted change, in half a minute
+near: programs    ## run the tests that belong to the uncommitted change, in half a minute
 	@$(BIN)/python -m tests.near -n 2
 
-steady: .venv/ready-test browser    ## repeat the tests that depend most on time, TIMES (30) times beside two busy loops
+steady: programs    ## repeat the tests that depend most on time, TIMES (30) times beside two busy loops
 	@$(BIN)/python -m tests.steady --times $(TIMES)
 
-test-all: .venv/ready-test browser    ## run every test: second stores, campaigns, demos; before a release
+test-all: programs    ## run every test: second stores, campaigns, demos; before a release
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report/all --junitxml .report/all/junit.xml
 
 check: lint              ## what lint says, and tidiness, which is one of the tests
@@ -115,16 +115,20 @@ clean:    ## remove what the other targets made
 	rm -rf .venv .bench .fuzz .report build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# Tests of the console drive the distribution's headless browser. It is installed where that is allowed;
-# elsewhere those tests say why they are skipped. $CI makes a skip for a missing program a failure.
-.PHONY: browser
-browser:
-	@if [ ! -x "$${DULY_CHROMIUM:-/usr/bin/chromium-headless-shell}" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "Installing chromium-headless-shell for the tests of the console …" >&2; \
-	    apt-get install -qq -y --no-install-recommends chromium-headless-shell >/dev/null 2>&1 || \
-	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium-headless-shell >/dev/null; } || \
-	    echo "chromium-headless-shell could not be installed: tests that need a browser are skipped" >&2; \
+# Programs that tests need: the distribution's headless browser, two shells, and PgBouncer, which is only
+# unpacked below .venv so that no service starts. They are installed where that is allowed; elsewhere the tests
+# that need one say why they are skipped. $CI makes a skip for a missing program a failure.
+.PHONY: programs
+programs: .venv/ready-test
+	@missing=; [ -x "$${DULY_CHROMIUM:-/usr/bin/chromium-headless-shell}" ] || missing=chromium-headless-shell; \
+	for one in fish openssl zsh; do command -v "$$one" >/dev/null || missing="$$missing $$one"; done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing $$missing for the tests …" >&2; \
+	    apt-get install -qq -y --no-install-recommends $$missing >/dev/null 2>&1 || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends $$missing >/dev/null; } || \
+	    echo "$$missing could not be installed: tests that need them are skipped" >&2; \
 	fi
+	@$(BIN)/python -m tests.postgres.pgbouncer
 
 .PHONY: corpora-folder
 corpora-folder:

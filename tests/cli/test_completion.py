@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.duly_command import LIMIT_SECONDS, duly
+from tests.required_programs import required_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,19 +24,16 @@ TYPED = {
     "duly audit ver": "verify",
 }
 """What somebody types before the key, and what must be offered."""
-FISH, ZSH = shutil.which("fish"), shutil.which("zsh")
-needs_fish = pytest.mark.skipif(FISH is None, reason="fish is not installed")
-needs_zsh = pytest.mark.skipif(ZSH is None, reason="zsh is not installed")
 
 
-@needs_fish
 def test_fish_completes_commands_options_and_choices(tmp_path: Path):
     """U4: asked as fish asks itself."""
+    fish = required_program("fish")
     script = tmp_path / "duly.fish"
     script.write_text(duly("completion", "fish").out)
     for typed, offered in TYPED.items():
         answer = subprocess.run(
-            [str(FISH), "--no-config", "-c", f"source {script}; complete -C '{typed}'"],
+            [fish, "--no-config", "-c", f"source {script}; complete -C '{typed}'"],
             capture_output=True,
             text=True,
             check=True,
@@ -50,10 +47,11 @@ class Zsh:
     """A zsh on a terminal of its own, with its system of completions."""
 
     def __init__(self, folder: Path, begin: str) -> None:
+        zsh = required_program("zsh")
         self._seen = b""
         self._terminal, screen = os.openpty()
         self._process = subprocess.Popen(
-            [str(ZSH), "-f", "-i", "+m"],
+            [zsh, "-f", "-i", "+m"],
             env={"HOME": str(folder), "TERM": "dumb", "COLUMNS": "200", "PATH": os.environ["PATH"]},
             stdin=screen,
             stdout=screen,
@@ -80,7 +78,6 @@ class Zsh:
         os.close(self._terminal)
 
 
-@needs_zsh
 @pytest.mark.parametrize(
     "begin", ["fpath=(~ $fpath); compinit -u -D", "compinit -u -D; source ~/_duly"]
 )

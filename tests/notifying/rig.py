@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import socket
 import ssl
 import subprocess
@@ -16,7 +15,6 @@ from email.policy import default
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from duly.client.secrets import SecretSources
@@ -26,6 +24,7 @@ from duly.domain.web_addresses import read_allow_list
 from duly.engine.notifying import Channel, ChannelSurroundings, open_channel
 from duly.engine.notifying.delivery import look_up
 from duly.testing.manual_clock import ManualClock
+from tests.required_programs import required_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -272,9 +271,7 @@ class Certificate:
 
 
 def made_certificate(folder: Path, names: str) -> Certificate:
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("makes a certificate with openssl, which is not installed")
+    program = str(required_program("openssl"))
     key, path = folder / "key.pem", folder / "certificate.pem"
     how = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=here"
     where = ["-addext", f"subjectAltName={names}", "-keyout", str(key), "-out", str(path)]

@@ -60,11 +60,7 @@ def private_server() -> Iterator[Server]:
 @pytest.fixture
 def pgbouncer_url(postgres_server: Databases) -> Iterator[Callable[[str], str]]:
     """Lead to a database through PgBouncer in transaction mode, over two connections for all."""
-    from tests.postgres.pgbouncer import PgBouncer, UnobtainableError
+    from tests.postgres.pgbouncer import PgBouncer
 
-    try:
-        pooler = PgBouncer.boot(postgres_server)
-    except UnobtainableError as error:
-        pytest.skip(str(error))
-    with pooler:
+    with PgBouncer.boot(postgres_server) as pooler:
         yield pooler.url

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.postgres.pgbouncer import UnobtainableError, find_program
+from tests.postgres import pgbouncer
+from tests.postgres.pgbouncer import required_pgbouncer
 
 PROCESS = "SELECT pg_backend_pid()"
 
@@ -17,14 +17,19 @@ def connect(url: str) -> psycopg.Connection:
     return psycopg.connect(url, prepare_threshold=None, autocommit=True)
 
 
-def test_a_machine_without_it_is_told_what_to_do(monkeypatch, tmp_path):
-    """So that the tests are skipped for a reason."""
-    if Path("/usr/sbin/pgbouncer").exists():
-        pytest.skip("it is installed")
+@pytest.mark.parametrize(("ci", "outcome"), [("", "Skipped"), ("true", "Failed")])
+def test_a_missing_program_skips_a_test_and_fails_it_in_ci(monkeypatch, tmp_path, ci, outcome):
+    """The reason says how it is obtained; nothing is fetched in the middle of a test."""
+    monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    with pytest.raises(UnobtainableError, match="install pgbouncer"):
-        find_program()
+    monkeypatch.setattr(pgbouncer, "INSTALLED", tmp_path / "pgbouncer")
+
+    with pytest.raises(BaseException, match="make programs") as caught:
+        required_pgbouncer()
+
+    assert outcome == caught.typename
+    assert [] == [*tmp_path.iterdir()]
 
 
 def test_many_clients_share_the_connections_of_a_pool(database, pgbouncer_url):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import ssl
 import subprocess
 import threading
@@ -14,6 +13,7 @@ import pytest
 import duly
 from duly.remote.address import read_address
 from duly.remote.credentials import find_token
+from tests.required_programs import required_program
 
 TOKEN = "duly_abc_def"  # noqa: S105
 
@@ -116,9 +116,7 @@ def test_a_context_that_verifies_nobody_is_refused():
 @pytest.fixture
 def stranger(tmp_path):
     """A server whose certificate nobody vouches for, and the certificate."""
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("makes a certificate with openssl, which is not installed")
+    program = str(required_program("openssl"))
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     name = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.postgres.pgbouncer import PgBouncer, UnobtainableError
+from tests.postgres.pgbouncer import PgBouncer
 from tests.system.campaign import Campaign, unprovoked
 from tests.system.checker import violations
 from tests.waiting import wait_until
@@ -17,11 +17,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 
 @pytest.fixture
 def pooler(running_server):
-    try:
-        booted = PgBouncer.boot(running_server, pool_size=4)
-    except UnobtainableError as error:
-        pytest.skip(str(error))
-    with booted:
+    with PgBouncer.boot(running_server, pool_size=4) as booted:
         yield booted
 
 

@@ -20,6 +20,7 @@ from duly_web import Console
 from duly_web.pages import PAGES
 from tests.api.api_fixtures import START, lives, make_app
 from tests.api.ports import SOON, free_port
+from tests.required_programs import skip_unless_ci
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def rig() -> Iterator[Rig]:
     from tests.web.browser_rig import CHROMIUM, Rig
 
     if not CHROMIUM.exists():
-        pytest.skip(f"there is no {CHROMIUM}: install chromium, or name one in $DULY_CHROMIUM")
+        skip_unless_ci(f"there is no {CHROMIUM}: run `make programs`, or set $DULY_CHROMIUM")
     rig = Rig()
     yield rig
     rig.close()

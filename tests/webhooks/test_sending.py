@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import socket
 import ssl
 import struct
@@ -17,6 +16,7 @@ from duly.domain.attempts import Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut
 from duly.domain.destinations import is_answered
 from duly.domain.identity import identity_text
+from tests.required_programs import required_program
 from tests.webhooks.rig import ROOT, claimed_run
 
 SECOND_US = 1_000_000
@@ -322,9 +322,7 @@ def test_a_cookie_does_not_come_back(receive, sender):
 @pytest.fixture
 def certified(tmp_path):
     """A certificate that nobody vouches for."""
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("makes a certificate with openssl, which is not installed")
+    program = str(required_program("openssl"))
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     how = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=here"
     name = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
