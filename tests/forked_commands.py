@@ -18,6 +18,7 @@ import json
 import os
 import pkgutil
 import runpy
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,6 +45,7 @@ ADOPTION_POLLS_MAX = 10_000
 ADOPTION_PAUSE_S = 0.001
 CAN_ADOPT = sys.platform == "linux"
 """Elsewhere every program has a fresh interpreter."""
+BINDING = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 LOADED = ("duly.app", "duly.cli", "duly.client", "duly.engine", "duly.store", "duly.telemetry")
 ABSENT = ("duly.app.task_process", "duly.cli.demo_member", "duly.engine.executors")
 """Modules that are run as programs: runpy warns if one of them is loaded already."""
@@ -232,6 +234,11 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     )
     sys.argv = request["words"]
     run(request["words"][0])
+
+
+def bound(*words: str) -> list[str]:
+    """Return the command of a fresh process that the kernel kills when its parent ends."""
+    return [*BINDING, *words]
 
 
 def die_with(parent: int) -> None:

@@ -22,6 +22,7 @@ from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.ports import SOON, free_port
 from tests.conformance.test_postgres import with_schema
+from tests.forked_commands import bound
 
 OURS = read_proxies(["10.0.0.0/24", "2001:db8:1::/48"])
 CLIENT, PROXY, OUTER = "203.0.113.9", "10.0.0.5", "10.0.0.6"
@@ -192,7 +193,8 @@ def test_a_real_server_tells_addresses_on_both_databases(kind, tmp_path, request
     app = duly.App(url)
     token = {"Authorization": f"Bearer {app.tokens.create('ci', role='admin', tenant='*').text}"}
     port = free_port()
-    words = [sys.executable, "-m", "duly", "server", f"--port={port}", "--json", "--url", url]
+    words = bound(sys.executable, "-m", "duly", "server", f"--port={port}", "--json")
+    words += ["--url", url]
     words += ["--trust-proxy", "127.0.0.0/8"]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

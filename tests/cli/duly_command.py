@@ -13,7 +13,7 @@ from typing import Any
 
 from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
-from tests.forked_commands import start_and_read
+from tests.forked_commands import bound, start_and_read
 from tests.store.sqlite.made_file import made_file
 
 LIMIT_SECONDS = 120
@@ -73,7 +73,7 @@ class Workplace:
         """Run a command on a terminal of its own, on which somebody types."""
         keyboard, screen = os.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-m", "duly", *arguments],
+            bound(sys.executable, "-m", "duly", *arguments),
             cwd=self.folder,
             env={**self.environment, "TERM": "xterm"},
             stdin=screen,

@@ -26,6 +26,7 @@ from duly.demo.cast import PAYMENTS
 from duly.demo.controls import Controls
 from duly.errors import Conflict
 from tests.api.ports import free_port
+from tests.forked_commands import bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -213,7 +214,7 @@ def test_a_terminal_that_is_closed_while_the_history_is_made_ends_it_too(tmp_pat
     """U1: whatever it would still print nobody can read."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-c", ON_A_TERMINAL],
+        bound(sys.executable, "-c", ON_A_TERMINAL),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -303,7 +304,7 @@ def started(folder: Path, *words: str) -> Demo:
     variables = {**os.environ, "TMPDIR": str(folder)}
     variables.pop("DULY_URL", None)
     process = subprocess.Popen(
-        [sys.executable, "-m", "duly", "demo", *words],
+        bound(sys.executable, "-m", "duly", "demo", *words),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

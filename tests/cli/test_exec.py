@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.forked_commands import bound
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,19 +29,9 @@ def runs(place: Workplace, *more: str) -> list[dict[str, Any]]:
 def typed(place: Workplace) -> Iterator[subprocess.Popen[str]]:
     """A command that has begun, and waits for a signal or for something that is typed."""
     program = f"{SAY_READY}print('got', sys.stdin.readline().strip())"
+    words = ("exec", "asking", "--alone", "--", sys.executable, "-c", program)
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "duly",
-            "exec",
-            "asking",
-            "--alone",
-            "--",
-            sys.executable,
-            "-c",
-            program,
-        ],
+        bound(sys.executable, "-m", "duly", *words),
         cwd=place.folder,
         env=place.environment,
         stdin=subprocess.PIPE,

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from tests.cli.duly_command import LIMIT_SECONDS, duly
+from tests.forked_commands import bound
 
 LOOKS_MAX = 60
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "find-and-resolve.md").read_text("utf-8")
@@ -55,7 +56,7 @@ class Session:
 
     def _start(self, words: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "duly", *words],
+            bound(sys.executable, "-m", "duly", *words),
             cwd=self.folder,
             env={**os.environ, **self.variables},
             stdin=subprocess.DEVNULL,

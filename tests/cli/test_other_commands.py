@@ -15,6 +15,7 @@ import pytest
 from duly.cli.tour_fleet import furnished
 from duly.cli.tour_stops import TOUR
 from tests.cli.duly_command import duly
+from tests.forked_commands import bound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +99,7 @@ def test_a_tour_whose_interrupt_got_lost_ends_all_the_same():
 def started_tour(folder: Path) -> subprocess.Popen[str]:
     """Start a tour whose file is in that folder."""
     return subprocess.Popen(
-        [sys.executable, "-m", "duly", "tour"],
+        bound(sys.executable, "-m", "duly", "tour"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

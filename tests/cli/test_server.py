@@ -12,6 +12,7 @@ import httpx
 
 from tests.api.ports import EVERYWHERE, SOON, free_port
 from tests.cli.duly_command import duly as command
+from tests.forked_commands import bound
 
 
 def test_the_command_refuses_to_be_open(tmp_path):
@@ -25,7 +26,7 @@ def test_the_command_refuses_to_be_open(tmp_path):
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
     """L1: while nobody has a token, it prints a code that begins one session."""
     port = free_port()
-    words = [sys.executable, "-m", "duly", "server", f"--port={port}", "--json"]
+    words = bound(sys.executable, "-m", "duly", "server", f"--port={port}", "--json")
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         lines = [json.loads(server.stdout.readline()) for _ in range(2)]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.failover.keeper import descendants, tell
-from tests.forked_commands import ROOT
+from tests.forked_commands import BINDING, ROOT, bound
 from tests.waiting import wait_until
 
 KEEPER = [sys.executable, "-m", "tests.failover.keeper"]
@@ -71,6 +71,18 @@ def test_nothing_outlives_a_test_that_was_ended(number):
         test.send_signal(number)
 
     wait_until("the orphan has ended", lambda: not is_running(orphan))
+
+
+@pytest.mark.skipif(not BINDING, reason="needs setpriv")
+def test_a_fresh_process_ends_with_the_test_that_started_it():
+    program = [sys.executable, "-c", HOLDER, *bound("sleep", "3600")]
+    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) as test:
+        assert test.stdout is not None
+        started = int(test.stdout.readline())
+        wait_until("it sleeps", lambda: "sleep" in descendants(test.pid).values())
+        test.kill()
+
+    wait_until("it has ended", lambda: not is_running(started))
 
 
 HOLDER = """

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from tests.forked_commands import bound
 from tests.postgres.server import locked
 from tests.postgres.server_folder import CommandFailedError, Premises, free_ports
 from tests.required_programs import skip_unless_ci
@@ -91,7 +92,7 @@ class PgBouncer:
         libraries = [str(path) for path in self.program.parents[1].glob("lib/*-linux-*")]
         ways["env"]["LD_LIBRARY_PATH"] = ":".join(libraries)
         self._process = subprocess.Popen(
-            [self.program, self.premises.path / "pgbouncer.ini"],
+            bound(str(self.program), str(self.premises.path / "pgbouncer.ini")),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

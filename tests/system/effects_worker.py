@@ -22,6 +22,7 @@ from duly.cli.main import main as duly_main
 from duly.domain.effects import Grant
 from duly.store.postgres.store import PostgresStore
 from duly.store.sqlite.store import SqliteStore
+from tests.forked_commands import die_with
 from tests.system.effects_harm import ANSWERED, ASKING, FINISHED, FINISHING, PLANS
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def come_to_harm(store: Any) -> None:
     store.finish_and_claim, store.begin_effect = both, beginning
 
 
-def live(born: dict[str, str]) -> NoReturn:
+def live(born: dict[str, str], parent: int) -> NoReturn:
     """Be a worker, to the end."""
+    die_with(parent)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     log = os.open(born["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -103,10 +105,11 @@ def live(born: dict[str, str]) -> NoReturn:
 def main() -> None:
     """Bring forth a worker for each line, and bury none: nobody waits for them."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    parent = os.getpid()
     for line in sys.stdin:
         process = os.fork()
         if process == 0:
-            live(json.loads(line))
+            live(json.loads(line), parent)
         sys.stdout.write(f"{process}\n")
         sys.stdout.flush()
 

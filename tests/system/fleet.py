@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from duly.clock import SystemClock
-from tests.forked_commands import CAN_ADOPT, ROOT, TREE, start_program
+from tests.forked_commands import CAN_ADOPT, ROOT, TREE, bound, start_program
 from tests.system.client_program import Client, new_app
 from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
 from tests.system.long_lease_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
@@ -56,7 +56,7 @@ class Process:
             return
         with log.open("ab") as out:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
+                bound(sys.executable, "-m", *arguments),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,

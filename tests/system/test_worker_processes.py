@@ -20,7 +20,7 @@ import duly
 from duly.domain.identity import RunId
 from tests.api.ports import free_port
 from tests.cli.duly_command import duly as duly_command
-from tests.forked_commands import TREE
+from tests.forked_commands import TREE, bound
 from tests.system.fleet import Process
 from tests.system.worker_tasks import app as tasks
 from tests.waiting import wait_until
@@ -278,7 +278,7 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     script.write_text(SCRIPT.format(url=place.url), encoding="utf-8")
     with (place.folder / "script.log").open("wb") as log:
         program = subprocess.Popen(
-            [sys.executable, str(script)],
+            bound(sys.executable, str(script)),
             cwd=place.folder,
             env={**os.environ, "PYTHONPATH": TREE},
             stderr=log,

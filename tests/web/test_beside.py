@@ -22,6 +22,7 @@ import pytest
 
 from duly.api.listening import PORT_DEFAULT
 from tests.api.ports import SOON, free_port
+from tests.forked_commands import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def running(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     made = [sys.executable, "-m", "duly", "db", "migrate"]
     subprocess.run(made, cwd=folder, check=True, capture_output=True)
     with subprocess.Popen(
-        [sys.executable, *words],
+        bound(sys.executable, *words),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
