@@ -123,6 +123,19 @@ class Campaign:
         fleet.note(STOPPED, began, fleet.clock.now_us())
         wait_until("it comes back under a new id", lambda: victim.count("joined") > joined)
 
+    def refuse_a_stale_fire(self) -> None:
+        """Stop an owner as it is about to fire, until it is declared dead: it fires too late."""
+        fleet = self.fleet
+        wait_until("all own something", lambda: len(fleet.shares()) == self.size)
+        victim = self._some_owner()
+        began, joined = fleet.clock.now_us(), victim.count("joined")
+        victim.stop_at_its_next_call()
+        wait_until("the stopped one is declared dead", lambda: fleet.is_declared_dead(victim))
+        self.wait_for_fires()
+        victim.send(signal.SIGCONT)
+        fleet.note(STOPPED, began, fleet.clock.now_us())
+        wait_until("it comes back under a new id", lambda: victim.count("joined") > joined)
+
     def stop_gracefully(self) -> Process:
         """End one in good order and start another; return who was ended."""
         victim = self.draw.choice(self.dispatchers)

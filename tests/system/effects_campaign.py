@@ -38,7 +38,7 @@ from tests.system.effects_evidence import Decision, EffectsEvidence
 from tests.system.effects_harm import BEFORE, HAPPENED, KILL, STOP, WITHIN
 from tests.system.effects_tasks import ACCOUNTS, CLASSES, PHASES, SOON, WHOLE
 from tests.system.effects_tasks import app as tasks
-from tests.system.fleet import Fleet
+from tests.system.fleet import Fleet, is_running
 from tests.system.postgres_campaign import THENS
 from tests.system.views import SQLITE
 from tests.system.work_evidence import (
@@ -50,7 +50,6 @@ from tests.system.work_evidence import (
     read_marks,
     read_told,
 )
-from tests.system.workforce import is_running
 from tests.waiting import pause, wait_until
 
 if TYPE_CHECKING:

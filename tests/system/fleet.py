@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -15,12 +17,12 @@ import apsw
 from duly.clock import SystemClock
 from tests.forked_commands import CAN_ADOPT, ROOT, TREE, bound, start_program
 from tests.system.client_program import Client, new_app
+from tests.system.dispatcher_program import PROGRAM
 from tests.system.evidence import Evidence, Fault, OrderBook, read_orders, read_sights
-from tests.system.long_lease_dispatcher import LEASE_SECONDS as PATIENT_SECONDS
-from tests.system.long_lease_dispatcher import PROGRAM as PATIENT
 from tests.system.views import (
     COUNT_DEAD,
     FIND_DEAD,
+    HAVE_RENEWED,
     LIST_OWNERS,
     SQLITE,
     open_view,
@@ -31,17 +33,20 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import random
-    import signal
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.system.evidence import Order
 
 LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
 LEASE_SECONDS = 5.0
+PATIENT_SECONDS = 120.0
+"""The lease where no dispatcher may be declared dead, however busy the machine is."""
+OUTLASTED_SECONDS = 30.0
+"""The same, where a test has to wait for longer than the lease."""
 LOCK_SECONDS = 2.0
 SECOND_US = 1_000_000
+STOPPED = "T"
 UNFORESEEN = ("tick-failed", "set-aside")
 
 
@@ -78,6 +83,11 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
 
+    def stop_at_its_next_call(self) -> None:
+        """Have a program that knows the signal stop itself, and wait until it has."""
+        self.send(signal.SIGUSR1)
+        wait_until("it stops itself", lambda: state_of(self.popen.pid) == STOPPED)
+
     def terminate(self) -> int:
         """Ask it to end in good order; return its exit code."""
         self.popen.terminate()
@@ -113,17 +123,12 @@ class Fleet:
         self.clock = SystemClock()
         self.faults: list[Fault] = []
         self.processes: list[Process] = []
-        self.is_patient = False
-        """Whether dispatchers have a long lease: where it is judged that nobody loses his."""
+        self.lease_seconds = LEASE_SECONDS
+        """How long after its last renewal a dispatcher may be declared dead."""
         self._observer: Process | None = None
         with new_app(self.url) as app:
             app.store.now()
         self.open_eyes()
-
-    @property
-    def lease_seconds(self) -> float:
-        """How long after its last renewal a dispatcher may be declared dead."""
-        return PATIENT_SECONDS if self.is_patient else LEASE_SECONDS
 
     def open_eyes(self) -> None:
         """Open a connection for looking."""
@@ -146,8 +151,8 @@ class Fleet:
 
     def new_dispatcher(self, url: str | None = None) -> Process:
         """Start one, by this way to the store or the plain one, and wait for nothing."""
-        program = PATIENT if self.is_patient else "duly"
-        arguments = [program, "dispatcher", "--json", "--url", url or self.url]
+        program = [PROGRAM, str(self.lease_seconds)]
+        arguments = [*program, "dispatcher", "--json", "--url", url or self.url]
         return self.start(arguments, "dispatcher")
 
     def start_observer(self) -> None:
@@ -233,6 +238,10 @@ class Fleet:
         """Say whether others have taken over from what this process was last."""
         return bool(self.ask(FIND_DEAD, dispatcher.popen.pid))
 
+    def have_renewed_since(self, instant: int) -> bool:
+        """Say whether all dispatchers have renewed their membership since then."""
+        return bool(self.ask(HAVE_RENEWED, instant)[0][0])
+
     def settle(self) -> int:
         """Wait until everything that was due by now has its verdict; return that now."""
         until = self.clock.now_us()
@@ -262,3 +271,28 @@ class Fleet:
                 if event["event"] in UNFORESEEN
             ],
         )
+
+
+def parent_of(process: int) -> int | None:
+    """Return a process's parent; None if there is no such process."""
+    return _stat(process)[1]
+
+
+def is_running(process: int) -> bool:
+    """Say whether a process is there, and not merely not yet buried."""
+    return state_of(process) not in {None, "Z", "X"}
+
+
+def state_of(process: int) -> str | None:
+    """Return a process's state, as the kernel names it."""
+    return _stat(process)[0]
+
+
+def _stat(process: int) -> tuple[str | None, int | None]:
+    """Return a process's state and parent, as the kernel tells them."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None, None
+    state, parent = text.rpartition(") ")[2].split()[:2]
+    return state, int(parent)

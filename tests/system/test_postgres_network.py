@@ -11,18 +11,20 @@ import duly
 from tests.postgres.proxy import Proxy
 from tests.system.checker import violations
 from tests.system.client_program import new_app
+from tests.system.fleet import LEASE_SECONDS, PATIENT_SECONDS, SECOND_US
 from tests.system.postgres_campaign import FIRES
 from tests.waiting import pause, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 LOST = 2
+DELAYED_FOR_US = int(2 * LEASE_SECONDS * SECOND_US)
 
 
 @pytest.mark.thorough
 def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postgres_campaign):
     """F5, INV-21: a delay that is well below the lease costs nobody his membership."""
     campaign = postgres_campaign
-    campaign.fleet.is_patient = True
+    campaign.fleet.lease_seconds = PATIENT_SECONDS
     campaign.start()
     for proxy in campaign.proxies:
         proxy.cut()
@@ -30,7 +32,8 @@ def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postg
         proxy.reset()
     for proxy in campaign.proxies:
         proxy.delay(80, 80)
-    pause(campaign.fleet.lease_seconds)
+    until = campaign.fleet.clock.now_us() + DELAYED_FOR_US
+    wait_until("all renew all the while", lambda: campaign.fleet.have_renewed_since(until))
     for proxy in campaign.proxies:
         proxy.heal()
     campaign.wait_for_fires()

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.system.checker import violations
+from tests.system.fleet import OUTLASTED_SECONDS
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.system.fleet import Process
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("running_server"),
+]
 
 
 def test_nothing_is_early_lost_or_twice_while_the_server_crashes(postgres_campaign):
@@ -38,7 +43,7 @@ def test_nobody_is_declared_dead_for_lost_connections_or_while_a_program_holds_a
 ):
     """D1, F5, INV-21: pg_terminate_backend again and again; who can not fire goes on renewing."""
     campaign = postgres_campaign
-    campaign.fleet.is_patient = True
+    campaign.fleet.lease_seconds = OUTLASTED_SECONDS
     campaign.start()
     campaign.end_backends()
     campaign.end_backends()

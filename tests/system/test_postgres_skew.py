@@ -8,12 +8,15 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 SHARDS = 32
-SKEWS_US = (150_000, -150_000, 3_600_000_000)
+SKEWS_US = (3_600_000_000, -3_600_000_000)
 LIST_HOLDING = "SELECT process FROM duly.members WHERE is_holding AND ended_at IS NULL"
 
 
 def test_dispatchers_whose_clocks_are_off_own_nothing_and_say_so(postgres_fleet):
-    """F7: beyond 100 ms, in either direction; those whose clocks are right own everything."""
+    """F7: in either direction; those whose clocks are right own everything.
+
+    That the limit is 100 ms is judged on a clock that stands still (engine/test_clocks.py).
+    """
     fleet = postgres_fleet
     skewed = [
         fleet.start(["tests.system.skewed_dispatcher", fleet.url, str(skew)], "skewed")

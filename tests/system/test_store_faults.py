@@ -9,7 +9,7 @@ import pytest
 from tests.system.campaign import Campaign, has_lost_store
 from tests.system.checker import violations
 from tests.system.disk import Disk
-from tests.system.fleet import LEASE_SECONDS, Fleet
+from tests.system.fleet import LEASE_SECONDS, OUTLASTED_SECONDS, Fleet
 from tests.waiting import pause, wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -36,7 +36,7 @@ def fleet_on_disk(tmp_path, disk):
 @pytest.mark.thorough
 def test_nobody_is_declared_dead_while_another_program_holds_the_lock(fleet):
     """INV-21: who could not write could not renew; a whole lease of waiting proves nothing."""
-    fleet.is_patient = True
+    fleet.lease_seconds = OUTLASTED_SECONDS
     campaign = Campaign(fleet, "locked")
     campaign.start()
     campaign.hold_lock()

@@ -18,7 +18,7 @@ def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
         campaign.schedules = SCHEDULES
         campaign.start()
         campaign.work.kill_workers()
-        campaign.work.stop_until_refused(1)
+        campaign.work.stop_until_refused()
         campaign.work.terminate_worker()
         evidence = campaign.finish()
 
@@ -34,7 +34,7 @@ def test_every_start_is_recorded_and_nothing_lost_on_postgres(tmp_path, running_
         campaign.work.kill_supervisor()
         campaign.lose_answer_of_worker(CLAIMS)
         campaign.lose_answer_of_worker(ENDS)
-        campaign.work.stop_until_refused(1)
+        campaign.work.stop_until_refused()
         campaign.crash_server()
         evidence = campaign.finish()
 

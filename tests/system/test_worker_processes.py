@@ -22,6 +22,7 @@ from tests.api.ports import free_port
 from tests.cli.duly_command import duly as duly_command
 from tests.forked_commands import TREE, bound
 from tests.system.fleet import Process
+from tests.system.worker_program import PATIENT_SECONDS, PROGRAM
 from tests.system.worker_tasks import app as tasks
 from tests.waiting import wait_until
 
@@ -53,8 +54,13 @@ class Place:
     def worker(self, *options: str) -> Process:
         return self.start("worker", "--app", APP, "--tell-runs", *options)
 
-    def start(self, role: str, *options: str) -> Process:
-        arguments = ["duly", role, "--json", "--url", self.url, *options]
+    def patient_worker(self) -> Process:
+        """Start one that does not lose its lease, however busy the machine is."""
+        options = ("--app", APP, "--tell-runs", "--no-supervisor")
+        return self.start("worker", *options, program=(PROGRAM, str(PATIENT_SECONDS)))
+
+    def start(self, role: str, *options: str, program: tuple[str, ...] = ("duly",)) -> Process:
+        arguments = [*program, role, "--json", "--url", self.url, *options]
         log = self.folder / f"{role}-{len(self.processes)}.log"
         # On a file as a person starts it, with an interpreter of its own.
         is_fresh = self.url.startswith("sqlite")
@@ -161,7 +167,7 @@ def test_what_a_killed_worker_held_is_done_by_another(place: Place):
     run = place.enqueue("long_at_first")
     place.wait_marked("long")
     victim.kill()
-    other = place.worker("--no-supervisor")
+    other = place.patient_worker()
     place.wait_for(run, "succeeded")
 
     assert [(1, "lost", "lost"), (2, "succeeded", None)] == place.attempts(run)

@@ -37,6 +37,9 @@ COUNT_DEAD = "SELECT count(DISTINCT subject) FROM duly.audit WHERE action = 'mem
 LIST_OWNERS = """
 SELECT l.shard, m.process FROM duly.leases l JOIN duly.members m ON m.id = l.owner
 WHERE l.lane = 'live'"""
+HAVE_RENEWED = """
+SELECT count(*) > 0 AND min(renewed_at) >= $1 FROM duly.members
+WHERE kind = 'dispatcher' AND ended_at IS NULL"""
 FIND_DEAD = """
 SELECT 1 FROM duly.audit WHERE action = 'member.declared-dead' AND subject =
     (SELECT 'member ' || max(id) FROM duly.members WHERE process = $1)"""

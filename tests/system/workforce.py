@@ -8,11 +8,11 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.domain.identity import RunId
 from tests.system import work_views
+from tests.system.fleet import STOPPED, is_running, parent_of, state_of
 from tests.system.work_evidence import (
     END,
     LEDGER_VARIABLE,
@@ -23,10 +23,12 @@ from tests.system.work_evidence import (
     read_told,
 )
 from tests.system.work_tasks import DEADLY, DEAF, POLICIES
+from tests.system.worker_program import LEASE_SECONDS, PROGRAM
 from tests.waiting import WaitedTooLongError, pause, wait_until
 
 if TYPE_CHECKING:
     import random
+    from pathlib import Path
 
     from tests.system.fleet import Fleet, Process
 
@@ -40,9 +42,6 @@ SLOTS = 10
 GRACES = ("0s", "30s")
 ALIVE_MIN = 2
 TRIES_MAX = 200
-PROVOKE_MAX = 10
-REFUSED_SECONDS = 10.0
-"""Who has not had its say by then has nothing to say: others are stopped."""
 TAIL_BYTES = 100_000
 QUIET_SECONDS = 300.0
 """So long after everything is quiet, every run is over."""
@@ -153,17 +152,37 @@ class Workforce:
         if not going_on:
             self.stop_workers(count)  # a task of theirs had aborted all of them
 
-    def stop_until_refused(self, count: int) -> None:
-        """Stop workers until one of them has had its say too late.
+    def stop_until_refused(self) -> None:
+        """Stop a worker as it is about to report, until its lease is over: it reports too late.
 
-        A task of its own may end a worker before it has, or have ended just before it was stopped.
+        A task of its own may end a worker before it reports; then another one is stopped.
         """
-        for _ in range(PROVOKE_MAX):
-            self.stop_workers(count)
-            with suppress(WaitedTooLongError):
-                wait_until("it is refused", self._has_refused, REFUSED_SECONDS)
+        for _ in range(TRIES_MAX):
+            process = self._stop_at_report()
+            wait_until(
+                "its report is refused, or a task has ended it",
+                lambda: self._has_refused() or not is_running(process),  # noqa: B023 - called here
+            )
+            if self._has_refused():
+                wait_until("it works again", partial(self._is_back, process))
                 return
-        raise WaitedTooLongError("nobody was refused who had been stopped")
+        raise WaitedTooLongError("tasks have ended all workers that had been stopped")
+
+    def _stop_at_report(self) -> int:
+        """Stop a worker before it reports, until its lease is over; return its process."""
+        for _ in range(TRIES_MAX):
+            process, began = self._some(1)[0], self.fleet.clock.now_us()
+            member, _claims = self.alive().get(process, (0, 0))
+            self._harm(process, None)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGUSR1)
+            wait_until("it stops itself, or a task ends it", partial(_has_stopped, process))
+            if state_of(process) == STOPPED:
+                wait_until("its lease is over", partial(self._is_over, member))
+                os.kill(process, signal.SIGCONT)
+                self.fleet.note(STOPPED_WORKER, began, self.fleet.clock.now_us())
+                return process
+        raise WaitedTooLongError("tasks have ended all workers that were to be stopped")
 
     def _has_refused(self) -> bool:
         return bool(work_views.refused(self.fleet.eyes))
@@ -249,7 +268,7 @@ class Workforce:
         )
 
     def _new(self, url: str, is_supervised: bool) -> Process:
-        words = ["tests.system.short_lease_worker", "worker", "--json", "--tell-runs", "--app", APP]
+        words = [PROGRAM, str(LEASE_SECONDS), "worker", "--json", "--tell-runs", "--app", APP]
         options = [f"--slots={SLOTS}", f"--grace={self.draw.choice(GRACES)}", f"--url={url}"]
         alone = [] if is_supervised else ["--no-supervisor"]
         return self.fleet.start([*words, *options, *alone], "worker")
@@ -306,21 +325,5 @@ def _waits(runs: set[str], tasks: dict[str, str]) -> dict[tuple[str, int], int]:
     }
 
 
-def parent_of(process: int) -> int | None:
-    """Return a process's parent; None if there is no such process."""
-    return _stat(process)[1]
-
-
-def is_running(process: int) -> bool:
-    """Say whether a process is there, and not merely not yet buried."""
-    return _stat(process)[0] not in {None, "Z", "X"}
-
-
-def _stat(process: int) -> tuple[str | None, int | None]:
-    """Return a process's state and parent, as the kernel tells them."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return None, None
-    state, parent = text.rpartition(") ")[2].split()[:2]
-    return state, int(parent)
+def _has_stopped(process: int) -> bool:
+    return state_of(process) == STOPPED or not is_running(process)

@@ -1,10 +1,11 @@
-"""`duly worker` with a short lease, so that many run out in a campaign; nothing else differs.
+"""`duly worker` with a chosen lease; on SIGUSR1 it stops itself before it reports its next ends.
 
-python -m tests.system.short_lease_worker worker --app tasks:app …
+python -m tests.system.worker_program SECONDS worker --app tasks:app …
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from duly.app.worker_options import WorkerOptions
 from duly.cli.main import main
 from duly.clock import SystemClock
 from duly.engine.supervisor import Supervisor, SupervisorSettings
+from tests.system.stop_signal import stop_before
 
 if TYPE_CHECKING:
     from duly.app.running import Voice
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
 
 SECOND_US = 1_000_000
 LEASE_SECONDS = 8.0
-"""Ten beats fit in: a machine that stands still for a moment costs nobody his lease."""
-PROGRAM = "tests.system.short_lease_worker"
+"""Short, so that many leases expire in a campaign; ten beats fit in."""
+PATIENT_SECONDS = 120.0
+"""For a worker that must not lose its lease, however busy the machine is."""
+PROGRAM = "tests.system.worker_program"
 _settings = WorkerOptions.settings
 
 
-def brisk_settings(options: WorkerOptions) -> WorkerSettings:
-    """Return what a person said, and a short lease."""
+def with_lease(options: WorkerOptions) -> WorkerSettings:
+    """Return the settings of the command line with the chosen lease."""
     return replace(
         _settings(options),
-        ttl_us=int(LEASE_SECONDS * SECOND_US),
+        ttl_us=int(float(lease) * SECOND_US),
         beat_every_us=SECOND_US * 8 // 10,
         lease_margin_us=SECOND_US // 2,
         cancel_grace_us=SECOND_US,
@@ -41,7 +45,7 @@ def brisk_supervisor(crew: running.Crew, wakeups: LocalWakeups, voice: Voice) ->
     """Return who keeps workers of this kind going, and does not wait long with those that crash."""
     python, flag, _, *words = crew.argv
     return Supervisor(
-        (python, flag, PROGRAM, *words),
+        (python, flag, PROGRAM, lease, *words),
         SystemClock(),
         wakeups,
         SupervisorSettings(processes=crew.processes, healthy_us=2 * SECOND_US),
@@ -51,6 +55,8 @@ def brisk_supervisor(crew: running.Crew, wakeups: LocalWakeups, voice: Voice) ->
 
 
 if __name__ == "__main__":
-    WorkerOptions.settings = brisk_settings  # type: ignore[assignment, method-assign]
+    lease = sys.argv.pop(1)
+    WorkerOptions.settings = with_lease  # type: ignore[assignment, method-assign]
     running.Crew.supervisor = brisk_supervisor  # type: ignore[assignment, method-assign]
+    stop_before("finish_runs", "finish_and_claim")
     main()
