@@ -11,7 +11,7 @@ from tests.system.fleet import Fleet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.postgres.server import Server
+    from tests.postgres.server import Databases, Server
 
 SCHEDULES = 40
 
@@ -41,20 +41,35 @@ def running_server(durable_server) -> Iterator[Server]:
         durable_server.start()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def campaign_url(request) -> str | None:
+    """The URL of a campaign's database; None for a SQLite file in the campaign's folder."""
+    return None if request.param == "sqlite" else str(request.getfixturevalue("database"))
+
+
 @pytest.fixture
-def postgres_fleet(tmp_path, running_server):
-    url = running_server.create_database()
+def chosen_server(request) -> Databases:
+    """The durable server for a test that asks for it; else the one that all tests share."""
+    is_durable = "running_server" in request.fixturenames
+    server: Databases = request.getfixturevalue(
+        "running_server" if is_durable else "postgres_server"
+    )
+    return server
+
+
+@pytest.fixture
+def postgres_fleet(tmp_path, chosen_server):
+    url = chosen_server.create_database()
     made = Fleet(tmp_path, url)
     yield made
     made.kill_all()
-    if running_server.is_running:
-        running_server.drop_database(url)
+    chosen_server.drop_database(url)
 
 
 @pytest.fixture
-def postgres_campaign(tmp_path, running_server, request):
+def postgres_campaign(tmp_path, chosen_server, request):
     from tests.system.postgres_campaign import postgres_campaign
 
-    with postgres_campaign(running_server, tmp_path, request.node.originalname) as made:
+    with postgres_campaign(chosen_server, tmp_path, request.node.originalname) as made:
         made.schedules = SCHEDULES
         yield made

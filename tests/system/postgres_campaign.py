@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.postgres.proxy import Then
+    from tests.postgres.server import Databases
 
 RECOVERING = {"recovery_init_sync_method": "syncfs"}
 """After a crash all of the disk is made safe at once, and not thousands of files one by one."""
@@ -59,7 +60,8 @@ class PostgresCampaign(Campaign):
 
     size: ClassVar[int] = 3
 
-    server: Server = field(kw_only=True)
+    server: Databases = field(kw_only=True)
+    """Only one of its own is crashed."""
     proxies: list[Proxy] = field(kw_only=True)
     """One for each dispatcher, and the last one for the clients."""
 
@@ -117,6 +119,7 @@ class PostgresCampaign(Campaign):
 
     def crash_server(self) -> None:
         """Stop PostgreSQL as a crash would, and start it again a little later."""
+        assert isinstance(self.server, Server), "nobody else's is crashed"
         with self.noted("PostgreSQL stopped with -m immediate"):
             self.server.stop("immediate")
             pause(self.draw.uniform(0.0, 4.0))
@@ -217,7 +220,7 @@ class PostgresCampaign(Campaign):
 
 
 @contextmanager
-def postgres_campaign(server: Server, folder: Path, seed: str) -> Iterator[PostgresCampaign]:
+def postgres_campaign(server: Databases, folder: Path, seed: str) -> Iterator[PostgresCampaign]:
     """Make a campaign on a new database of a server; end its processes and proxies at the end."""
     url = server.create_database()
     with ExitStack() as stack:
