@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ WORKERS = 4
 SLOTS = 8
 RUNS = 2_000
 KILLS = 20
+FED = 40
+"""So many more are enqueued before a kill that is to cut a run short."""
 RECOVERY_SECONDS = 300.0
 COUNT_STATES = "SELECT state, count(*) FROM duly.public_runs GROUP BY state"
 COUNT_PLACES = "SELECT count(*) FROM duly.held_places"
@@ -77,13 +80,19 @@ class Capped:
         os.environ[LEDGER_VARIABLE] = str(self.ledger)
         self.fleet.start_dispatcher()
         self.workers = [self.new_worker() for _ in range(WORKERS)]
-        half = self.figures.runs // 2
+        runs, self.figures.runs = self.figures.runs, 0
+        self.enqueue(runs)
+        wait_until("something runs", lambda: self.ledger.stat().st_size)
+
+    def enqueue(self, count: int) -> None:
+        """Enqueue more, half of each kind."""
+        half = count // 2
         self.app.enqueue_many(self.app.call("narrow", {"number": one}) for one in range(half))
         self.app.enqueue_many(
             self.app.call("in_turn", {"account": one % ACCOUNTS, "number": one})
-            for one in range(self.figures.runs - half)
+            for one in range(count - half)
         )
-        wait_until("something runs", lambda: self.ledger.stat().st_size)
+        self.figures.runs += count
 
     def new_worker(self) -> Process:
         words = ["duly", "worker", "--json", "--no-supervisor", f"--slots={SLOTS}"]
@@ -97,6 +106,23 @@ class Capped:
         self.killed_at[victim.popen.pid] = self.fleet.clock.now_us()
         self.figures.kills += 1
         self.workers[place] = self.new_worker()
+
+    def cut_short(self) -> None:
+        """Kill workers until one was in the middle of a run; there is always more to do."""
+        known = self.cut
+        while self.cut == known:
+            self.enqueue(FED)
+            size = self.ledger.stat().st_size
+            wait_until("it goes on", partial(self._has_grown, size))
+            self.kill_worker()
+
+    @property
+    def cut(self) -> int:
+        """How many runs have begun in workers that were killed, and not ended."""
+        return sum(process in self.killed_at for _, process in open_starts(self.ledger).values())
+
+    def _has_grown(self, size: int) -> bool:
+        return self.ledger.stat().st_size > size
 
     def finish(self) -> Figures:
         """Wait until all is over, and gather what was seen."""
@@ -114,20 +140,27 @@ class Capped:
         return Counter(dict(self.fleet.ask(COUNT_STATES)))
 
 
-def most_at_once(ledger: Path, killed_at: dict[int, int]) -> tuple[dict[str, int], int]:
-    """Return how many were at each place at once, and how many attempts there were."""
+def open_starts(ledger: Path) -> dict[str, tuple[str, int]]:
+    """Return the place and the process of each attempt that has begun and not ended."""
     begun: dict[str, tuple[str, int]] = {}
-    changes: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    starts = 0
     for line in ledger.read_text(encoding="utf-8").splitlines():
-        what, place, who, process, at = line.split()
-        changes[place].append((int(at), 1 if what == START else -1))
-        starts += what == START
+        what, place, who, process, _ = line.split()
         if what == START:
             begun[who] = (place, int(process))
         else:
             del begun[who]
-    for place, victim in begun.values():
+    return begun
+
+
+def most_at_once(ledger: Path, killed_at: dict[int, int]) -> tuple[dict[str, int], int]:
+    """Return how many were at each place at once, and how many attempts there were."""
+    changes: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    starts = 0
+    for line in ledger.read_text(encoding="utf-8").splitlines():
+        what, place, _, _, at = line.split()
+        changes[place].append((int(at), 1 if what == START else -1))
+        starts += what == START
+    for place, victim in open_starts(ledger).values():
         changes[place].append((killed_at[victim], -1))
     most = {}
     for place, found in changes.items():

@@ -49,13 +49,14 @@ CLOSED, SUCCEEDED = "closed", "succeeded"
 OPENING_US = 2 * SECOND_US
 """So long after it opened, at least, others are given to hear of it."""
 STAMPEDE_MAX = 3 * SECOND_US // BACK_EVERY_US
-"""No second of the recovery sees more than this: a machine that stands still has some to make up."""
+"""At no moment of the recovery have more come than their turns allow: some turns had passed before,
+while the machine stood still."""
 OPENING_MAX = 3 * WORKERS * SLOTS
 """So many may be called at the most until all workers know: what they had begun by then."""
-PROBES_PER_SECOND = 2
 OPEN = frozenset({"blocked", "queued", "running", "retrying"})
 COUNT_BEGUN = """
 SELECT count(*) FROM duly.claims c JOIN duly.public_runs r ON r.id = c.run_id WHERE r.task = $1"""
+COUNT_OPENINGS = "SELECT coalesce(sum(epoch), 0) FROM duly.breakers"
 COUNT_STATES = "SELECT state, count(*) FROM duly.public_runs WHERE task = $1 GROUP BY state"
 
 
@@ -74,6 +75,8 @@ class Figures:
     """From when on nothing was on its way any more that had begun before it opened."""
     back_at: int = 0
     """When the endpoint came back."""
+    probes: int = 0
+    """How many probes the breaker has recorded in between, and one that may be under way."""
     over_at: int = 0
     calls: list[int] = field(default_factory=list)
     ticks: list[tuple[int, int]] = field(default_factory=list)
@@ -139,6 +142,8 @@ class DeadEndpoint:
         figures.opened_at = clock.now_us()
         wait_until("nothing is on its way", lambda: not self.fleet.ask(COUNT_BEGUN, "notify")[0][0])
         figures.settled_at = max(clock.now_us(), figures.opened_at + OPENING_US)
+        # Every probe of a dead endpoint opens the breaker once more.
+        figures.probes = 1 - self.count_openings()
 
     def wait_for_probe(self) -> None:
         """Wait until somebody has tried whether it is back."""
@@ -148,10 +153,14 @@ class DeadEndpoint:
     def come_back(self) -> None:
         """Have the endpoint answer, and wait until every run is over."""
         self.figures.back_at = self.fleet.clock.now_us()
+        self.figures.probes += self.count_openings()
         self.endpoint.is_alive = True
         wait_until("all is delivered", self.is_delivered, RECOVERY_SECONDS)
         wait_until("all is on record", self.is_over, RECOVERY_SECONDS)
         self.figures.over_at = self.fleet.clock.now_us()
+
+    def count_openings(self) -> int:
+        return int(self.fleet.ask(COUNT_OPENINGS)[0][0])
 
     def is_open(self) -> bool:
         return any(one.state != CLOSED for one in self.app.breakers.list())
@@ -194,6 +203,14 @@ def peak(instants: list[int]) -> int:
     return most
 
 
+def before_their_turn(calls: list[int], since: int) -> int:
+    """Return how many more had called at a moment than turns had come since then, at the most."""
+    ahead = (
+        number - (at - since) // BACK_EVERY_US for number, at in enumerate(sorted(calls), start=1)
+    )
+    return max(ahead, default=0)
+
+
 def violations(figures: Figures) -> list[str]:
     """Return what went wrong, whatever the machine's speed."""
     found = []
@@ -203,9 +220,11 @@ def violations(figures: Figures) -> list[str]:
     after = figures.calls_between(figures.back_at, figures.over_at + 1)
     if len(before) > OPENING_MAX:
         found.append(f"flood: {len(before)} calls until the breaker had opened")
-    if peak(while_open) > PROBES_PER_SECOND:
-        found.append(f"flood: {peak(while_open)} calls in a second while it was open")
-    if peak(after) > STAMPEDE_MAX:
+    if len(while_open) > figures.probes:
+        found.append(
+            f"flood: {len(while_open)} calls and {figures.probes} probes while it was open"
+        )
+    if before_their_turn(after, figures.back_at) > STAMPEDE_MAX:
         found.append(f"stampede: {peak(after)} calls in a second when it was back")
     if figures.states != {SUCCEEDED: figures.runs}:
         found.append(f"lost: {dict(figures.states)}")

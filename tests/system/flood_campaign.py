@@ -14,7 +14,6 @@ import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from tests.system import flood_tasks
 from tests.system.campaign import commit, percentiles
 from tests.system.campaign_stores import store_url
 from tests.system.fleet import SECOND_US, Fleet
-from tests.system.flood_tasks import LEDGER_VARIABLE
+from tests.system.flood_tasks import HOLD_VARIABLE, LEDGER_VARIABLE
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -32,10 +31,12 @@ if TYPE_CHECKING:
 APP = "tests.system.flood_tasks:app"
 WORKERS = 2
 SLOTS = 20
+ALL_SLOTS = WORKERS * SLOTS
 RUNS = 100_000
 OTHERS = 20
 ENQUEUED_AT_ONCE = 1_000
 FLOODING = "flooding"
+COUNT_CLAIMS = "SELECT count(*) FROM duly.claims"
 LIST_CLAIMED = """
 SELECT r.tenant, c.claimed_at FROM (
     SELECT run_id, claimed_at FROM duly.claims
@@ -75,9 +76,9 @@ class Figures:
         ]
 
     def left(self) -> int:
-        """Return how many of the flood had not begun when the last of the others did."""
-        last = max(at for tenant, at in self.starts if tenant != FLOODING)
-        return self.runs - sum(at <= last for tenant, at in self.starts if tenant == FLOODING)
+        """Return how many of the flood were not yet given to workers when the last of the others was."""
+        last = max(at for tenant, at in self.claims if tenant != FLOODING)
+        return self.runs - sum(at <= last for tenant, at in self.claims if tenant == FLOODING)
 
 
 @dataclass
@@ -91,10 +92,14 @@ class Flood:
     def ledger(self) -> Path:
         return self.fleet.folder / "starts"
 
+    @property
+    def hold(self) -> Path:
+        return self.fleet.folder / "hold"
+
     def start(self) -> None:
         """Enqueue the flood, start the workers, and wait until they are busy with it."""
         self.ledger.touch()
-        os.environ[LEDGER_VARIABLE] = str(self.ledger)
+        os.environ |= {LEDGER_VARIABLE: str(self.ledger), HOLD_VARIABLE: str(self.hold)}
         with self._app(FLOODING) as app:
             for first in range(0, self.figures.runs, ENQUEUED_AT_ONCE):
                 count = min(ENQUEUED_AT_ONCE, self.figures.runs - first)
@@ -105,22 +110,40 @@ class Flood:
         wait_until("the flood runs", lambda: self.ledger.stat().st_size)
 
     def ask_for(self, count: int) -> None:
-        """Have other tenants ask for a run each, and wait until each has begun."""
+        """Have other tenants ask for a run each, one after the other has begun."""
         for number in range(count):
-            tenant = f"other-{number}"
-            with self._app(tenant) as app:
-                app.enqueue(app.call("serve", {"tenant": tenant}))
-                self.figures.asked[tenant] = self.fleet.clock.now_us()
-            wait_until(f"the run of {tenant} has begun", partial(self._has_begun, tenant))
+            self._ask_as(f"other-{number}")
+            self.wait_for_others()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no run end meanwhile: however slow the machine is, the flood is not over."""
+        self.hold.touch()
+        yield
+        self.hold.unlink()
+
+    def ask_while_held(self, count: int) -> None:
+        """Have other tenants ask for a run each when no slot is free."""
+        wait_until("all slots are taken", lambda: self.fleet.ask(COUNT_CLAIMS)[0][0] >= ALL_SLOTS)
+        for number in range(count):
+            self._ask_as(f"other-{number}")
+
+    def _ask_as(self, tenant: str) -> None:
+        with self._app(tenant) as app:
+            app.enqueue(app.call("serve", {"tenant": tenant}))
+            self.figures.asked[tenant] = self.fleet.clock.now_us()
+
+    def wait_for_others(self) -> None:
+        wait_until(
+            "the others have begun",
+            lambda: self.figures.asked.keys() <= dict(self._starts()).keys(),
+        )
 
     def finish(self) -> Figures:
         """Gather what was seen."""
         self.figures.starts = self._starts()
         self.figures.claims = self.fleet.ask(LIST_CLAIMED)
         return self.figures
-
-    def _has_begun(self, tenant: str) -> bool:
-        return tenant in dict(self._starts())
 
     def _starts(self) -> list[tuple[str, int]]:
         whole, _, _ = self.ledger.read_text(encoding="utf-8").rpartition("\n")

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
 import pytest
 
 from tests.system.capped_campaign import Figures, campaign, most_at_once, report, violations
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 RUNS = 200
 KILLS = 3
 
 
-def has_gone_on(going, size):
-    return going.ledger.stat().st_size > size or going.is_over()
-
-
 def judge(url, folder):
     with campaign(url, folder, RUNS, "capped") as going:
         going.start()
         for _ in range(KILLS):
-            wait_until("it goes on", partial(has_gone_on, going, going.ledger.stat().st_size))
-            going.kill_worker()
+            going.cut_short()
         figures = going.finish()
         return [*violations(figures), *going.fleet.check()], report(figures)
 
@@ -47,18 +40,8 @@ def test_a_crowd_is_seen(tmp_path):
 
 
 @pytest.mark.thorough
-def test_limits_hold_while_workers_are_killed_on_a_file(tmp_path):
+def test_limits_hold_while_workers_are_killed(tmp_path, campaign_url):
     """R8, R4: a place is given back when its attempt is settled, and not before."""
-    found, figures = judge(None, tmp_path)
-
-    assert [] == found, figures
-
-
-@pytest.mark.thorough
-def test_limits_hold_while_workers_are_killed_on_postgres(tmp_path, running_server):
-    """R8, R4: the same with workers that ask at once."""
-    url = running_server.create_database()
-    found, figures = judge(url, tmp_path)
-    running_server.drop_database(url)
+    found, figures = judge(campaign_url, tmp_path)
 
     assert [] == found, figures

@@ -25,17 +25,8 @@ def judge(url, folder):
     return [*violations(figures), *checked], report(figures)
 
 
-def test_a_dead_endpoint_is_hardly_called_by_workers_on_a_file(tmp_path):
-    """B2: nothing is lost, nothing is sent twice, and no budget is used up."""
-    found, figures = judge(None, tmp_path)
-
-    assert [] == found, figures
-
-
-def test_a_dead_endpoint_is_hardly_called_by_workers_on_postgres(tmp_path, running_server):
-    """B2: the same with a breaker that two workers share in a database."""
-    url = running_server.create_database()
-    found, figures = judge(url, tmp_path)
-    running_server.drop_database(url)
+def test_a_dead_endpoint_is_hardly_called(tmp_path, campaign_url):
+    """B2: by two workers that share a breaker; nothing is lost, sent twice, or charged."""
+    found, figures = judge(campaign_url, tmp_path)
 
     assert [] == found, figures
