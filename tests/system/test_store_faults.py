@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import resource
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.system.campaign import Campaign, has_lost_store
 from tests.system.checker import violations
 from tests.system.disk import Disk
-from tests.system.fleet import LEASE_SECONDS, OUTLASTED_SECONDS, Fleet
-from tests.waiting import pause, wait_until
+from tests.system.fleet import OUTLASTED_SECONDS, Fleet
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.system.evidence import Order
 
 pytestmark = pytest.mark.timeout(600)
 SIZE_MAX = 100_000
@@ -50,13 +54,17 @@ def test_nobody_is_declared_dead_while_another_program_holds_the_lock(fleet):
         assert dispatcher.count("store-recovered") >= 1
 
 
+def is_full(order: Order) -> bool:
+    return "disk is full" in (order.answer or "")
+
+
 def test_a_full_disk_is_said_and_survived(disk, fleet_on_disk):
     """D1: whoever is refused is told; whoever was acknowledged has it; firing goes on by itself."""
     campaign = Campaign(fleet_on_disk, "full")
     campaign.start()
     disk.fill()
     wait_until("they say so", lambda: all(one.count("store-lost") for one in campaign.dispatchers))
-    pause(LEASE_SECONDS / 5)
+    wait_until("a client is told", lambda: any(map(is_full, fleet_on_disk.orders())))
     disk.make_room()
     wait_until(
         "they recover", lambda: all(one.count("store-recovered") for one in campaign.dispatchers)
