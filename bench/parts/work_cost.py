@@ -1,7 +1,8 @@
 """What a run costs by count, from its schedule to its outcome: statements, log, pages.
 
-A dispatcher and a worker live in one process here, each in a thread of its own: what SQLite does is
-counted on the connections of this process, and what PostgreSQL does wherever it is asked from.
+A dispatcher and a worker are ticked in turn, in one thread and on a clock that is set by hand, and
+tasks run in the tick that claims them: how runs fall into batches is the same each time, and so are
+the counts. A new run's id is drawn, which moves a page or two.
 """
 
 from __future__ import annotations
@@ -18,30 +19,39 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from bench.parts.processes import wait
 from bench.stores.places import CLOCK, SECOND_US, Promise, new_app, number
 from duly.app import App
 from duly.app.metrics_port import telling_metrics
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry, Style
+from duly.domain.literals import TaskKind
 from duly.engine.loop import Loop
+from duly.engine.worker import Worker, WorkerSettings
 from duly.store.dispatch import MemberKind
+from duly.store.execution import ClaimsAhead
 from duly.telemetry import Telemetry
 from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
 from duly.telemetry.exposition import Measured
 from duly.telemetry.otel import OtelTracing
+from duly.testing.inline_executor import InlineExecutor
+from duly.testing.seeded_draws import SeededDraws
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
-    from bench.stores.places import Place
+    from bench.stores.places import Counting, Place
+    from duly.engine.work import Work
+    from duly.testing.manual_clock import ManualClock
 
 Observers = Callable[[App], AbstractContextManager[Telemetry | None]]
 LEAD_US = 6 * SECOND_US
-FINISHED = "SELECT count(*) FROM duly.outcomes"
 BESIDE = ("effects", "scopes", "scope_items", "verdicts", "ambiguous", "attempts", "dead")
 WRITTEN = ("runs", "outcomes", "ready", "claims", "waiting", "lines", "progress", "checkpoints")
 SCRAPE_SECONDS = 0.2
+TICKS_MAX = 10_000
+TICKS_AFTER = 5
+"""So many follow the last run's end: by then it is written down."""
 FRAME_BYTES = 4096 + 24
 """A page in SQLite's log, and its header."""
 
@@ -58,8 +68,20 @@ class Cost(NamedTuple):
     """Rows that are there when a run is over, of all kinds that runs write."""
 
 
+class CountingExecutor(InlineExecutor):
+    """Runs each work at once, and counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def start(self, work: Work) -> None:
+        """Run it to its end."""
+        self.count += 1
+        super().start(work)
+
+
 def cost(place: Place, runs: int, slots: int, *, is_observed: bool = False) -> Cost:
-    """Run a crowd to its end; return what a run took, everything around it included.
+    """Run a burst to its end; return what a run took, everything around it included.
 
     Observed: with metrics, a log of JSON and traces, of which every one is kept.
     """
@@ -67,15 +89,50 @@ def cost(place: Place, runs: int, slots: int, *, is_observed: bool = False) -> C
     place.fill(Promise(due_at=first) for _ in range(runs))
     place.shift(CLOCK.now_us() - first + LEAD_US)
     observers = _observers if is_observed else _nobody
-    with place.counting() as counted, at_work(place.url, slots, observers):
-        wait(lambda: number(place, FINISHED) >= runs)
-        counts = counted.read()
+    with (
+        place.clock(CLOCK.now_us()) as clock,
+        place.counting() as counted,
+        new_app(store=place.store(clock), clock=clock, draws=SeededDraws()) as app,
+        observers(app) as over,
+    ):
+        counts = _ticked(app, clock, over, runs, slots, counted)
     beside = sum(_count(place, table) for table in BESIDE)
     rows = beside + sum(_count(place, table) for table in WRITTEN)
     place.remove()
     log = counts["WAL bytes"] or counts["page writes"] * FRAME_BYTES
     pages = counts["buffers"] or counts["page hits"] + counts["page reads"]
     return Cost(counts["statements"] / runs, log / runs, pages / runs, beside, rows / runs)
+
+
+def _ticked(  # noqa: PLR0913, PLR0917 - what takes part
+    app: App, clock: ManualClock, over: Telemetry | None, runs: int, slots: int, counted: Counting
+) -> Counter[str]:
+    """Tick a dispatcher and a worker until all runs are over; return what was counted."""
+    executor, store = CountingExecutor(), app.store
+    dispatcher = app.dispatcher(None, over)
+    worker = Worker(
+        store,
+        clock,
+        app.catalogue(),
+        dict.fromkeys(TaskKind, executor),
+        WorkerSettings(slots=slots),
+        telemetry=over,
+        draws=SeededDraws(),
+        begin_claim=store.begin_claim if isinstance(store, ClaimsAhead) else None,
+        tracing=app.traces.tracing,
+    )
+    left = TICKS_AFTER
+    for _ in range(TICKS_MAX):
+        wanted_us = min(dispatcher.tick(), worker.tick())
+        if executor.count >= runs:
+            left -= 1
+        if not left:
+            break
+        clock.advance(max(0, min(wanted_us - clock.monotonic_us(), SECOND_US)))
+    counts = counted.read()
+    worker.stop()
+    dispatcher.stop()
+    return counts
 
 
 def _count(place: Place, table: str) -> int:

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from bench.stores.places import CLOCK, QUARTER_US, Rows, make_templates
+from duly.store.postgres import PostgresStore
+from tests.postgres.database_clock import DatabaseClock, install_clock
 from tests.postgres.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bench.stores.places import Promise
+    from duly.store.protocol import Store
+    from duly.testing.manual_clock import ManualClock
 
 SETTINGS = {
     "shared_buffers": "1GB",
@@ -140,6 +144,15 @@ class Database:
             if self.is_counted_from_checkpoint:
                 execute(connection, "CHECKPOINT")
             yield Counts(connection, self.url.rpartition("/")[2])
+
+    @contextmanager
+    def clock(self, now_us: int) -> Iterator[ManualClock]:
+        install_clock(self.url)
+        with DatabaseClock(self.url, now_us) as clock:
+            yield clock
+
+    def store(self, clock: ManualClock) -> Store:
+        return PostgresStore(self.url, clock)
 
     def remove(self) -> None:
         self._look.close()

@@ -16,11 +16,15 @@ import apsw
 
 from bench.stores.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
 from duly.domain.identity import schedule_id, shard_of
+from duly.store.sqlite import SqliteStore
+from duly.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from duly.store.protocol import Store
 
 SHARDS = 8
 CHUNK = 50_000
@@ -88,6 +92,13 @@ class SqliteFile:
 
     def counting(self) -> AbstractContextManager[Counted]:
         return counting()
+
+    @contextmanager
+    def clock(self, now_us: int) -> Iterator[ManualClock]:
+        yield ManualClock(now_us)
+
+    def store(self, clock: ManualClock) -> Store:
+        return SqliteStore(self.path, clock)
 
     def remove(self) -> None:
         self._look.close()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from duly.store.protocol import Store
+    from duly.testing.manual_clock import ManualClock
+
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 QUARTER_US = 90 * DAY_US
@@ -70,13 +73,21 @@ class Place(Protocol):
         """Count what is done within."""
         ...
 
+    def clock(self, now_us: int) -> AbstractContextManager[ManualClock]:
+        """Have it follow a clock that is set by hand from now on."""
+        ...
+
+    def store(self, clock: ManualClock) -> Store:
+        """Open a store on such a clock."""
+        ...
+
     def remove(self) -> None:
         """Give it up, with everything in it."""
         ...
 
 
-def new_app(url: str) -> duly.App:
-    app = duly.App(url, name="bench")
+def new_app(url: str | None = None, **parts: Any) -> duly.App:
+    app = duly.App(url, name="bench", **parts)
 
     @app.task
     def ping(number: int = 0) -> None:

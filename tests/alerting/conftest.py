@@ -8,8 +8,7 @@ from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
 from tests.alerting.alert_rig import GuardRoom
-from tests.conformance.test_postgres import with_schema
-from tests.postgres.reused_databases import Reused
+from tests.postgres.reused_databases import Reused, with_schema
 from tests.store.sqlite.made_file import made_file
 
 

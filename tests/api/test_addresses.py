@@ -21,8 +21,8 @@ from duly.store.reading import AuditFilter
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.ports import SOON, free_port
-from tests.conformance.test_postgres import with_schema
 from tests.forked_commands import bound
+from tests.postgres.reused_databases import with_schema
 
 OURS = read_proxies(["10.0.0.0/24", "2001:db8:1::/48"])
 CLIENT, PROXY, OUTER = "203.0.113.9", "10.0.0.5", "10.0.0.6"

@@ -12,8 +12,8 @@ from duly.api.asgi import Api
 from duly.store.postgres import PostgresStore
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
-from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_schema
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,8 @@ from duly.store.reading import AuditFilter
 from duly.testing.inline_executor import InlineExecutor
 from duly.testing.manual_clock import ManualClock
 from duly.testing.seeded_draws import SeededDraws
-from tests.conformance.test_postgres import with_schema
 from tests.domain.instants import moment
-from tests.postgres.reused_databases import Reused
+from tests.postgres.reused_databases import with_schema
 from tests.store.made_store import KINDS, made_store
 
 if TYPE_CHECKING:
@@ -43,12 +42,10 @@ def app(store, clock):
     return duly.App(store=store, clock=clock, draws=SeededDraws(), actor="ada")
 
 
-@pytest.fixture(scope="module")
-def databases(postgres_server):
+@pytest.fixture(scope="session")
+def databases(reused):
     """Databases that are emptied between tests."""
-    reused = Reused(postgres_server, with_schema)
-    yield reused
-    reused.close()
+    return reused(with_schema)
 
 
 @pytest.fixture(params=[*KINDS, "postgres"])

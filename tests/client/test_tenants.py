@@ -27,8 +27,8 @@ from tests.client.tenant_walk import (
     shown,
     ways_in,
 )
-from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_schema
 from tests.store.made_store import made_store
 
 BOTH = (OURS, THEIRS)

@@ -13,27 +13,16 @@ from duly.testing.conformance.claiming import Claiming, Order
 from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
 from duly.testing.conformance.operating import Queues
 from duly.testing.conformance.standing import TakingOutOfService
-from tests.postgres.database_clock import install_clock
-from tests.postgres.reused_databases import Reused
+from tests.postgres.reused_databases import with_schema
 
 if TYPE_CHECKING:
     from duly.store.execution import Claimed, ClaimRuns
 
 
-def with_schema(url):
-    """Make a database that holds a store whose time is set by hand."""
-    store = PostgresStore(url, shards=8)
-    store.status()
-    store.close()
-    install_clock(url)
-
-
-@pytest.fixture(scope="module")
-def databases(postgres_server):
+@pytest.fixture(scope="session")
+def databases(reused):
     """Databases that are emptied between tests."""
-    reused = Reused(postgres_server, with_schema)
-    yield reused
-    reused.close()
+    return reused(with_schema)
 
 
 class OnPostgres:

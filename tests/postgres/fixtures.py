@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.store.postgres import PostgresStore
+    from tests.postgres.reused_databases import Reused
     from tests.postgres.server import Databases, Server
 
 
@@ -25,6 +28,50 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databa
     server = shared_databases(folder)
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def reused(postgres_server: Databases) -> Iterator[Callable[..., Reused]]:
+    """Return the databases that a function has filled and that are emptied between tests."""
+    from tests.postgres.reused_databases import Reused
+
+    made: dict[Callable[[str], object], Reused] = {}
+
+    def of(prepare: Callable[[str], object]) -> Reused:
+        if prepare not in made:
+            made[prepare] = Reused(postgres_server, prepare)
+        return made[prepare]
+
+    yield of
+    for one in made.values():
+        one.close()
+
+
+@pytest.fixture
+def lend_database(reused: Callable[..., Reused]) -> Iterator[Callable[..., str]]:
+    """Lend the test a database that a function has filled; return its URL."""
+    with ExitStack() as stack:
+
+        def lend(prepare: Callable[[str], object]) -> str:
+            databases = reused(prepare)
+            lent = databases.take()
+            stack.callback(databases.give_back, lent)
+            return lent.url
+
+        yield lend
+
+
+@pytest.fixture
+def open_store() -> Iterator[Callable[..., PostgresStore]]:
+    """Open stores that are closed with the test."""
+    from duly.store.postgres import PostgresStore
+
+    with ExitStack() as stack:
+
+        def open_one(*args: Any, **options: Any) -> PostgresStore:
+            return stack.enter_context(closing(PostgresStore(*args, **options)))
+
+        yield open_one
 
 
 @pytest.fixture

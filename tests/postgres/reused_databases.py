@@ -1,8 +1,9 @@
 """Databases that are used again, and connections to them: most of a small test went into new ones.
 
 A connection that nobody has used knows no table and no plan, and learns both for every test anew.
-For tests that only use a store's own operations. One that has made tables, or left something that
-can't be emptied, costs its database: the next test gets another.
+A test that has changed what a catalog holds (tables, triggers, rights, statistics), or left something
+that can't be emptied, costs its database: the next test gets another. A test that measures sizes or
+plans takes a database of its own, because pages that were emptied stay.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from duly.store.postgres import PostgresStore
-from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.database_clock import DatabaseClock, install_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,10 +37,10 @@ END $$;
 CREATE FUNCTION duly_kept.clean() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE one text;
 BEGIN
-    -- Twice, because a member that holds claims is not deleted.
-    FOR one IN SELECT tablename FROM pg_tables, generate_series(1, 2) round
-        WHERE schemaname = 'duly' ORDER BY round LOOP
-        EXECUTE format('DELETE FROM duly.%I', one);
+    -- Twice, because a member that holds claims is not deleted; tables of the caller's own are public.
+    FOR one IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables, generate_series(1, 2) round
+        WHERE schemaname IN ('duly', 'public') ORDER BY round LOOP
+        EXECUTE 'DELETE FROM ' || one;
     END LOOP;
     FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'duly_kept' LOOP
         EXECUTE format('INSERT INTO duly.%I OVERRIDING SYSTEM VALUE SELECT * FROM duly_kept.%I', one, one);
@@ -48,12 +49,52 @@ BEGIN
     FROM pg_sequences WHERE schemaname = 'duly';
 END $$;
 SELECT duly_kept.keep()"""
-COUNT_RELATIONS = "SELECT count(*), max(oid::int8) FROM pg_class"
+READ_CATALOGS = """
+SELECT (SELECT md5(string_agg(concat_ws(' ', c.oid, relname, relnatts, relacl, reloptions,
+        relrowsecurity, relforcerowsecurity, relpages, reltuples), ',' ORDER BY c.oid))
+    FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname !~ '^pg_'),
+  (SELECT count(*) FROM pg_db_role_setting JOIN pg_database d ON d.oid = setdatabase
+    WHERE datname = current_database()),
+  (SELECT array_agg((tableoid, number, changes)) FROM (
+    SELECT tableoid, count(*) number, sum(xmin::text::int8) changes FROM (
+        SELECT tableoid, xmin, oid FROM pg_namespace WHERE nspname !~ '^pg_'
+        UNION ALL SELECT tableoid, xmin, oid FROM pg_attrdef
+        UNION ALL SELECT tableoid, xmin, attrelid FROM pg_attribute
+        UNION ALL SELECT tableoid, xmin, oid FROM pg_constraint
+        UNION ALL SELECT tableoid, xmin, oid FROM pg_policy
+        UNION ALL SELECT tableoid, xmin, oid FROM pg_proc
+        UNION ALL SELECT tableoid, xmin, oid FROM pg_rewrite
+        UNION ALL SELECT tableoid, xmin, starelid FROM pg_statistic
+        UNION ALL SELECT tableoid, xmin, oid FROM pg_trigger) o
+    WHERE oid >= 2200 GROUP BY tableoid ORDER BY tableoid) c)::text"""
+"""What a test may have changed beside rows."""
+REMOVE_TURNSTILE = "DROP FUNCTION IF EXISTS duly_testing.pass_the_turnstile CASCADE"
 LOCK_LIMIT = "SET lock_timeout = '2s'"
 END_OTHERS = """
 SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND datname = current_database()
   AND pid <> pg_backend_pid() AND pid <> ALL(%s)"""
+
+
+def with_store(url: str) -> None:
+    """Make a store as a program does, whose clock is the server's own."""
+    store = PostgresStore(url)
+    store.now()
+    store.close()
+
+
+def with_store_and_clock(url: str) -> None:
+    """Make the same, with a clock that is set by hand."""
+    with_store(url)
+    install_clock(url)
+
+
+def with_schema(url: str) -> None:
+    """Make a store of eight shards, with a clock that is set by hand."""
+    store = PostgresStore(url, shards=8)
+    store.status()
+    store.close()
+    install_clock(url)
 
 
 @dataclass(eq=False, slots=True)
@@ -102,23 +143,24 @@ class Reused:
         self._databases = databases
         self._prepare = prepare
         self._free: list[Lent] = []
-        self._relations: tuple[int, ...] | None = None
+        self._catalogs: tuple[Any, ...] | None = None
 
     def take(self) -> Lent:
         """Return a database as it was when it was filled."""
         if self._free:
             return self._free.pop()
         url = self._databases.create_database(self._databases.prepared(self._prepare_too))
-        line = psycopg.connect(url, autocommit=True)
-        line.execute(LOCK_LIMIT)
-        return Lent(url, line)
+        return Lent(url, _connect(url))
 
     def give_back(self, lent: Lent) -> None:
         """Empty a database for the next one; drop one that can't be."""
         kept = [one.info.backend_pid for one in lent.left if not one.closed]
         try:
+            if _is_lost(lent.line):
+                lent.line = _connect(lent.url)
             lent.line.execute(END_OTHERS, [kept])
-            is_as_made = self._relations == lent.line.execute(COUNT_RELATIONS).fetchone()
+            lent.line.execute(REMOVE_TURNSTILE)
+            is_as_made = self._catalogs == lent.line.execute(READ_CATALOGS).fetchone()
             if is_as_made:
                 lent.line.execute("SELECT duly_kept.clean()")
         except psycopg.Error:
@@ -141,4 +183,19 @@ class Reused:
         self._prepare(url)
         with psycopg.connect(url, autocommit=True) as line:
             line.execute(MAKE_CLEANER)
-            self._relations = line.execute(COUNT_RELATIONS).fetchone()
+            self._catalogs = line.execute(READ_CATALOGS).fetchone()
+
+
+def _connect(url: str) -> psycopg.Connection[Any]:
+    line = psycopg.connect(url, autocommit=True)
+    line.execute(LOCK_LIMIT)
+    return line
+
+
+def _is_lost(line: psycopg.Connection[Any]) -> bool:
+    """Say whether a connection was ended, as by a test that cuts all of a database's."""
+    try:
+        line.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return True
+    return False

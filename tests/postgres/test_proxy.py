@@ -16,11 +16,14 @@ COUNT = "SELECT count(*) FROM kept"
 INSERT = "INSERT INTO kept VALUES (1)"
 
 
-@pytest.fixture
-def place(database):
-    with psycopg.connect(database, autocommit=True) as connection:
+def with_table(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (one int)")
-    return database
+
+
+@pytest.fixture
+def place(lend_database):
+    return lend_database(with_table)
 
 
 @pytest.fixture(params=[Proxy, ProxyProcess])

@@ -17,8 +17,8 @@ from duly.store.sqlite import SqliteStore
 from duly.testing.conformance import alerts
 from duly.testing.manual_clock import ManualClock
 from duly.testing.virtual_time import VirtualClock
-from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_schema
 from tests.store.sqlite.made_file import made_file
 from tests.web.conftest import Site, served
 

@@ -22,8 +22,8 @@ from duly.testing.conformance import alerts
 from duly.testing.conformance.effects import in_doubt
 from duly.testing.manual_clock import ManualClock
 from duly_web.pages import PAGES
-from tests.conformance.test_postgres import with_schema
 from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_schema
 from tests.store.sqlite.made_file import made_file
 from tests.web.page_client import Visitor
 

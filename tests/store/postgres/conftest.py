@@ -6,49 +6,22 @@ from contextlib import closing
 
 import pytest
 
-from duly.store.postgres import PostgresStore
-from tests.postgres.database_clock import DatabaseClock, install_clock
+from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_store, with_store_and_clock
 from tests.store.postgres.postgres_pair import Street
 from tests.store.postgres.turnstile import PATIENT, Watch, patience
 
 
-def with_schema(url: str) -> None:
-    """Fill a template: the schema, as a program makes it."""
-    store = PostgresStore(url)
-    store.now()
-    store.close()
-
-
-def with_schema_and_clock(url: str) -> None:
-    """The same, with a clock that tests set by hand."""
-    with_schema(url)
-    install_clock(url)
-
-
 @pytest.fixture
-def url(new_database):
+def url(lend_database):
     """A database with our schema, whose clock is the server's own."""
-    return new_database(with_schema)
+    return lend_database(with_store)
 
 
 @pytest.fixture
-def open_store():
-    """Open stores that are closed with the test."""
-    opened = []
-
-    def open_one(url, *args, **options):
-        opened.append(PostgresStore(url, *args, **options))
-        return opened[-1]
-
-    yield open_one
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def timed_url(new_database):
+def timed_url(lend_database):
     """A database with our schema, whose clock is set by hand."""
-    return new_database(with_schema_and_clock)
+    return lend_database(with_store_and_clock)
 
 
 @pytest.fixture

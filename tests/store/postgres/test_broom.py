@@ -7,12 +7,19 @@ import pytest
 
 from duly.store.postgres import broom, rotation
 from duly.testing.conformance import work_steps as work
+from tests.postgres.reused_databases import with_store
 from tests.waiting import comes_true
 
 ERA = "SELECT era FROM duly.cluster"
 SWEPT = """
 SELECT count(*) FROM pg_stat_user_tables
 WHERE schemaname = 'duly' AND relname LIKE 'ready%' AND last_vacuum IS NOT NULL"""
+
+
+@pytest.fixture
+def url(new_database):
+    """Make a new database: in no other test was anything swept there."""
+    return new_database(with_store)
 
 
 @pytest.fixture

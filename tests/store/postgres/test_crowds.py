@@ -46,6 +46,7 @@ from duly.testing.factories import (
     template_of,
     timer_of,
 )
+from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.turnstile import LIMIT_S, PATIENT, Watch
 
 SIZE = int(os.environ.get("DULY_TEST_CROWD", "1"))
@@ -65,6 +66,12 @@ EVERYTHING = Retention(
 NOTHING = Retention(
     outcomes_us={}, runs_per_schedule=None, skips_us=None, deleted_schedules_us=None
 )
+
+
+@pytest.fixture
+def timed_url(new_database):
+    """Make a new database: a leaf that was emptied row by row keeps its pages, and rotation sees them."""
+    return new_database(with_store_and_clock)
 
 
 @pytest.fixture

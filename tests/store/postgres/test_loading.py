@@ -14,7 +14,7 @@ from duly.store.postgres.rows import LAG_US
 from duly.testing.conformance import steps
 from duly.testing.factories import HOUR_US, SECOND_US, on_time, timer_of
 from tests.postgres.database_clock import DatabaseClock
-from tests.store.postgres.conftest import with_schema_and_clock
+from tests.postgres.reused_databases import with_store_and_clock
 
 SPREAD = 40
 CROWD = 200
@@ -32,7 +32,7 @@ def opened(postgres_server):
     with ExitStack() as stack:
 
         def open_one():
-            template = postgres_server.prepared(with_schema_and_clock)
+            template = postgres_server.prepared(with_store_and_clock)
             url = postgres_server.create_database(template)
             stack.callback(postgres_server.drop_database, url)
             clock = stack.enter_context(DatabaseClock(url))

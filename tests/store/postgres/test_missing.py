@@ -7,14 +7,14 @@ import pytest
 
 from duly.domain.missing import Cause, SlotKind
 from tests.postgres.database_clock import DatabaseClock
-from tests.store.postgres.conftest import with_schema_and_clock
+from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.removing import REMOVALS, lived, slots
 
 
 @pytest.mark.parametrize("what", REMOVALS)
 def test_what_is_removed_behind_its_back_is_missing(open_store, new_database, what):
     """M1: a run with its attempts and its end, a skip, a range that is owed."""
-    url = new_database(with_schema_and_clock)
+    url = new_database(with_store_and_clock)
     clock = DatabaseClock(url)
     store = open_store(url, clock)
     tables, places = REMOVALS[what]

@@ -34,7 +34,7 @@ from duly.testing import factories
 from duly.testing.factories import MINUTE_US, PROGRAM, SECOND_US, new_run
 from duly.testing.manual_clock import START_US
 from tests.postgres.database_clock import DatabaseClock
-from tests.store.postgres.conftest import with_schema_and_clock
+from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.loaded import (
     BATCH,
     Meter,
@@ -226,7 +226,7 @@ def leaves_in(plan):
 @pytest.mark.timeout(600)
 def test_no_statement_reads_all_of_what_grows_with_promises(new_database):
     """F3: explained on a database that is full, for any values, as prepared statements are planned."""
-    url = new_database(with_schema_and_clock)
+    url = new_database(with_store_and_clock)
     fill(url, PENDING, has_history=True)
     tidy(url)
     with psycopg.connect(url + GENERIC, autocommit=True) as line:
@@ -378,7 +378,7 @@ def test_a_plan_that_was_made_for_nothing_does_for_much(new_database, measured):
 
     It then costs no more than one that was planned for what is there now.
     """
-    url = new_database(with_schema_and_clock)
+    url = new_database(with_store_and_clock)
     tidy(url)
     old = measured(url, is_generic=True)
     fence = own_for_long(old[0])
@@ -419,7 +419,7 @@ def hand_over(parts, minute):
 @pytest.mark.timeout(300)
 def test_a_hand_over_that_was_planned_for_nothing_does_for_much(new_database, measured):
     """P1: nor does it depend on how many there were when it was planned."""
-    url = new_database(with_schema_and_clock)
+    url = new_database(with_store_and_clock)
     tidy(url)
     old = measured(url, is_generic=True)
     fence = own_for_long(old[0])
@@ -442,7 +442,7 @@ def test_what_a_fire_costs_does_not_grow_with_what_is_pending(private_server, me
     costs = []
     for pending in (5_000, 50_000):
         url = private_server.create_database()
-        with_schema_and_clock(url)
+        with_store_and_clock(url)
         fill(url, pending)
         tidy(url)
         store, clock, meter = measured(url)

@@ -14,7 +14,14 @@ from duly.store.rulings import ARRIVALS_KEPT_US
 from duly.testing.conformance import steps
 from duly.testing.conformance.retention import KEEP, NOTHING_KEPT, maintenance, prune
 from duly.testing.factories import DAY_US, HOUR_US, SECOND_US, add_runs, new_run
+from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.turnstile import LIMIT_S, Watch
+
+
+@pytest.fixture
+def timed_url(new_database):
+    """Make a new database: a table that was emptied row by row keeps its pages."""
+    return new_database(with_store_and_clock)
 
 
 @pytest.fixture

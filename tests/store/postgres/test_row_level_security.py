@@ -29,9 +29,9 @@ from tests.client.tenant_walk import (
     confined,
     furnish,
 )
-from tests.conformance.test_postgres import with_schema
 from tests.postgres.confined_role import as_role, new_role
 from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_schema
 
 BOTH = (OURS, THEIRS)
 OF_PROCESSES = {

@@ -14,7 +14,7 @@ from duly.store.postgres.claiming import ALONE_KEPT_US
 from duly.testing.conformance import work_steps as work
 from duly.testing.manual_clock import START_US
 from tests.postgres.database_clock import DatabaseClock
-from tests.store.postgres.conftest import with_schema_and_clock
+from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.loaded import Meter, tidy
 
 FILL = """
@@ -100,7 +100,7 @@ def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newes
     """R8, F3: pages for a claim, among 40 tenants with 50 runs each and 1,000 with 40 each."""
     costs = []
     for tenants, runs in ((40, 2_000), (1_000, 40_000)):
-        url = new_database(with_schema_and_clock)
+        url = new_database(with_store_and_clock)
         with psycopg.connect(url, autocommit=True) as line:
             line.execute(FILL.replace("%(tenants)s", str(tenants)).replace("%(runs)s", str(runs)))
         tidy(url)
@@ -127,7 +127,7 @@ def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newes
 @pytest.mark.timeout(600)
 def test_workers_that_share_at_once_get_each_run_once(new_database):
     """R4, R8, INV-4: whatever others have locked, nothing is claimed twice and nothing is left."""
-    url = new_database(with_schema_and_clock)
+    url = new_database(with_store_and_clock)
     with psycopg.connect(url, autocommit=True) as line:
         line.execute(FILL.replace("%(tenants)s", "5").replace("%(runs)s", "900"))
 

@@ -11,7 +11,8 @@ import pytest
 import duly
 from duly.store.postgres import PostgresStore
 from duly.testing.seeded_draws import SeededDraws
-from tests.postgres.database_clock import DatabaseClock, install_clock
+from tests.postgres.database_clock import DatabaseClock
+from tests.postgres.reused_databases import with_store_and_clock
 
 if TYPE_CHECKING:
     from duly.client.tasks import AnyTask
@@ -19,17 +20,14 @@ if TYPE_CHECKING:
 
 def with_orders(url: str) -> None:
     """Make a store, and the caller's own table beside it."""
-    store = PostgresStore(url)
-    store.now()
-    store.close()
-    install_clock(url)
+    with_store_and_clock(url)
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
 
 
 @pytest.fixture
-def url(new_database):
-    return new_database(with_orders)
+def url(lend_database):
+    return lend_database(with_orders)
 
 
 @pytest.fixture
