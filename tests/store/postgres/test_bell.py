@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import psycopg
 import pytest
 
 from duly.store.dispatch import Join, MemberKind, Renew
 from duly.store.planning import NEAR_US
-from duly.store.postgres.bell import APART_US
+from duly.store.postgres import bell as bell_module
 from duly.store.postgres.neighbours import CALLS_MIN
 from duly.store.wakeups import SECOND_US
 from duly.testing.factories import HOUR_US, add_runs, dispatcher, new_run
+from duly.testing.manual_clock import ManualClock
+from tests.store.postgres.turnstile import PATIENT, Watch, record_rings, replaced
 from tests.waiting import comes_true
 
 LONG_US = 120 * SECOND_US
+RING_HELD = "SELECT pg_advisory_xact_lock_shared(4711), pg_notify"
+
+
+def heard_before_marker(url, listener, channel="duly"):
+    """Return how many notifications were sent before this call; nothing need be waited for."""
+    with psycopg.connect(url, autocommit=True) as marking:
+        marking.execute(f"NOTIFY {channel}, 'marker'")
+    for count, one in enumerate(listener.notifies(timeout=120)):
+        if one.payload == "marker":
+            return count
+    raise AssertionError("the marker does not come")
 
 
 def test_what_is_promised_near_wakes_who_waits_in_another_process(url, open_store):
@@ -36,7 +51,7 @@ def test_what_is_far_away_rings_no_bell(url, open_store):
         store.add_runs(add_runs(new_run(store.now() + HOUR_US)))
         store.close()
 
-        assert [] == [*listener.notifies(timeout=0.5)]
+        assert 0 == heard_before_marker(url, listener)
 
 
 def test_closing_rings_for_what_was_just_promised(url, open_store):
@@ -50,31 +65,36 @@ def test_closing_rings_for_what_was_just_promised(url, open_store):
         assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
 
 
-def test_many_promises_ring_a_few_times(url, open_store):
+def test_all_promises_during_one_ring_have_the_next_in_common(url, open_store):
     """NOTIFY takes a lock of the whole database: one is for all that was written meanwhile."""
-    store = open_store(url)
-    count = 300
-    with psycopg.connect(url, autocommit=True) as listener:
+    store = open_store(url, settings=PATIENT)
+    with (
+        replaced(bell_module, "RING", "SELECT pg_notify", RING_HELD),
+        closing(Watch(url)) as watch,
+        psycopg.connect(url, autocommit=True) as listener,
+    ):
         listener.execute("LISTEN duly")
-        began_at = store.now()
-        for number in range(count):
+        watch.line.execute("SELECT pg_advisory_lock(4711)")
+        store.add_runs(add_runs(new_run(store.now() + NEAR_US // 2, "the first")))
+        assert watch.is_blocked(), "the first ring is held"
+        for number in range(100):
             store.add_runs(add_runs(new_run(store.now() + NEAR_US // 2, f"number {number}")))
-        took_us = store.now() - began_at
-        store.close()
-        heard = [*listener.notifies(timeout=2)]
+        watch.open_turnstile()
 
-    # The first, one for each pause, and one that closing rings.
-    assert 1 <= len(heard) <= 2 + took_us // APART_US[MemberKind.DISPATCHER][0]
+        assert 2 == len([*listener.notifies(timeout=120, stop_after=2)])
+        assert 0 == heard_before_marker(url, listener)
 
 
-def test_nothing_is_rung_before_the_commit(url, open_store):
+def test_nothing_is_rung_before_the_commit(url, open_store, monkeypatch):
     """It would wake for what nobody can see yet, and hold the database's lock while doing so."""
     store = open_store(url)
+    rings = record_rings(store, monkeypatch)
     with psycopg.connect(url, autocommit=True) as listener:
         listener.execute("LISTEN duly")
         with store.transaction(LONG_US) as lent:
             store.add_runs(add_runs(new_run(store.now() + SECOND_US)), within=lent)
-            assert [] == [*listener.notifies(timeout=0.3)]
+
+            assert [] == rings
 
         assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
 
@@ -101,7 +121,8 @@ def joined(store, address):
 
 def test_who_answers_on_this_host_is_rung_without_the_database(url, open_store):
     """P1: NOTIFY costs more than many a run; a few are for whoever has come since."""
-    waiting, ringing = open_store(url), open_store(url)
+    clock = ManualClock()
+    waiting, ringing = open_store(url), open_store(url, clock)
     place = waiting.wakeups(MemberKind.WORKER)
     bell = ringing._connections.bell  # noqa: SLF001
     neighbours = bell._neighbours[MemberKind.WORKER]  # noqa: SLF001
@@ -109,20 +130,25 @@ def test_who_answers_on_this_host_is_rung_without_the_database(url, open_store):
         joined(waiting, place.address)
 
         def is_found():
+            clock.advance(SECOND_US)
             bell.ring(MemberKind.WORKER)
             place.wait(10_000)
             return neighbours.ring()
 
         assert comes_true(is_found)
-        place.wait(100_000)
         with psycopg.connect(url, autocommit=True) as listener:
             listener.execute("LISTEN duly_work")
+            clock.advance(bell_module.NOTIFY_EVERY_US)
+            bell.ring(MemberKind.WORKER)
+            assert 1 <= len([*listener.notifies(timeout=120, stop_after=1)])
             for _ in range(100):
                 bell.ring(MemberKind.WORKER)
-                assert place.wait(LONG_US)
-            heard = [*listener.notifies(timeout=0.3)]
 
-        assert len(heard) < 50
+                assert place.wait(LONG_US)
+            ringing.close()
+
+            # What was asked for while it was looked for, and one that closing rings.
+            assert heard_before_marker(url, listener, "duly_work") <= 3
     finally:
         place.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import psycopg
 import pytest
 
@@ -10,6 +12,8 @@ from duly.testing.conformance import work_steps as work
 from tests.postgres.reused_databases import with_store
 from tests.waiting import comes_true
 
+NUMBERS = itertools.count()
+"""Names of runs, of which each is new: claims end, so their count may be what it was before."""
 ERA = "SELECT era FROM duly.cluster"
 SWEPT = """
 SELECT count(*) FROM pg_stat_user_tables
@@ -32,9 +36,8 @@ def eager(monkeypatch):
 
 def claim_some(store, worker, line):
     """Claim a few more; say whether anything was swept by now."""
-    numbers = range(store.status().running, store.status().running + 10)
-    for number in numbers:
-        work.queue(store, f"{number}")
+    for _ in range(10):
+        work.queue(store, f"{next(NUMBERS)}")
     work.take(store, worker)
     return line.execute(SWEPT).fetchone()[0] > 0
 

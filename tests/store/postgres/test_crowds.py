@@ -54,8 +54,6 @@ SIZE = int(os.environ.get("DULY_TEST_CROWD", "1"))
 PAUSES = 200 * SIZE if SIZE > 1 else 100
 ORDERS = 100 * SIZE
 WRITES = 120
-LONGER = 20
-"""So many times as long they go on at the most, until all has come about that is to be seen."""
 POLICIES = ("latest", "skip", "all")
 EVERYTHING = Retention(
     outcomes_us={"cancelled": SECOND_US, "replaced": SECOND_US},
@@ -108,9 +106,7 @@ class Pausing:
     def pause_and_resume(self):
         draws = random.Random(1)
         try:
-            for number in range(LONGER * PAUSES):
-                if number >= PAUSES and self.has_met():
-                    break
+            for number in range(PAUSES):
                 record = self.records[number % len(self.records)]
                 paused = self._order(record, lambda seen, _: decide_pause(seen, **self._pause()))
                 if draws.random() < 0.5:
@@ -125,9 +121,21 @@ class Pausing:
         finally:
             self.is_over.set()
 
-    def has_met(self):
-        """Say whether a pause and a fire have been in each other's way."""
-        return self.counts["fired"] and self.counts["gone"] + self.counts["stale"]
+    def collide(self):
+        """Let a fire come between a pause's look and its order, and a pause between a fire's."""
+        record = self.records[0]
+        self.clock.advance(SECOND_US)
+        seen = self.store.get_schedule(record.id)
+        fire = planned(seen.record, seen.now)
+        pause = change_of(seen.record, decide_pause(seen.record, **self._pause()))
+        fired = steps.fire(self.store, self.fence, fire).results
+        is_stale = isinstance(self.store.change_schedule(pause), Stale)
+        self.clock.advance(SECOND_US)
+        late = steps.look(self.store, record)
+        self._order(record, lambda seen, _: decide_pause(seen, **self._pause()))
+        gone = steps.fire(self.store, self.fence, planned(late, self.clock.now_us())).results
+        self._order(record, lambda seen, now: decide_resume(seen, now, Missed.SKIP, None))
+        return [*map(str, fired)], is_stale, [*map(str, gone)]
 
     def _pause(self):
         return {"reason": "tired", "until": None, "missed": Missed.SKIP}
@@ -158,10 +166,10 @@ class Pausing:
 def test_a_pause_and_a_fire_never_both_have_an_occurrence(store, clock, watch):
     """INV-12, INV-2, INV-3: each is run, skipped, owed or still to come, exactly once."""
     world = Pausing(store, clock)
+
+    assert (["fired"], True, ["gone"]) == world.collide()
     watch.at_once(world.pause_and_resume, world.fire, world.fire, limit_s=3600)
 
-    assert world.counts["fired"] > 0
-    assert world.counts["gone"] + world.counts["stale"] > 0
     for record in world.records:
         reckon(store, steps.look(store, record), timer_of(record).scheduled_for)
     assert [] == store.check()
@@ -250,9 +258,9 @@ def test_a_leaf_in_which_an_open_transaction_has_written_is_not_emptied(store, c
 
 
 def test_nothing_queued_is_lost_while_leaves_take_turns(store, clock, watch):
-    """D6: writers, somebody who takes from the queue, and maintenance, all at once."""
+    """D6: writers, of whom one rotates as well, and one who takes from the queue, all at once."""
     world = TakingTurns(store, clock, watch)
-    watch.at_once(world.work, world.take, world.rotate)
+    watch.at_once(world.work, world.take)
     made = watch.value("SELECT count(*) FROM duly.runs")
 
     assert len(world.eras) > 1
@@ -261,7 +269,7 @@ def test_nothing_queued_is_lost_while_leaves_take_turns(store, clock, watch):
 
 
 class TakingTurns:
-    """Some who fill the queue, one who empties it, and the maintenance of its leaves."""
+    """Some who fill the queue, of whom one has its leaves take turns, and one who empties it."""
 
     def __init__(self, store, clock, watch):
         self.store = store
@@ -270,7 +278,7 @@ class TakingTurns:
         self.records = [steps.create(store, f"s{n}", timetable=every("1m")) for n in range(5)]
         self.fence = steps.own(store, ttl_us=1000 * HOUR_US)
         self.taken: list[object] = []
-        self.eras: set[int] = set()
+        self.eras = {watch.value("SELECT era FROM duly.cluster")}
         self.is_over = Event()
 
     def work(self):
@@ -280,9 +288,9 @@ class TakingTurns:
             self.is_over.set()
 
     def _enqueue(self, writer):
-        for number in range(LONGER * WRITES):
-            if number >= WRITES and len(self.eras) > 1:
-                break
+        for number in range(WRITES):
+            if writer == 0 and number % 4 == 1:
+                self._rotate()
             order = add_runs(new_run(None, f"{writer}/{number}"))
             if number % 5:
                 self.store.add_runs(order)
@@ -307,20 +315,19 @@ class TakingTurns:
                 )
                 self.taken.extend(run_id for (run_id,) in rows)
 
-    def rotate(self):
-        while not self.is_over.is_set():
-            rotate(self.store, self.clock, self.fence)
-            self.eras.add(self.watch.value("SELECT era FROM duly.cluster"))
+    def _rotate(self):
+        rotate(self.store, self.clock, self.fence)
+        self.eras.add(self.watch.value("SELECT era FROM duly.cluster"))
 
 
 # Everybody at once
 
 
 class Crowd:
-    """Threads that each give random orders; whatever happens to be refused is looked away from."""
+    """Threads that each give drawn orders; whatever happens to be refused is looked away from."""
 
     KEYS = ("a", "b", "c", "d")
-    PROVOKED = ("result fired", "result fenced", "drain fired", "prune")
+    PROVOKED = ("result fired", "result fenced", "drain fired")
     ORDERS = (
         ("edit", 4),
         ("pause_or_resume", 4),
@@ -350,10 +357,7 @@ class Crowd:
     def live(self, seed, orders):
         draws = random.Random(seed)
         names, weights = zip(*self.ORDERS, strict=True)
-        for number in range(LONGER * orders):
-            if number >= orders and not self.missing():
-                break
-            self.counts["given"] += 1
+        for _ in range(orders):
             name = draws.choices(names, weights)[0]
             if draws.random() < 0.3:
                 self.clock.advance(draws.choice((1000, SECOND_US, 3 * SECOND_US)))
@@ -366,8 +370,15 @@ class Crowd:
                 cause = type(error.__cause__).__name__
                 self.counts[f"busy: {name}, {cause}"] += 1
 
-    def missing(self):
-        """Return what has to come about and has not yet."""
+    def provoke(self):
+        """Bring about each kind of answer in one thread, so that the crowd is known to give them."""
+        draws, old = random.Random(0), self.fence
+        self.clock.advance(MINUTE_US)
+        self._take_over(draws)
+        self._fire(draws, old)
+        self._fire(draws)
+        self._drain(draws)
+        self._prune(draws)
         return [name for name in self.PROVOKED if not self.counts[name]]
 
     def _seen(self, draws):
@@ -389,7 +400,7 @@ class Crowd:
             change = decide_pause(seen.record, reason="x", until=None, missed=Missed.SKIP)
         self.store.change_schedule(change_of(seen.record, change))
 
-    def _fire(self, draws):
+    def _fire(self, draws, fence=None):
         now = self.store.now()
         command = LoadTimers(shards=tuple(range(self.shards)), after=None, until=now, limit=100)
         fires = []
@@ -402,7 +413,7 @@ class Crowd:
                 fires.append(planned(record, now))
         draws.shuffle(fires)
         fires.sort(key=lambda fire: not isinstance(fire, FireSchedule))
-        for result in steps.fire(self.store, self.fence, *fires).results:
+        for result in steps.fire(self.store, fence or self.fence, *fires).results:
             self.counts[f"result {result}"] += 1
 
     def _drain(self, draws):
@@ -468,14 +479,13 @@ class Crowd:
 def test_nobody_locks_anybody_out(timed_url, clock, open_store, watch):
     """Edits, fires, drains, pruning, takeovers and transactions: no error but, rarely, busy."""
     world = Crowd(open_store(timed_url, clock, settings=PATIENT), clock)
+
+    assert [] == world.provoke()
     watch.at_once(*(partial(world.live, seed, ORDERS) for seed in range(6)), limit_s=3600)
 
     assert [] == world.store.check()
-    busy = {name: count for name, count in world.counts.items() if name.startswith("busy")}
-    # Twice what is seen at the most: on a busy machine transactions stay open for longer.
-    assert sum(busy.values()) <= world.counts["given"] / 50, busy
-    # Who replaces what is pending under several keys in a transaction of his own may meet another
-    # who does, in a circle; orders that are ours alone are carried out again.
-    locked_out = {name for name in busy if "Deadlock" in name}
+    # How often a store is busy is the machine's affair. Who replaces what is pending under several
+    # keys in a transaction of his own may meet another who does, in a circle; orders that are ours
+    # alone are carried out again.
+    locked_out = {name for name in world.counts if "Deadlock" in name}
     assert locked_out <= {"busy: transact, DeadlockDetected"}
-    assert [] == world.missing()

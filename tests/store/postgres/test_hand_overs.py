@@ -532,8 +532,7 @@ def test_what_the_worker_does_not_serve_is_queued_and_rung_for(street, worker):
     command = street.crowd(4, text="own")
     answer = street.begin(command)
     taken = worker.claim_all(queues=("default",))
-    while worker.place.wait(0):
-        pass
+    assert comes_true(lambda: not worker.place.wait(0)), "all that was sent is heard"
     fired = answer()
 
     assert {*refs(command)} - mail == set(ids(taken))
@@ -548,8 +547,7 @@ def test_when_all_was_begun_nobody_is_rung(street, worker):
     """P1: there is nothing to be had."""
     answer = street.begin(street.crowd())
     worker.claim_all()
-    while worker.place.wait(0):
-        pass
+    assert comes_true(lambda: not worker.place.wait(0)), "all that was sent is heard"
     assert is_all(FIRED, answer())
 
     assert not worker.place.wait(0)

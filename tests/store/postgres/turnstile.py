@@ -10,12 +10,17 @@ from unittest import mock
 
 import psycopg
 
+from duly.store.dispatch import MemberKind
 from duly.store.postgres import PostgresSettings, connection, firing
 from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
+
+    import pytest
+
+    from duly.store.postgres import PostgresStore
 
 LIMIT_S = 120.0
 PATIENT = PostgresSettings(
@@ -147,3 +152,20 @@ def replaced(module: object, name: str, old: str, new: str) -> Iterator[None]:
     assert old in text, f"{name} has no {old}"
     with mock.patch.object(module, name, text.replace(old, new)):
         yield
+
+
+def record_rings(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[MemberKind]:
+    """Return a list that grows with each ring that a store asks for, in the thread that commits.
+
+    NOTIFY is sent later by another thread, so its absence for a while would show nothing.
+    """
+    rings: list[MemberKind] = []
+    bell = store._connections.bell  # noqa: SLF001 - known nowhere else
+    ring = bell.ring
+
+    def recorded(kind: MemberKind = MemberKind.DISPATCHER) -> None:
+        rings.append(kind)
+        ring(kind)
+
+    monkeypatch.setattr(bell, "ring", recorded)
+    return rings

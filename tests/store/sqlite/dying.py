@@ -1,8 +1,8 @@
 """A program that dies between any two statements of an operation, again and again.
 
-For each operation: a file is prepared, copied, and the operation carried out by a child that is
-killed before its n-th statement, for every n until it gets through. Prints, as JSON, how often it
-was killed, and what was found afterwards that is neither as before nor as after.
+A file is prepared, copied, and the operation that is named carried out by a child that is killed
+before its n-th statement, for every n until it gets through. Prints, as JSON, how often it was
+killed, and what was found afterwards that is neither as before nor as after.
 """
 
 from __future__ import annotations
@@ -156,6 +156,7 @@ OPERATIONS = (
     *(permit, end_effect, fall_into_doubt, settle_doubt, reconcile, repair, check_result),
     end_within,
 )
+BY_NAME = {one.__name__: one for one in OPERATIONS}
 
 
 def dump(path):
@@ -230,5 +231,4 @@ def torment(folder, prepare):
 
 
 if __name__ == "__main__":
-    tormented = {one.__name__: torment(Path(sys.argv[1]), one) for one in OPERATIONS}
-    sys.stdout.write(json.dumps(tormented))
+    sys.stdout.write(json.dumps(torment(Path(sys.argv[1]), BY_NAME[sys.argv[2]])))

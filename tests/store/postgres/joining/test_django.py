@@ -10,6 +10,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from duly import Conflict, UsageError
+from duly.store.dispatch import MemberKind
+from tests.store.postgres.turnstile import record_rings
 
 
 @pytest.fixture(scope="module")
@@ -148,12 +150,14 @@ def test_transactions_managed_by_hand_join_as_well(shop, db):
     assert ([7], [7]) == shop.kept
 
 
-def test_the_bell_is_rung_after_the_commit(shop, db):
+def test_the_bell_is_rung_after_the_commit(shop, db, monkeypatch):
+    rings = record_rings(shop.app.store, monkeypatch)
     with psycopg.connect(shop.url, autocommit=True) as listener:
         listener.execute("LISTEN duly")
         with db.transaction.atomic():
             shop.promise(1, db.connection)
 
-            assert [] == list(listener.notifies(timeout=0.1))
+            assert [] == rings
 
+        assert [*MemberKind] == rings
         assert 1 == len(list(listener.notifies(timeout=120, stop_after=1)))

@@ -23,6 +23,8 @@ from sqlalchemy.orm import (
 )
 
 from duly import Conflict, StoreUnavailable, UsageError
+from duly.store.dispatch import MemberKind
+from tests.store.postgres.turnstile import record_rings
 
 
 class Record(DeclarativeBase):
@@ -213,28 +215,25 @@ def test_an_awaited_session_is_refused_where_nobody_awaits(shop):
     assert ([], []) == shop.kept
 
 
-def rung(listener):
-    """Say how often the bell was rung, once it was; for nothing, a moment is waited."""
-    return len(list(listener.notifies(timeout=120, stop_after=1)))
-
-
-def test_the_bell_is_rung_after_the_commit_of_a_session(shop, engine):
+def test_the_bell_is_rung_after_the_commit_of_a_session(shop, engine, monkeypatch):
     """A commit is when others can see it; a savepoint's end is none, nor is a rollback."""
+    rings = record_rings(shop.app.store, monkeypatch)
     with psycopg.connect(shop.url, autocommit=True) as listener, Session(engine) as session:
         listener.execute("LISTEN duly")
         with session.begin_nested():
             shop.promise(1, session)
         shop.promise(2, session)
 
-        assert [] == list(listener.notifies(timeout=0.1))
+        assert [] == rings
         session.commit()
 
-        assert 1 == rung(listener)
+        assert [*MemberKind] == rings
         session.execute(sqlalchemy.text("SELECT 1"))
         session.commit()
 
-        assert [] == list(listener.notifies(timeout=0.1))
+        assert [*MemberKind] == rings
         shop.promise(3, session)
         session.commit()
 
-        assert 1 == rung(listener)
+        assert 2 * [*MemberKind] == rings
+        assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
