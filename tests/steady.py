@@ -58,7 +58,7 @@ def play(tests: list[str], workers: int) -> tuple[int, list[str]]:
             "-q",
             f"-n{workers}",
             "--junitxml",
-            report,
+            str(report),
             *tests,
         ]
         ended = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
