@@ -14,7 +14,7 @@ from hypothesis import is_hypothesis_test, settings
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-pytest_plugins = ["tests.postgres.fixtures", "tests.run_report"]
+pytest_plugins = ["tests.postgres.fixtures", "tests.run_report", "tests.store.made_store"]
 
 # No deadline for a single example: what a shared machine does in a millisecond proves nothing about
 # our code. The time-out per test is what ends a search that hangs. The examples are the same at every

@@ -140,6 +140,17 @@ def test_a_url_that_names_no_store_is_refused_without_its_password(place: Workpl
     assert "secret" not in answer.err
 
 
+@pytest.mark.parametrize("url", ["memory:", "sqlite:///:memory:"])
+@pytest.mark.parametrize("command", ["dev", "dispatcher", "server", "worker --no-supervisor"])
+def test_a_store_in_memory_is_refused_for_a_process_of_several(
+    place: Workplace, command: str, url: str
+):
+    (place.folder / "own.py").write_text("import duly\napp = duly.App()")
+    answer = place.duly(*command.split(), "--app", "own:app", "--url", url)
+
+    assert_refused(answer, 2, "url", "in the memory of one process", "use sqlite:///promises.db")
+
+
 def test_a_server_that_can_not_be_reached_is_exit_code_5_without_its_password(place: Workplace):
     url = "postgresql://me:secret@127.0.0.1:1/shop"
     for words in (("status",), ("db", "status"), ("enqueue", "report")):

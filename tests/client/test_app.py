@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ("sqlite://relative.db", "names no store that is known"),
         ("sqlite:///", "names no store that is known"),
         ("sqlite:///duly.db?mode=ro", "is more than a path"),
+        ("sqlite:///:memory:?cache=shared", "is more than a path"),
         ("duly.db", "names no store that is known"),
         (42, "is not a text"),
     ],
@@ -102,6 +103,23 @@ def test_an_absolute_path_has_four_slashes(tmp_path):
         app.status()
 
     assert (tmp_path / "duly.db").exists()
+
+
+def test_a_store_of_sqlite_may_be_in_memory(tmp_path, monkeypatch):
+    """It has the caller's own tables, as a file has; and nothing is made in any folder."""
+    monkeypatch.chdir(tmp_path)
+    with duly.App("sqlite:///:memory:") as app, duly.App(app.url) as other:
+        app.require_store()
+        ship = app.task(name="ship")(lambda: None)
+        with app.transaction() as tx:
+            tx.execute("create table orders (id integer primary key)")
+            app.enqueue(ship, connection=tx)
+
+        assert ("sqlite:///:memory:", "sqlite:///:memory:") == (app.url, app.status().store)
+        assert (1, 0) == (len(app.runs.list()), len(other.runs.list()))
+        with pytest.raises(UsageError, match=r"in the memory of one process.*use sqlite:///"):
+            app.run()
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_a_closed_application_says_so(tmp_path):

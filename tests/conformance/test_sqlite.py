@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contract (SPEC D4)."""
+"""The SQLite store keeps the contract (SPEC D4), in a file and in memory."""
 
 from __future__ import annotations
 
@@ -15,5 +15,16 @@ class TestSqlite(StoreContract):
     @pytest.fixture
     def store(self, clock, tmp_path):
         opened = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
+        yield opened
+        opened.close()
+
+
+@pytest.mark.thorough
+class TestSqliteInMemory(StoreContract):
+    has_open_transactions = False
+
+    @pytest.fixture
+    def store(self, clock):
+        opened = SqliteStore(":memory:", clock)
         yield opened
         opened.close()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
+from duly.testing.manual_clock import ManualClock
 from tests.store.sqlite.made_file import made_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from duly.testing.manual_clock import ManualClock
 
 KINDS = ("memory", "sqlite")
 
@@ -22,3 +25,11 @@ def made_store(kind: str, folder: Path, clock: ManualClock) -> Any:
         return MemoryStore(clock)
     assert kind == "sqlite", kind
     return SqliteStore(made_file(folder / "duly.db", clock), clock)
+
+
+@pytest.fixture
+def stored_in_memory() -> Iterator[tuple[SqliteStore, ManualClock]]:
+    """An empty SQLite store in memory and its clock, for every test that needs one store."""
+    clock = ManualClock()
+    with closing(SqliteStore(":memory:", clock)) as store:
+        yield store, clock

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from duly.app.loading import place_of, search_folder
 from duly.app.permitted import PermittedTasks
 from duly.app.short_turns import short_turns
+from duly.app.stores import require_shared
 from duly.app.tracing import begin_tracing
 from duly.app.watching import watching
 from duly.app.worker_options import WorkerOptions
@@ -34,7 +35,6 @@ from duly.engine.supervisor import DISMISSED_STATUS, RECYCLE_STATUS, Supervisor,
 from duly.engine.surroundings import Node
 from duly.engine.worker import Worker
 from duly.engine.worker.courier import ThreadCourier
-from duly.errors import UsageError
 from duly.store.dispatch import MemberKind
 from duly.store.execution import ClaimsAhead
 from duly.store.wakeups import LocalWakeups
@@ -264,8 +264,8 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     tells it.
     """
     options = options or WorkerOptions()
+    require_shared(app.url)
     place = place_of(app)
-    require_shared(app)
     if not logging.getLogger().handlers:
         # As `duly dev` tells it; found by name, since a command stands above an application.
         begin_tracing("dispatcher", app)
@@ -306,13 +306,6 @@ def crew_of(place: str, options: WorkerOptions, *more: str, folder: Path | None 
     env = {} if folder is None else {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     argv = (*command, *options.arguments(), *more)
     return Crew(argv=argv, processes=options.processes, env=env)
-
-
-def require_shared(app: App) -> None:
-    """Refuse a store that a worker's process could not see."""
-    if app.url.startswith("memory"):
-        problem = "is seen by one process only, and tasks run in another"
-        raise UsageError("url", app.url, problem, "use sqlite:///promises.db or postgresql://…")
 
 
 def _executor(kind: TaskKind, app: App, options: WorkerOptions) -> Executor:

@@ -25,11 +25,12 @@ URL_DEFAULT = "sqlite:///duly.db"
 URL_LENGTH_MAX = 2000
 _BUSY_MS = 5000
 _SQLITE = "sqlite:///"
+_SQLITE_IN_MEMORY = "sqlite:///:memory:"
 _MEMORY = frozenset({"memory:", "memory://"})
 _POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _REMEDY = (
-    "use postgresql://user@host/database, sqlite:///promises.db, sqlite:////absolute/path.db or"
-    " memory:"
+    "use postgresql://user@host/database, sqlite:///promises.db, sqlite:////absolute/path.db,"
+    " sqlite:///:memory: or memory:"
 )
 _FIRST_WORD = re.compile(r"[A-Za-z+]{0,20}")
 _MAKES_ONE = (
@@ -49,8 +50,8 @@ def opener(url: str, clock: Clock) -> Callable[[], Store]:
     if url in _MEMORY:
         return lambda: _open_memory(clock)
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        path = _sqlite_path(url)
-        return lambda: _open_sqlite(path, clock)
+        path = sqlite_file(url)
+        return lambda: _open_sqlite(path or ":memory:", clock)
     if url.startswith(_POSTGRESQL):
         return lambda: _open_postgres(url, clock)
     # Whatever it is, it may hold a password: no more of it is told than how it begins.
@@ -112,7 +113,19 @@ def open_scratch(path: Path, clock: Clock) -> Store:
 
 def sqlite_file(url: str) -> Path | None:
     """Return the file that a URL names; None for stores of other kinds."""
-    return _sqlite_path(url) if url.startswith(_SQLITE) else None
+    if not url.startswith(_SQLITE) or url == _SQLITE_IN_MEMORY:
+        return None
+    text = url.removeprefix(_SQLITE)
+    if "?" in text or "#" in text or text.startswith(":memory:"):
+        raise UsageError("url", url, "is more than a path", _REMEDY)
+    return Path(text)
+
+
+def require_shared(url: str) -> None:
+    """Refuse a store in memory, for a process that is one of several: no other would see it."""
+    if url.startswith(("memory", _SQLITE_IN_MEMORY)):
+        problem = "is in the memory of one process, and another one would not see it"
+        raise UsageError("url", url, problem, "use sqlite:///promises.db or postgresql://…")
 
 
 @contextmanager
@@ -192,20 +205,13 @@ class LazyStore:
             store.close()
 
 
-def _sqlite_path(url: str) -> Path:
-    text = url.removeprefix(_SQLITE)
-    if "?" in text or "#" in text or text.startswith(":memory:"):
-        raise UsageError("url", url, "is more than a path", _REMEDY)
-    return Path(text)
-
-
 def _open_memory(clock: Clock) -> Store:
     from duly.store.memory import MemoryStore
 
     return MemoryStore(clock)
 
 
-def _open_sqlite(path: Path, clock: Clock) -> Store:
+def _open_sqlite(path: Path | str, clock: Clock) -> Store:
     from duly.store.sqlite import SqliteStore
 
     return SqliteStore(path, clock)

@@ -10,7 +10,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.app.running import Crew, Voice, crew_of, require_shared, run_all
+from duly.app.running import Crew, Voice, crew_of, run_all
+from duly.app.stores import require_shared
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.observing import Observed
@@ -86,7 +87,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     events = RunTelemetry(level=level, style=style, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
     with opened(of_all_tenants(target), needs_store=True) as app:
-        require_shared(app)
+        require_shared(app.url)
         observed.begin("dispatcher", app, events)
         for path in declare:
             app.declare(path)

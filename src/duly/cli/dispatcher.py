@@ -17,6 +17,7 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.app.metrics_port import telling_metrics
 from duly.app.short_turns import short_turns
+from duly.app.stores import require_shared
 from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
@@ -78,6 +79,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     clock = SystemClock()
     telling = LineTelemetry(clock, level=level, style=observed.style(target))
     with opened(of_all_tenants(target), needs_store=True) as app:
+        require_shared(app.url)
         observed.begin("dispatcher", app, telling)
         for path in declare:
             app.declare(path)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from duly.app import App
 from duly.app.running import seldom_tidied
 from duly.app.short_turns import short_turns
+from duly.app.stores import require_shared
 from duly.app.watching import watching
 from duly.cli.event_lines import LineTelemetry
 from duly.cli.observing import Observed
@@ -96,6 +97,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     )
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=observed.style(target))
     with opened(of_all_tenants(target), needs_store=True) as app:
+        require_shared(app.url)
         observed.begin("server", app, telling)
         listening.checked(has_token=app.store.has_live_token())
         _serve(app, listening, telling, has_console=console)

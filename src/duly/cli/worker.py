@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from duly.app.leaving import leave
 from duly.app.metrics_port import telling_metrics
 from duly.app.running import Crew, Voice, run_supervisor, run_worker
+from duly.app.stores import require_shared
 from duly.app.worker_options import WorkerOptions
 from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.observing import Observed
@@ -134,6 +135,7 @@ def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
     lifeline = hold_lifeline()
     telling = manner.telemetry(target)
     with opened(target, needs_store=True) as app:
+        require_shared(app.url)
         manner.observed.begin("worker", app, telling)
         telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
         # Counting costs a little for each event: only if somebody will ask.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -25,6 +24,8 @@ from duly.store.wakeups import SECOND_US, wake_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from duly.clock import Clock
     from duly.store.schema import Migration
@@ -184,12 +185,14 @@ class Connections:
             self._reading.discard(connection)
             self._give_back(connection)
 
+    def read_for_long(self) -> AbstractContextManager[Look]:
+        """Open a snapshot that its caller may keep while others write."""
+        return self.read()
+
     @contextmanager
     def lend(self) -> Iterator[apsw.Connection]:
         """Keep other threads of this object from writing, and open a connection to be lent."""
-        if self._holder == threading.get_ident():
-            remedy = "go on with the one that is open, or leave it first"
-            raise UsageError("transaction", None, "is begun inside another one", remedy)
+        self._refuse_nested()
         with self.failures(), self._locked():
             connection = self._open()
             self._holder = threading.get_ident()
@@ -199,20 +202,32 @@ class Connections:
                 self._holder = None
                 connection.close(force=True)
 
+    def _refuse_nested(self) -> None:
+        if self._holder == threading.get_ident():
+            remedy = "go on with the one that is open, or leave it first"
+            raise UsageError("transaction", None, "is begun inside another one", remedy)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """Take what it takes to use the writing connection."""
+        return self._no_other_writer()
+
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _no_other_writer(self) -> Iterator[None]:
         if self._holder == threading.get_ident():
             remedy = "pass connection=tx, or leave the transaction first"
             problem = "is missing: this thread is in a transaction"
             raise UsageError("connection", None, problem, remedy)
         if not self._lock.acquire(timeout=self.settings.busy_timeout_us / SECOND_US):
-            self._has_waited = True
-            problem = "is kept busy by another thread of this program"
-            raise StoreUnavailable(self.name, problem, "try again, or keep transactions short")
+            raise self._kept_busy()
         try:
             yield
         finally:
             self._lock.release()
+
+    def _kept_busy(self) -> StoreUnavailable:
+        self._has_waited = True
+        problem = "is kept busy by another thread of this program"
+        return StoreUnavailable(self.name, problem, "try again, or keep transactions short")
 
     def _require_usable(self, connection: apsw.Connection) -> None:
         if not self._is_usable:
@@ -254,9 +269,12 @@ class Connections:
             self._writer = self._open()
         return self._writer
 
-    def _open(self) -> apsw.Connection:
+    def _refuse_closed(self) -> None:
         if self._is_closed:
             raise StoreUnavailable(self.name, "has been closed", "open it again")
+
+    def _open(self) -> apsw.Connection:
+        self._refuse_closed()
         connection = apsw.Connection(str(self.path), statementcachesize=STATEMENTS_MAX)
         try:
             connection.set_busy_handler(patience(self.settings.busy_timeout_us))
@@ -282,11 +300,3 @@ def roll_back(connection: apsw.Connection) -> None:
     if connection.in_transaction:
         with suppress(apsw.Error):
             connection.execute("ROLLBACK")
-
-
-def read_path(path: Path | str) -> Path:
-    """Return the file that is meant; refuse what names none."""
-    if not str(path) or str(path) == ":memory:":
-        remedy = "name a file; to keep nothing, use the memory store"
-        raise UsageError("path", str(path), "is not a file", remedy)
-    return Path(path)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
+from duly.errors import UsageError
 from duly.store.dispatch import MemberKind
 from duly.store.gates import OPENED_MAX
 from duly.store.importing import tried
@@ -31,8 +33,9 @@ from duly.store.sqlite import (
 )
 from duly.store.sqlite.access import SqliteAccess
 from duly.store.sqlite.alerting import SqliteAlerting
-from duly.store.sqlite.connection import Connections, SqliteSettings, read_path
+from duly.store.sqlite.connection import Connections, SqliteSettings
 from duly.store.sqlite.firing_many import NotAsBelievedError
+from duly.store.sqlite.in_memory import IN_MEMORY, ConnectionInMemory
 from duly.store.sqlite.surveys import SqliteSurveys
 from duly.store.sqlite.transaction import SqliteTransaction, lent
 from duly.store.sqlite.working import Working
@@ -41,7 +44,6 @@ from duly.store.wakeups import UdpWakeups
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from duly.clock import Clock
     from duly.domain.audit import AuditEntry
@@ -79,6 +81,9 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
 
     An empty file gets its schema at once. A store object must not be used on the other side of a
     fork: SQLite's locks do not survive it. Open a store of its own in the child.
+
+    The path `:memory:` names a database in memory, for the threads of one process alone: it is
+    gone when the store is closed.
     """
 
     def __init__(
@@ -90,9 +95,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         settings: SqliteSettings | None = None,
     ) -> None:
         """Open a file; `shards` counts only when it is made, since it never changes after."""
-        self._connections = Connections(
-            read_path(path), clock or SystemClock(), settings or SqliteSettings()
-        )
+        self._connections = _connections(path, clock or SystemClock(), settings or SqliteSettings())
         self.name = self._connections.name
         self._connections.create(shards)
 
@@ -317,7 +320,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
     @contextmanager
     def export_promises(self, *, has_history: bool) -> Iterator[Exported]:
         """Hand out all that is promised, as of one snapshot."""
-        with self._connections.read() as look:
+        with self._connections.read_for_long() as look:
             yield moving.export_promises(look, has_history=has_history)
 
     def import_promises(self, command: ImportPromises) -> Imported:
@@ -348,3 +351,12 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         """Look for damage, broken invariants and changed migrations."""
         with self._connections.read(is_any_age=True) as look:
             return soundness.check(look, self._connections.settings.migrations, self.name)
+
+
+def _connections(path: Path | str, clock: Clock, settings: SqliteSettings) -> Connections:
+    if str(path) == IN_MEMORY:
+        return ConnectionInMemory(clock, settings)
+    if not str(path):
+        remedy = "name a file, or :memory: to keep nothing"
+        raise UsageError("path", str(path), "is not a file", remedy)
+    return Connections(Path(path), clock, settings)
