@@ -8,18 +8,13 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
-
-import pytest
 
 import duly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "duly"
@@ -58,12 +53,26 @@ def lines_max(path: Path) -> int:
     return SOURCE_LINES_MAX if path in NO_TESTS else TEST_LINES_MAX
 
 
+@dataclass(frozen=True)
+class Parsed:
+    """A module, and all that is in it: walking over it costs more than reading it."""
+
+    tree: ast.Module
+    nodes: list[ast.AST]
+
+
 @lru_cache(maxsize=1)
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
-Rule = Callable[[Path], None]
+@lru_cache(maxsize=1)
+def parse(path: Path) -> Parsed:
+    tree = ast.parse(read(path), filename=str(path))
+    return Parsed(tree, list(ast.walk(tree)))
+
+
+Rule = Callable[[Path], Iterator[str]]
 FOR_EVERY_FILE: list[Rule] = []
 FOR_SOURCES: list[Rule] = []
 
@@ -80,95 +89,96 @@ def every_source(rule: Rule) -> Rule:
     return rule
 
 
-@pytest.mark.parametrize("path", SOURCES + TESTS + BENCHES, ids=name_of)
-def test_a_file_keeps_every_rule(path):
-    """One test for all rules, because reading a file costs more than looking at it."""
-    for rule in (*FOR_EVERY_FILE, *(FOR_SOURCES if path in SHIPPED else ())):
-        rule(path)
+def test_every_file_keeps_every_rule():
+    """One test for all, because reading a file costs more than looking at it."""
+    findings = [
+        finding
+        for path in (*SOURCES, *TESTS, *BENCHES)
+        for rule in (*FOR_EVERY_FILE, *(FOR_SOURCES if path in SHIPPED else ()))
+        for finding in rule(path)
+    ]
+
+    assert not findings, "\n".join((f"{len(findings)} findings:", *findings))
 
 
 @every_file
-def a_file_is_short_enough_to_read(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-
-    assert lines <= lines_max(path), (
-        f"{name_of(path)} has {lines} lines, {lines_max(path)} is the most: split it by noun"
-    )
+def a_file_is_short_enough_to_read(path: Path) -> Iterator[str]:
+    lines = len(read(path).splitlines())
+    if lines > lines_max(path):
+        yield f"{name_of(path)} has {lines} lines, {lines_max(path)} is the most: split it by noun"
 
 
 @every_file
-def a_function_is_short_enough_to_read(path: Path) -> None:
-    for node in ast.walk(parse(path)):
+def a_function_is_short_enough_to_read(path: Path) -> Iterator[str]:
+    for node in parse(path).nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
-
-            assert lines <= FUNCTION_LINES_MAX, (
-                f"{name_of(path)}:{node.lineno}: {node.name} has {lines} lines, "
-                f"{FUNCTION_LINES_MAX} is the most: extract a decision or a loop body"
-            )
+            if lines > FUNCTION_LINES_MAX:
+                yield (
+                    f"{name_of(path)}:{node.lineno}: {node.name} has {lines} lines, "
+                    f"{FUNCTION_LINES_MAX} is the most: extract a decision or a loop body"
+                )
 
 
 @every_file
-def a_module_is_named_after_what_it_holds(path: Path) -> None:
+def a_module_is_named_after_what_it_holds(path: Path) -> Iterator[str]:
     parts = path.relative_to(ROOT).with_suffix("").parts
     forbidden = sorted(FORBIDDEN_MODULE_NAMES.intersection(parts))
-
-    assert not forbidden, (
-        f"{name_of(path)}: a module called {', '.join(forbidden)} attracts anything; "
-        "name it after the one noun it holds"
-    )
-
-
-@every_source
-def a_module_says_what_it_is_responsible_for(path: Path) -> None:
-    assert ast.get_docstring(parse(path)), (
-        f"{name_of(path)} has no docstring: say in one sentence what it is responsible for"
-    )
-
-
-@every_file
-def work_is_called_task_schedule_or_run(path: Path) -> None:
-    for line, name in identifiers(parse(path)):
-        assert "job" not in words_of(name), (
-            f"{name_of(path)}:{line}: {name} says job, which means three things here; "
-            "use task, schedule or run (docs/glossary.md)"
+    if forbidden:
+        yield (
+            f"{name_of(path)}: a module called {', '.join(forbidden)} attracts anything; "
+            "name it after the one noun it holds"
         )
 
 
 @every_source
-def only_the_clock_reads_the_time(path: Path) -> None:
-    if path == CLOCK:
-        return
-    for line, what in clock_readings(parse(path)):
-        pytest.fail(
+def a_module_says_what_it_is_responsible_for(path: Path) -> Iterator[str]:
+    if not ast.get_docstring(parse(path).tree):
+        yield f"{name_of(path)} has no docstring: say in one sentence what it is responsible for"
+
+
+@every_file
+def work_is_called_task_schedule_or_run(path: Path) -> Iterator[str]:
+    for line, name in identifiers(parse(path)):
+        if "job" in words_of(name):
+            yield (
+                f"{name_of(path)}:{line}: {name} says job, which means three things here; "
+                "use task, schedule or run (docs/glossary.md)"
+            )
+
+
+@every_source
+def only_the_clock_reads_the_time(path: Path) -> Iterator[str]:
+    for line, what in () if path == CLOCK else clock_readings(parse(path)):
+        yield (
             f"{name_of(path)}:{line}: {what} reads the clock or waits for it; take `now` as an "
             "argument, only clock.py reads the time"
         )
 
 
 @every_source
-def shipped_code_does_without_the_testing_kit(path: Path) -> None:
+def shipped_code_does_without_the_testing_kit(path: Path) -> Iterator[str]:
     # The front door offers the kit by its name; type checkers want to know what it is.
     if path.is_relative_to(PACKAGE / "testing") or path == PACKAGE / "__init__.py":
         return
     borrowed = [name for name in imported_names(parse(path)).values() if is_testing_kit(name)]
-
-    assert not borrowed, (
-        f"{name_of(path)} imports {', '.join(borrowed)}; shipped code never imports duly.testing, "
-        "which is there for tests alone"
-    )
+    if borrowed:
+        yield (
+            f"{name_of(path)} imports {', '.join(borrowed)}; shipped code never imports "
+            "duly.testing, which is there for tests alone"
+        )
 
 
 @every_file
-def nothing_is_left_for_later(path: Path) -> None:
-    if not LEFT.search(path.read_text(encoding="utf-8")):
+def nothing_is_left_for_later(path: Path) -> Iterator[str]:
+    if not LEFT.search(read(path)):
         return
     with path.open("rb") as stream:
         comments = [t for t in tokenize.tokenize(stream.readline) if t.type == tokenize.COMMENT]
-    for comment in comments:
-        assert not LEFT.search(comment.string), (
-            f"{name_of(path)}:{comment.start[0]}: {comment.string.strip()}: do it, or leave it out"
-        )
+    for one in comments:
+        if LEFT.search(one.string):
+            said = one.string.strip()
+            yield f"{name_of(path)}:{one.start[0]}: {said}: do it, or leave it out"
 
 
 def test_the_public_names_are_sorted():
@@ -207,9 +217,9 @@ def test_the_architecture_names_every_module():
     assert not unnamed, f"ARCHITECTURE.md does not mention {unnamed}: one line for each"
 
 
-def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def identifiers(parsed: Parsed) -> Iterator[tuple[int, str]]:
     """Yield every name that the code gives or uses, with its line."""
-    for node in ast.walk(tree):
+    for node in parsed.nodes:
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                 yield node.lineno, name
@@ -228,10 +238,10 @@ def words_of(name: str) -> set[str]:
     return {word.lower().removesuffix("s") for word in words}
 
 
-def clock_readings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def clock_readings(parsed: Parsed) -> Iterator[tuple[int, str]]:
     """Yield every place that imports `time` or names a function that reads the clock."""
-    known = imported_names(tree)
-    for node in ast.walk(tree):
+    known = imported_names(parsed)
+    for node in parsed.nodes:
         match node:
             case ast.Import(names=aliases) if any(alias.name == "time" for alias in aliases):
                 yield node.lineno, "import time"
@@ -243,10 +253,10 @@ def clock_readings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     yield node.lineno, name
 
 
-def imported_names(tree: ast.Module) -> dict[str, str]:
+def imported_names(parsed: Parsed) -> dict[str, str]:
     """Return what each imported name stands for: `d` for `datetime.datetime`, say."""
     known: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in parsed.nodes:
         match node:
             case ast.Import(names=aliases):
                 known |= {alias.asname or alias.name: alias.name for alias in aliases}

@@ -21,6 +21,7 @@ from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, examples_of
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, THEIRS, Things, furnish
 from tests.domain.instants import moment
+from tests.each_row import each_row
 
 if TYPE_CHECKING:
     import httpx
@@ -101,7 +102,7 @@ def test_every_operation_is_there_once():
     assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
 
 
-@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation_id)
+@each_row("route", GUARDED)
 def test_nobody_comes_in_without_a_token_that_is_good(world, route):
     """L1: neither without one, nor with one that is wrong, expired or revoked."""
     answers = {
@@ -115,7 +116,7 @@ def test_nobody_comes_in_without_a_token_that_is_good(world, route):
     assert {"unauthenticated"} == {one.json()["code"] for one in answers.values()}
 
 
-@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation_id)
+@each_row("route", GUARDED)
 def test_a_role_that_lacks_the_scope_is_refused(world, route):
     """L1: a viewer changes nothing, a worker sees nothing."""
     lacking = [role for role, scopes in SCOPES_BY_ROLE.items() if route.scope not in scopes]
@@ -126,7 +127,7 @@ def test_a_role_that_lacks_the_scope_is_refused(world, route):
     assert {"forbidden"} == {answer.json()["code"] for answer in answers}
 
 
-@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.operation_id)
+@each_row("route", GUARDED)
 def test_of_another_tenants_things_there_is_nothing(world, route):
     """L2: the answer is the one for what does not exist, and nothing of theirs is changed."""
     before = world.as_they_see_it()

@@ -21,6 +21,7 @@ from duly.store.reading import AuditFilter
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.ports import SOON, free_port
+from tests.each_row import each_row
 from tests.forked_commands import bound
 from tests.postgres.reused_databases import with_schema
 
@@ -34,7 +35,7 @@ def address_of(peer, *forwarded, proxies=OURS):
     return caller_address(Request(scope), proxies)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("peer", "forwarded", "expected"),
     [
         (CLIENT, (), CLIENT),

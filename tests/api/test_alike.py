@@ -28,6 +28,7 @@ from tests.api.api_fixtures import token_for
 from tests.api.examples import examples_of
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, Things, furnish
 from tests.domain.instants import moment
+from tests.each_row import each_row
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_schema
 from tests.store.sqlite.made_file import made_file
@@ -174,7 +175,7 @@ def test_every_operation_that_names_a_thing_is_compared():
     assert len(NAMING) > 40
 
 
-@pytest.mark.parametrize("route", NAMING, ids=lambda route: route.operation_id)
+@each_row("route", NAMING)
 def test_another_tenants_thing_is_answered_as_none_at_the_same_cost(world: World, route: Route):
     """L2, RELIABILITY 15: status, every header and the body byte for byte; each statement and row."""
     for theirs, absent in pairs(route, world.theirs):

@@ -7,7 +7,6 @@ import json
 from typing import Any
 from unittest import mock
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from duly.client.arguments import Signature
 from duly.client.quick_reading import quick_reader
 from duly.domain.secrets import SecretReference
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 KINDS = (
     Any, str, int, float, bool, None, int | None, float | None, str | None, int | float,
@@ -91,14 +91,14 @@ def test_whatever_is_stored_is_read_as_the_careful_way_reads_it(kinds, optional,
     assert_alike(kinds, optional, json.dumps(stored))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("text", NUMBERS + TEXTS)
+@each_row("kind", KINDS)
+@each_row("text", NUMBERS + TEXTS)
 def test_odd_numbers_and_texts_are_read_as_the_careful_way_reads_them(kind, text):
     for stored in (text, f"[{text}]", f'{{"a": {text}}}'):
         assert_alike({"first": kind}, set(), f'{{"first": {stored}}}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ['{"first": 1, "first": 2}', '{"first": 1}x', ' {"first": 1} ', "[1]", "null", "", "[" * 5000],
 )
@@ -113,7 +113,7 @@ def test_a_default_is_left_to_the_function():
     assert {"first": 1, "second": [2]} == signature.read('{"second": [2], "first": 1}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind", [bytes, SecretReference, list, dict[int, str], set[int], tuple[int, ...], complex]
 )
 def test_other_types_are_read_carefully(kind):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
 from duly.domain.advice import Choice, Doubt, advise
 from duly.domain.literals import Effects, Finding
+from tests.each_row import each_row
 
 UNSAFE = Doubt(Effects.UNSAFE)
 REPEATING = {Choice.RETRY, Choice.RESUME, Choice.REPAIR}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("doubt", "choice"),
     [
         (UNSAFE._replace(is_whole=True), Choice.RECONCILE),

@@ -10,6 +10,7 @@ from duly.domain.alert_channels import ChatPlan, LogPlan, MailPlan, plan_of, rea
 from duly.domain.secrets import SecretReference
 from duly.domain.webhooks import WebhookPlan
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 REFERENCE = {"secret": "env:DULY_SECRET_A"}
 HOOK = {"url": "https://example.com/hook", "secret": REFERENCE}
@@ -17,7 +18,7 @@ MAIL = {"host": "mail.example.com", "sender": "duly@example.com", "recipients": 
 LOGIN = {"username": "duly", "password": REFERENCE}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "options", "kept"),
     [
         ("log", {}, {}),
@@ -111,7 +112,7 @@ def test_mail_to_another_machine_needs_tls_unless_somebody_says_otherwise():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "options", "field"),
     [
         ("log", {"url": "x"}, "options"),
@@ -180,7 +181,7 @@ def test_what_would_not_work_is_refused_with_its_field_and_no_secret(kind, optio
     assert "canary" not in str(refused.value) + repr(vars(refused.value))
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", "a" * 101, 5, None, "a\n", "ü"])
+@each_row("name", ["", "a b", "a/b", "-a", "a" * 101, 5, None, "a\n", "ü"])
 def test_a_name_is_a_plain_word(name):
     with pytest.raises(UsageError) as refused:
         read_channel(name, "log", {})

@@ -25,6 +25,7 @@ from duly.domain.alert_messages import (
 from duly.domain.harmless import for_mattermost, for_slack, one_line, plain_json
 from duly.domain.runbooks import RUNBOOK_KINDS, runbook_of
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 START = datetime(2026, 4, 3, 0, 0, tzinfo=UTC)
 
@@ -132,7 +133,7 @@ def test_every_kind_has_its_own_page():
     assert len(RUNBOOK_KINDS) == len({runbook_of(kind) for kind in RUNBOOK_KINDS}) >= 15
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seen"),
     [
         ("a\r\nBcc: b", "a Bcc: b"),
@@ -150,7 +151,7 @@ def test_a_line_is_what_it_looks_like(text, seen):
     assert seen == one_line(text, 20)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "slack", "mattermost"),
     [
         ("@channel", "@\u200bchannel", "@\u200bchannel"),

@@ -36,6 +36,7 @@ from duly.domain.alerting import (
 )
 from duly.domain.creation_rates import FEW, LOOKS_MIN, CreationRate, rate_from_json
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 SECOND = 1_000_000
 EVERYTHING = frozenset(AlertKind)
@@ -89,7 +90,7 @@ def test_an_alert_is_raised_once_and_resolved_once():
     assert [(Told.RESOLVED, "log"), (Told.RESOLVED, "mail")] == record.told[2:]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "expected"),
     [
         ([1], ["noted"]),
@@ -133,7 +134,7 @@ def test_a_clock_that_is_put_back_keeps_no_alert_open():
     assert [[Step.GONE], [], [Step.RESOLVED]] == [record.look(n * SECOND) for n in (5, 6, 7)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("silence", "is_quiet"),
     [
         ({}, True),
@@ -282,7 +283,7 @@ def test_every_kind_has_what_is_usual():
         assert USUAL[kind].meaning
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "terms", "problem"),
     [
         ("mail", {}, "kind is needed"),

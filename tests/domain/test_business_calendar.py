@@ -20,6 +20,7 @@ from duly.domain.timetable.business_calendar import (
     default_holidays,
     read_calendar,
 )
+from tests.each_row import each_row
 
 DAY = timedelta(days=1)
 GULF = BusinessCalendar(weekend=["friday", "saturday"], holidays=[date(2026, 4, 26)])
@@ -213,7 +214,7 @@ def test_years_that_no_source_knows_have_weekends_alone():
     assert [] == source.asked
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "field", "remedy"),
     [
         ({"country": "us"}, "calendar", "'US'"),
@@ -245,9 +246,7 @@ def test_what_is_wrong_is_named_with_the_nearest_valid_thing(arguments, field, r
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    "value", [7, (), ("DE",), ("DE", "BY", "x"), {}, {"state": "BY"}, ("DE", 5)]
-)
+@each_row("value", [7, (), ("DE",), ("DE", "BY", "x"), {}, {"state": "BY"}, ("DE", 5)])
 def test_what_is_not_a_calendar_is_refused(value):
     with pytest.raises(UsageError) as caught:
         read_calendar(value)
@@ -255,7 +254,7 @@ def test_what_is_not_a_calendar_is_refused(value):
     assert "calendar" == caught.value.field
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("calendar", "stored"),
     [
         (BusinessCalendar(), {"weekend": ["saturday", "sunday"], "holidays": []}),

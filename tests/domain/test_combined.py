@@ -13,6 +13,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from duly import Timetable, UsageError, at, cron, default_zones, every, timetable_from_json
+from tests.each_row import each_row
 
 MICROSECOND = timedelta(microseconds=1)
 NINE = cron("0 9 * * *", "Europe/Paris")
@@ -184,9 +185,7 @@ def test_a_rare_day_may_be_excluded():
     assert moments("2088-02-29") == timetable.upcoming(NEW_YEAR, 1)
 
 
-@pytest.mark.parametrize(
-    "wrong", [5, None, datetime(2026, 1, 1), "2026-02-30", "1 January", b"2026-01-01"]
-)
+@each_row("wrong", [5, None, datetime(2026, 1, 1), "2026-02-30", "1 January", b"2026-01-01"])
 def test_only_timetables_and_dates_are_excluded(wrong):
     """L6."""
     with pytest.raises(UsageError, match="is not a date; give a timetable, or a date") as caught:
@@ -291,7 +290,7 @@ def test_a_limit_may_start_at_either_end_of_the_calendar(start, size):
     assert size == len(every("1h").limited(3, start=start).upcoming(EARLY, 9))
 
 
-@pytest.mark.parametrize("n", [0, -1, 1001, 2.0, True, None, "3"])
+@each_row("n", [0, -1, 1001, 2.0, True, None, "3"])
 def test_a_limit_is_a_number_with_bounds(n):
     """L6."""
     with pytest.raises(UsageError, match="is out of range; give 1 to 1,000") as caught:
@@ -403,7 +402,7 @@ COMBINATIONS = [
 ]
 
 
-@pytest.mark.parametrize("timetable", COMBINATIONS, ids=lambda one: type(one).__name__)
+@each_row("timetable", COMBINATIONS)
 def test_a_combination_is_a_value(timetable):
     """T1."""
     stored = pickle.dumps(timetable)

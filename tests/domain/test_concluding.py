@@ -30,6 +30,7 @@ from duly.domain.identity import RunId
 from duly.domain.literals import AttemptState, Effects, RunState
 from duly.domain.retrying import Retry, read_retry
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 RUN = RunId(bytes(range(16)))
 SECOND = 1_000_000
@@ -180,7 +181,7 @@ def test_a_policy_reads_back_what_it_wrote():
     assert policy_from_json(policy.to_json()) == policy
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "expected"),
     [
         ({"retry": {"attempts": 3, "per_hour": 9}}, {"retry": Retry(3)}),
@@ -199,13 +200,13 @@ def test_a_policy_of_another_release_is_read_as_far_as_possible(change, expected
     assert policy_from_json(stored) == replace(usual, **expected)
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "7", "{}", "[" * 100_000])
+@each_row("text", [None, "", "{", "[]", "7", "{}", "[" * 100_000])
 def test_what_is_no_policy_says_nothing(text):
     """D5: as if nobody had told."""
     assert TaskPolicy() == stored_policy(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [0, True, "5", Retry, {"attempts": 1.5}, {"tries": 1}, {"base": "2h"}, {"on": [3]},
      {"per_minute": 0}, {"attempts": 1001}],
@@ -233,7 +234,7 @@ UNHEARD = [
 ]
 
 
-@pytest.mark.parametrize("end", UNHEARD)
+@each_row("end", UNHEARD)
 def test_an_unsafe_attempt_that_ends_unheard_after_its_boundary_is_in_doubt(end: End):
     """E2, INV-11: not tried again, not dead, not cancelled: nobody knows."""
     concluded = conclude(end, BEYOND)
@@ -242,8 +243,8 @@ def test_an_unsafe_attempt_that_ends_unheard_after_its_boundary_is_in_doubt(end:
     assert concluded.is_charged
 
 
-@pytest.mark.parametrize("end", UNHEARD)
-@pytest.mark.parametrize("effects", [Effects.PURE, Effects.IDEMPOTENT, Effects.TRANSACTIONAL])
+@each_row("end", UNHEARD)
+@each_row("effects", [Effects.PURE, Effects.IDEMPOTENT, Effects.TRANSACTIONAL])
 def test_what_may_be_repeated_is_never_in_doubt(end: End, effects: Effects):
     """E1."""
     attempted = replace(BEYOND, policy=replace(POLICY, effects=effects))
@@ -251,7 +252,7 @@ def test_what_may_be_repeated_is_never_in_doubt(end: End, effects: Effects):
     assert conclude(end, attempted) == conclude(end, FIRST)
 
 
-@pytest.mark.parametrize("end", UNHEARD)
+@each_row("end", UNHEARD)
 def test_before_the_boundary_an_unsafe_attempt_ends_like_any_other(end: End):
     """E2."""
     assert conclude(end, replace(BEYOND, has_begun_effects=False)) == conclude(end, FIRST)

@@ -7,6 +7,7 @@ import pytest
 from duly import UsageError, cron, timetable_from_json
 from duly.domain.timetable.combined import require_spread, spread
 from tests.domain.instants import NOON, moment, moments, upcoming
+from tests.each_row import each_row
 
 
 def days(expression: str, n: int, after: str = NOON, **given: str) -> list[str]:
@@ -158,9 +159,7 @@ MEANINGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"), [case[1:] for case in MEANINGS], ids=[case[0] for case in MEANINGS]
-)
+@each_row(("expression", "expected"), [case[1:] for case in MEANINGS])
 def test_the_fields_mean(expression, expected):
     """T4."""
     assert moments(*expected) == upcoming(cron(expression), NOON, len(expected))
@@ -173,7 +172,7 @@ def test_years_end_a_timetable():
     assert timetable.next(moment("2031-01-01")) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "expected"),
     [
         ("0 0 13 * 5", ["01-02", "01-09", "01-13", "01-16"]),  # either: neither starts with a star
@@ -198,7 +197,7 @@ def test_quartz_counts_weekdays_from_sunday():
     assert days("0 0 0 ? * MON-FRI", 2, dialect="quartz") == ["01-02", "01-05"]
 
 
-@pytest.mark.parametrize("weekday", ["0", "8", "2-8", "8L", "0#1"])
+@each_row("weekday", ["0", "8", "2-8", "8L", "0#1"])
 def test_quartz_has_no_weekday_beyond_saturday(weekday):
     """L6."""
     with pytest.raises(UsageError, match="give 1 to 7") as caught:
@@ -241,7 +240,7 @@ def test_h_places_each_field_by_itself():
     assert len(pairs) > 180
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "low", "high"),
     [
         ("minute", 0, 59),
@@ -287,7 +286,7 @@ def test_h_may_be_sunday_by_either_number():
     assert days("0 0 * * H(7-7)", 2, seed="a") == ["01-04", "01-11"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "ask",
     [
         lambda one: one.next(moment(NOON)),
@@ -364,7 +363,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "field", "value", "remedy"), REFUSALS)
+@each_row(("expression", "field", "value", "remedy"), REFUSALS)
 def test_a_refusal_names_the_field_the_value_and_the_remedy(expression, field, value, remedy):
     """T7, L6."""
     with pytest.raises(UsageError) as caught:
@@ -377,7 +376,7 @@ def test_a_refusal_names_the_field_the_value_and_the_remedy(expression, field, v
     assert str(error).endswith(error.remedy)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "field", "remedy"),
     [
         ({"tz": "Europe/Pariss"}, "tz", "Europe/Paris"),

@@ -9,6 +9,7 @@ import pytest
 
 from duly import cron
 from tests.domain.instants import NOON, moment, moments, upcoming
+from tests.each_row import each_row
 
 GAPS = [
     # zone, expression, the evening before; then: next, shift, skip
@@ -200,10 +201,8 @@ def test_a_named_time_in_a_fold_may_fire_on_both(tz, expression, after, first, s
     assert moments(first, second) == upcoming(cron(expression, tz, fold="both"), after, 2)
 
 
-@pytest.mark.parametrize(("tz", "after"), [(case[0], case[2]) for case in [*GAPS, *FOLDS]])
-@pytest.mark.parametrize(
-    ("gap", "fold"), [("next", "first"), ("shift", "second"), ("skip", "both")]
-)
+@each_row(("tz", "after"), [(case[0], case[2]) for case in [*GAPS, *FOLDS]])
+@each_row(("gap", "fold"), [("next", "first"), ("shift", "second"), ("skip", "both")])
 def test_a_minute_with_a_star_means_every_real_instant_whatever_the_clocks_do(tz, after, gap, fold):
     """T2: Debian's distinction."""
     found = upcoming(cron("*/15 * * * *", tz, gap, fold), after, 200)
@@ -280,10 +279,8 @@ def test_years_before_1970_are_ordinary():
     assert moment("1940-03-31T02:30+01:00") == timetable.previous(moment("1940-03-31T12:00+01:00"))
 
 
-@pytest.mark.parametrize("tz", ["UTC", "America/New_York", "Asia/Tokyo", "Pacific/Kiritimati"])
-@pytest.mark.parametrize(
-    "expression", ["* * * * *", "0 23 * * *", "0 0 31 12 *", "0 0 1 1 *", "0 0 * * 1-7"]
-)
+@each_row("tz", ["UTC", "America/New_York", "Asia/Tokyo", "Pacific/Kiritimati"])
+@each_row("expression", ["* * * * *", "0 23 * * *", "0 0 31 12 *", "0 0 1 1 *", "0 0 * * 1-7"])
 def test_the_ends_of_the_calendar_are_no_trap(expression, tz):
     """T7: there, the answer is None and never an overflow."""
     timetable = cron(expression, tz)

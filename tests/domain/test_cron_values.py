@@ -13,6 +13,7 @@ import pytest
 
 from duly import UsageError, cron
 from tests.domain.instants import NOON, moment, upcoming
+from tests.each_row import each_row
 
 
 def test_next_is_strictly_later_down_to_the_microsecond():
@@ -88,7 +89,7 @@ def test_a_question_without_a_zone_is_refused(question, problem):
         assert field == caught.value.field
 
 
-@pytest.mark.parametrize("n", [-1, 10_001, 1.0, True, None, "3"])
+@each_row("n", [-1, 10_001, 1.0, True, None, "3"])
 def test_a_number_of_occurrences_is_bounded(n):
     """L6."""
     with pytest.raises(UsageError, match="ask for 0 to 10000"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from duly.domain.language.plain import read_plain
 from duly.domain.timetable.cron import Cron, CronDates, cron
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 SENTENCES = [
     ("0 9 * * 1-5", "every weekday at 09:00"),
@@ -66,7 +67,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "sentence"), SENTENCES)
+@each_row(("expression", "sentence"), SENTENCES)
 def test_an_expression_is_said_as_a_person_would(expression, sentence):
     """T6"""
     assert f"{sentence} (UTC)" == cron(expression).describe()
@@ -200,7 +201,7 @@ RANGES = {
 }
 
 
-@pytest.mark.parametrize("form", RANGES)
+@each_row("form", RANGES)
 def test_ranges_with_different_ends_or_steps_sound_different(form):
     """T6: the closest relatives there are, all of them compared."""
     name, firsts, lasts, steps = RANGES[form]

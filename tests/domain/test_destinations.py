@@ -17,6 +17,7 @@ from duly.domain.concluding import (
     TimedOut,
 )
 from duly.domain.destinations import is_answered
+from tests.each_row import each_row
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_who_answers_does_its_part_even_if_it_says_no(end):
     assert is_answered(end) is True
 
 
-@pytest.mark.parametrize(
+@each_row(
     "end",
     [
         Failed("boom"),
@@ -47,7 +48,7 @@ def test_an_error_or_a_time_out_counts_against_it(end):
     assert is_answered(end) is False
 
 
-@pytest.mark.parametrize(
+@each_row(
     "end",
     [
         Failed("bad", Reason.BAD_ARGUMENTS, is_retryable=False),

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from duly import UsageError
 from duly.domain.durations import duration_microseconds, duration_text, duration_words
+from tests.each_row import each_row
 
 SECOND = 1_000_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("1us", 1),
@@ -37,7 +38,7 @@ def test_a_duration_is_numbers_with_units(text, expected):
     assert expected == duration_microseconds(text, "delay")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -68,16 +69,14 @@ def test_anything_else_is_refused(text):
     assert ("delay", text) == (caught.value.field, caught.value.value)
 
 
-@pytest.mark.parametrize("value", [None, 5, 1.5, True, b"5m", ["5m"]])
+@each_row("value", [None, 5, 1.5, True, b"5m", ["5m"]])
 def test_what_is_no_text_is_refused(value):
     """L6."""
     with pytest.raises(UsageError, match="is not a duration"):
         duration_microseconds(value, "delay")
 
 
-@pytest.mark.parametrize(
-    "value", ["36601d", "-36601d", "999999999999w", timedelta.max, timedelta.min]
-)
+@each_row("value", ["36601d", "-36601d", "999999999999w", timedelta.max, timedelta.min])
 def test_a_duration_ends_with_a_century(value):
     """L6."""
     with pytest.raises(UsageError, match="is longer than a century"):
@@ -89,7 +88,7 @@ def test_a_timedelta_is_taken_to_the_microsecond(value):
     assert value == timedelta(microseconds=duration_microseconds(value, "delay"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("microseconds", "expected"),
     [
         (0, "no time"),

@@ -23,6 +23,7 @@ from duly.domain.identity import RunId
 from duly.domain.literals import Effects, Origin
 from duly.domain.runs import line_of
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 RUN = RunId(bytes(range(16)))
 OTHER = RunId(bytes(range(1, 17)))
@@ -62,8 +63,8 @@ def test_an_unsafe_effect_of_an_attempt_that_is_gone_is_never_permitted_again(kn
     assert may_repeat(known, (OTHER, 3), Effects.UNSAFE) is Grant.UNKNOWN
 
 
-@pytest.mark.parametrize("effects", REPEATABLE)
-@pytest.mark.parametrize("known", [INTENDED, UNKNOWN])
+@each_row("effects", REPEATABLE)
+@each_row("known", [INTENDED, UNKNOWN])
 def test_one_that_may_be_repeated_is(known: EffectRecord, effects: Effects):
     """E1."""
     assert may_repeat(known, (RUN, 4), effects) is Grant.GRANTED
@@ -79,7 +80,7 @@ def test_what_was_known_as_unknown_stays_so_for_whoever_asks():
     assert may_repeat(UNKNOWN, (RUN, 3), Effects.UNSAFE) is Grant.UNKNOWN
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("known", "is_done", "expected"),
     [
         (None, True, (False, None)),
@@ -98,7 +99,7 @@ def test_only_who_intends_an_effect_says_what_became_of_it(known, is_done, expec
     assert expected == told(known, Word((RUN, 3), is_done, '"ok"', 9))
 
 
-@pytest.mark.parametrize("origin", Origin)
+@each_row("origin", Origin)
 def test_a_line_is_a_run_and_what_makes_good_what_it_left(origin: Origin):
     """E3, E7: a plain rerun begins one, so that nobody takes it for a repetition."""
     shares = origin in {Origin.REPAIR, Origin.BACKFILL}
@@ -115,7 +116,7 @@ def test_an_intention_whose_attempt_is_over_is_shown_as_unknown():
     assert seen_by(DONE, None) is EffectState.DONE
 
 
-@pytest.mark.parametrize("key", ["", "  ", "x" * 201, 7, "a\x00b"])
+@each_row("key", ["", "  ", "x" * 201, 7, "a\x00b"])
 def test_a_key_that_is_none_is_refused(key: str):
     with pytest.raises(UsageError, match=r"^key: "):
         require_effect_key(key)

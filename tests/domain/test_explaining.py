@@ -15,6 +15,7 @@ from duly.domain.identity import RunId, ScheduleId, identity_text
 from duly.domain.literals import AttemptState, Lane, Origin, RunState
 from duly.domain.runs import RunRecord
 from duly.domain.schedules import Call
+from tests.each_row import each_row
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -354,9 +355,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("cause", "known", "part"), CASES, ids=[f"{n}-{case[0]}" for n, case in enumerate(CASES)]
-)
+@each_row(("cause", "known", "part"), CASES)
 def test_each_cause_has_its_sentence(cause: Cause, known: RunFacts, part: str):
     found = explain(known)
 
@@ -369,7 +368,7 @@ def test_every_cause_is_tried():
     assert set(Cause) == {case[0] for case in CASES}
 
 
-@pytest.mark.parametrize("word", RunState)
+@each_row("word", RunState)
 def test_every_state_is_explained(word: RunState):
     assert explain(facts(state(word))).sentence
 
@@ -392,7 +391,7 @@ def test_the_evidence_of_a_busy_fleet_names_each_worker_that_serves():
     assert not any("two" in fact for _, fact in found.evidence)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("span", "words"),
     [
         (-5, "0 ms"),

@@ -23,6 +23,7 @@ from duly.domain.identity import (
 from duly.domain.schedules import jitter_offset_us
 from duly.errors import UsageError
 from tests.domain.settled_spans import HOUR, START, schedule_ids
+from tests.each_row import each_row
 
 MILLISECOND = 1000
 instants = st.integers(0, 4 * START)
@@ -146,7 +147,7 @@ def test_an_id_is_read_in_all_its_forms(identity):
     }
 
 
-@pytest.mark.parametrize("wrong", ["", "nightly", b"short", 7, None, "0" * 31, object()])
+@each_row("wrong", ["", "nightly", b"short", 7, None, "0" * 31, object()])
 def test_anything_else_is_no_id(wrong):
     """L6."""
     with pytest.raises(UsageError) as caught:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly import UsageError, every
+from tests.each_row import each_row
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -74,7 +75,7 @@ def test_next_is_strictly_later_down_to_the_microsecond():
     assert NOON - hour == hourly.previous(NOON)
 
 
-@pytest.mark.parametrize("period", ["100ms", "7s", "1h", "1000d", "36600d"])
+@each_row("period", ["100ms", "7s", "1h", "1000d", "36600d"])
 def test_the_ends_of_the_calendar_are_no_trap(period):
     """T7."""
     timetable = every(period)
@@ -89,7 +90,7 @@ def test_the_ends_of_the_calendar_are_no_trap(period):
     assert timetable.previous(first) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("period", "problem"),
     [
         ("99ms", "too short"),

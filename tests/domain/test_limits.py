@@ -24,6 +24,7 @@ from duly.domain.limits import (
 )
 from duly.domain.rates import Rate
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 SECOND = 1_000_000
 RATE = Rate(5, SECOND, 5)
@@ -74,14 +75,14 @@ def test_only_what_is_limited_has_to_ask():
     assert not limits.is_limited("send", "other")
 
 
-@pytest.mark.parametrize("value", ["", "send", "task:", "queue:x", ":x", 5, None, "x" * 500])
+@each_row("value", ["", "send", "task:", "queue:x", ":x", 5, None, "x" * 500])
 def test_what_has_no_limits_is_refused(value: object):
     """L6."""
     with pytest.raises(UsageError, match="limit"):
         read_scope(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "parts"),
     [
         ("running", (0, None, None)),
@@ -120,7 +121,7 @@ def test_a_long_value_is_known_by_its_digest():
     assert keyed_place("send", "a", "t", "x" * 500) != keyed_place("send", "a", "t", "y" * 500)
 
 
-@pytest.mark.parametrize("reason", [None, "", "error", "overlap", "retry-after 5", "cap"])
+@each_row("reason", [None, "", "error", "overlap", "retry-after 5", "cap"])
 def test_other_reasons_are_none_of_ours(reason: str | None):
     """R3."""
     assert why_of(reason) is None

@@ -17,6 +17,7 @@ from duly.domain.timetable.cron import cron
 from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
 from tests.domain.local_time_oracle import DailyTimes
+from tests.each_row import each_row
 
 ZONES = default_zones()
 
@@ -72,7 +73,7 @@ GAPS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "day", "time", "gap", "expected"), GAPS)
+@each_row(("key", "day", "time", "gap", "expected"), GAPS)
 def test_a_missing_time_is_decided_by_the_gap_policy(key, day, time, gap, expected):
     """T2: spring forward."""
     assert expected == fires(key, daily(time), gap, "first", day)
@@ -99,7 +100,7 @@ FOLDS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "day", "time", "fold", "expected"), FOLDS)
+@each_row(("key", "day", "time", "fold", "expected"), FOLDS)
 def test_a_doubled_time_is_decided_by_the_fold_policy(key, day, time, fold, expected):
     """T2: autumn back."""
     assert expected == fires(key, daily(time), "next", fold, day)
@@ -158,7 +159,7 @@ def test_a_day_that_happened_twice():
     assert 82_800 <= found.instants[1] - found.instants[0] <= 86_400
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "time", "expected"),
     [
         ("Europe/Berlin", "2026-03-29T01:59:59", Resolution("unique", (1_774_745_999,))),
@@ -198,9 +199,9 @@ def test_counting_sees_what_the_policies_do():
     }
 
 
-@pytest.mark.parametrize("gap", ["next", "shift", "skip"])
-@pytest.mark.parametrize("fold", ["first", "second", "both"])
-@pytest.mark.parametrize("key", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "UTC"])
+@each_row("gap", ["next", "shift", "skip"])
+@each_row("fold", ["first", "second", "both"])
+@each_row("key", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "UTC"])
 def test_a_rule_that_never_holds_has_no_instant(key, gap, fold):
     """T7: it ends; it never spins."""
 
@@ -220,10 +221,8 @@ def test_a_rule_that_never_holds_has_no_instant(key, gap, fold):
         assert LocalRule(Never(), zone, gap, fold).last_until(instant) is None
 
 
-@pytest.mark.parametrize(
-    "key", ["Pacific/Kiritimati", "Etc/GMT+12", "America/New_York", "Asia/Manila"]
-)
-@pytest.mark.parametrize("shift", [-14, 0, 14])
+@each_row("key", ["Pacific/Kiritimati", "Etc/GMT+12", "America/New_York", "Asia/Manila"])
+@each_row("shift", [-14, 0, 14])
 def test_the_ends_of_the_calendar_are_answered_and_not_stumbled_over(key, shift):
     """T7: the first and the last datetime that Python has, in zones far east and far west."""
     offset = timezone(timedelta(hours=shift))

@@ -11,6 +11,7 @@ from duly.domain.literals import MisfirePolicy
 from duly.domain.misfire import AT_MOST_MAX, Misfire, read_misfire
 from duly.errors import UsageError
 from tests.domain.settled_spans import DAY, HOUR, MINUTE, SECOND, misfires
+from tests.each_row import each_row
 
 
 def test_the_default_surprises_nobody():
@@ -57,7 +58,7 @@ def test_a_policy_is_a_name_a_value_or_its_parts(given_as, meaning):
     assert meaning == read_misfire(given_as)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given_as", "field"),
     [
         ("never", "misfire"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from duly import Misfire, cron, every
 from duly.domain.identity import ScheduleId
 from duly.domain.instants import to_microseconds
@@ -29,6 +27,7 @@ from duly.testing.conformance import steps
 from duly.testing.factories import definition
 from duly.testing.manual_clock import ManualClock
 from tests.domain.instants import moment
+from tests.each_row import each_row
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
@@ -89,7 +88,7 @@ def test_jitter_moves_what_is_due_and_not_what_is_expected():
     assert (NOON + HOUR_US, NOON + HOUR_US + offset) == (first.scheduled_for, first.due_at)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status", "late_us", "expected"),
     [
         (VerdictKind.RUN, "active", 0, SlotKind.PRESENT),

@@ -13,6 +13,7 @@ from duly import BusinessCalendar, UsageError, monthly, timetable_from_json
 from duly.domain.instants import to_microseconds
 from duly.domain.timetable.business_calendar import ROLLS, WEEKDAYS, Roll
 from duly.domain.timetable.month_days import MonthDay, read_month_day
+from tests.each_row import each_row
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 15, tzinfo=UTC)
@@ -22,7 +23,7 @@ def next_days(day: int | str, n: int = 3, **options) -> list[str]:
     return [f"{when:%m-%d}" for when in monthly(day, at="12:00", **options).upcoming(START, n)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("day", "expected"),
     [
         (1, ["02-01", "03-01", "04-01"]),
@@ -95,7 +96,7 @@ def test_spring_and_autumn_follow_the_policies():
     assert [0, 1] == [when.hour for when in autumn.upcoming(datetime(2026, 10, 20, tzinfo=UTC), 2)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("day", "remedy"),
     [
         (0, "1 to 31"),
@@ -126,7 +127,7 @@ def test_a_day_that_is_none_is_refused_with_the_nearest_that_is(day, remedy):
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize(
+@each_row(
     "at",
     ["24:00", "12:60", "12:00:60", "12", "6pm", "", "٣:00", "1:2", None, 12, [], ["x"], [None], "1" * 99,
      time(12, tzinfo=UTC), time(12, 0, 0, 1), ["12:00"] * 101],
@@ -139,7 +140,7 @@ def test_a_time_that_is_none_is_refused(at):
     assert "at" == caught.value.field
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "field", "remedy"),
     [
         ({"day": "last business day", "roll": "following"}, "roll", "leave roll out"),
@@ -159,7 +160,7 @@ def test_what_makes_no_sense_is_refused(arguments, field, remedy):
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "words"),
     [
         (

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from duly import UsageError, oncalendar, timetable_from_json
 from duly.domain.instants import to_microseconds
+from tests.each_row import each_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def next_texts(expression: str, n: int = 2) -> list[str]:
     return [f"{when:%Y-%m-%d %H:%M:%S}" for when in oncalendar(expression).upcoming(START, n)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "first", "second"),
     [
         ("minutely", "2024-02-28 12:01:00", "2024-02-28 12:02:00"),
@@ -62,7 +63,7 @@ def test_an_expression_means_what_systemd_means_by_it(expression, first, second)
     assert [first, second] == next_texts(expression)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spelling", "name"),
     [
         ("semi-annually", "semiannually"),
@@ -86,7 +87,7 @@ def test_seconds_since_1970_are_one_instant_in_utc():
     assert "UTC" == rule.tz
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "field"),
     [
         ("", "oncalendar"),
@@ -149,7 +150,7 @@ def test_a_fraction_of_a_second_is_refused_with_what_to_use_instead():
         oncalendar("*:*:0/0.5")
 
 
-@pytest.mark.parametrize("expression", [None, 5, [], b"daily", "1," * 5000, "Mon," * 400, "\0"])
+@each_row("expression", [None, 5, [], b"daily", "1," * 5000, "Mon," * 400, "\0"])
 def test_anything_but_a_short_text_is_refused(expression):
     with pytest.raises(UsageError):
         oncalendar(expression)
@@ -194,7 +195,7 @@ def test_autumn_a_time_that_comes_twice_follows_the_policy(fold, expected):
     assert expected == [f"{when:%H:%M}" for when in rule.upcoming(START, 3)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "words"),
     [
         ("Mon..Fri 09:00", "every weekday at 09:00 (UTC)"),

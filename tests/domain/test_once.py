@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from duly import UsageError, after, at
+from tests.each_row import each_row
 
 EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 LATE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -93,7 +94,7 @@ def test_a_delay_follows_an_event():
     assert event + timedelta(days=2) == after(event, timedelta(days=2)).next(EARLY)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "field"),
     [
         ({"when": "tomorrow"}, "when"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from duly.domain.identity import ScheduleId
 from duly.domain.literals import Overlap, RunState, SkipReason
 from duly.domain.overlapping import (
@@ -19,6 +17,7 @@ from duly.domain.overlapping import (
     key_gate,
     may_go_on,
 )
+from tests.each_row import each_row
 
 FREE, TAKEN = Gate(is_held=False, waiting=0), Gate(is_held=True, waiting=0)
 ONE_WAITS, FULL = Gate(is_held=True, waiting=1), Gate(is_held=True, waiting=WAITING_MAX)
@@ -29,13 +28,13 @@ REPLACES = Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_holder=Tr
 SCHEDULE = ScheduleId(bytes(range(16)))
 
 
-@pytest.mark.parametrize("policy", Overlap)
+@each_row("policy", Overlap)
 def test_who_finds_nobody_goes(policy: Overlap):
     """O1."""
     assert enter(policy, FREE) == GOES
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "taken", "one_waits", "full"),
     [
         (Overlap.ALLOW, GOES, GOES, GOES),
@@ -54,7 +53,7 @@ def test_each_policy_decides_by_who_is_open_and_who_waits(
     assert [enter(policy, gate) for gate in (TAKEN, ONE_WAITS, FULL)] == [taken, one_waits, full]
 
 
-@pytest.mark.parametrize("policy", [one for one in Overlap if one not in GATELESS])
+@each_row("policy", [one for one in Overlap if one not in GATELESS])
 def test_nobody_overtakes_those_who_wait_for_a_line_that_has_just_come_free(policy: Overlap):
     """O1: the first that waits is about to go; a newcomer stands behind it, or in its place."""
     between = Gate(is_held=False, waiting=1)

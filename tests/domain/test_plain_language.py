@@ -26,6 +26,7 @@ from duly.domain.timetable.stored import timetable_from_json
 from duly.domain.timetable.timetable import Timetable
 from duly.domain.timetable.validity import BetweenDates
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 AFTER = datetime(2026, 4, 1, tzinfo=UTC)  # a Wednesday
 REPAIRS_MAX = 8
@@ -202,7 +203,7 @@ MEANINGS = [
 ]
 
 
-@pytest.mark.parametrize(("sentence", "meaning"), MEANINGS, ids=[one for one, _ in MEANINGS])
+@each_row(("sentence", "meaning"), MEANINGS)
 def test_a_sentence_means_one_timetable(sentence, meaning):
     """T6"""
     assert meaning == read_plain(sentence)
@@ -237,7 +238,7 @@ OCCURRENCES = [
 ]
 
 
-@pytest.mark.parametrize(("sentence", "expected"), OCCURRENCES)
+@each_row(("sentence", "expected"), OCCURRENCES)
 def test_a_sentence_fires_when_it_says(sentence, expected):
     """T6"""
     found = read_plain(sentence).upcoming(AFTER, 4)
@@ -370,7 +371,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("sentence", "said"), REFUSALS)
+@each_row(("sentence", "said"), REFUSALS)
 def test_what_is_not_understood_is_refused_with_a_remedy(sentence, said):
     """T6, L6"""
     with pytest.raises(UsageError) as caught:
@@ -393,7 +394,7 @@ def test_what_is_no_text_is_refused(value):
         read_plain(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sentence",
     [
         "every weekday at 9",
@@ -527,7 +528,7 @@ def answer(sentence: str, expected: str) -> str:
     return read.describe()
 
 
-@pytest.mark.parametrize(("sentence", "expected"), rows_of_the_page())
+@each_row(("sentence", "expected"), rows_of_the_page())
 def test_every_example_on_the_page_holds(sentence, expected):
     """T6"""
     assert expected == answer(sentence, expected)
@@ -538,7 +539,7 @@ def test_the_page_has_examples():
     assert len(rows_of_the_page()) > 50
 
 
-@pytest.mark.parametrize("example", [*EXAMPLES, *GENERAL])
+@each_row("example", [*EXAMPLES, *GENERAL])
 def test_every_sentence_that_is_suggested_is_understood(example):
     """T6"""
     assert isinstance(read_plain(example), Timetable)

@@ -8,6 +8,7 @@ import pytest
 
 from duly import UsageError, clock_changes, cron, every, rrule
 from duly.domain.timetable.preview import preview
+from tests.each_row import each_row
 
 SPRING = datetime(2027, 3, 27, tzinfo=UTC), datetime(2027, 3, 30, tzinfo=UTC)
 AUTUMN = datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 27, tzinfo=UTC)
@@ -101,7 +102,7 @@ def test_a_window_that_runs_backwards_is_refused():
         clock_changes(every("1h"), SPRING[1], SPRING[0])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "timetable",
     [
         NIGHTLY.between(None, datetime(2027, 3, 27, 12, tzinfo=UTC)),
@@ -110,7 +111,6 @@ def test_a_window_that_runs_backwards_is_refused():
         rrule("FREQ=DAILY;COUNT=2", dtstart="2027-03-26T02:30", tz="Europe/Berlin"),
         rrule("FREQ=DAILY;UNTIL=20270327T120000Z", dtstart="2027-03-01T02:30", tz="Europe/Berlin"),
     ],
-    ids=str,
 )
 def test_what_does_not_run_that_night_is_not_said_to(timetable):
     """T2: the whole timetable is asked, and not only the rule inside it."""

@@ -29,6 +29,7 @@ from duly.domain.quotas import (
 )
 from duly.errors import Conflict, UsageError
 from tests.domain.test_planning import BASE
+from tests.each_row import each_row
 
 HERS = replace(BASE, tenant="acme", owner="anna", declared_by=None)
 SCHEDULES, CREATIONS, PENDING = Counted.SCHEDULES, Counted.CREATIONS, Counted.PENDING
@@ -141,7 +142,7 @@ def test_an_error_names_the_quota_the_count_and_the_remedy():
     assert (str(error), 10, 12) == (str(again), again.most, again.count)
 
 
-@pytest.mark.parametrize("scope", ["", "everybody", "owner:", "tenant: ", "task:send", "all:x", 7])
+@each_row("scope", ["", "everybody", "owner:", "tenant: ", "task:send", "all:x", 7])
 def test_a_scope_that_is_nobodys_is_refused(scope: object):
     """L6."""
     with pytest.raises(UsageError, match="scope"):
@@ -155,7 +156,7 @@ def test_an_owner_is_one_of_a_tenant():
     assert QuotaKey("tenant:b", "") == read_scope("tenant:b", "acme")
 
 
-@pytest.mark.parametrize("most", [-1, MOST_MAX + 1, True, "many", 1.5])
+@each_row("most", [-1, MOST_MAX + 1, True, "many", 1.5])
 def test_a_number_that_is_none_is_refused(most: object):
     """L6: so is a quota that nobody keeps."""
     with pytest.raises(UsageError, match="schedules"):

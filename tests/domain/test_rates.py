@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from duly.domain.rates import SLACK_US, Pace, Rate, read_rate, spread_turns, take_turn
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -28,7 +29,7 @@ def test_a_rate_is_read_as_people_write_it_and_written_as_it_is_read(text: str, 
     assert read_rate("rate", rate.text) == rate
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     ["", "100", "0/s", "100/0s", "5/s burst 0", "1/9d", "2000000/s", 5, None, "5/s" * 50, "-1/s"],
 )

@@ -17,6 +17,7 @@ from duly.domain.timetable.once import at
 from duly.domain.timetable.rrule import rrule
 from duly.domain.timetable.timetable import Timetable, Zoned
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 KINDS = {
     "cron": [
@@ -102,9 +103,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts]
-)
+@each_row(("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts])
 def test_a_text_is_known_by_its_shape(kind, text):
     """T6"""
     assert kind == kind_of(text)
@@ -125,7 +124,7 @@ MEANINGS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "meaning"), MEANINGS)
+@each_row(("text", "meaning"), MEANINGS)
 def test_each_kind_goes_to_its_reader_with_the_zone(text, meaning):
     """T4, T6"""
     assert meaning == recognise(text, tz="Europe/Paris", dtstart=START)
@@ -150,7 +149,7 @@ def test_plain_words_are_kept_as_they_were_typed():
     assert recognise(" weekdays at nine ").to_json()["words"] == "weekdays at nine"
 
 
-@pytest.mark.parametrize("word", ["hourly", "daily", "weekly", "monthly", "yearly"])
+@each_row("word", ["hourly", "daily", "weekly", "monthly", "yearly"])
 def test_a_word_of_two_kinds_means_the_same_in_both(word):
     """T6"""
     after = datetime(2026, 1, 1, tzinfo=UTC)
@@ -165,7 +164,7 @@ def test_weekly_is_monday_and_crons_own_is_sunday():
     assert [f"{recognise(text).next(after):%a}" for text in ("weekly", "@weekly")] == ["Mon", "Sun"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "DTSTART:20260101T090000\nRRULE:FREQ=DAILY",
@@ -209,7 +208,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "field", "said"), REFUSALS)
+@each_row(("text", "field", "said"), REFUSALS)
 def test_what_fits_nothing_gets_the_one_error_of_what_it_looked_like(text, field, said):
     """L6"""
     with pytest.raises(UsageError) as caught:
@@ -219,7 +218,7 @@ def test_what_fits_nothing_gets_the_one_error_of_what_it_looked_like(text, field
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["0 9 * * *", "09:00", "every day at 9", "2026-04-03T09:00", "FREQ=DAILY"],
 )

@@ -12,6 +12,7 @@ from duly.domain.timetable.cron import cron
 from duly.domain.timetable.interval import every
 from duly.domain.timetable.once import at
 from tests.domain.instants import moment
+from tests.each_row import each_row
 
 NOW = moment("2026-04-02T12:00Z")
 NOW_US = to_microseconds(NOW)
@@ -44,7 +45,7 @@ def test_the_shortest_way_between_two_occurrences_counts():
     ) == found.warning
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "says"),
     [
         (47.9, None),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from duly.domain import sealing
 from duly.domain.audit import Actor, AuditEntry
 from duly.domain.sealing import (
@@ -17,6 +15,7 @@ from duly.domain.sealing import (
     make_seal,
     sealed_entry,
 )
+from tests.each_row import each_row
 
 NEWER = ("address", "credential")
 
@@ -55,7 +54,7 @@ def test_what_nobody_touched_agrees():
     assert [] == traces(TRAIL)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "parts",
     [
         {"at": 1},
@@ -71,7 +70,6 @@ def test_what_nobody_touched_agrees():
         {"before": None},
         {"after": {"status": "deleted"}},
     ],
-    ids=lambda parts: next(iter(parts)),
 )
 def test_whatever_is_changed_of_an_entry_shows(parts):
     """A2."""
@@ -94,7 +92,7 @@ def test_the_order_of_keys_says_nothing():
     assert [] == traces([replace(TRAIL[0], before=before), *TRAIL[1:]])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seals", "expected"),
     [
         ((SECOND,), [("seal", 1)]),
@@ -108,7 +106,6 @@ def test_the_order_of_keys_says_nothing():
             [("seal", 2)],
         ),
     ],
-    ids=["removed", "changed", "hash", "stretch", "format", "other format", "begun anew"],
 )
 def test_a_chain_that_was_tampered_with_shows(seals, expected):
     """A2: also to whoever changes the seal with the entry."""

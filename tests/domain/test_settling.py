@@ -41,6 +41,7 @@ from tests.domain.settled_spans import (
     template,
     templates,
 )
+from tests.each_row import each_row
 
 slots = st.integers(0, 60)
 """How many occurrences lie behind the first one of a span."""
@@ -262,7 +263,7 @@ def outage(policy: str, number: int, **bounds) -> tuple[Plan, Template, int]:
     return plan_late(one, one.pending(START + MINUTE), now), one, now
 
 
-@pytest.mark.parametrize("number", OUTAGES)
+@each_row("number", OUTAGES)
 def test_skip_runs_nothing_of_an_outage(number):
     """INV-9."""
     plan, _, _ = outage("skip", number)
@@ -277,7 +278,7 @@ def test_skip_runs_nothing_of_an_outage(number):
     assert (number if number <= COUNT_MAX else None) == skip.count
 
 
-@pytest.mark.parametrize("number", OUTAGES)
+@each_row("number", OUTAGES)
 def test_latest_runs_one_for_an_outage(number):
     """INV-9: the newest, and it stands for all before it."""
     plan, _, _ = outage("latest", number)
@@ -291,7 +292,7 @@ def test_latest_runs_one_for_an_outage(number):
         assert (SkipReason.COALESCED, run.run_id) == (skip.reason, skip.into)
 
 
-@pytest.mark.parametrize("number", OUTAGES)
+@each_row("number", OUTAGES)
 def test_all_runs_each_of_an_outage(number):
     """INV-9: as a range that is drained."""
     plan, one, now = outage("all", number)
@@ -303,7 +304,7 @@ def test_all_runs_each_of_an_outage(number):
     assert (number, (), None) == (len(whole.runs), whole.skips, whole.owed)
 
 
-@pytest.mark.parametrize("number", OUTAGES)
+@each_row("number", OUTAGES)
 def test_at_most_keeps_the_newest(number):
     """M1, INV-9."""
     plan, _, _ = outage("all", number, at_most=100)

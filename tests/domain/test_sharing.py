@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.domain.identity import RunId
 from duly.domain.sharing import Sharing, Waiting, begin_behind, ring, share_out
+from tests.each_row import each_row
 
 lines = st.lists(
     st.builds(
@@ -36,7 +36,7 @@ def line(tenant, count, priority=0):
     return [Waiting(priority, tenant, rank, RunId(bytes([rank]))) for rank in range(count)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("begin", "expected"),
     [
         (None, "abc"),
@@ -51,7 +51,7 @@ def test_a_ring_begins_where_it_is_told(begin, expected):
     assert list(expected) == ring("abc", begin)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "most", "expected"),
     [
         ({"a": 9, "b": 9}, 4, {"a": 2, "b": 2}),

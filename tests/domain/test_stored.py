@@ -20,6 +20,7 @@ from duly import (
     rrule,
     timetable_from_json,
 )
+from tests.each_row import each_row
 
 NOW = datetime(2026, 12, 20, tzinfo=UTC)
 WEEKDAYS = cron("0 9 * * 1-5", tz="America/New_York")
@@ -54,7 +55,7 @@ TIMETABLES = [
 ]
 
 
-@pytest.mark.parametrize("timetable", TIMETABLES, ids=str)
+@each_row("timetable", TIMETABLES)
 def test_a_timetable_comes_back_from_json_text_as_it_was(timetable):
     read = timetable_from_json(json.dumps(timetable.to_json()))
 
@@ -81,7 +82,7 @@ def test_policies_may_be_left_out_and_mean_the_defaults():
     assert cron("0 0 * * *") == timetable_from_json({"kind": "cron", "expression": "0 0 * * *"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stored", "field"),
     [
         ("{", "timetable"),
@@ -116,7 +117,6 @@ def test_policies_may_be_left_out_and_mean_the_defaults():
             "limited",
         ),
     ],
-    ids=str,
 )
 def test_what_is_not_a_stored_timetable_is_refused_by_name(stored, field):
     """L6: one error that names the field."""

@@ -7,6 +7,7 @@ import pytest
 from duly.domain.typed_moments import moment_from
 from duly.errors import UsageError
 from tests.domain.instants import moment
+from tests.each_row import each_row
 
 NOON = moment("2026-04-02T12:00Z")
 
@@ -20,7 +21,7 @@ def test_a_sign_says_ahead_or_ago(said, expected):
     assert moment(expected) == moment_from(said, "UTC", NOON, "at")
 
 
-@pytest.mark.parametrize("said", ["++2d", "+-2d", "-+2d", "--2d", "+ -2d", " ++ 2d"])
+@each_row("said", ["++2d", "+-2d", "-+2d", "--2d", "+ -2d", " ++ 2d"])
 def test_two_signs_are_refused_with_what_was_typed(said):
     """L6: nobody knows which of them was meant."""
     with pytest.raises(UsageError, match="has two signs") as refused:

@@ -17,6 +17,7 @@ from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.errors import UsageError
 from tests.domain.local_time_oracle import Oracle, seconds
 from tests.domain.made_zones import release, tzif
+from tests.each_row import each_row
 
 EET, EEST = (7200, False, "EET"), (10_800, True, "EEST")
 CAT, EAT = (7200, False, "CAT"), (10_800, False, "EAT")
@@ -133,7 +134,7 @@ def test_a_release_differs_from_itself_in_nothing():
     assert zone_changes(NEW, again, utc(1900, 1, 1), utc(2099, 1, 1)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "end", "message"),
     [
         (utc(2024, 1, 1), utc(2024, 1, 1), "end: .* is not later than start; give a later end"),

@@ -15,6 +15,7 @@ from duly.domain.zones.places import COUNTRY_NAMES, PLACES, RENAMED, SPOKEN
 from duly.domain.zones.search import LIMIT_MAX, QUERY_LENGTH_MAX, search_zones
 from duly.errors import UsageError
 from tests.domain.made_zones import MadeRelease, release, tzif
+from tests.each_row import each_row
 
 JANUARY = datetime(2025, 1, 15, 12, tzinfo=UTC)
 JULY = datetime(2025, 7, 15, 12, tzinfo=UTC)
@@ -24,7 +25,7 @@ def found(query: str, at: datetime = JULY, limit: int = 20) -> list[str]:
     return [match.key for match in search_zones(query, at=at, limit=limit)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "expected", "why"),
     [
         ("Paris", "Europe/Paris", "city Paris"),
@@ -57,7 +58,7 @@ def test_the_likeliest_zone_comes_first_and_says_why(query, expected, why):
     assert (expected, why) == (first.key, first.why)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "expected"),
     [
         ("ZÜRICH", "Europe/Zurich"),
@@ -77,7 +78,7 @@ def test_case_accents_and_punctuation_do_not_matter(query, expected):
     assert expected == found(query)[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "expected"),
     [
         ("san fransisco", "America/Los_Angeles"),
@@ -165,7 +166,7 @@ def test_an_abbreviation_that_went_out_of_use_is_not_offered():
     assert "Europe/Moscow" in found("MSD", datetime(2009, 7, 1, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("query", ["+02:00", "UTC+2", "gmt+02", "UTC +2", "+0200"])
+@each_row("query", ["+02:00", "UTC+2", "gmt+02", "UTC +2", "+0200"])
 def test_an_offset_finds_who_has_it_at_that_instant(query):
     matches = search_zones(query, at=JULY, limit=LIMIT_MAX)
     keys = [match.key for match in matches]
@@ -216,12 +217,12 @@ def test_each_zone_comes_once_and_no_more_than_asked_for():
     assert keys[:7] == found("a", limit=7)
 
 
-@pytest.mark.parametrize("query", ["!!", "🎉", "東京", "Factory", "qqqqqq", "+99", "\u0300\u0301"])
+@each_row("query", ["!!", "🎉", "東京", "Factory", "qqqqqq", "+99", "\u0300\u0301"])
 def test_what_fits_nothing_finds_nothing(query):
     assert found(query) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         ({"query": ""}, "query: '' is empty; type a city, a country, a zone such as 'Europe/Paris', or an offset such as '+05:30'"),
@@ -278,7 +279,7 @@ def test_a_release_with_links_of_links_finds_their_end():
     assert (match.key, match.alias) == ("B/New", "D/Newest")
 
 
-@pytest.mark.parametrize("key", sorted({*PLACES, *RENAMED, *RENAMED.values()}))
+@each_row("key", sorted({*PLACES, *RENAMED, *RENAMED.values()}))
 def test_hand_written_names_lead_to_zones_that_exist(key):
     assert key in default_zones().keys
 

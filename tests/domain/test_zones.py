@@ -16,6 +16,7 @@ from duly.domain.zones.zone import FOREVER, Zone
 from duly.errors import UsageError
 from tests.domain.local_time_oracle import DAY, Oracle, distinct_keys, seconds
 from tests.domain.made_zones import MadeRelease, release, tzif
+from tests.each_row import each_row
 
 ZONES = default_zones()
 STANDARD, SUMMER = (3600, False, "CET"), (7200, True, "CEST")
@@ -74,9 +75,7 @@ def test_a_zone_that_was_never_asked_before_knows_a_far_year(key, year):
         assert oracle.offset(at) == fresh.segment(at).offset
 
 
-@pytest.mark.parametrize(
-    "key", ["Europe/Paris", "America/New_York", "Pacific/Apia", "Africa/Casablanca", "UTC"]
-)
+@each_row("key", ["Europe/Paris", "America/New_York", "Pacific/Apia", "Africa/Casablanca", "UTC"])
 def test_segments_follow_each_other_without_holes_to_the_end_of_time(key):
     """T3: also where listed changes end, where the rule's cycle begins, and where it repeats."""
     zone = ZONES.zone(key)
@@ -126,7 +125,7 @@ def test_what_held_before_the_first_change_has_held_for_ever():
     ) == (561, "LMT", -FOREVER, False)  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "day", "offsets"),
     [
         ("Australia/Lord_Howe", (2025, 10, 5), [37_800, 39_600]),
@@ -145,7 +144,7 @@ def test_unusual_jumps_have_their_size(key, day, offsets):
     assert offsets == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     "footer",
     [
         "CET-1CEST,M3.5.0,M10.5.0/3",
@@ -176,7 +175,7 @@ def test_a_rule_for_the_future_is_read_as_the_standard_library_reads_it(footer):
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("footer", "year", "day"),
     [
         ("AAA0BBB,J59/0,J300/0", 2023, (2, 28)),
@@ -213,7 +212,7 @@ def test_summer_time_that_never_ends_leaves_no_seams():
     assert all(segment.ceiling == segment.wall_end for segment in segments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         b"",
@@ -260,9 +259,7 @@ def test_an_unknown_zone_is_refused_with_the_nearest(key, nearest):
     assert f"tz: {key!r} is not a time zone; did you mean {nearest}?" == str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "key", ["", "../../etc/passwd", "Europe/../UTC", "zone.tab", "x" * 5000, None, 7, []]
-)
+@each_row("key", ["", "../../etc/passwd", "Europe/../UTC", "zone.tab", "x" * 5000, None, 7, []])
 def test_what_is_no_name_at_all_is_refused(key):
     """L6: no path out of the database, no cost without bound."""
     with pytest.raises(UsageError, match="tz: "):

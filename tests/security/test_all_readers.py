@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.each_row import each_row
 from tests.fuzz.readers import READERS, attempt, encoded_field
 from tests.security.corpora import KINDS
 
@@ -38,7 +38,7 @@ def test_every_kind_of_reader_is_there():
     assert len(READERS) > 120
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_row("name", READERS)
 def test_a_hostile_text_is_read_or_refused(name):
     """L6."""
     # There are a hundred of those that tables make alike: each has its share of the texts.
@@ -50,7 +50,7 @@ def test_a_hostile_text_is_read_or_refused(name):
             attempt(name, encoded_field("reason", text))
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_row("name", READERS)
 def test_a_document_of_any_shape_is_read_or_refused(name):
     """L6: also where a text was to be, there may be whatever JSON can say."""
 

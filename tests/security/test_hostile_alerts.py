@@ -22,6 +22,7 @@ from duly.domain.alert_messages import (
 from duly.domain.runbooks import runbook_of
 from duly.engine.notifying.mail import compose_mail
 from duly.errors import UsageError
+from tests.each_row import each_row
 from tests.notifying.rig import notice, opened
 from tests.security.corpora import KINDS, MAILS
 from tests.webhooks.rig import KEY
@@ -142,8 +143,8 @@ def test_a_runbook_is_named_by_the_kind_and_leads_nowhere_else():
             runbook_of(text)
 
 
-@pytest.mark.parametrize("text", MAILS, ids=ascii)
-@pytest.mark.parametrize("field", ["sender", "recipients"])
+@each_row("text", MAILS)
+@each_row("field", ["sender", "recipients"])
 def test_a_mail_address_is_one_address_or_refused(field, text):
     """L6: nothing in it ends a command or a header."""
     plan = read("ops", "smtp", {**MAIL, field: text})
@@ -158,7 +159,7 @@ def look_up(host, port):
     return NAMES.get(host, ["93.184.215.14"])
 
 
-@pytest.mark.parametrize("url", [*UNREADABLE, *OUT_OF_BOUNDS], ids=ascii)
+@each_row("url", [*UNREADABLE, *OUT_OF_BOUNDS])
 def test_no_channel_leads_inside(monkeypatch, url):
     """L3: a webhook's URL, and a chat's hook, which is a secret; refused before anybody connects."""
     monkeypatch.setenv("DULY_SECRET_KEY", KEY)
@@ -192,8 +193,8 @@ INSIDE = sorted(
 )
 
 
-@pytest.mark.parametrize("host", INSIDE)
-@pytest.mark.parametrize("security", ["none", "starttls", "tls"])
+@each_row("host", INSIDE)
+@each_row("security", ["none", "starttls", "tls"])
 def test_no_mail_server_is_inside(host, security):
     """L3: by its name or its address, unless the operator allows it."""
     options = {**MAIL, "host": host, "security": security}

@@ -13,6 +13,7 @@ from duly.domain.concluding import Failed
 from duly.domain.web_addresses import Place, judge, read_allow_list, read_web_address
 from duly.engine.addresses import AddressGuard, RefusedAddress
 from duly.errors import UsageError
+from tests.each_row import each_row
 
 # Names are looked up here, so that the table holds without a network.
 NAMES = {
@@ -211,18 +212,18 @@ def is_refused(url, *allow):
     return False
 
 
-@pytest.mark.parametrize("url", UNREADABLE, ids=ascii)
+@each_row("url", UNREADABLE)
 def test_a_url_that_could_be_read_in_two_ways_is_refused(url):
     with pytest.raises(UsageError):
         read_web_address("url", url)
 
 
-@pytest.mark.parametrize("url", OUT_OF_BOUNDS, ids=ascii)
+@each_row("url", OUT_OF_BOUNDS)
 def test_a_url_that_leads_inside_is_refused(url):
     assert is_refused(url)
 
 
-@pytest.mark.parametrize("url", IN_BOUNDS)
+@each_row("url", IN_BOUNDS)
 def test_a_url_that_leads_outside_is_not(url):
     assert resolved(url)
 
@@ -241,7 +242,7 @@ def test_a_refused_url_ends_its_run_and_sends_nothing(sender, url):
     assert "--allow-address" in end.error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "words"),
     [
         ("http://127.0.0.1/", "127.0.0.1 is a loopback address"),
@@ -264,7 +265,7 @@ def test_a_password_in_a_url_is_not_repeated():
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "plain"),
     [
         ("HTTPS://Example.COM", "https://example.com/"),
@@ -279,7 +280,7 @@ def test_a_url_has_one_plainest_form(given, plain):
     assert plain == read_web_address("url", given).text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "allow", "refused"),
     [
         ("http://127.0.0.1/", "127.0.0.1", False),
@@ -315,7 +316,7 @@ def test_an_operator_allows_places_by_name_address_network_and_port(url, allow, 
     assert refused == is_refused(url, allow)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entry",
     [
         "",

@@ -20,6 +20,7 @@ from duly.domain.concluding import Failed, Succeeded
 from duly.domain.secrets import Secret, SecretReference, read_reference
 from duly.engine.concealing import Concealer
 from duly.errors import NoSecret, UsageError
+from tests.each_row import each_row
 from tests.webhooks.rig import KEY, SECRETS, TOKEN
 
 CANARY = "canary-5d1f\nsecond-line-of-it"
@@ -32,7 +33,7 @@ def test_a_reference_is_stored_as_json_and_read_back():
     assert secret("env:DULY_SECRET_A") == msgspec.convert(stored, SecretReference)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -104,7 +105,7 @@ def test_a_text_is_left_without_any_shape_of_a_secret():
 BASE_64 = "dG9rZW4+YWJj/2RlZmdoaWo"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "seen"),
     [
         ("Bearer abc-123-xyz", "abc-123-xyz"),

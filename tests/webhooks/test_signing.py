@@ -17,6 +17,7 @@ from duly.domain.secrets import Secret, SecretReference
 from duly.domain.webhooks import signing_key
 from duly.errors import NoSecret
 from duly.store.execution import ClaimedRun
+from tests.each_row import each_row
 from tests.webhooks.rig import KEY, OLD_KEY, ROOT, SECRETS, claimed_run
 
 
@@ -80,7 +81,7 @@ def test_attempts_of_one_run_share_the_id_and_differ_in_time_and_signature(recei
     assert ("4", "8") == (other["duly-attempt"], other["duly-fence"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     ["hunter2", "whsec_c2hvcnQ=", "whsec_!!!!", "whsec_" + "QUFB" * 30, "Ünïcode" * 6],
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-import pytest
-
 from duly.cli.run.selection import RunOptions
 from duly.client.run_filters import TERMS
 from duly.wire.runs import RunQuery
 from duly.wire.selections import NewSelection
 from duly_web.pages.chosen_runs import Choice
 from duly_web.pages.runs import RunsQuery
+from tests.each_row import each_row
 
 CALLED = {"cause": "reason"}
 """On a command line a reason is why an order is given."""
@@ -24,7 +23,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@each_row("place", PLACES)
 def test_each_place_knows_every_term_and_no_other(place):
     """A4: by schedule, state, time, key, error and the rest, wherever one looks."""
     names, besides = PLACES[place]
