@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,13 @@ from duly.testing.factories import ADA
 from tests.engine.rig import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    import apsw
 
     from duly.domain.alert_messages import AlertNotice
     from duly.domain.alerting import AlertRecord
+    from duly.store.sqlite import SqliteStore
 
 LOOK = "15s"
 
@@ -96,3 +100,10 @@ class GuardRoom:
         until = self.clock.now_us() + for_us
         order = SetTerm(sort=TermSort.SILENCE, name=name, terms=terms, until=until, actor=ADA)
         self.store.set_alert_term(order)
+
+
+@contextmanager
+def raw_sqlite(store: SqliteStore) -> Iterator[apsw.Connection]:
+    """Lend the connection of a store, for what only another program would write."""
+    with store._connections.raw() as connection:  # noqa: SLF001 - no order of ours writes it
+        yield connection

@@ -1,15 +1,11 @@
-"""Real stores whose time is set by hand, each in turn: memory, a file, PostgreSQL."""
+"""Stores whose time is set by hand: SQLite in memory, and PostgreSQL for all but the quick run."""
 
 from __future__ import annotations
 
 import pytest
 
-from duly.store.memory import MemoryStore
-from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
 from tests.alerting.alert_rig import GuardRoom
 from tests.postgres.reused_databases import Reused, with_schema
-from tests.store.sqlite.made_file import made_file
 
 
 @pytest.fixture(scope="module")
@@ -20,24 +16,23 @@ def databases(postgres_server):
     reused.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def stored(request, tmp_path):
-    """A store and its clock."""
-    if request.param == "postgres":
-        databases = request.getfixturevalue("databases")
-        lent = databases.take()
-        with lent.clock() as clock, lent.store(clock) as store:
-            store.url = lent.url
-            yield store, clock
-        databases.give_back(lent)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
+def stored(request):
+    """A store and its clock. A module that is about more than one store says so by its own."""
+    yield from store_of(request)
+
+
+def store_of(request):
+    """Lend the store that a fixture's parameter names, and its clock."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("stored_in_memory")
         return
-    clock = ManualClock()
-    if request.param == "memory":
-        yield MemoryStore(clock), clock
-        return
-    store = SqliteStore(made_file(tmp_path / "duly.db", clock), clock)
-    yield store, clock
-    store.close()
+    databases = request.getfixturevalue("databases")
+    lent = databases.take()
+    with lent.clock() as clock, lent.store(clock) as store:
+        store.url = lent.url
+        yield store, clock
+    databases.give_back(lent)
 
 
 @pytest.fixture

@@ -10,19 +10,19 @@ import pytest
 from duly.domain.concluding import Succeeded
 from duly.domain.literals import Overlap
 from duly.domain.timetable.interval import every
-from duly.store.memory import MemoryStore
+from duly.store.sqlite import SqliteStore
 from tests.alerting.alert_rig import GuardRoom
 from tests.engine.rig import MINUTE, SECOND, Rig
 
 LOOKS = 240
 """An hour of them."""
-LOOKS_ON_A_DATABASE = 80
+LOOKS_ON_A_SERVER = 80
 """Twenty minutes; DULY_EXPLORE=1 looks for the whole hour there, too."""
 
 
 @pytest.fixture
 def rig(stored):
-    """A fleet on a store whose time is set by hand, on each database in turn."""
+    """A fleet on a store whose time is set by hand, on each store in turn."""
     made: Any = Rig()
     made.store, made.store_clock = stored
     made.clocks = [made.store_clock]
@@ -39,8 +39,8 @@ def test_a_healthy_busy_hour_raises_none(rig):
     guard = GuardRoom(rig.store, rig.store_clock)
 
     looks = LOOKS
-    if not isinstance(rig.store, MemoryStore) and not os.environ.get("DULY_EXPLORE"):
-        looks = LOOKS_ON_A_DATABASE
+    if not isinstance(rig.store, SqliteStore) and not os.environ.get("DULY_EXPLORE"):
+        looks = LOOKS_ON_A_SERVER
     for look in range(looks):
         rig.run(MINUTE // 4)
         guard.watcher.tick()

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import apsw
 import psycopg
 import pytest
 
@@ -29,12 +28,13 @@ from duly.domain.timetable.interval import every
 from duly.store.dispatch import Renew
 from duly.store.effects import SettleDoubt
 from duly.store.execution import Report
-from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
 from duly.testing import factories
 from duly.testing.conformance import limit_steps, steps, work_steps
 from duly.testing.conformance.effects import in_doubt
 from duly.testing.factories import ADA, HOUR_US, MINUTE_US, SECOND_US
+from tests.alerting.alert_rig import raw_sqlite
+from tests.alerting.conftest import store_of
 from tests.alerting.receivers import Servers, TellingRoom
 from tests.remote.test_commands import names_of
 from tests.webhooks.rig import KEY
@@ -48,6 +48,12 @@ def servers():
     made = Servers()
     yield made
     made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def stored(request):
+    """Each kind is raised on both: what raises it is read by SQL that is one store's own."""
+    yield from store_of(request)
 
 
 @pytest.fixture
@@ -434,16 +440,12 @@ def make_many(guard, count: int) -> None:
 def make_early(store, run_id: Any) -> None:
     """Write what no store of ours writes: a run that was fired before its time."""
     now = store.now()
-    if isinstance(store, MemoryStore):
-        row = store.tables.runs[run_id]
-        store.tables.runs[run_id] = replace(row, not_before=now + 1, fired_at=now)
-        return
     if isinstance(store, SqliteStore):
-        connection = apsw.Connection(store.name.removeprefix("sqlite:///"))
-        connection.execute("PRAGMA ignore_check_constraints = on")
-        early = "UPDATE duly_runs SET not_before = ?, fired_at = ? WHERE id = ?"
-        connection.execute(early, (now + 1, now, run_id))
-        connection.close()
+        with raw_sqlite(store) as connection:
+            connection.pragma("ignore_check_constraints", 1)
+            early = "UPDATE duly_runs SET not_before = ?, fired_at = ? WHERE id = ?"
+            connection.execute(early, (now + 1, now, run_id))
+            connection.pragma("ignore_check_constraints", 0)
         return
     with psycopg.connect(store.url, autocommit=True) as line:
         line.execute("ALTER TABLE duly.runs DROP CONSTRAINT never_early")
@@ -457,14 +459,10 @@ def make_early(store, run_id: Any) -> None:
 
 def forget_run(store, run_id: Any) -> None:
     """Lose a run and all that is told of it."""
-    if isinstance(store, MemoryStore):
-        del store.tables.runs[run_id], store.tables.ready[run_id]
-        return
     if isinstance(store, SqliteStore):
-        connection = apsw.Connection(store.name.removeprefix("sqlite:///"))
-        for statement in ("duly_ready WHERE run_id", "duly_runs WHERE id"):
-            connection.execute(f"DELETE FROM {statement} = ?", (run_id,))  # noqa: S608 - ours
-        connection.close()
+        with raw_sqlite(store) as connection:
+            for statement in ("duly_ready WHERE run_id", "duly_runs WHERE id"):
+                connection.execute(f"DELETE FROM {statement} = ?", (run_id,))  # noqa: S608 - ours
         return
     with psycopg.connect(store.url, autocommit=True) as line:
         for statement in ("duly.ready WHERE run_id", "duly.runs WHERE id"):

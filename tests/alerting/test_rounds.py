@@ -17,10 +17,8 @@ from duly.engine.observers.missing import MissingObserver
 from duly.engine.observers.paused import PausedObserver
 from duly.engine.observers.schedules import ScheduleObserver
 from duly.engine.watcher import WatcherSettings, usual_observers
-from duly.store.memory import MemoryStore
 from duly.testing.conformance import alerts, steps
 from duly.testing.factories import MINUTE_US
-from duly.testing.manual_clock import ManualClock
 from tests.alerting.alert_rig import GuardRoom
 
 OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])
@@ -192,10 +190,9 @@ def test_who_has_got_the_watch_looks_at_everything_first(stored):
     assert [True, True] == [one.with_suspects for one in noted.asked]
 
 
-def test_the_worst_are_told_one_by_one_and_no_more():
+def test_the_worst_are_told_one_by_one_and_no_more(stored_in_memory):
     """V3: what is known already is looked at again; of the others there is room for so many."""
-    clock = ManualClock()
-    store = MemoryStore(clock)
+    store, _ = stored_in_memory
     fence = alerts.watch(store)
     known = [alerts.condition(f"queue {number}") for number in range(3)]
     alerts.look(store, fence, *known)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import psycopg
 import pytest
 
@@ -27,14 +26,13 @@ from duly.store.alerting import (
     SetTerm,
     TermSort,
 )
-from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
 from duly.store.tenancy import KeepsTenants
 from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
 from duly.testing.conformance import steps, work_steps
 from duly.testing.factories import ADA, HOUR_US
 from duly.testing.manual_clock import ManualClock
-from tests.alerting.alert_rig import GuardRoom
+from tests.alerting.alert_rig import GuardRoom, raw_sqlite
 from tests.engine.rig import SECOND, Rig
 
 if TYPE_CHECKING:
@@ -108,6 +106,7 @@ def test_whoever_takes_over_raises_it_once_and_delivers_it(stored, call, is_afte
     ]
 
 
+@pytest.mark.parametrize("stored", ["sqlite", "postgres"], indirect=True)
 def test_who_was_paused_and_replaced_changes_nothing(stored):
     """V3: its alert is refused whole, and it asks for the watch again."""
     store, clock = stored
@@ -323,8 +322,6 @@ def test_who_can_not_look_leaves_the_watch_to_others(stored):
 def test_an_alert_of_a_kind_of_a_newer_program_is_left_alone(stored):
     """V3: an older one looks after the others, and the newer one finds its own as it left it."""
     store, _ = stored
-    if isinstance(store, MemoryStore):
-        pytest.skip("is one program's alone")
     in_trouble(stored)
     guard = GuardRoom(*stored)
     guard.look(8)
@@ -340,8 +337,6 @@ def test_an_alert_of_a_kind_of_a_newer_program_is_left_alone(stored):
 def test_what_is_to_be_told_of_such_a_kind_waits_and_holds_up_nobody(stored):
     """V3: however much there is of it, nobody asks for it again and again."""
     store, clock = stored
-    if isinstance(store, MemoryStore):
-        pytest.skip("is one program's alone")
     in_trouble(stored)
     guard = GuardRoom(*stored)
     for _ in range(8):
@@ -358,10 +353,8 @@ def test_what_is_to_be_told_of_such_a_kind_waits_and_holds_up_nobody(stored):
 def raw(store, statement: str) -> list[Any]:
     """Do something to the table of alerts, or look at it, as only another program would."""
     if isinstance(store, SqliteStore):
-        connection = apsw.Connection(store.name.removeprefix("sqlite:///"))
-        found = connection.execute(statement.format("duly_alerts")).fetchall()
-        connection.close()
-        return found
+        with raw_sqlite(store) as connection:
+            return connection.execute(statement.format("duly_alerts")).fetchall()
     with psycopg.connect(store.url, autocommit=True) as line:
         cursor = line.execute(statement.format("duly.alerts").encode())
         return cursor.fetchall() if cursor.description else []
@@ -397,10 +390,10 @@ class Away:
         return getattr(self.store, name)
 
 
-def test_a_store_that_is_away_raises_and_resolves_nothing():
+def test_a_store_that_is_away_raises_and_resolves_nothing(stored_in_memory):
     """V3: nothing is known then; afterwards it goes on."""
-    clock = ManualClock()
-    away = Away(MemoryStore(clock))
+    store, clock = stored_in_memory
+    away = Away(store)
     in_trouble((away, clock))
     guard = GuardRoom(away, clock)
     guard.look(8)
@@ -436,10 +429,9 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
     assert [set(names[:3]), set(names[3:6]), {names[6]}, set(names[:3])] == seen
 
 
-def test_an_idle_store_is_not_written_to_but_for_the_watch():
+def test_an_idle_store_is_not_written_to_but_for_the_watch(stored_in_memory):
     """P3: no row is written by a look that finds nothing, and few statements are asked."""
-    clock = ManualClock()
-    store = MemoryStore(clock)
+    store, clock = stored_in_memory
     asked: list[str] = []
 
     class Counting:
@@ -449,12 +441,12 @@ def test_an_idle_store_is_not_written_to_but_for_the_watch():
 
     guard = GuardRoom(Counting(), clock)
     guard.look()
-    before = len(store.tables.audit)
+    before = len(steps.audit(store))
     asked.clear()
     guard.look()
 
     writes = {"hold_watch", "apply_alerts", "settle_delivery"} & set(asked)
-    assert ({"hold_watch"}, before) == (writes, len(store.tables.audit))
+    assert ({"hold_watch"}, before) == (writes, len(steps.audit(store)))
     assert len(asked) <= 10
 
 
@@ -518,7 +510,7 @@ def test_a_channel_that_hangs_keeps_nobody_from_firing_or_watching():
     assert ["done"] == [str(one.state) for one in rig.store.list_deliveries(alert.id)]
 
 
-class Held(MemoryStore, KeepsTenants):
+class Held(SqliteStore, KeepsTenants):
     """A store that shows whoever asks one tenant's rows."""
 
     is_held = True
@@ -527,10 +519,11 @@ class Held(MemoryStore, KeepsTenants):
 def test_who_is_shown_one_tenants_does_not_watch():
     """L2, V3: it would find that all is well, and resolve what is not."""
     clock = ManualClock()
-    store: Any = Held(clock)
-    in_trouble((store, clock))
-    guard = GuardRoom(store, clock)
-    guard.look(12)
+    with closing(Held(":memory:", clock)) as held:
+        store: Any = held
+        in_trouble((store, clock))
+        guard = GuardRoom(store, clock)
+        guard.look(12)
 
-    assert (None, []) == (guard.watcher.fence, guard.alerts())
-    assert store.hold_watch(HoldWatch(holder=b"x" * 16, name="x")).is_held
+        assert (None, []) == (guard.watcher.fence, guard.alerts())
+        assert store.hold_watch(HoldWatch(holder=b"x" * 16, name="x")).is_held
