@@ -1,4 +1,5 @@
-"""The campaign: many seeds on all cores; prints what happened, and how to play a failure again.
+"""The campaign: many seeds on all cores; prints what happened, how to play a failure again,
+and few seeds that show as much: those that the tests of dangers name.
 
 python -m tests.simulation.campaign --first 0 --seeds 1000
 python -m tests.simulation.campaign --seed 17
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.effecting import SOMETIMES as EFFECTS_SOMETIMES
 from tests.simulation.handing import SOMETIMES as HANDS_SOMETIMES
 from tests.simulation.limiting import SOMETIMES as LIMITS_SOMETIMES
 from tests.simulation.recipe import (
@@ -36,7 +38,7 @@ from tests.simulation.standing_checker import SOMETIMES as STANDING_SOMETIMES
 from tests.simulation.watching import SOMETIMES as WATCH_SOMETIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 OVERLAPPING = ("queue-one", "queue-all", "coalesce", "replace", "serialize")
 FAILURES_SHOWN = 5
@@ -109,6 +111,14 @@ WORLDS: dict[str, Callable[[Recipe], Recipe]] = {
     "standing": with_standing,
     "watch": with_watchers,
 }
+DANGERS: dict[str, tuple[str, ...]] = {
+    "plain": (*SOMETIMES, *HANDS_SOMETIMES),
+    "effects": EFFECTS_SOMETIMES,
+    "limits": LIMITS_SOMETIMES,
+    "standing": STANDING_SOMETIMES,
+    "watch": WATCH_SOMETIMES,
+}
+"""By sort of world: what the seeds of its test must show, and what a campaign looks out for."""
 
 
 def tell(text: object) -> None:
@@ -143,13 +153,7 @@ def run_campaign(first: int, seeds: int, processes: int, worlds: str = "plain") 
     """Play seeds and tell; the answer is the exit code."""
     play = partial(play_seed, worlds=worlds)
     reports = play_seeds(range(first, first + seeds), processes, play)
-    wanted = {
-        "plain": (*SOMETIMES, *HANDS_SOMETIMES),
-        "limits": LIMITS_SOMETIMES,
-        "standing": STANDING_SOMETIMES,
-        "watch": WATCH_SOMETIMES,
-    }
-    return tell_reports(reports, seeds, wanted=wanted.get(worlds, ()))
+    return tell_reports(reports, seeds, wanted=DANGERS[worlds])
 
 
 def run_campaign_on_postgres(first: int, seeds: int, processes: int) -> int:
@@ -176,8 +180,10 @@ def tell_reports(
     """Tell what became of all worlds; the answer is the exit code."""
     counts: Counter[str] = Counter()
     failures: list[Report] = []
+    shown: dict[int, frozenset[str]] = {}
     for report in reports:
         counts.update(report.counts)
+        shown[report.recipe.seed] = frozenset(name for name in wanted if report.counts[name])
         if report.violation is not None:
             failures.append(report)
             tell(f"seed {report.recipe.seed}: {report.violation}")
@@ -187,8 +193,19 @@ def tell_reports(
     never = [name for name in wanted if not counts[name]]
     if never:
         tell(f"never happened: {', '.join(never)}")
+    tell(f"few seeds that show as much: {few_seeds(shown)}")
     tell(f"violations: {len(failures)}")
     return 1 if failures else 0
+
+
+def few_seeds(shown: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
+    """Return few seeds that together show every danger that any seed shows."""
+    chosen: list[int] = []
+    missing = frozenset[str]().union(*shown.values())
+    while missing:
+        chosen.append(max(sorted(shown), key=lambda seed: len(shown[seed] & missing)))
+        missing -= shown[chosen[-1]]
+    return tuple(chosen)
 
 
 def tell_failure(report: Report, mutant: Mutant) -> None:

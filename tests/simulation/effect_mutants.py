@@ -212,7 +212,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "permission to who is to stop",
-        shows_in=29,
+        shows_in=2,
         patch=patched(effects, "may_begin", _deaf_to_stops),
     ),
     Mutant(
@@ -240,6 +240,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "what a person knows of effects is forgotten",
+        shows_in=2,
         patch=patched(doubts, "settle_effects", _told_effects_forgotten),
     ),
     Mutant("a repair forgets what was done", patch=patched(effects, "line_of", _of_its_own)),
@@ -248,7 +249,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "a run is run once more beside itself",
-        shows_in=23,
+        shows_in=0,
         patch=patched(effect_rulings, "REPEATABLE", frozenset(RunState)),
     ),
     Mutant(

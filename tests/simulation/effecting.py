@@ -33,6 +33,37 @@ OPEN_US = (0, 1000, 300_000, 2 * SECOND, 7 * SECOND)
 LIMIT_US = 30 * SECOND
 """Long enough for a run to be taken away while its code has a transaction open."""
 LABEL = "simulated"
+SOMETIMES = (
+    "effects",
+    "effects unknown",
+    "effects withdrawn",
+    "runs in doubt",
+    "words about effects refused",
+    "permission: done",
+    "permission: gone",
+    "permission: stopping",
+    "permission: too-late",
+    "permission: unknown",
+    "settled: retry",
+    "settled: resume",
+    "settled: reconcile",
+    "settled: skip",
+    "found: present",
+    "refused settlements",
+    "found out too late",
+    "checks",
+    "repairs",
+    "reruns",
+    "refused reruns",
+    "reruns asked again",
+    "commits with rows",
+    "commits refused",
+    "claims ahead",
+    "claims ahead unheard",
+    "runs claimed ahead",
+    "ends told between claims",
+)
+"""What must really have happened: otherwise the absence of violations proves nothing."""
 
 
 class Broken(Exception):  # noqa: N818 - what an effect of a world raises

@@ -213,7 +213,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "a request that comes late closes what runs",
-        shows_in=15,
+        shows_in=2,
         patch=patched(shared.Admission, "_unbegun", _all_unbegun),
     ),
     Mutant("one more than the burst", patch=patched(rates, "_earliest", _one_more)),

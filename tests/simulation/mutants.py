@@ -327,7 +327,7 @@ MUTANTS = (
         patch=patched(firing, "held_shards", _held_at_any_epoch),
     ),
     Mutant(
-        "no fence on the dead", shows_in=6, patch=patched(firing, "held_shards", _held_by_the_dead)
+        "no fence on the dead", shows_in=26, patch=patched(firing, "held_shards", _held_by_the_dead)
     ),
     Mutant(
         "same epoch after a takeover",
@@ -347,7 +347,7 @@ MUTANTS = (
     Mutant("no key on runs, no comparison", patch=_no_key_and_no_comparison),
     Mutant("late at the grace itself", patch=patched(firing, "_fire_schedule", _late_at_the_grace)),
     Mutant("never late", patch=patched(firing, "_fire_schedule", _never_late)),
-    Mutant("the local clock decides", shows_in=6, patch=_local_clock),
+    Mutant("the local clock decides", shows_in=10, patch=_local_clock),
     Mutant("answer before commit", store=AckBeforeCommit),
     Mutant(
         "a pause keeps the version",

@@ -315,7 +315,7 @@ POLICY_MUTANTS = (
         shows_in=2,
         patch=patched(MemoryGates, "is_stored_open", _lost_is_in_nobodys_way),
     ),
-    Mutant("a gate is given back at a retry", shows_in=14, patch=_ending(_given_back_at_every_end)),
+    Mutant("a gate is given back at a retry", shows_in=52, patch=_ending(_given_back_at_every_end)),
     Mutant("the dead keep their gates", shows_in=133, patch=_ending(_dead_keep_theirs)),
     Mutant(
         "way is made at once", shows_in=2, patch=patched(MemoryGates, "stop", _way_made_at_once)
@@ -325,13 +325,13 @@ POLICY_MUTANTS = (
         shows_in=14,
         patch=patched(Gates, "_went_elsewhere", _nobody_elsewhere),
     ),
-    Mutant("an override takes the place of the open run", shows_in=60, patch=_forgetful_go_ahead),
-    Mutant("two are let go at once", shows_in=92, patch=patched(Gates, "open", _two_at_once)),
+    Mutant("an override takes the place of the open run", shows_in=14, patch=_forgetful_go_ahead),
+    Mutant("two are let go at once", shows_in=9, patch=patched(Gates, "open", _two_at_once)),
     Mutant(
-        "let go beside the holder", shows_in=92, patch=patched(Gates, "open", _beside_the_holder)
+        "let go beside the holder", shows_in=21, patch=patched(Gates, "open", _beside_the_holder)
     ),
-    Mutant("let go in the statement that ends a run", shows_in=92, patch=_let_go_by_an_older_look),
-    Mutant("a gate that was left closed stays so", shows_in=46, patch=_left_closed),
+    Mutant("let go in the statement that ends a run", shows_in=7, patch=_let_go_by_an_older_look),
+    Mutant("a gate that was left closed stays so", shows_in=118, patch=_left_closed),
     Mutant(
         "who waits goes by coming alone",
         shows_in=93,
@@ -372,7 +372,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "the dead come back beside others",
-        shows_in=42,
+        shows_in=21,
         patch=patched(operating, "_come_again", _back_beside_others),
     ),
     Mutant(
@@ -392,12 +392,12 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "a step without the lease",
-        shows_in=118,
+        shows_in=7,
         patch=patched(MemoryBackfills, "is_ours", lambda *_: True),
     ),
     Mutant(
         "a backfill forgets what exists",
-        shows_in=42,
+        shows_in=2,
         patch=patched(MemoryBackfills, "classify", _all_is_missing),
     ),
     Mutant(
@@ -407,7 +407,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "a paused backfill goes on",
-        shows_in=7,
+        shows_in=31,
         patch=patched(MemoryBackfills, "find", _never_paused),
     ),
     Mutant(

@@ -126,11 +126,12 @@ STANDING_MUTANTS = (
     ),
     Mutant(
         "a quarantine ends with the membership",
+        shows_in=5,
         patch=patched(ownership, "_standing", _apart_until_it_joins_anew),
     ),
     Mutant(
         "a closed host takes newcomers",
-        shows_in=1,
+        shows_in=3,
         patch=patched(ownership, "_standing", _hosts_take_newcomers),
     ),
     Mutant(
@@ -154,6 +155,6 @@ STANDING_MUTANTS = (
         shows_in=2,
         patch=patched(Worker, "_stand", _apart_and_cut_off),
     ),
-    Mutant("a drain never ends", shows_in=19, patch=patched(Worker, "_stand", _drains_without_end)),
+    Mutant("a drain never ends", shows_in=56, patch=patched(Worker, "_stand", _drains_without_end)),
     Mutant("a release is not heeded", shows_in=1, patch=patched(Worker, "_stand", _never_back)),
 )

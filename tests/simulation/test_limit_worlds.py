@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.limit_mutants import LIMIT_MUTANTS
-from tests.simulation.limiting import SOMETIMES
 from tests.simulation.recipe import recipe_of, with_limits
 from tests.simulation.simulation import simulate
-from tests.simulation.test_mutants import first_noticed, is_sound, name_of
+from tests.simulation.test_mutants import is_sound, name_of, noticed
+from tests.simulation.test_worlds import check_dangers
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 SEEDS = range(5)
 DANGERS = (16, 86, 1)
-"""Worlds in which all of that is known to happen; if it is no longer so, others are searched."""
-DANGERS_SEEDS_MAX = 300
+"""Worlds that show every danger."""
 
 
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if seed not in DANGERS])
@@ -27,20 +26,12 @@ def test_limits_hold_in_any_world(seed):
 
 def test_every_danger_of_limits_really_occurs():
     """And breaks no promise: B1, B2, B4, R8, INV-23, INV-26, as in the worlds above."""
-    missing = set(SOMETIMES)
-    for number, seed in enumerate((*DANGERS, *range(DANGERS_SEEDS_MAX))):
-        report = simulate(with_limits(recipe_of(seed)))
-        assert report.violation is None, report.recipe.command()
-        missing -= {name for name, times in report.counts.items() if times}
-        if not missing and number + 1 >= len(DANGERS):
-            break
-
-    assert not missing
+    check_dangers("limits", DANGERS)
 
 
 @pytest.mark.parametrize("mutant", LIMIT_MUTANTS, ids=name_of)
 def test_a_defect_of_limits_is_noticed(mutant):
     """B1, B2, B4, R8, INV-23."""
-    recipe = first_noticed(mutant, lambda seed: with_limits(recipe_of(seed)))
+    recipe = noticed(mutant, lambda seed: with_limits(recipe_of(seed)))
 
-    assert is_sound(recipe, SEEDS), recipe.command()
+    assert is_sound(recipe, {*SEEDS, *DANGERS}), recipe.command()

@@ -8,6 +8,7 @@ from duly.store.postgres import firing
 from tests.simulation.on_postgres import on_postgres
 from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import simulate
+from tests.simulation.test_worlds import thorough_but
 
 pytestmark = pytest.mark.timeout(300)
 SEEDS = 6
@@ -15,7 +16,7 @@ WORKING_SEEDS = 2
 POLICY_SEEDS = (42, 52)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", thorough_but(2, range(SEEDS)))
 def test_no_promise_is_broken_on_postgres(seed, postgres_server):
     """INV-1 to INV-5, INV-9, INV-12 to INV-17, INV-26; transactions stay open as people leave them."""
     recipe = changed(recipe_of(seed), seconds=40, workers=0)
@@ -24,7 +25,7 @@ def test_no_promise_is_broken_on_postgres(seed, postgres_server):
     assert report.violation is None, f"{report.recipe.command()} --store postgres"
 
 
-@pytest.mark.parametrize("seed", range(WORKING_SEEDS))
+@pytest.mark.parametrize("seed", thorough_but(1, range(WORKING_SEEDS)))
 def test_no_run_is_lost_on_postgres(seed, postgres_server):
     """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26, with workers."""
     recipe = changed(recipe_of(seed), seconds=30, workers=1 + seed)
@@ -33,7 +34,7 @@ def test_no_run_is_lost_on_postgres(seed, postgres_server):
     assert report.violation is None, f"{report.recipe.command()} --store postgres"
 
 
-@pytest.mark.parametrize("seed", POLICY_SEEDS)
+@pytest.mark.parametrize("seed", thorough_but(42, POLICY_SEEDS))
 def test_what_may_not_overlap_does_not_on_postgres(seed, postgres_server):
     """INV-8, with backfills, overrides and edits of policies."""
     recipe = changed(recipe_of(seed), seconds=30, workers=2, has_policies=True)

@@ -7,6 +7,7 @@ import pytest
 from duly.store.sqlite import SqliteStore
 from tests.simulation.recipe import changed, recipe_of
 from tests.simulation.simulation import Mutant, simulate
+from tests.simulation.test_worlds import thorough_but
 
 SEEDS = 10
 WORKING_SEEDS = 3
@@ -22,7 +23,7 @@ def on_file(path):
     return Mutant("sqlite", store=store)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", thorough_but(7, range(SEEDS)))
 def test_no_promise_is_broken_on_sqlite(seed, tmp_path):
     """INV-1 to INV-5, INV-9, INV-12 to INV-17, INV-26; without transactions that stay open."""
     # SQLite has one writer: whoever keeps a transaction open holds everybody else up.
@@ -32,7 +33,7 @@ def test_no_promise_is_broken_on_sqlite(seed, tmp_path):
     assert report.violation is None, report.recipe.command()
 
 
-@pytest.mark.parametrize("seed", range(WORKING_SEEDS))
+@pytest.mark.parametrize("seed", thorough_but(1, range(WORKING_SEEDS)))
 def test_no_run_is_lost_on_sqlite(seed, tmp_path):
     """INV-1, INV-2, INV-4 to INV-7, INV-10, INV-21, INV-24, INV-26, with workers."""
     recipe = changed(recipe_of(seed), seconds=30, workers=1 + seed, has_open_transactions=False)
@@ -41,7 +42,7 @@ def test_no_run_is_lost_on_sqlite(seed, tmp_path):
     assert report.violation is None, report.recipe.command()
 
 
-@pytest.mark.parametrize("seed", POLICY_SEEDS)
+@pytest.mark.parametrize("seed", thorough_but(42, POLICY_SEEDS))
 def test_what_may_not_overlap_does_not_on_sqlite(seed, tmp_path):
     """INV-8, with backfills, overrides and edits of policies."""
     recipe = changed(

@@ -9,16 +9,15 @@ from duly.store.sqlite import alerting as sqlite_alerting
 from tests.simulation.on_postgres import changed_statements, on_postgres
 from tests.simulation.recipe import recipe_of, with_watchers
 from tests.simulation.simulation import Mutant, simulate
-from tests.simulation.test_mutants import first_noticed, is_sound, name_of
+from tests.simulation.test_mutants import is_sound, name_of, noticed
 from tests.simulation.test_sqlite_worlds import on_file
+from tests.simulation.test_worlds import check_dangers, thorough_but
 from tests.simulation.watch_mutants import WATCH_MUTANTS
-from tests.simulation.watching import SOMETIMES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 SEEDS = range(9)
 DANGERS = (4, 36)
-"""Worlds in which all of that is known to happen."""
-DANGERS_SEEDS_MAX = 200
+"""Worlds that show every danger."""
 ON_FILE = (1, 4)
 ON_POSTGRES = (4, 15)
 OVERTAKEN, OVERTAKEN_ON_POSTGRES = 22, 5
@@ -36,26 +35,18 @@ def test_alerts_are_right_in_any_world(seed):
 
 def test_every_danger_of_watching_really_occurs():
     """And breaks no promise: V3, INV-4, INV-5, INV-26, as in the worlds above."""
-    missing = set(SOMETIMES)
-    for number, seed in enumerate((*DANGERS, *range(DANGERS_SEEDS_MAX))):
-        report = simulate(with_watchers(recipe_of(seed)))
-        assert report.violation is None, report.recipe.command()
-        missing -= {name for name, times in report.counts.items() if times}
-        if not missing and number + 1 >= len(DANGERS):
-            break
-
-    assert not missing
+    check_dangers("watch", DANGERS)
 
 
 @pytest.mark.parametrize("mutant", WATCH_MUTANTS, ids=name_of)
 def test_a_defect_of_watching_is_noticed(mutant):
     """V3, INV-4, INV-5, L4."""
-    recipe = first_noticed(mutant, lambda seed: with_watchers(recipe_of(seed)))
+    recipe = noticed(mutant, lambda seed: with_watchers(recipe_of(seed)))
 
     assert is_sound(recipe, {*SEEDS, *DANGERS}), recipe.command()
 
 
-@pytest.mark.parametrize("seed", ON_FILE)
+@pytest.mark.parametrize("seed", thorough_but(4, ON_FILE))
 def test_alerts_are_right_on_sqlite(seed, tmp_path):
     """V3, INV-4, INV-5, INV-26, on a file (D4)."""
     report = simulate(with_watchers(recipe_of(seed)), on_file(tmp_path))
@@ -63,7 +54,7 @@ def test_alerts_are_right_on_sqlite(seed, tmp_path):
     assert report.violation is None, report.recipe.command()
 
 
-@pytest.mark.parametrize("seed", ON_POSTGRES)
+@pytest.mark.parametrize("seed", thorough_but(4, ON_POSTGRES))
 def test_alerts_are_right_on_postgres(seed, postgres_server):
     """V3, INV-4, INV-5, INV-26, on a server (D4)."""
     report = simulate(with_watchers(recipe_of(seed)), on_postgres(postgres_server))

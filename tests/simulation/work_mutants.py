@@ -339,7 +339,9 @@ def _ending(new: Any) -> Any:
 
 
 WORK_MUTANTS = (
-    Mutant("ends without a fence", patch=patched(execution, "held", _held_at_any_fence)),
+    Mutant(
+        "ends without a fence", shows_in=12, patch=patched(execution, "held", _held_at_any_fence)
+    ),
     Mutant("ends by any worker", patch=patched(execution, "held", _held_by_anybody)),
     Mutant("ends by whoever asks", patch=_everywhere(_held_by_whoever_asks)),
     Mutant("a fence is used again", patch=_fence_reused),
@@ -357,11 +359,11 @@ WORK_MUTANTS = (
     Mutant("reaped by age", patch=patched(reaping, "_loss_of", _lost_by_age)),
     Mutant("found too soon, reaped without another look", patch=_no_second_look),
     Mutant(
-        "reaped by anybody", shows_in=29, patch=patched(reaping, "held_shards", _settled_by_anybody)
+        "reaped by anybody", shows_in=34, patch=patched(reaping, "held_shards", _settled_by_anybody)
     ),
-    Mutant("never reaped", patch=patched(reaping, "_loss_of", _never_lost)),
+    Mutant("never reaped", shows_in=4, patch=patched(reaping, "_loss_of", _never_lost)),
     Mutant(
-        "a second word is accepted", shows_in=11, patch=patched(execution, "_finish", _finish_again)
+        "a second word is accepted", shows_in=14, patch=patched(execution, "_finish", _finish_again)
     ),
     Mutant(
         "a late word overwrites the outcome",
@@ -383,7 +385,7 @@ WORK_MUTANTS = (
     Mutant("the dead are claimed again", patch=_dead_are_claimed),
     Mutant(
         "a retry's old timer counts",
-        shows_in=60,
+        shows_in=76,
         patch=patched(firing, "_judge", _retry_without_comparing),
     ),
     Mutant(
@@ -397,13 +399,14 @@ WORK_MUTANTS = (
         "what has not begun needs no slot",
         patch=patched(Claiming, "_begin_next", _slots_counted_twice),
     ),
-    Mutant("strays are not told", patch=patched(execution, "beat", _no_strays)),
+    Mutant("strays are not told", shows_in=7, patch=patched(execution, "beat", _no_strays)),
     Mutant(
         "a failure is told as a success",
         patch=patched(worker_held.Held, "settled", _told_as_success),
     ),
     Mutant(
         "a cancellation overwrites an outcome",
+        shows_in=12,
         patch=patched(operating, "cancel_run", _cancel_anyway),
     ),
     Mutant(
