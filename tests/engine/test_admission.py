@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
-
 from duly.domain.attempts import TaskPolicy
 from duly.domain.audit import Actor
 from duly.domain.breakers import BreakerState
@@ -17,16 +15,11 @@ from duly.domain.task_limits import TaskLimits
 from duly.store.admission import SetLimit
 from duly.telemetry import SetAside
 from duly.testing.factories import cancel_run
-from tests.engine.rig import SECOND, Known, Rig
+from tests.engine.rig import SECOND, Known
 
 ADA = Actor("ada", "test")
 OFTEN = TaskPolicy(retry=Retry(attempts=50, base="1s", cap="1s"))
 CALLING = Known("call", OFTEN, limits=TaskLimits(destination="stripe"))
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def limited(name="send", **parts):

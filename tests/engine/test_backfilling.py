@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import pytest
-
 from duly.domain.backfilling import BackfillMode, BackfillStatus
 from duly.domain.literals import Origin
 from duly.domain.timetable.interval import every
@@ -16,11 +14,6 @@ from tests.engine.rig import HOUR, SECOND, Rig
 
 if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
-
-
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
 
 
 def old_schedule(rig: Rig) -> ScheduleRecord:

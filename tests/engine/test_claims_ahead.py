@@ -23,7 +23,7 @@ from duly.store.admission import SetLimit
 from duly.telemetry import RunStarted, RunSucceeded
 from duly.testing.direct_claims import DirectClaims
 from duly.testing.seeded_draws import SeededDraws
-from tests.engine.rig import HOUR, SECOND, Known, Line, Rig, Scripted, Shop, Tasks
+from tests.engine.rig import HOUR, SECOND, Known, Line, Scripted, Shop, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,11 +113,6 @@ class LateAhead(Ahead):
 
 def away() -> StoreUnavailable:
     return StoreUnavailable("memory", "is gone", "try again")
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 @pytest.fixture

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from duly.domain.literals import Lane
 from duly.domain.timetable.interval import every
 from duly.engine.clock_sync import ClockSync
 from duly.engine.settings import DispatcherSettings
 from duly.telemetry import ClockStepped, SkewHoldBegun, SkewHoldEnded
 from duly.testing.manual_clock import START_US, ManualClock
-from tests.engine.rig import MINUTE, SECOND, Rig
-
-
-@pytest.fixture
-def rig():
-    return Rig()
+from tests.engine.rig import MINUTE, SECOND
 
 
 def test_a_dispatcher_whose_clock_is_off_stops_firing_and_says_so(rig):

@@ -11,7 +11,7 @@ from duly.domain.literals import RunState
 from duly.engine.worker import Worker, WorkerSettings
 from duly.engine.worker.courier import DirectCourier, ThreadCourier
 from duly.store.execution import Finished
-from tests.engine.rig import SECOND, Known, Line, Rig, Scripted, Tasks
+from tests.engine.rig import SECOND, Known, Line, Scripted, Tasks
 
 LIMIT_SECONDS = 120.0
 
@@ -36,11 +36,6 @@ class LateCourier(DirectCourier):
 
     def send(self, order):
         return LateReply(order)
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 @pytest.fixture(params=[DirectCourier, LateCourier])

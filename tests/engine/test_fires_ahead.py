@@ -13,7 +13,7 @@ from duly.domain.timetable.interval import every
 from duly.errors import StoreUnavailable
 from duly.store.planning import CancelDelayed
 from duly.telemetry import TickFailed
-from tests.engine.rig import MINUTE, SECOND, Line, Rig
+from tests.engine.rig import MINUTE, SECOND, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,11 +78,6 @@ EITHER = pytest.mark.parametrize("ahead", [Ahead, LateAhead])
 
 def away() -> StoreUnavailable:
     return StoreUnavailable("memory", "is gone", "try again")
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 @pytest.fixture

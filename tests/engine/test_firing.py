@@ -19,12 +19,7 @@ from duly.store.dispatch import FireResult, Timer
 from duly.telemetry import BatchFired, ScheduleEnded, SetAside
 from duly.testing.factories import cancel, definition, move, template_of
 from duly.testing.manual_clock import START_US
-from tests.engine.rig import HOUR, MINUTE, SECOND, Rig
-
-
-@pytest.fixture
-def rig():
-    return Rig()
+from tests.engine.rig import HOUR, MINUTE, SECOND
 
 
 def test_every_occurrence_is_run_once_and_never_before_it_is_due(rig):

@@ -13,16 +13,15 @@ from duly.domain.timetable.interval import every
 from duly.store.reading import AuditFilter
 from duly.telemetry import SetAside
 from duly.testing.factories import definition, edit_run, order_runs
-from tests.engine.rig import SECOND, Known, Rig
+from tests.engine.rig import SECOND, Known
 
 GONE = GaveUp(Reason.GONE, "it answered 410 Gone: it wants no more of these")
 
 
 @pytest.fixture
-def rig():
-    made = Rig()
-    made.dispatcher()
-    return made
+def rig(rig):
+    rig.dispatcher()
+    return rig
 
 
 def test_a_schedule_whose_receiver_wants_no_more_is_paused_and_says_so(rig):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -22,12 +21,7 @@ from duly.telemetry import TickFailed
 from duly.testing.factories import add_runs, new_run
 from duly.testing.manual_clock import ManualClock
 from tests.engine.rig import SECOND, Known, Recorder, Scripted, Tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-ThingT = TypeVar("ThingT")
+from tests.waiting import wait_until
 
 
 class Waiting:
@@ -131,16 +125,6 @@ def test_a_store_of_another_age_ends_it_in_good_order():
     assert 1 == service.stops
 
 
-def wait_for(look: Callable[[], list[ThingT]]) -> list[ThingT]:
-    """Look until there is something to see; at most two minutes."""
-    pause = threading.Event()
-    for _ in range(6000):
-        if seen := look():
-            return seen
-        pause.wait(0.02)
-    return []
-
-
 def test_on_the_real_clock_a_wake_up_makes_a_near_run_punctual():
     """F6: written by another thread for the near future; and the end is an orderly one (R9)."""
     clock = SystemClock()
@@ -153,7 +137,8 @@ def test_on_the_real_clock_a_wake_up_makes_a_near_run_punctual():
     try:
         due_at = clock.now_us() + 200_000
         store.add_runs(add_runs(new_run(due_at)))
-        runs = wait_for(lambda: store.list_runs(RunFilter(tenant="default")))
+        wanted = RunFilter(tenant="default")
+        runs = wait_until("the run is fired", lambda: store.list_runs(wanted))
     finally:
         loop.stop()
         thread.join(120)
@@ -183,10 +168,10 @@ def test_on_the_real_clock_an_end_from_another_thread_wakes_its_worker():
     thread.start()
     try:
         store.add_runs(add_runs(new_run(None)))
-        works = wait_for(lambda: executor.works)
+        works = wait_until("the run is begun", lambda: executor.works)
         works[0].ended(Succeeded())
         done = RunFilter(tenant="default", states=frozenset((RunState.SUCCEEDED,)))
-        runs = wait_for(lambda: store.list_runs(done))
+        runs = wait_until("the run has succeeded", lambda: store.list_runs(done))
         worker.drain()
         thread.join(120)
     finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from duly.domain.literals import Lane, Missed, RunState, ScheduleStatus, SkipReason
 from duly.domain.planning import decide_delete, decide_pause
 from duly.domain.timetable.cron import cron
@@ -24,15 +22,10 @@ from duly.telemetry import (
 from duly.testing.factories import cancel
 from duly.testing.manual_clock import START_US
 from tests.domain.made_zones import release, tzif
-from tests.engine.rig import HOUR, MINUTE, SECOND, Rig
+from tests.engine.rig import HOUR, MINUTE, SECOND
 
 OLD_RULES = release("2026a", Here=tzif((0, False, "AAA")), UTC=tzif((0, False, "UTC")))
 NEW_RULES = release("2026b", Here=tzif((3600, False, "BBB")), UTC=tzif((0, False, "UTC")))
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def paused(rig, until, missed, **parts):

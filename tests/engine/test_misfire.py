@@ -13,12 +13,7 @@ from duly.domain.planning import decide_edit
 from duly.domain.runs import VerdictKind
 from duly.domain.timetable.interval import every
 from duly.testing.manual_clock import START_US
-from tests.engine.rig import HOUR, MINUTE, SECOND, Rig
-
-
-@pytest.fixture
-def rig():
-    return Rig()
+from tests.engine.rig import HOUR, MINUTE, SECOND
 
 
 def verdicts(rig, record, minutes):

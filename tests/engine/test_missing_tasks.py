@@ -15,14 +15,13 @@ from duly.domain.timetable.interval import every
 from duly.store.reading import AuditFilter
 from duly.telemetry import RunDead, SetAside, TaskMissing
 from duly.testing.factories import definition, order_runs
-from tests.engine.rig import SECOND, Known, Rig
+from tests.engine.rig import SECOND, Known
 
 
 @pytest.fixture
-def rig():
-    made = Rig()
-    made.dispatcher()
-    return made
+def rig(rig):
+    rig.dispatcher()
+    return rig
 
 
 def test_a_run_of_an_unknown_task_is_put_off_for_longer_each_time(rig):

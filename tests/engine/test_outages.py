@@ -12,11 +12,6 @@ from duly.telemetry import StoreLost, StoreRecovered
 from tests.engine.rig import SECOND, Rig
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 def test_a_short_absence_of_the_store_costs_lateness_only(rig):
     """F5, INV-26: it goes on trying, says so once, and recovers by itself."""
     record = rig.schedule(timetable=every("1s"))

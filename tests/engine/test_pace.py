@@ -9,7 +9,7 @@ from duly.domain.literals import RunState
 from duly.engine.worker import WorkerSettings
 from duly.engine.worker.pace import AT_ONCE_MAX, CROWD, ENDS_ALONE, Pace
 from duly.store.wakeups import LocalWakeups, UdpWakeups
-from tests.engine.rig import SECOND, Rig
+from tests.engine.rig import SECOND
 
 MILLISECOND = 1000
 EVERY = WorkerSettings().talk_every_us
@@ -25,11 +25,6 @@ class Bell(LocalWakeups):
 
     def nudge(self):
         self.rung += 1
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def talks(shop):

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from duly.domain.timetable.interval import every
 from duly.engine import sweep
-from tests.engine.rig import MINUTE, SECOND, Rig
-
-
-@pytest.fixture
-def rig():
-    return Rig()
+from tests.engine.rig import MINUTE, SECOND
 
 
 def _sweeps(rig, number=0):

@@ -27,12 +27,7 @@ from duly.telemetry import (
     RunSucceeded,
     SetAside,
 )
-from tests.engine.rig import SECOND, Known, Rig
-
-
-@pytest.fixture
-def rig():
-    return Rig()
+from tests.engine.rig import SECOND, Known
 
 
 def called(queue="default", **parts):

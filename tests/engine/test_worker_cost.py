@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from duly.domain.attempts import TaskPolicy
 from duly.domain.concluding import Failed, Succeeded
 from duly.domain.literals import RunState
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import RunFailed, RunStarted, RunSucceeded
-from tests.engine.rig import SECOND, Known, Recorder, Rig, Scripted, Tasks
+from tests.engine.rig import SECOND, Known, Recorder, Scripted, Tasks
 
 
 class Bell(LocalWakeups):
@@ -33,11 +31,6 @@ class Choosy(Recorder):
 
     def hears(self, kind):
         return kind in self._kinds
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def worker_of(rig, executor=None, policy=None, **parts):

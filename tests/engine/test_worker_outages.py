@@ -23,11 +23,6 @@ from duly.telemetry import (
 from tests.engine.rig import SECOND, Known, Rig
 
 
-@pytest.fixture
-def rig():
-    return Rig()
-
-
 def actions(rig):
     return [entry.action for entry in rig.store.list_audit(AuditFilter())]
 

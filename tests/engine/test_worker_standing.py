@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from duly.domain.concluding import Failed, Succeeded
 from duly.store.leases import Standing
 from duly.telemetry import WorkerDraining
 from duly.testing.conformance.standing import order
-from tests.engine.rig import SECOND, Rig
-
-
-@pytest.fixture
-def rig():
-    return Rig()
+from tests.engine.rig import SECOND
 
 
 def ordered(rig, shop, standing, **parts):

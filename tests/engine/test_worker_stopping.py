@@ -12,14 +12,9 @@ from duly.errors import Cancelled
 from duly.store.dispatch import MemberKind
 from duly.telemetry import RunCancelled, SlotLeaked, WorkerDraining, WorkerRecycling
 from duly.testing.factories import ADA, cancel_run
-from tests.engine.rig import SECOND, Known, Rig
+from tests.engine.rig import SECOND, Known
 
 BRIEF = TaskPolicy(timeout_us=5 * SECOND, retry=Retry(2, base="1s"))
-
-
-@pytest.fixture
-def rig():
-    return Rig()
 
 
 def stops_when_asked(shop):
