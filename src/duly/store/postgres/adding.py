@@ -379,6 +379,9 @@ class _PostgresAdding(Adding):
 
     def run_at_once(self, new: NewRun, instant: int) -> None:
         priority = new.call.priority + LANE_OFFSETS[new.lane]
+        if self._runs and self.by_hand.may_replace(new.id):
+            # The run that it replaces may be one of this command: it has to be there to make way.
+            self.flush()
         arrival = self.by_hand.come(new.id, priority, Tries())
         if arrival.coming is Coming.SKIPPED:
             assert new.schedule_id is not None, "others come to no gate"

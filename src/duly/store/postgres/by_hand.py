@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.domain.literals import Overlap
 from duly.domain.overlapping import Coming
 from duly.store.gates import FREE, comer_again, comer_by_hand
 from duly.store.postgres.arrays import Uuids
@@ -99,6 +100,10 @@ class ByHand:
             # Beside one that is open it may go by order; whoever comes then still finds that.
             self._went_ahead[schedule_id] = run_id
         return arrival
+
+    def may_replace(self, run_id: RunId) -> bool:
+        """Say whether a run takes the place of one that holds its gate."""
+        return run_id in self._comers and self._comers[run_id][1].policy is Overlap.REPLACE
 
     def is_waiting(self, run_id: RunId) -> bool:
         """Say whether one that has come waits at its gate."""

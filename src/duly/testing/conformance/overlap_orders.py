@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.domain.identity import identity_text
 from duly.domain.literals import Overlap, RunState
 from duly.domain.misfire import Misfire
 from duly.domain.settling import settle
@@ -24,6 +26,7 @@ from duly.testing.conformance.overlap_steps import (
     runs_of,
     states,
     trigger,
+    trigger_many,
     work_off,
 )
 from duly.testing.factories import (
@@ -72,6 +75,24 @@ class OverlapInCatchUp:
         (rest,) = store.list_owed(record.id)
         assert FireResult.FIRED == drain(store, fence, record, rest, rest.first_for)
 
+    def test_what_is_owed_waits_behind_a_run_that_waits_at_a_gate_without_a_holder(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, INV-8: the run in the way holds the gate that its schedule had before."""
+        first = fired(store, clock, Overlap.COALESCE)
+        work.take_one(store, work.join(store, ttl_us=100 * HOUR_US))
+        changed = replace(first.definition, overlap=Overlap.SERIALIZE, serialize_by="account:1")
+        first = steps.edit(store, steps.look(store, first), changed)
+        first = steps.fire_due(store, clock, first)
+        assert ["running", "blocked"] == states(store, first)
+        record = made(store, Overlap.SERIALIZE, "owing", misfire=Misfire("all"))
+        fence = steps.own(store, ttl_us=100 * HOUR_US)
+        owed = owing(store, clock, fence, record)
+
+        assert FireResult.BUSY == drain(store, fence, record, owed, owed.first_for)
+        assert [owed] == store.list_owed(record.id)
+        assert [] == runs_of(store, record)
+
     def test_of_several_that_are_made_at_once_the_last_replaces_the_others(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -108,6 +129,18 @@ class OverlapByHand:
 
         assert 1 == record.overlaps
         assert [] == work.take_ids(store, work.join(store))
+
+    def test_of_runs_that_are_ordered_at_once_the_last_is_in_the_way_afterwards(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """O1, INV-8: the first has made way for it in the same transaction, and is closed."""
+        record = made(store, Overlap.REPLACE)
+        trigger_many(store, record, 2)
+        (last,) = work.take_ids(store, work.join(store, ttl_us=10 * HOUR_US))
+
+        with pytest.raises(Conflict, match=identity_text(last)):
+            trigger(store, steps.look(store, record), Overlap.SKIP)
+        assert [] == store.check()
 
     def test_a_run_by_hand_that_would_be_skipped_is_refused(
         self, store: Store, clock: ManualClock
