@@ -164,3 +164,49 @@ def test_the_text_of_a_token_is_kept_nowhere(app, store, asked):
 
     assert (201, 201) == (made.status_code, again.status_code)
     assert made.json()["text"] != again.json()["text"]
+
+
+class LosingAnswer:
+    """A store that changes a schedule and loses its answer, for as long as `is_losing`."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.is_losing = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def change_schedule(self, command: Any) -> Any:
+        changed = self._store.change_schedule(command)
+        if self.is_losing:
+            raise StoreUnavailable("store", "lost the answer", "look again")
+        return changed
+
+
+def test_an_order_whose_answer_was_lost_is_not_carried_out_twice(app, store, clock, orders):
+    """D1: the store failed after it had skipped the occurrence; the key stays announced."""
+    losing: Any = LosingAnswer(store)
+    headers = token_for(app)
+    with app.standing_in(losing, clock, clock.advance), Asker(Api(app), headers) as asker:
+        lost = asker.post("/schedules/nightly/skip", headers=KEY)
+        skipped = asker.get("/schedules/nightly").json()
+        losing.is_losing = False
+        at_once = asker.post("/schedules/nightly/skip", headers=KEY)
+        clock.advance("2m")
+        later = asker.post("/schedules/nightly/skip", headers=KEY)
+
+    assert (503, 2) == (lost.status_code, skipped["version"])
+    assert (409, "still-running") == (at_once.status_code, at_once.json()["code"])
+    assert (409, "outcome-unknown") == (later.status_code, later.json()["code"])
+    assert skipped["version"] == orders.get("/schedules/nightly").json()["version"]
+
+
+def test_the_parts_of_a_request_are_not_run_together():
+    """D1: a request with the same bytes, divided elsewhere, is another one."""
+    assert repeating.request_hash(b"a", b"bc") != repeating.request_hash(b"ab", b"c")
+    assert repeating.request_hash(b"abc") != repeating.request_hash(b"abc", b"")
+
+
+@pytest.mark.parametrize("key", ["a", "a" * 200])
+def test_a_key_may_have_one_to_two_hundred_characters(key):
+    assert key == repeating.read_key(key)

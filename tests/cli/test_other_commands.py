@@ -15,6 +15,7 @@ import pytest
 from duly.cli.tour_fleet import furnished
 from duly.cli.tour_stops import TOUR
 from tests.cli.duly_command import duly
+from tests.domain.made_zones import tzif
 from tests.forked_commands import bound
 
 if TYPE_CHECKING:
@@ -40,6 +41,44 @@ def test_a_release_does_not_differ_from_itself():
 
     assert [] == answer.json["changes"]
     assert answer.json["old"] == answer.json["new"]
+
+
+def test_zones_that_differ_are_told_with_their_instant_and_both_offsets(tmp_path: Path):
+    """T3: an added zone has neither; an offset shows its seconds only where it has some."""
+    releases = {
+        "old": {"Here": (-34_200, False, "AAA"), "Same": (0, False, "CCC")},
+        "new": {
+            "Here": (19_815, False, "BBB"),
+            "Same": (0, False, "CCC"),
+            "There": (0, False, "D"),
+        },
+    }
+    for release, zones in releases.items():
+        for name, kind in zones.items():
+            (tmp_path / release).mkdir(exist_ok=True)
+            (tmp_path / release / name).write_bytes(tzif(kind))
+        (tmp_path / release / "tzdata.zi").write_text(f"# version {release}a")
+    ordered = (
+        "zones",
+        "diff",
+        str(tmp_path / "old"),
+        str(tmp_path / "new"),
+        "--after",
+        "2027-03-08T08:00Z",
+    )
+    told, found = duly(*ordered), duly(*ordered, "--json")
+
+    assert [
+        "2 zones differ between olda and newa",
+        "  Here: from 2027-03-08T08:00:00Z, -09:30 becomes +05:30:15",
+        "  There: added",
+    ] == told.out.splitlines()
+    offsets = {"old_offset": "-09:30", "new_offset": "+05:30:15"}
+    nothing = {"at": None, "old_offset": None, "new_offset": None}
+    assert [
+        {"zone": "Here", "kind": "changed", "at": "2027-03-08T08:00:00Z", **offsets},
+        {"zone": "There", "kind": "added", **nothing},
+    ] == found.json["changes"]
 
 
 def test_a_folder_without_zones_is_refused(tmp_path: Path):

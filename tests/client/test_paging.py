@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from duly import UsageError, every
+from duly.client.paging import read_cursor, write_cursor
+from duly.domain.literals import RunState
+from duly.store.reading import RunFilter
 from tests.client.conftest import NOON, fire
 
 HOUR = timedelta(hours=1)
@@ -123,3 +128,57 @@ def test_a_cursor_goes_with_its_own_search(app, runs):
         with pytest.raises(UsageError, match="cursor"):
             call()
     assert 3 == len(app.runs.page(schedule="hourly", limit=5, cursor=cursor).items)
+
+
+POSITION = bytes(range(16))
+DEAD = RunFilter(tenant="default", states=frozenset((RunState.DEAD,)))
+
+
+class Alike(str):
+    """A text whose hash is that of all others: a set has such texts in the order of their coming."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def test_a_cursor_holds_in_another_process():
+    """A4: where a set has its members in another order."""
+    one: Any = frozenset((Alike("dead"), Alike("queued")))
+    other: Any = frozenset((Alike("queued"), Alike("dead")))
+    cursor = write_cursor(replace(DEAD, states=one), POSITION)
+
+    assert [*one] != [*other]
+    assert POSITION == read_cursor(replace(DEAD, states=other), cursor, len(POSITION))
+
+
+def test_a_position_belongs_to_no_search_and_all_else_does():
+    """A4."""
+    cursor = write_cursor(DEAD, POSITION)
+
+    assert POSITION == read_cursor(replace(DEAD, limit=7), cursor, len(POSITION))
+    for other in (
+        replace(DEAD, tenant="another"),
+        replace(DEAD, states=None),
+        replace(DEAD, worker=1),
+    ):
+        with pytest.raises(UsageError, match="with other filters"):
+            read_cursor(other, cursor, len(POSITION))
+
+
+@pytest.mark.parametrize("length", [0, 15, 17, 100])
+def test_a_position_of_another_length_is_refused(length):
+    """A4: a store would read it as it likes."""
+    cursor = write_cursor(DEAD, bytes(length))
+
+    with pytest.raises(UsageError, match="is not a cursor of this list"):
+        read_cursor(DEAD, cursor, len(POSITION))
+
+
+def test_a_cursor_is_not_decoded_beyond_two_hundred_characters():
+    """L6."""
+    with pytest.raises(UsageError, match="is not a cursor of this list"):
+        read_cursor(DEAD, "A" * 200, len(POSITION))
+    with pytest.raises(UsageError, match="is not a cursor;"):
+        read_cursor(DEAD, "A" * 201, len(POSITION))

@@ -17,6 +17,7 @@ from duly.domain.breakers import (
     ask,
     count,
     probed,
+    reset_of,
 )
 from duly.domain.identity import RunId
 
@@ -116,3 +117,20 @@ def test_pauses_grow_and_stay_bounded(fails: int):
 
     assert pauses == sorted(pauses)
     assert pauses[-1] <= PAUSE_MAX_US
+
+
+def test_each_opening_has_an_epoch_of_its_own():
+    """B2: also after a person has reset it; what was put off in another epoch is told apart."""
+    epochs, breaker = [], OPEN
+    for _ in range(3):
+        epochs.append(breaker.epoch)
+        breaker = count(reset_of(breaker, NOW), 0, FAILURES_MIN, NOW)
+
+    assert [1, 2, 3] == epochs
+
+
+def test_a_reset_breaker_counts_from_then():
+    """B2: what failed before the reset does not open it, and the window begins with it."""
+    later = NOW + PAUSE_FIRST_US
+
+    assert Breaker(counted_from=later, epoch=OPEN.epoch) == reset_of(OPEN, later)

@@ -138,6 +138,21 @@ def test_waits_are_spread_below_a_bound_that_doubles_up_to_the_cap():
         assert bound * 19 // 20 < max(waits) < bound
 
 
+def test_the_bound_of_the_wait_doubles_until_it_reaches_the_cap():
+    """B1: however far that is, and however often a run is tried."""
+    retry = Retry(1_000, base="1s", cap="1d")
+    runs = [RunId(number.to_bytes(16)) for number in range(400)]
+    for number, bound in (
+        (12, 2_048 * SECOND),
+        (17, 65_536 * SECOND),
+        (18, 86_400 * SECOND),
+        (1_000, 86_400 * SECOND),
+    ):
+        longest = max(retry.delay_us(run, number) for run in runs)
+
+        assert bound * 19 // 20 < longest < bound
+
+
 def test_an_error_is_worth_a_try_by_its_class_or_a_base_of_it():
     """B1: retry on chosen errors only."""
     retry = Retry(on=(ConnectionError, "ValueError"))

@@ -50,6 +50,7 @@ def test_what_is_stored_is_read_back(misfire):
         ("skip", Misfire("skip")),
         (Misfire("all"), Misfire("all")),
         ({"policy": "all", "at_most": 3}, Misfire("all", at_most=3)),
+        ({"at_most": "none", "not_older": "none"}, Misfire(at_most=None, not_older=None)),
         ({}, Misfire()),
     ],
 )

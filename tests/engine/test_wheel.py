@@ -53,6 +53,15 @@ def test_what_was_heard_last_of_a_promise_is_what_counts():
     assert [8_000] == dues(wheel.take(9_000, 10))
 
 
+def test_an_edit_that_keeps_the_instant_is_a_newer_timer():
+    """F6: the store would refuse to fire the generation before."""
+    wheel = Wheel()
+    wheel.insert(entry(1, 5_000))
+
+    assert wheel.insert(entry(1, 5_000, generation=2))
+    assert [2] == [one.generation for one in wheel.take(9_000, 10)]
+
+
 def test_a_limit_leaves_the_rest_for_the_next_time():
     wheel = Wheel()
     for number in range(10):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from duly.domain.attempts import Progress, Reason, TaskPolicy
 from duly.domain.concluding import Failed, Succeeded
 from duly.domain.literals import RunState
 from duly.domain.retrying import Retry
+from duly.engine.reaper import Reaper
+from duly.engine.settings import DispatcherSettings
+from duly.engine.surroundings import Node, Surroundings
 from duly.errors import LeaseLost
 from duly.store.reading import AuditFilter
 from duly.telemetry import (
@@ -80,6 +85,24 @@ def test_a_dispatcher_that_has_just_come_lets_workers_renew_first(rig):
     rig.run("20s")
 
     assert ("running", []) == (rig.state(run), rig.recorder.of(AttemptLost))
+
+
+def test_a_short_absence_does_not_cut_a_longer_wait_of_the_reaper_short(rig):
+    """INV-21: workers may still need the longer one to renew their leases."""
+    settings, nobody = DispatcherSettings(), cast("Any", None)
+    around = Surroundings(
+        store=rig.store,
+        clock=rig.store_clock,
+        settings=settings,
+        telemetry=rig.recorder,
+        node=Node(),
+    )
+    reaper = Reaper(around, nobody, nobody)
+    reaper.wait()
+    patience = reaper.next_at
+    reaper.wait(1)
+
+    assert rig.store_clock.monotonic_us() + settings.reap_patience_us == patience == reaper.next_at
 
 
 def test_the_dead_are_settled_although_the_store_is_shaky(rig):

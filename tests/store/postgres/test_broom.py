@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
 
 from duly.store.postgres import broom, rotation
 from duly.testing.conformance import work_steps as work
+from duly.testing.manual_clock import ManualClock
 from tests.postgres.reused_databases import with_store
 from tests.waiting import comes_true
 
@@ -76,3 +79,88 @@ def test_what_cannot_be_swept_is_left_behind(url, open_store, monkeypatch):
             return line.execute(size).fetchone() == (0,)
 
         assert comes_true(is_emptied), "while the transaction is still open"
+
+
+class AtOnce:
+    """An errand that is done by the caller, at once."""
+
+    is_closed = False
+
+    def __init__(self, name, do, clock, apart_us):
+        self.call = do
+
+
+class Line:
+    """A connection to a server on which each statement takes its time, as the clock has it."""
+
+    def __init__(self, took_us: int = 0) -> None:
+        self.clock = ManualClock()
+        self.took_us = took_us
+        self.full = ["duly.claims"]
+        self.asked: list[tuple[object, ...]] = []
+        self.swept: list[bytes] = []
+
+    @contextmanager
+    def statement(self):
+        yield self
+
+    borrowed = statement
+
+    def rows(self, _question, values):
+        self.asked.append(values)
+        return [(name,) for name in self.full]
+
+    def execute(self, statement, *, prepare):
+        self.clock.advance(self.took_us)
+        self.swept.append(statement)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(broom, "Errand", AtOnce)
+
+
+def made_broom(line: Line) -> broom.Broom:
+    connections: Any = line
+    return broom.Broom(connections)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_queue_is_looked_at_after_every_two_thousand_claims():
+    """F3: for more dead rows than ten thousand."""
+    line = Line()
+    line.full = []
+    made = made_broom(line)
+    looked = []
+    for taken in (1999, 1, 1999, 1, 2000, 5000, 1):
+        made.note(taken)
+        looked.append(len(line.asked))
+
+    assert [0, 1, 1, 2, 3, 4, 4] == looked
+    assert {(10_000,)} == {*line.asked}
+    assert [] == line.swept
+
+
+@pytest.mark.usefixtures("at_once")
+def test_sweeping_takes_a_twentieth_of_the_time_at_the_most():
+    """F3: it may be in vain, and long."""
+    line = Line(took_us=3_000)
+    made = made_broom(line)
+    made.note(2000)
+    line.clock.advance(20 * 3_000 - 1)
+    made.note(2000)
+    too_soon = len(line.swept)
+    line.clock.advance(1)
+    made.note(2000)
+
+    assert (1, 2) == (too_soon, len(line.swept))
+    assert line.swept[0].endswith(b" duly.claims")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_closed_broom_sweeps_no_more(monkeypatch):
+    line = Line()
+    monkeypatch.setattr(AtOnce, "is_closed", True)
+    made_broom(line).note(2000)
+
+    assert [] == line.asked

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import apsw
 import pytest
 
 from duly.domain.concluding import Succeeded
 from duly.store.dispatch import FireResult, FireTimers
 from duly.store.execution import FinishResult
-from duly.store.sqlite.batches import ROWS_MAX, Batch, chunks
+from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
 from duly.testing.conformance import steps
 from duly.testing.conformance import work_steps as work
 from duly.testing.factories import HOUR_US, SECOND_US, delayed_fire, finish, on_time
@@ -37,6 +38,23 @@ def test_every_row_is_bound_once(store, count):
         ]
 
     assert list(range(count)) == found
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, ROWS_MAX, ROWS_MAX + 1, MANY])
+def test_what_is_changed_is_what_was_named_and_all_of_it_is_counted(count, columns):
+    """D4: however many columns name a row, and however many chunks the rows fill."""
+    names, places = [", ".join(one[:columns]) for one in ("abc", "???")]
+    connection = apsw.Connection(":memory:")
+    connection.execute(f"CREATE TABLE kept ({names})")
+    rows = [tuple(place * 10 + column for column in range(columns)) for place in range(count + 2)]
+    connection.executemany(f"INSERT INTO kept VALUES ({places})", rows)  # noqa: S608 - columns of ours
+    drop = Among(f"DELETE FROM kept WHERE ({names})", columns)  # noqa: S608 - as before
+
+    changed = drop.change(connection, rows[1:-1])
+
+    assert count == changed
+    assert [rows[0], rows[-1]] == connection.execute("SELECT * FROM kept ORDER BY a").fetchall()
 
 
 def test_schedules_that_are_not_as_believed_do_not_keep_others_from_firing(store, clock):
