@@ -28,7 +28,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: help demo test near steady test-all check lint corpora bench bench-full chaos fuzz fuzz-api simulate format clean lock sbom screenshots
+.PHONY: help demo test near steady test-all check lint corpora bench bench-full chaos fuzz fuzz-api simulate mutants format clean lock sbom screenshots
 
 help:     ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -103,6 +103,10 @@ lock: .venv/ready-test    ## what an installation takes here, with hashes for pi
 
 simulate: .venv/ready-test    ## crash, pause and skew simulated processes: SEEDS (1000) worlds, from FIRST (0), on STORE (memory, postgres), of WORLDS (plain, effects, limits, standing, watch)
 	@$(BIN)/python -m tests.simulation.campaign --first $(FIRST) --seeds $(SEEDS) --store $(STORE) --worlds $(WORLDS)
+
+mutants: .venv/ready-test    ## change the code and see which tests notice: those made by hand, then five drawn by SEED (1) from each of MODULES
+	@$(BIN)/python -m tests.mutation --hand
+	@$(if $(MODULES),$(BIN)/python -m tests.mutation --seed $(or $(SEED),1) $(MODULES))
 
 screenshots: .venv/ready-test   ## take the pictures of docs/screenshots anew, of the demo
 	@$(BIN)/python -m tests.web.screenshots

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
 from tests.budget import started
+from tests.mutation.patching import apply_from_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -201,7 +202,7 @@ def fork_orphan() -> int:
 
 
 def load() -> None:
-    """Load all of Duly that a program may need, except the modules that are programs."""
+    """Load all of Duly that a program may need, except programs; then apply the mutant, if any."""
     for root in LOADED:
         package = importlib.import_module(root)
         for one in pkgutil.walk_packages(package.__path__, f"{root}."):
@@ -209,6 +210,7 @@ def load() -> None:
                 # A module whose extra is not installed is not needed.
                 with suppress(ImportError):
                     importlib.import_module(one.name)
+    apply_from_environment()
 
 
 def become(request: dict[str, Any], files: list[int]) -> None:
