@@ -164,3 +164,4 @@ def test_a_number_that_is_none_is_refused(most: object):
     with pytest.raises(UsageError, match="owner has quotas of schedules"):
         read_most(QuotaKey("owner:*"), PENDING, 5)
     assert read_most(QuotaKey("tenant:*"), SCHEDULES, "none") is None
+    assert [0, 100_000] == [read_most(QuotaKey("all"), CREATIONS, most) for most in (0, 100_000)]

@@ -58,6 +58,20 @@ def test_an_attempt_writes_a_bounded_log(rig, shop, live):
     assert ("warning", MORE_LINES) == found[-1]
 
 
+def test_a_report_that_can_not_be_stored_takes_no_other_along(rig):
+    """INV-26: two attempts report in one statement, and the row of one is refused."""
+    bad, good = rig.enqueue("bad"), rig.enqueue("good")
+    shop = rig.worker()
+    rig.run("1s")
+    shop.line.breaks["report"] = lambda reports: any(one.hold.run_id == bad for one in reports)
+    for one in shop.works:
+        one.live.write("info", "half way")
+    rig.run("3s")
+
+    told = {run: [one.line.text for one in rig.store.list_lines(run, 0, 10)] for run in (bad, good)}
+    assert {bad: [], good: ["half way"]} == told
+
+
 def test_a_line_is_bounded_and_storable(rig, shop, live):
     """L4, D4: whatever a task writes."""
     live.write("info", "x" * (LINE_LENGTH_MAX + 1))

@@ -13,10 +13,12 @@ import pytest
 from duly.domain.answers import snooze
 from duly.domain.attempts import Reason
 from duly.domain.concluding import Failed, Snoozed, Succeeded
+from duly.engine.executors import threads
 from duly.engine.executors.task_logging import task_logging
 from duly.engine.executors.threads import ThreadExecutor
 from duly.errors import UsageError
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, Unbound, attempt_of
+from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,6 +110,36 @@ def wait_idle(executor: ThreadExecutor) -> None:
         if executor._idle:  # noqa: SLF001 - nothing else tells when
             return
         pause.wait(0.01)
+
+
+def test_one_thread_takes_the_place_of_an_abandoned_one(executor: ThreadExecutor):
+    """R6: as many as there are slots run beside those that were abandoned."""
+    before, gate = {*threading.enumerate()}, threading.Event()
+    attempts = [attempt_of(lambda: gate.wait(LIMIT_SECONDS)) for _ in range(4)]
+    for attempt in attempts[:2]:
+        executor.start(attempt)
+        attempt.wait_begun()
+    assert executor.insist(attempts[0]) is False
+    executor.start(attempts[2])
+    attempts[2].wait_begun()
+    executor.start(attempts[3])
+    started = {*threading.enumerate()} - before
+    gate.set()
+
+    assert 3 == len(started)
+    assert [Succeeded("true")] * 4 == [attempt.wait_end() for attempt in attempts]
+
+
+def test_idle_threads_end_when_it_is_closed(executor: ThreadExecutor, monkeypatch):
+    monkeypatch.setattr(threads, "IDLE_SECONDS_MAX", 10_000.0)
+    before = {*threading.enumerate()}
+    attempt = attempt_of(lambda: 1)
+    executor.start(attempt)
+    attempt.wait_end()
+    (thread,) = {*threading.enumerate()} - before
+    executor.close()
+
+    assert comes_true(lambda: not thread.is_alive())
 
 
 def test_a_thread_that_goes_on_is_abandoned_and_replaced():
