@@ -79,7 +79,7 @@ _MADE: dict[str, tuple[tuple[str, ...], list[tuple[str, str, str]]]] = {
         ("_Sized.change", "changed += connection.changes()", "changed = connection.changes()"),
         ("_names", "columns > 1", "columns > 2"),
         ("chunks", "rows[first : first + most]", "rows[first : first + most - 1]"),
-        ("_values", "after + 1 + rows", "after + 1 + 2 * rows"),
+        ("_values", "range(after + 1,", "range(1,"),
         ("chunks", "_SIZES[fit] - count", "_SIZES[fit] - count - 1"),
     ]),
     "duly.store.postgres.broom": (("tests/store/postgres/test_broom.py",), [
