@@ -22,6 +22,7 @@ pytest_plugins = ["tests.postgres.fixtures", "tests.run_report", "tests.store.ma
 explore = bool(os.environ.get("DULY_EXPLORE"))
 settings.register_profile("duly", deadline=None, print_blob=True, derandomize=not explore)
 settings.load_profile("duly")
+os.environ["DULY_PORT"] = "0"  # the default port may be in use
 SHARE = 1 if explore else 2
 """Of as many examples as a test wants, this part is tried: they are the same at every run, and most of
 what they find they have found. All are tried where new ones are drawn."""

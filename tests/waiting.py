@@ -27,7 +27,11 @@ def pause(seconds: float) -> None:
 
 
 def wait_until(
-    what: str, condition: Callable[[], ResultT], limit: float = LIMIT_S, *, every: float = PAUSE_S
+    what: str,
+    condition: Callable[[], ResultT | None],
+    limit: float = LIMIT_S,
+    *,
+    every: float = PAUSE_S,
 ) -> ResultT:
     """Return the first true answer of a condition; fail with `what` was waited for at the limit."""
     ends_at = monotonic() + limit

@@ -8,7 +8,6 @@ the counts. A new run's id is drawn, which moves a page or two.
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
@@ -152,7 +151,7 @@ def _observers(app: App) -> Iterator[Telemetry | None]:
     app.traces.tracing = OtelTracing(provider)
     log = LineTelemetry(CLOCK, level=logging.DEBUG, style=Style.LOG)
     log.has_traces = True
-    counting, port, over = CountingTelemetry(log), _free_port(), threading.Event()
+    counting, over, urls = CountingTelemetry(log), threading.Event(), list[str]()
 
     def measured() -> Measured:
         found = Measured((*WORKER_METRICS, *PROCESS_METRICS))
@@ -162,10 +161,10 @@ def _observers(app: App) -> Iterator[Telemetry | None]:
 
     def scrape() -> None:
         while not over.wait(SCRAPE_SECONDS):
-            urlopen(f"http://127.0.0.1:{port}/metrics").close()
+            urlopen(urls[0]).close()  # noqa: S310 - our own address
 
     scraping = threading.Thread(target=scrape)
-    with telling_metrics(port, measured):
+    with telling_metrics(0, measured, lambda _text, facts: urls.append(str(facts["url"]))):
         scraping.start()
         try:
             yield counting
@@ -173,11 +172,6 @@ def _observers(app: App) -> Iterator[Telemetry | None]:
             over.set()
             scraping.join()
     provider.shutdown()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly import UsageError
-from duly.api.listening import PORT_DEFAULT, Listening
+from duly.api.listening import Listening, chosen_port
 from duly.api.serving import Serving, require_free
 from duly_web.console import Console
 
@@ -33,7 +33,7 @@ class Beside:
     warn: Tell | None = None
     """Says what somebody should see to; else `tell` does."""
     port: int | None = None
-    """None: the usual one, if it is free."""
+    """None: that of $DULY_PORT, else the default, if it is free. 0: any free one."""
     on_ready: Callable[[str], None] | None = None
     """Is told the address, and says what is to be said; else `tell` does."""
 
@@ -41,7 +41,7 @@ class Beside:
 @contextmanager
 def console_beside(app: App, where: Beside) -> Iterator[None]:
     """Serve the console on this machine alone, for the length of a block."""
-    listening = Listening(port=where.port or PORT_DEFAULT).checked(has_token=True)
+    listening = Listening(port=chosen_port(where.port)).checked(has_token=True)
     try:
         require_free(listening)
     except UsageError:
@@ -58,9 +58,9 @@ def console_beside(app: App, where: Beside) -> Iterator[None]:
 
     def ready() -> None:
         if where.on_ready is not None:
-            where.on_ready(listening.url)
+            where.on_ready(serving.url)
         else:
-            tell_console(app, where.tell, listening.url)
+            tell_console(app, where.tell, serving.url)
 
     thread = threading.Thread(target=serving.run, args=(ready,), name="duly-console")
     thread.start()

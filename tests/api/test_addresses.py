@@ -20,10 +20,10 @@ from duly.api.settings import ApiSettings
 from duly.store.reading import AuditFilter
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
-from tests.api.ports import SOON, free_port
 from tests.each_row import each_row
 from tests.forked_commands import bound
 from tests.postgres.reused_databases import with_schema
+from tests.waiting import LIMIT_S
 
 OURS = read_proxies(["10.0.0.0/24", "2001:db8:1::/48"])
 CLIENT, PROXY, OUTER = "203.0.113.9", "10.0.0.5", "10.0.0.6"
@@ -193,25 +193,24 @@ def test_a_real_server_tells_addresses_on_both_databases(kind, tmp_path, request
         url = databases.create_database(databases.prepared(with_schema))
     app = duly.App(url)
     token = {"Authorization": f"Bearer {app.tokens.create('ci', role='admin', tenant='*').text}"}
-    port = free_port()
-    words = bound(sys.executable, "-m", "duly", "server", f"--port={port}", "--json")
+    words = bound(sys.executable, "-m", "duly", "server", "--port=0", "--json")
     words += ["--url", url]
     words += ["--trust-proxy", "127.0.0.0/8"]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        json.loads(server.stdout.readline())
+        served_at = json.loads(server.stdout.readline())["url"]
         try:
             for queue, forwarded in (("a", {}), ("b", {"X-Forwarded-For": f"192.0.2.1, {CLIENT}"})):
                 answer = httpx.post(
-                    f"http://127.0.0.1:{port}/api/v1/queues/{queue}/pause",
+                    f"{served_at}/api/v1/queues/{queue}/pause",
                     headers={**token, **forwarded},
                     json={"reason": "why"},
-                    timeout=SOON,
+                    timeout=LIMIT_S,
                 )
                 assert 200 == answer.status_code
         finally:
             server.terminate()
-            server.wait(SOON)
+            server.wait(LIMIT_S)
 
     told = [one.address for one in app.audit.page(action="queue.paused", all_tenants=True).items]
     app.close()

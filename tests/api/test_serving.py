@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +14,19 @@ import pytest
 
 import duly
 from duly.api.asgi import Api
-from duly.api.listening import Listening
-from duly.api.serving import Serving
+from duly.api.listening import Listening, chosen_port
+from duly.api.serving import Serving, require_free
 from duly.api.settings import ApiSettings
-from duly.clock import SystemClock
 from duly.errors import UsageError
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
-from tests.api.ports import EVERYWHERE, SOON, free_port
+from tests.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CLOCK = SystemClock()
 SETTINGS = ApiSettings(event_seconds=0.02, heartbeat_seconds=0.1, streams_max=3)
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
 NIGHTLY = {"name": "nightly", "task": "report", "when": "0 2 * * *"}
 
 
@@ -36,21 +35,21 @@ class Live:
 
     def __init__(self, app: duly.App) -> None:
         self.app = app
-        listening = Listening(port=free_port())
-        self.url = f"{listening.url}/api/v1"
-        self._serving = Serving(app, listening, SETTINGS)
+        self._serving = Serving(app, Listening(port=0), SETTINGS)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serving.run, args=(self._ready.set,))
-        self.client = httpx.Client(base_url=self.url, headers=token_for(app), timeout=SOON)
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(SOON)
+        assert self._ready.wait(LIMIT_S)
+        self.url = f"{self._serving.url}/api/v1"
+        headers = token_for(self.app)
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=LIMIT_S)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self.client.close()
         self._serving.stop()
-        self._thread.join(SOON)
+        self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
 
 
@@ -61,7 +60,7 @@ def live(tmp_path_factory):
     server = Live(app)
     server.start()
     yield server
-    server.stop()
+    server.close()
     app.close()
 
 
@@ -82,15 +81,18 @@ def told(response: httpx.Response) -> Iterator[tuple[int, Any]]:
 def followed(
     live: Live, path: str = "/events", headers: dict[str, str] | None = None
 ) -> Iterator[httpx.Response]:
-    """Follow, once there is room: a server notices a moment later that somebody has gone."""
-    end, pause = CLOCK.monotonic_us() + SOON * 1_000_000, threading.Event()
-    while True:
-        with live.client.stream("GET", path, headers=headers) as following:
-            if following.status_code != 503:
-                yield following
-                return
-        assert CLOCK.monotonic_us() < end, "nobody makes room"
-        pause.wait(0.05)
+    """Follow, once there is room: a server notices a moment later that a client has gone."""
+    request = live.client.build_request("GET", path, headers=headers)
+
+    def begun() -> httpx.Response | None:
+        following = live.client.send(request, stream=True)
+        if following.status_code != 503:
+            return following
+        following.close()
+        return None
+
+    with closing(wait_until("a stream is free", begun)) as following:
+        yield following
 
 
 def test_events_are_told_as_they_happen_and_exactly_on_after_a_break(live):
@@ -115,10 +117,13 @@ def test_events_are_told_as_they_happen_and_exactly_on_after_a_break(live):
     assert [number for number, _ in rest] == [event["number"] for _, event in rest]
 
 
-def test_a_silent_stream_says_that_it_is_there(live):
-    with followed(live) as following:
-        events = told(following)
-        marks = [next(events) for _ in range(3)]
+def test_a_silent_stream_says_that_it_is_there():
+    """An application of its own: nothing that another test did is still to be told."""
+    with duly.App("memory:") as app, closing(Live(app)) as own:
+        own.start()
+        with followed(own) as following:
+            events = told(following)
+            marks = [next(events) for _ in range(3)]
 
     assert [None, None, None] == [event for _, event in marks]
 
@@ -180,7 +185,7 @@ def test_a_body_without_a_length_is_bounded_over_the_wire_too(live):
 
 def test_it_says_that_it_lives_without_a_token_and_tells_no_more(live):
     root = live.url.removesuffix("/api/v1")
-    answers = [httpx.get(f"{root}{path}", timeout=SOON) for path in ("/healthz", "/readyz")]
+    answers = [httpx.get(f"{root}{path}", timeout=LIMIT_S) for path in ("/healthz", "/readyz")]
 
     assert [(200, "ok\n"), (200, "ok\n")] == [(one.status_code, one.text) for one in answers]
 
@@ -202,21 +207,22 @@ def test_it_runs_under_uvicorn(app):
 
     import uvicorn
 
-    port = free_port()
-    config = uvicorn.Config(Api(app), port=port, log_level="critical", ws="none")
-    server = uvicorn.Server(config)
+    own = socket.create_server(("127.0.0.1", 0))
+    port = own.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(Api(app), log_level="critical", ws="none"))
 
     async def ask() -> httpx.Response:
-        serving = asyncio.ensure_future(server.serve())
+        serving = asyncio.ensure_future(server.serve(sockets=[own]))
         while not server.started:
             await asyncio.wait([serving], timeout=0.01)
-        async with httpx.AsyncClient(headers=token_for(app), timeout=SOON) as client:
+        async with httpx.AsyncClient(headers=token_for(app), timeout=LIMIT_S) as client:
             answer = await client.get(f"http://127.0.0.1:{port}/api/v1/status")
         server.should_exit = True
         await serving
         return answer
 
-    assert 200 == asyncio.run(ask()).status_code
+    with own:
+        assert 200 == asyncio.run(ask()).status_code
 
 
 def test_it_can_be_mounted_in_another_application(app, clock):
@@ -243,7 +249,8 @@ def test_it_can_be_mounted_in_another_application(app, clock):
         ({"host": "duly.example"}, True, "tokens would go over the wire"),
         ({"host": "192.0.2.1", "is_behind_proxy": True}, False, "nobody has a token yet"),
         ({"host": EVERYWHERE, "is_behind_proxy": True}, True, "says no name to be asked for"),
-        ({"port": 0}, True, "is not a port"),
+        ({"port": -1}, True, "is not a port"),
+        ({"port": 65_536}, True, "is not a port"),
         ({"tls_cert": Path("/nowhere")}, True, "is missing"),
         ({"tls_cert": Path("/no"), "tls_key": Path("/no")}, True, "is not a file"),
     ],
@@ -263,6 +270,31 @@ def test_beyond_loopback_it_answers_to_the_names_it_was_told():
     assert ("localhost", "127.0.0.1", "[::1]", "duly.example") == settings.hosts
     assert settings.is_secure
     assert not Listening().settings().is_secure
+
+
+def test_any_free_port_is_bound_and_reported(live):
+    """It is the server's own until it ends: nothing else can listen there."""
+    port = httpx.URL(live.url).port
+
+    assert port
+    with pytest.raises(UsageError, match="can't be listened on"):
+        require_free(Listening(port=port))
+
+
+def test_a_port_is_given_or_set_in_the_environment_or_the_default(monkeypatch):
+    monkeypatch.setenv("DULY_PORT", "0")
+    chosen = [chosen_port(None), chosen_port(1)]
+    monkeypatch.delenv("DULY_PORT")
+
+    assert [0, 1, 8420] == [*chosen, chosen_port(None)]
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "65536", "8" * 5_000, "\u0663"])
+def test_a_port_of_the_environment_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("DULY_PORT", text)
+
+    with pytest.raises(UsageError, match="DULY_PORT"):
+        chosen_port(None)
 
 
 def test_a_port_that_is_taken_is_named(app):

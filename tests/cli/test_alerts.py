@@ -14,7 +14,6 @@ import duly
 from duly.clock import SystemClock
 from duly.domain.alerting import Silence
 from duly.testing.conformance import alerts
-from tests.api.ports import free_port
 from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
@@ -253,8 +252,7 @@ def test_whoever_runs_watches(place: Workplace, store: SqliteStore, who: str):
         worker = PlayedWorker(store)
         worker.queue()
         worker.bury_all()
-        port = (f"--port={free_port()}",) if who == "server" else ()
-        with running(place, who, *port, "--json") as process:
+        with running(place, who, "--json") as process:
             until(lambda: bool(app.alerts.list(kind="dead-letters")))
             (alert,) = app.alerts.list(kind="dead-letters")
             until(lambda: all(one.state == "done" for one in app.alerts.get(alert.id).deliveries))

@@ -25,7 +25,6 @@ from duly.clock import SystemClock
 from duly.demo.cast import PAYMENTS
 from duly.demo.controls import Controls
 from duly.errors import Conflict
-from tests.api.ports import free_port
 from tests.forked_commands import bound
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Demo:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Return a demo that runs, for all tests that look at one."""
     folder = tmp_path_factory.mktemp("demo")
-    running = until_ready(started(folder, "--no-open", "--port", "0"))  # some port that is free
+    running = until_ready(started(folder, "--no-open"))
     with running.app as app:
         until(lambda: app.runs.list(schedule="pulse", state="succeeded", limit=1))
     yield running
@@ -294,13 +293,7 @@ def test_a_demo_ends_by_itself_and_keeps_a_file_if_it_is_told(tmp_path: Path):
 
 
 def started(folder: Path, *words: str) -> Demo:
-    """Start a demo whose file is in that folder; nobody sits before a screen.
-
-    Where it listens is chosen here, unless a test does: a port that the kernel hands out may be
-    another's by the time that the demo serves.
-    """
-    if "--port" not in words:
-        words = (*words, "--port", str(free_port()))
+    """Start a demo whose file is in that folder; nobody sits before a screen."""
     variables = {**os.environ, "TMPDIR": str(folder)}
     variables.pop("DULY_URL", None)
     process = subprocess.Popen(

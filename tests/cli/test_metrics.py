@@ -9,7 +9,6 @@ import httpx
 
 from duly.engine.metrics import DISPATCHER_METRICS
 from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS
-from tests.api.ports import free_port
 from tests.cli.test_dispatcher import LIMIT_SECONDS, events_until
 
 if TYPE_CHECKING:
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def test_a_dispatcher_tells_its_own_numbers(place: Workplace):
-    port = free_port()
-    process = place.start("dispatcher", "--json", "--metrics-port", str(port))
+    process = place.start("dispatcher", "--json", "--metrics-port", "0")
     try:
+        url = events_until(process, "metrics")[-1]["url"]
         events_until(process, "leases-acquired")
-        told = scraped(port)
+        told = scraped(url)
         stop(process)
     finally:
         process.kill()
@@ -37,12 +36,12 @@ def test_a_dispatcher_tells_its_own_numbers(place: Workplace):
 
 def test_a_supervised_worker_tells_its_own_numbers(place: Workplace):
     """The port is the worker's, and not its supervisor's."""
-    port = free_port()
     place.duly("enqueue", "nightly_report")
-    process = place.start("worker", "--json", "--tell-runs", "--metrics-port", str(port))
+    process = place.start("worker", "--json", "--tell-runs", "--metrics-port", "0")
     try:
+        url = events_until(process, "metrics")[-1]["url"]
         events_until(process, "run-succeeded")
-        told = scraped(port)
+        told = scraped(url)
         stop(process)
     finally:
         process.kill()
@@ -58,9 +57,14 @@ def test_processes_do_not_share_a_port(place: Workplace):
     assert 2 == answer.status
     assert "each with a port of its own" in answer.err
 
+    chosen = place.duly("worker", "--processes=2", "--metrics-port=0", "--app=missing:app")
 
-def scraped(port: int) -> list[str]:
-    return httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_SECONDS).text.splitlines()
+    assert "'missing'" in chosen.err
+    assert "metrics-port" not in chosen.err
+
+
+def scraped(url: str) -> list[str]:
+    return httpx.get(url, timeout=LIMIT_SECONDS).text.splitlines()
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import threading
 from contextlib import closing, suppress
@@ -15,7 +16,6 @@ import duly
 from duly.api.serving import STOP_SECONDS
 from duly.cli.server import END_SECONDS_MAX
 from duly.clock import SystemClock
-from tests.api.ports import free_port
 from tests.cli.test_alerts import running, until
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ def end_while_reading(
         secret = app.tokens.create("anna", role="admin", tenant="*").text
     monkeypatch.setenv("KIND", kind)
     monkeypatch.setenv("PLACE", store)
-    port, told = free_port(), place.folder / "told"
+    told = place.folder / "told"
     clock = SystemClock()
-    with running(place, command, "--app=slow.py:app", f"--port={port}") as process:
-        until(lambda: _is_up(port))
+    with running(place, command, "--app=slow.py:app", "--port=0") as process:
+        port = port_of(process)
         lookers = [
             threading.Thread(target=ask, args=(port, secret, path), daemon=True)
             for path in ["/api/v1/audit"] * LOOKERS + ["/api/v1/events"]
@@ -127,14 +127,15 @@ def end_while_reading(
         return process, err, took
 
 
-def _is_up(port: int) -> bool:
-    with (
-        closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection,
-        suppress(OSError),
-    ):
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status < 500
-    return False
+def port_of(process: subprocess.Popen[str]) -> int:
+    """Read where a server listens, which it tells once it can be reached."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if found := re.search(r" at http://127\.0\.0\.1:(\d+)", line):
+            return int(found[1])
+    raise AssertionError("".join(seen))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -21,8 +21,8 @@ from duly.telemetry.counting import (
     CountingTelemetry,
 )
 from duly.telemetry.exposition import MEDIA_TYPE, Measured, Metric
-from tests.api.ports import SOON, free_port
 from tests.engine.rig import Recorder
+from tests.waiting import LIMIT_S
 
 SPREAD = "duly_dispatcher_lateness_seconds"
 
@@ -109,29 +109,32 @@ def test_a_port_answers_this_machine_about_nothing_else():
     metric = Metric("duly_example", "gauge", "An example.")
     measured = Measured((metric,))
     measured.note(metric, 1)
-    port = free_port()
-    with telling_metrics(port, lambda: measured):
-        root = f"http://127.0.0.1:{port}"
+    told = []
+    with telling_metrics(0, lambda: measured, lambda *line: told.append(line)):
+        ((text, facts),) = told
+        root = facts["url"].removesuffix("/metrics")
+        port = httpx.URL(root).port
         answers = [
-            httpx.get(f"{root}/metrics", timeout=SOON),
-            httpx.get(f"{root}/metrics", headers={"Host": f"evil.example:{port}"}, timeout=SOON),
-            httpx.get(f"{root}/", timeout=SOON),
-            httpx.post(f"{root}/metrics", timeout=SOON),
+            httpx.get(f"{root}/metrics", timeout=LIMIT_S),
+            httpx.get(f"{root}/metrics", headers={"Host": f"evil.example:{port}"}, timeout=LIMIT_S),
+            httpx.get(f"{root}/", timeout=LIMIT_S),
+            httpx.post(f"{root}/metrics", timeout=LIMIT_S),
         ]
 
+    assert f"metrics at http://127.0.0.1:{port}/metrics" == text
     assert [200, 421, 404, 501] == [answer.status_code for answer in answers]
     assert (MEDIA_TYPE, measured.text()) == (answers[0].headers["content-type"], answers[0].text)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{root}/metrics", timeout=SOON)
+        httpx.get(f"{root}/metrics", timeout=LIMIT_S)
 
 
 def test_a_port_that_is_none_or_taken_is_named():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        for port in (0, 70_000, taken.getsockname()[1]):
+        for port in (-1, 65_536, taken.getsockname()[1]):
             with (
                 pytest.raises(UsageError, match="metrics-port"),
-                telling_metrics(port, lambda: Measured(())),
+                telling_metrics(port, lambda: Measured(()), lambda *_: None),
             ):
                 pytest.fail("is listened on")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from duly.api.listening import Listening
 from duly.api.serving import Serving
-from tests.api.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,24 +54,13 @@ def status_of(line: socket.socket) -> int:
 @contextmanager
 def served(app: duly.App, settings: ApiSettings) -> Iterator[Speaker]:
     """Serve an application until the test is over."""
-    port = free_port()
     token = app.tokens.create("anna", role="admin", tenant="*").text
-    serving, ready = Serving(app, Listening(port=port), settings), threading.Event()
+    serving, ready = Serving(app, Listening(port=0), settings), threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,), daemon=True)
     thread.start()
     assert ready.wait(LIMIT_SECONDS)
-    while not _is_open(port):
-        assert thread.is_alive()
     try:
-        yield Speaker(port, token)
+        yield Speaker(int(serving.url.rpartition(":")[2]), token)
     finally:
         serving.stop()
         thread.join(LIMIT_SECONDS)
-
-
-def _is_open(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=LIMIT_SECONDS).close()
-    except ConnectionRefusedError:
-        return False
-    return True

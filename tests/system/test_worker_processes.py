@@ -18,7 +18,6 @@ import pytest
 
 import duly
 from duly.domain.identity import RunId
-from tests.api.ports import free_port
 from tests.cli.duly_command import duly as duly_command
 from tests.forked_commands import TREE, bound
 from tests.system.fleet import Process
@@ -311,7 +310,7 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
 @ON_A_FILE
 def test_everything_runs_in_one_place_for_development(place: Place):
     """A4, L1: the HTTP API too, when it is given a port; the first one comes in by a code."""
-    development = place.start("dev", "--app", APP, "--port", str(free_port()))
+    development = place.start("dev", "--app", APP, "--port", "0")
     run = place.enqueue("quick")
     place.wait_for(run, "succeeded")
     wait_until("it is told", lambda: development.count("run-succeeded"))

@@ -19,8 +19,8 @@ from duly.testing.virtual_time import virtual_time
 from duly_web import Console
 from duly_web.pages import PAGES
 from tests.api.api_fixtures import START, lives, make_app
-from tests.api.ports import SOON, free_port
 from tests.required_programs import skip_unless_ci
+from tests.waiting import LIMIT_S
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
@@ -69,18 +69,17 @@ class Site:
 @contextmanager
 def served(app: duly.App) -> Iterator[Site]:
     """Serve a console on a port of its own, until the end."""
-    listening = Listening(port=free_port())
-    serving = Serving(app, listening, make=Console)
+    serving = Serving(app, Listening(port=0), make=Console)
     ready = threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,))
     thread.start()
     assert ready.wait(START_SECONDS), "the server did not come up"
     try:
         token = app.tokens.create("anna", role="admin", tenant="*").text
-        with httpx.Client(base_url=listening.url, timeout=SOON) as client:
+        with httpx.Client(base_url=serving.url, timeout=LIMIT_S) as client:
             client.post("/enter", data={"secret": token})
             session = client.cookies["duly_session"]
-        yield Site(app, listening.url, token, session)
+        yield Site(app, serving.url, token, session)
     finally:
         serving.stop()
         thread.join()

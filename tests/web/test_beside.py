@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -10,27 +9,22 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from duly.api.listening import PORT_DEFAULT
-from tests.api.ports import SOON, free_port
+import duly
 from tests.forked_commands import bound
+from tests.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(600)
-END_SECONDS = 120
-PRESSED_SECONDS = 15
-LEAVE_SECONDS = 60
 PROGRAM = """
 import duly
 
@@ -62,20 +56,24 @@ def running(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            _end(process)
+            _end(process, folder)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Press Ctrl-C until it is heard: where nobody listens yet, it may be ignored for good."""
-    for _ in range(END_SECONDS // PRESSED_SECONDS):
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=PRESSED_SECONDS)
-            return
-    process.kill()
-    process.communicate()
-    raise AssertionError(f"it has not ended within {END_SECONDS} s")
+def _end(process: subprocess.Popen[str], folder: Path) -> None:
+    """Press Ctrl-C once a worker has joined: by then the program handles it."""
+    with duly.App(f"sqlite:///{folder / 'duly.db'}") as app:
+
+        def is_running() -> bool:
+            return any(one.kind == "worker" for one in app.status().members)
+
+        wait_until("a worker has joined", lambda: process.poll() is not None or is_running())
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def line_with(process: subprocess.Popen[str], text: str) -> str:
@@ -89,33 +87,20 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError("".join(seen))
 
 
-@contextmanager
-def held_port() -> Iterator[None]:
-    """Hold the usual port, one test at a time; a stranger who has it holds it as well as we.
-
-    Unless they are about to leave, as other tests are that let a program take it.
-    """
-    with (Path(gettempdir()) / f"duly-{PORT_DEFAULT}-{os.getuid()}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with socket.socket() as held:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            for _ in range(LEAVE_SECONDS):
-                with suppress(OSError):
-                    held.bind(("127.0.0.1", PORT_DEFAULT))
-                    held.listen()
-                    break
-                threading.Event().wait(1)
-            yield
+@pytest.fixture
+def taken_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Hold a port, which is the default one of what is started."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+        monkeypatch.setenv("DULY_PORT", str(port))
+        yield port
 
 
 def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
     """U1, L1: the code behind the # begins a session, and only one."""
-    port = free_port()
-    with running(
-        tmp_path, "-m", "duly", "dev", "--app=tasks:app", f"--port={port}", "--json"
-    ) as dev:
+    with running(tmp_path, "-m", "duly", "dev", "--app=tasks:app", "--port=0", "--json") as dev:
         facts = json.loads(line_with(dev, '"serving"'))
-        with httpx.Client(base_url=facts["url"], timeout=SOON) as client:
+        with httpx.Client(base_url=facts["url"], timeout=LIMIT_S) as client:
             stranger = client.get("/")
             entered = client.post("/enter", data={"secret": facts["code"]})
             shown = client.get("/")
@@ -123,7 +108,7 @@ def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
                 client.get(path) for path in re.findall(r'href="(/static/[^"]+)"', shown.text)
             ]
             again = httpx.post(
-                f"{facts['url']}/enter", data={"secret": facts["code"]}, timeout=SOON
+                f"{facts['url']}/enter", data={"secret": facts["code"]}, timeout=LIMIT_S
             )
 
     assert (303, 303, 200) == (stranger.status_code, entered.status_code, shown.status_code)
@@ -131,42 +116,42 @@ def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
     assert len(styles) >= 5
     assert {200} == {one.status_code for one in styles}
     assert 401 == again.status_code
-    assert facts["enter"] == f"http://127.0.0.1:{port}/enter#{facts['code']}"
+    assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", facts["url"])
+    assert facts["enter"] == f"{facts['url']}/enter#{facts['code']}"
 
 
-def test_without_a_free_port_dev_goes_on_and_says_so_in_one_line(tmp_path):
+def test_without_a_free_port_dev_goes_on_and_says_so_in_one_line(tmp_path, taken_port):
     """U1: the console is not what the work waits for."""
-    with held_port(), running(tmp_path, "-m", "duly", "dev", "--app=tasks:app", "--json") as dev:
+    with running(tmp_path, "-m", "duly", "dev", "--app=tasks:app", "--json") as dev:
         facts = json.loads(line_with(dev, '"no-console"'))
 
-        assert PORT_DEFAULT == facts["port"]
+        assert taken_port == facts["port"]
         assert dev.poll() is None
 
 
-def test_a_port_that_was_named_and_is_taken_is_refused(tmp_path):
+def test_a_port_that_was_named_and_is_taken_is_refused(tmp_path, taken_port):
     """L6: who names a port wants that one."""
-    with held_port():
-        (tmp_path / "tasks.py").write_text(PROGRAM)
-        words = ["-m", "duly", "dev", "--app=tasks:app", f"--port={PORT_DEFAULT}"]
-        found = subprocess.run(
-            [sys.executable, *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=END_SECONDS,
-        )
+    (tmp_path / "tasks.py").write_text(PROGRAM)
+    words = ["-m", "duly", "dev", "--app=tasks:app", f"--port={taken_port}"]
+    found = subprocess.run(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
 
     assert 2 == found.returncode
-    assert str(PORT_DEFAULT) in found.stderr
+    assert str(taken_port) in found.stderr
 
 
-def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path):
+def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path, taken_port):
     """I3: `app.run()` says it in its log, and works."""
-    with held_port(), running(tmp_path, "tasks.py") as program:
+    with running(tmp_path, "tasks.py") as program:
         line = line_with(program, "no console")
-        assert "warning: no console here: port 8420 is taken" in line
-        assert "duly dev --port 8421" in line
+        assert f"warning: no console here: port {taken_port} is taken" in line
+        assert f"duly dev --port {taken_port + 1}" in line
         assert program.poll() is None
 
 

@@ -19,8 +19,8 @@ from duly.store.sqlite import SqliteStore
 from duly.testing.manual_clock import ManualClock
 from duly_web import Console
 from duly_web.rendering import _environment as environment
-from tests.api.ports import SOON, free_port
 from tests.store.sqlite.made_file import made_file
+from tests.waiting import LIMIT_S
 from tests.web.conftest import START_SECONDS, served
 from tests.web.page_client import Visitor
 from tests.web.sample_store import furnish, sqlite_app
@@ -74,14 +74,13 @@ def on(store: Any, clock: Clock | None = None) -> Iterator[duly.App]:
 
 
 @contextmanager
-def beginning(app: duly.App) -> Iterator[tuple[Serving, threading.Thread, threading.Event, str]]:
-    """Begin to serve; lend who serves, its thread, whether it can be reached, and where."""
-    listening, ready = Listening(port=free_port()), threading.Event()
-    serving = Serving(app, listening, make=Console)
+def beginning(app: duly.App) -> Iterator[tuple[Serving, threading.Thread, threading.Event]]:
+    """Begin to serve; lend who serves, its thread, and whether it can be reached."""
+    serving, ready = Serving(app, Listening(port=0), make=Console), threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,))
     thread.start()
     try:
-        yield serving, thread, ready, listening.url
+        yield serving, thread, ready
     finally:
         serving.stop()
         thread.join(START_SECONDS)
@@ -128,7 +127,7 @@ def test_the_first_page_compiles_no_template_and_opens_no_connection(
         app, count = duly.App(url), sessions_of(url)
         app.migrate()
         furnish(app)
-    with app, served(app) as site, httpx.Client(base_url=site.url, timeout=SOON) as client:
+    with app, served(app) as site, httpx.Client(base_url=site.url, timeout=LIMIT_S) as client:
         client.cookies["duly_session"] = site.session
         all_made()
         opened, compiled = count(), len(templates.cache)
@@ -156,10 +155,10 @@ def test_what_was_made_in_advance_serves_the_first_who_comes(tmp_path):
 def test_a_store_that_does_not_answer_keeps_no_server_from_beginning(tmp_path, templates):
     """U3, R9: it is reached, and says that it lives."""
     store = Standing(SqliteStore(made_file(tmp_path / "duly.db")))
-    with on(store) as app, beginning(app) as (_, _, ready, url):
+    with on(store) as app, beginning(app) as (serving, _, ready):
         assert ready.wait(START_SECONDS)
         assert store.is_asked.wait(START_SECONDS)
-        assert 200 == httpx.get(f"{url}/healthz", timeout=SOON).status_code
+        assert 200 == httpx.get(f"{serving.url}/healthz", timeout=LIMIT_S).status_code
         assert not templates.cache
 
         store.is_open.set()
@@ -168,7 +167,7 @@ def test_a_store_that_does_not_answer_keeps_no_server_from_beginning(tmp_path, t
 def test_a_server_that_is_stopped_while_it_gets_ready_waits_for_no_answer(tmp_path):
     """R9: it ends in good order while the store still says nothing."""
     store = Standing(SqliteStore(made_file(tmp_path / "duly.db")))
-    with on(store) as app, beginning(app) as (serving, thread, ready, _):
+    with on(store) as app, beginning(app) as (serving, thread, ready):
         assert store.is_asked.wait(START_SECONDS)
         serving.stop()
         thread.join(START_SECONDS)
@@ -185,7 +184,7 @@ def test_a_page_that_can_not_be_made_in_advance_is_refused_to_who_asks(tmp_path,
     store = Broken(SqliteStore(made_file(tmp_path / "duly.db")))
     with on(store) as app, served(app) as site:
         all_made()
-        answer = httpx.get(site.url, cookies={"duly_session": site.session}, timeout=SOON)
+        answer = httpx.get(site.url, cookies={"duly_session": site.session}, timeout=LIMIT_S)
 
         assert 503 == answer.status_code
         assert "restore it" in answer.text

@@ -9,7 +9,7 @@ import pytest
 
 from duly import cron
 from duly.domain.instants import SECOND_US
-from tests.api.ports import SOON
+from tests.waiting import LIMIT_S
 from tests.web.test_holding import review
 from tests.web.test_ordering import told
 from tests.web.test_reading import text_of
@@ -95,7 +95,7 @@ def test_the_editor_keeps_the_policies_that_are_chosen_and_previews_as_the_api_d
         f"{work.site.url}/api/v1/schedules/preview",
         json={"when": "0 9 * * 1-5", "tz": "Europe/Paris", "count": 3},
         headers={"Authorization": f"Bearer {work.site.token}"},
-        timeout=SOON,
+        timeout=LIMIT_S,
     ).json()
     ours = [one.get_attribute("datetime").replace(".000", "") for one in shown.all()]
     review(page)

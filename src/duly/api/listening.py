@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -15,9 +16,22 @@ if TYPE_CHECKING:
 
 HOST_DEFAULT = "127.0.0.1"
 PORT_DEFAULT = 8420
+PORT_VARIABLE = "DULY_PORT"
+PORT_MAX = 65_535
 HOST_LENGTH_MAX = 253
 _LOCALHOST = "localhost"
+_PORTS = f"give 1 to {PORT_MAX}, or 0 for any free port"
 _TERMS = "give --tls-cert and --tls-key, or --behind-proxy for a proxy that brings TLS"
+
+
+def chosen_port(port: int | None) -> int:
+    """Return the port that is given, else that of $DULY_PORT, else the default."""
+    if port is not None:
+        return port
+    text = os.environ.get(PORT_VARIABLE) or str(PORT_DEFAULT)
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
+        raise UsageError(PORT_VARIABLE, text, "is not a port", _PORTS)
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +40,7 @@ class Listening:
 
     host: str = HOST_DEFAULT
     port: int = PORT_DEFAULT
+    """0: any free port, which `Serving.url` tells once it is bound."""
     is_behind_proxy: bool = False
     """Whether a proxy in front of it brings TLS."""
     tls_cert: Path | None = None
@@ -59,8 +74,8 @@ class Listening:
     def checked(self, *, has_token: bool) -> Listening:
         """Return it if it is safe to listen like this; `has_token`: whether any token is live."""
         require_text("host", self.host, HOST_LENGTH_MAX)
-        if not 1 <= self.port <= 65_535:
-            raise UsageError("port", self.port, "is not a port", "give 1 to 65535")
+        if not 0 <= self.port <= PORT_MAX:
+            raise UsageError("port", self.port, "is not a port", _PORTS)
         if (self.tls_cert is None) != (self.tls_key is None):
             field = "tls_key" if self.tls_key is None else "tls_cert"
             raise UsageError(field, None, "is missing", "give --tls-cert and --tls-key together")

@@ -10,14 +10,15 @@ import asyncio
 import logging
 import socket
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.api.asgi import Api
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
@@ -75,10 +76,15 @@ class Serving:
         self.is_cut_short = False
         """Whether it has stopped while requests were still being carried out."""
 
+    @property
+    def url(self) -> str:
+        """Where it is found; where any free port will do, known once it can be reached."""
+        return self._listening.url
+
     def run(self, on_ready: Callable[[], None] | None = None) -> None:
         """Serve until `stop` is called, from a signal handler or another thread."""
-        require_free(self._listening)
-        asyncio.run(self._serve(on_ready))
+        with _reserved(self._listening) as self._listening:
+            asyncio.run(self._serve(on_ready))
         # Also of those who were told long ago that it took too long.
         self.is_cut_short = self.is_cut_short or self._api.is_at_work
 
@@ -174,12 +180,31 @@ def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
 
 def require_free(listening: Listening) -> None:
     """Refuse an address that can't be listened on, by a sentence and not in the middle."""
+    with _bound(listening, socket.SO_REUSEADDR):
+        pass
+
+
+@contextmanager
+def _reserved(listening: Listening) -> Iterator[Listening]:
+    """Lend where to listen: a free port is kept free for the server until it has ended."""
+    if listening.port:
+        require_free(listening)
+        yield listening
+        return
+    # The server's library shares ports; a socket that does not listen takes no connection from it.
+    with _bound(listening, socket.SO_REUSEPORT) as own:
+        yield replace(listening, port=own.getsockname()[1])
+
+
+@contextmanager
+def _bound(listening: Listening, option: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, socket.SOCK_STREAM) as own:
+        own.setsockopt(socket.SOL_SOCKET, option, 1)
         try:
-            trial.bind((listening.host, listening.port))
+            own.bind((listening.host, listening.port))
         except OSError as error:
             problem = f"can't be listened on ({error.strerror})"
             place = f"{listening.host}:{listening.port}"
             raise UsageError("port", place, problem, "choose another with --port") from error
+        yield own

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     from duly.telemetry.exposition import Measured
 
+    Tell = Callable[[str, dict[str, object]], None]
+
 HOST = "127.0.0.1"
 PATH = "/metrics"
+PORT_MAX = 65_535
 SECONDS_MAX = 5.0
 """How long one who asks may take: they are answered one after the other."""
 STOP_SECONDS_MAX = 1.0
@@ -30,8 +33,13 @@ _NAMES = frozenset({HOST, "localhost"})
 
 
 @contextmanager
-def telling_metrics(port: int | None, measure: Callable[[], Measured]) -> Iterator[None]:
-    """Answer on a port with what is measured whenever somebody asks; nothing without a port."""
+def telling_metrics(
+    port: int | None, measure: Callable[[], Measured], tell: Tell
+) -> Iterator[None]:
+    """Answer on a port with what is measured whenever somebody asks; nothing without a port.
+
+    `tell` gets the address, which is the only way to know it where any free port will do.
+    """
     if port is None:
         yield
         return
@@ -41,6 +49,8 @@ def telling_metrics(port: int | None, measure: Callable[[], Measured]) -> Iterat
         target=server.serve_forever, args=(POLL_SECONDS,), name="duly-metrics", daemon=True
     )
     thread.start()
+    url = f"http://{HOST}:{server.server_address[1]}{PATH}"
+    tell(f"metrics at {url}", {"event": "metrics", "url": url})
     try:
         yield
     finally:
@@ -50,8 +60,9 @@ def telling_metrics(port: int | None, measure: Callable[[], Measured]) -> Iterat
 
 
 def _listen(port: int, measure: Callable[[], Measured]) -> _Server:
-    if not 1 <= port <= 65_535:
-        raise UsageError("metrics-port", port, "is not a port", "give 1 to 65535")
+    if not 0 <= port <= PORT_MAX:
+        remedy = f"give 1 to {PORT_MAX}, or 0 for any free port"
+        raise UsageError("metrics-port", port, "is not a port", remedy)
     try:
         return _Server((HOST, port), measure)
     except OSError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import webbrowser
@@ -27,7 +26,7 @@ from duly.app.running import Voice, run_all
 from duly.app.stores import URL_VARIABLE
 from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.output import print_block, print_line
-from duly.cli.server import HOST_DEFAULT, require_server_library, served
+from duly.cli.server import require_server_library, served
 from duly.cli.waiting import ticker
 from duly.clock import SystemClock
 from duly.demo.janitor import passing_folder
@@ -92,7 +91,7 @@ def demo(
             app = _with_history(file)
             ending.go_on()
         stack.enter_context(app)
-        run_demo(app, Stand(port=port or _free_port(), opens=not no_open, lasts_us=lasts_us))
+        run_demo(app, Stand(port=port, opens=not no_open, lasts_us=lasts_us))
     _say_what_is_next(keep)
     return 0
 
@@ -245,13 +244,6 @@ def _require_free(port: int) -> None:
     from duly.api.serving import require_free
 
     require_free(Listening(port=port))
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
-        trial.bind((HOST_DEFAULT, 0))
-        port: int = trial.getsockname()[1]
-        return port
 
 
 def has_desktop() -> bool:

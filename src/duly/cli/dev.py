@@ -70,7 +70,8 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     retain
         How long history is kept: succeeded=7d, as `duly dispatcher --retain` has it.
     port
-        Serve console and HTTP API at this port, on this machine alone; 8420 if that is free.
+        Serve console and HTTP API at this port, on this machine alone; 0: at any free one. Unless
+        given, at $DULY_PORT, else 8420, if that is free.
     verbose
         Tell everything that happens.
     """

@@ -68,7 +68,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         runs-per-schedule=1000; may be given several times. $DULY_RETENTION says the same.
     metrics_port
         Tell how it does in numbers, for Prometheus, at /metrics of this port; to this machine
-        alone.
+        alone. With 0 a free port is chosen, and told.
     quiet
         Tell warnings and errors only.
     verbose
@@ -94,7 +94,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         gc.set_threshold(*_COLLECTED_AFTER)
         numbers = partial(_measure, service, counting)
         with (
-            telling_metrics(metrics_port, numbers),
+            telling_metrics(metrics_port, numbers, telling.tell_between),
             watching(app, listening),
             short_turns(),
             _ended_by_signal(loop, telling),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TARGET = Target()
 OBSERVED = Observed()
-HOST_DEFAULT, PORT_DEFAULT = "127.0.0.1", 8420
+HOST_DEFAULT = "127.0.0.1"
 END_SECONDS_MAX = 30
 """How long an end may take: requests are waited for, and then the watch, for seconds each."""
 STOPPED = "stopped in good order"
@@ -42,7 +42,7 @@ _NEEDED = ("granian", "jinja2", "starlette")
 def server(  # noqa: PLR0913 - each option of the command is an argument
     *,
     host: str = HOST_DEFAULT,
-    port: int = PORT_DEFAULT,
+    port: int | None = None,
     behind_proxy: bool = False,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -63,7 +63,7 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     host
         The address to listen on. One that other machines can reach needs TLS, and a live token.
     port
-        The port.
+        The port; $DULY_PORT unless given, else 8420. With 0 a free one is chosen, and told.
     behind_proxy
         A proxy in front of it brings TLS.
     tls_cert
@@ -84,11 +84,11 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     """
     note_retention(retain)
     require_server_library()
-    from duly.api.listening import Listening
+    from duly.api.listening import Listening, chosen_port
 
     listening = Listening(
         host=host,
-        port=port,
+        port=chosen_port(port),
         is_behind_proxy=behind_proxy,
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -112,9 +112,10 @@ def _serve(app: App, listening: Listening, telling: LineTelemetry, *, has_consol
     serving = Serving(app, listening, make=Console if has_console else Api)
 
     def ready() -> None:
-        facts: dict[str, object] = {"event": "started", "store": app.url, "url": listening.url}
-        telling.tell(f"serving {app.url} at {listening.url}; Ctrl-C ends it", facts=facts)
-        tell_code(app, telling, listening.url, has_console=has_console)
+        url = serving.url
+        facts: dict[str, object] = {"event": "started", "store": app.url, "url": url}
+        telling.tell(f"serving {app.url} at {url}; Ctrl-C ends it", facts=facts)
+        tell_code(app, telling, url, has_console=has_console)
 
     # Also without any dispatcher somebody is told that nothing fires.
     with (

@@ -86,7 +86,8 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         Tell each finished run too.
     metrics_port
         Tell how it does in numbers, for Prometheus, at /metrics of this port; to this machine
-        alone. Each worker process needs a port of its own.
+        alone. Each worker process needs a port of its own; with 0 it chooses a free one, and tells
+        it.
     quiet
         Tell warnings and errors only.
     verbose
@@ -141,7 +142,8 @@ def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
         # Counting costs a little for each event: only if somebody will ask.
         counting = None if manner.metrics_port is None else CountingTelemetry(telling)
         voice = Voice(telemetry=counting or telling, tell=telling.tell_between)
-        with telling_metrics(manner.metrics_port, partial(_measure, counting)):
+        measure = partial(_measure, counting)
+        with telling_metrics(manner.metrics_port, measure, telling.tell_between):
             status = run_worker(app, options, voice, lifeline)
     leave(status)
 
@@ -192,9 +194,9 @@ class RunTelemetry(LineTelemetry):
 
 def _require_own_port(port: int | None, processes: int) -> None:
     """Refuse a port for several: who answers would be a matter of chance."""
-    if port is not None and processes > 1:
+    if port and processes > 1:
         problem = f"can't be shared by {processes} processes"
-        remedy = "start duly worker several times, each with a port of its own"
+        remedy = "give 0, or start duly worker several times, each with a port of its own"
         raise UsageError("metrics-port", port, problem, remedy)
 
 
