@@ -25,13 +25,14 @@ from duly.engine.notifying import Channel, ChannelSurroundings, open_channel
 from duly.engine.notifying.delivery import look_up
 from duly.testing.manual_clock import ManualClock
 from tests.required_programs import required_program
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from email.message import EmailMessage
     from pathlib import Path
 
-    from duly.engine.notifying.delivery import LookUp
+    from duly.engine.notifying.delivery import LookUp, Wait
 
 PATIENCE_S = 120
 CANARY = "canary-91c4-pa55/w0rd"
@@ -58,16 +59,38 @@ def notice(**other: Any) -> AlertNotice:
 
 
 def opened(
-    kind: str, options: dict[str, Any], *allow: str, lookup: LookUp = look_up, **sources: Any
+    kind: str,
+    options: dict[str, Any],
+    *allow: str,
+    lookup: LookUp = look_up,
+    wait: Wait = threading.Event.wait,
 ) -> Channel:
     """Open a channel as an operator would who allows these addresses."""
     surroundings = ChannelSurroundings(
-        read_secret=SecretSources(**sources).read,
+        read_secret=SecretSources().read,
         clock=ManualClock(),
         allow=read_allow_list(allow),
         lookup=lookup,
+        wait=wait,
     )
     return open_channel(read_channel("ops", kind, options), surroundings)
+
+
+class TryLimit:
+    """The time limit of a try, which is over when the test says so and not before."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+
+    def end(self) -> None:
+        self._is_over.set()
+
+    def wait(self, ended: threading.Event, _limit_s: float) -> bool:
+        wait_until("a try has ended or may last no longer", lambda: self._is_seen(ended))
+        return ended.is_set()
+
+    def _is_seen(self, ended: threading.Event) -> bool:
+        return ended.is_set() or self._is_over.is_set()
 
 
 def await_tries() -> None:

@@ -7,25 +7,32 @@ import logging
 import socket
 import threading
 from base64 import b64decode
+from contextlib import closing
+from ipaddress import ip_address
 
 import pytest
 
-from duly.engine.notifying.patience import LEFT_MAX
+from duly.domain.alert_channels import MailPlan, plan_of, read_channel
+from duly.engine.notifying.mail_server import MailServer
+from duly.engine.notifying.patience import CUT_S_MAX, LEFT_MAX, Tether
 from tests.notifying.rig import (
     ALERT,
     CANARY,
     DELIVERY,
+    TryLimit,
     await_tries,
     made_certificate,
     notice,
     opened,
 )
+from tests.waiting import LIMIT_S
 
 PASSWORD = {"secret": "env:DULY_SECRET_PASSWORD"}
 
 
-def mail(server, **options):
-    return opened("smtp", server.options(**options), server.place)
+def mail(server, limit=None, **options):
+    wait = threading.Event.wait if limit is None else limit.wait
+    return opened("smtp", server.options(**options), server.place, wait=wait)
 
 
 def test_a_notice_becomes_a_message_for_every_recipient(postbox):
@@ -273,13 +280,13 @@ def test_a_certificate_of_another_name_gets_nothing(postbox, tmp_path, monkeypat
 
 def test_a_server_that_does_not_speak_tls_gets_nothing(postbox):
     box = postbox()
-    result = mail(box, security="tls", timeout="2s").deliver(notice())
+    result = mail(box, security="tls", timeout="1m").deliver(notice())
 
     assert (False, False, []) == (result.is_done, result.is_final, box.letters)
 
 
 def silent(connection, over):
-    over.wait(30)
+    over.wait()
 
 
 def dripping(connection, over):
@@ -292,16 +299,60 @@ def dripping(connection, over):
 
 @pytest.mark.parametrize("talk", [silent, dripping])
 def test_a_slow_server_is_left_when_its_time_is_up(liar, talk):
-    server = liar(talk)
-    result = mail(server, timeout="300ms").deliver(notice())
+    limit = TryLimit()
+
+    def slow(connection, over):
+        limit.end()
+        talk(connection, over)
+
+    result = mail(liar(slow), limit, timeout="1m").deliver(notice())
 
     assert (False, False) == (result.is_done, result.is_final)
-    assert "within 300ms" in result.detail
+    assert "within 1m" in result.detail
     await_tries()  # nobody stays behind to listen
+
+
+def connected(server, tether, **options):
+    plan = plan_of(read_channel("ops", "smtp", server.options(**options)))
+    assert isinstance(plan, MailPlan)
+    return MailServer(plan, [ip_address("127.0.0.1")], tether)
+
+
+def test_the_socket_waits_longer_than_the_try(liar):
+    """So it is always the try that tells that its time was up, and not one read of it."""
+
+    def talk(connection, over):
+        connection.sendall(b"220 hello\r\n")
+        over.wait()
+
+    tether = Tether()
+    with closing(tether), closing(connected(liar(talk), tether, timeout="20s")) as server:
+        assert 20 < server.sock.gettimeout() == 20 + CUT_S_MAX
+
+
+@pytest.mark.parametrize("security", ["none", "tls"])
+def test_a_connection_that_was_made_too_late_is_closed(liar, security):
+    """At once, although the error that was raised still refers to it."""
+    heard, is_closed = [], threading.Event()
+
+    def talk(connection, over):
+        heard.append(connection.recv(1000))
+        is_closed.set()
+
+    tether = Tether()
+    tether.cut()
+    with pytest.raises(TimeoutError) as raised:
+        connected(liar(talk), tether, security=security)
+    tether.close()
+
+    assert raised.value.args
+    assert is_closed.wait(LIMIT_S)
+    assert [b""] == heard
 
 
 def test_a_server_that_drips_after_tls_has_begun_is_left_as_well(liar):
     """The handshake has the connection by then."""
+    limit, heard = TryLimit(), list[bytes]()
 
     def talk(connection, over):
         connection.sendall(b"220 hello\r\n")
@@ -309,13 +360,16 @@ def test_a_server_that_drips_after_tls_has_begun_is_left_as_well(liar):
         connection.sendall(b"250-here\r\n250 STARTTLS\r\n")
         connection.recv(1000)
         connection.sendall(b"220 go on\r\n")
-        connection.recv(1000)
-        over.wait(30)
+        heard.append(connection.recv(1000)[:1])
+        limit.end()
+        over.wait()
 
-    result = mail(liar(talk), security="starttls", timeout="500ms").deliver(notice())
+    channel = mail(liar(talk), limit, security="starttls", timeout="1m")
+    result = channel.deliver(notice())
 
     assert not result.is_done
-    assert "within 500ms" in result.detail
+    assert "within 1m" in result.detail
+    assert [b"\x16"] == heard, "a handshake of TLS has begun"
     await_tries()
 
 
@@ -430,20 +484,22 @@ def test_localhost_without_tls_must_be_this_machine(postbox):
 
 def test_a_lookup_that_hangs_holds_nobody_up_and_only_so_many_may(postbox):
     box = postbox()
-    released = threading.Event()
+    released, limit = threading.Event(), TryLimit()
 
     def hanging(host, port):
-        released.wait(30)
+        limit.end()
+        released.wait()
         return ["127.0.0.1"]
 
-    options = box.options(host="mail.example.com", security="none", timeout="100ms")
-    channel = opened("smtp", options, f"mail.example.com:{box.port}", lookup=hanging)
+    options = box.options(host="mail.example.com", security="none", timeout="1m")
+    place = f"mail.example.com:{box.port}"
+    channel = opened("smtp", options, place, lookup=hanging, wait=limit.wait)
     try:
         details = [channel.deliver(notice()).detail for _ in range(LEFT_MAX + 1)]
     finally:
         released.set()
     await_tries()
 
-    assert LEFT_MAX == sum("within 100ms" in one for one in details)
+    assert LEFT_MAX == sum("within 1m" in one for one in details)
     assert "have not ended yet" in details[-1]
     assert [] == box.letters

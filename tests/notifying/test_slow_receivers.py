@@ -11,7 +11,6 @@ from aiohttp import web
 
 import duly
 from duly.app.watching import make_courier, watching
-from duly.clock import SystemClock
 from duly.config import Settings
 from duly.engine.alert_courier import SENDERS_MAX, AlertCourier
 from duly.engine.notifying import DeliveryResult
@@ -25,9 +24,9 @@ from duly.testing.manual_clock import ManualClock
 from tests.alerting.alert_rig import GuardRoom
 from tests.alerting.conftest import databases, stored
 from tests.engine.rig import Recorder
+from tests.waiting import LIMIT_S, comes_true
 
 __all__ = ["databases", "stored"]
-PATIENCE_S = 120
 BUSY = DeliveryResult(is_done=False, detail="busy")
 
 
@@ -38,17 +37,8 @@ class Gate:
         self.is_open = threading.Event()
 
     async def answer(self, _request: web.Request) -> web.Response:
-        await asyncio.get_running_loop().run_in_executor(None, self.is_open.wait, PATIENCE_S)
+        await asyncio.get_running_loop().run_in_executor(None, self.is_open.wait, LIMIT_S)
         return web.Response(status=204)
-
-
-def until(holds) -> None:
-    """Wait for what another thread brings about."""
-    clock, pause = SystemClock(), threading.Event()
-    end = clock.monotonic_us() + PATIENCE_S * 1_000_000
-    while not holds():
-        assert clock.monotonic_us() < end, "it never came"
-        pause.wait(0.01)
 
 
 def hook(receiver) -> dict[str, Any]:
@@ -75,15 +65,15 @@ def test_a_receiver_that_hangs_holds_up_nobody_else(stored, receive, postbox):
     courier.fence = lambda: fence
     alerts.look(store, fence, alerts.condition("queue a"))
     courier.tick()
-    until(lambda: receiver.seen and told(app, "queue a")["mail"] == ("done", 1))
+    assert comes_true(lambda: receiver.seen and told(app, "queue a")["mail"] == ("done", 1))
     alerts.look(store, fence, *(alerts.condition(one) for one in ("queue a", "queue b")))
     courier.tick()
-    until(lambda: told(app, "queue b")["mail"] == ("done", 1))
+    assert comes_true(lambda: told(app, "queue b")["mail"] == ("done", 1))
     hanging = (told(app, "queue a")["log"], told(app, "queue b")["log"], len(receiver.seen))
     gate.is_open.set()
-    assert senders.wait(PATIENCE_S)
+    assert senders.wait(LIMIT_S)
     courier.tick()
-    assert senders.wait(PATIENCE_S)
+    assert senders.wait(LIMIT_S)
 
     assert (("pending", 0), ("pending", 0), 1) == hanging
     for subject in ("queue a", "queue b"):
@@ -106,7 +96,7 @@ class Stuck:
         with self.lock:
             self.asked += 1
             self.most = max(self.most, self.asked)
-        self.go_on.wait(PATIENCE_S)
+        self.go_on.wait(LIMIT_S)
         with self.lock:
             self.asked -= 1
         return DeliveryResult(is_done=True)
@@ -126,12 +116,12 @@ def test_so_many_are_told_at_once_and_no_more(stored):
     guard.courier.fence = lambda: guard.watcher.fence
     work_steps.queue(store, queue="mail")
     guard.look(8)
-    until(lambda: stuck.asked == SENDERS_MAX)
+    assert comes_true(lambda: stuck.asked == SENDERS_MAX)
     guard.look(2)
     stuck.go_on.set()
-    assert senders.wait(PATIENCE_S)
+    assert senders.wait(LIMIT_S)
     guard.look()
-    assert senders.wait(PATIENCE_S)
+    assert senders.wait(LIMIT_S)
     (alert,) = guard.alerts("no-executions")
 
     assert SENDERS_MAX == stuck.most
@@ -171,12 +161,14 @@ def test_who_ends_in_good_order_waits_for_what_is_being_sent(receive):
     work_steps.make_dead(store, "a")
     with ExitStack() as stack:
         stack.enter_context(watching(app))
-        assert receiver.has_seen.wait(PATIENCE_S)
+        assert receiver.has_seen.wait(LIMIT_S)
         ending = threading.Thread(target=stack.pop_all().close)
         ending.start()
-        until(lambda: not any(one.name == "duly-alerts" for one in threading.enumerate()))
+        assert comes_true(
+            lambda: not any(one.name == "duly-alerts" for one in threading.enumerate())
+        )
         gate.is_open.set()
-        ending.join(PATIENCE_S)
+        ending.join(LIMIT_S)
 
     (alert,) = app.alerts.list()
     assert [("done", 1)] == [(one.state, one.tries) for one in app.alerts.get(alert.id).deliveries]
@@ -193,5 +185,5 @@ def test_what_a_sender_did_not_foresee_is_told():
 
     senders.start(fail)
 
-    assert senders.wait(PATIENCE_S)
+    assert senders.wait(LIMIT_S)
     assert ["ValueError('a defect')"] == [one.problem for one in recorder.of(TickFailed)]

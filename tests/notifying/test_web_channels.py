@@ -13,7 +13,15 @@ from standardwebhooks import Webhook
 
 from duly.domain.alert_messages import log_line
 from duly.engine.notifying.patience import LEFT_MAX
-from tests.notifying.rig import CANARY, DELIVERY, await_tries, made_certificate, notice, opened
+from tests.notifying.rig import (
+    CANARY,
+    DELIVERY,
+    TryLimit,
+    await_tries,
+    made_certificate,
+    notice,
+    opened,
+)
 from tests.webhooks.rig import KEY, RawReceiver
 
 SECRET = {"secret": "env:DULY_SECRET_KEY"}
@@ -23,9 +31,9 @@ HOSTILE = (
 )
 
 
-def webhook(receiver, **options):
+def webhook(receiver, wait=threading.Event.wait, **options):
     given = {"url": receiver.url, "secret": SECRET, "timeout": "10s", **options}
-    return opened("webhook", given, receiver.place)
+    return opened("webhook", given, receiver.place, wait=wait)
 
 
 @pytest.fixture
@@ -182,10 +190,10 @@ def test_a_slow_server_is_left_when_its_time_is_up(receive):
         return web.Response()
 
     receiver = receive(hang)
-    result = webhook(receiver, timeout="300ms").deliver(notice())
+    result = webhook(receiver, TryLimit().wait, timeout="300ms").deliver(notice())
 
     assert (False, False) == (result.is_done, result.is_final)
-    assert "within 300ms" in result.detail
+    assert "within 300ms" in result.detail, "the request says it, whose limit is shorter"
 
 
 def test_a_server_that_drips_its_headers_is_left_as_well(receive_raw):
@@ -223,10 +231,11 @@ def test_a_certificate_that_nobody_vouches_for_gets_nothing(receive, tmp_path):
 
 def test_a_lookup_that_hangs_holds_nobody_up_and_connects_nowhere_afterwards():
     receiver = RawReceiver(lambda _: None)
-    released = threading.Event()
+    released, limit = threading.Event(), TryLimit()
 
     def hanging(host, port):
-        released.wait(30)
+        limit.end()
+        released.wait()
         return ["127.0.0.1"]
 
     options = {
@@ -234,7 +243,8 @@ def test_a_lookup_that_hangs_holds_nobody_up_and_connects_nowhere_afterwards():
         "secret": SECRET,
         "timeout": "100ms",
     }
-    channel = opened("webhook", options, f"hooks.example:{receiver.port}", lookup=hanging)
+    place = f"hooks.example:{receiver.port}"
+    channel = opened("webhook", options, place, lookup=hanging, wait=limit.wait)
     try:
         details = [channel.deliver(notice()).detail for _ in range(LEFT_MAX + 1)]
     finally:

@@ -35,7 +35,9 @@ class ChatChannel:
         self._field = f"channel {name} url"
         self._plan = plan
         self._surroundings = surroundings
-        self._patience = Patience(f"the hook of {name}", plan.timeout_us + MARGIN_US)
+        self._patience = Patience(
+            f"the hook of {name}", plan.timeout_us + MARGIN_US, surroundings.wait
+        )
         self._write = slack_payload if plan.kind == SLACK else mattermost_payload
 
     def deliver(self, notice: AlertNotice) -> DeliveryResult:

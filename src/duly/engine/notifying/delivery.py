@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Event
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from duly.domain.concluding import End, Failed, GaveUp, Succeeded, TimedOut
@@ -24,6 +25,9 @@ DETAIL_LENGTH_MAX = 500
 
 LookUp: TypeAlias = Callable[[str, int], list[str]]
 """Return the addresses of a host; OSError when there are none. It may take its time."""
+
+Wait: TypeAlias = Callable[[Event, float], bool]
+"""Wait for an event, for so many seconds at most; return whether it was set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,8 @@ class ChannelSurroundings:
     allow: tuple[Allowed, ...] = ()
     """Hosts and networks beyond the public ones; loopback and private ones are refused without."""
     lookup: LookUp = look_up
+    wait: Wait = Event.wait
+    """Ends the time of a try."""
 
 
 class Discretion:

@@ -50,7 +50,7 @@ class MailChannel:
         self._field = f"channel {name} password"
         self._plan = plan
         self._surroundings = surroundings
-        self._patience = Patience(plan.place, plan.timeout_us)
+        self._patience = Patience(plan.place, plan.timeout_us, surroundings.wait)
         self._lock = threading.Lock()
         self._reached: OrderedDict[UUID, frozenset[str]] = OrderedDict()
 

@@ -12,6 +12,7 @@ from duly.domain.alert_channels import NO_TLS, STARTTLS, TLS
 from duly.domain.instants import SECOND_US
 from duly.domain.web_addresses import MAIL_PORTS, Place, judge
 from duly.engine.addresses import ADDRESSES_MAX, RefusedAddress
+from duly.engine.notifying.patience import CUT_S_MAX
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -56,7 +57,8 @@ class MailServer(smtplib.SMTP):
         self._said = 0
         # Made anew for each: a certificate that was replaced on disk is the one that counts.
         self._context = None if plan.security == NO_TLS else ssl.create_default_context()
-        super().__init__(plan.host, plan.port, timeout=plan.timeout_us / SECOND_US)
+        # Longer than the try, so that the try and not one read of it says that the time is up.
+        super().__init__(plan.host, plan.port, timeout=plan.timeout_us / SECOND_US + CUT_S_MAX)
 
     def secure(self) -> None:
         """See that nobody else reads along, before anything is said."""
@@ -75,13 +77,21 @@ class MailServer(smtplib.SMTP):
             except OSError as error:
                 failed = error
                 continue
-            connection.settimeout(timeout)
-            self._tether.hold(connection)
-            if self._plan.security == TLS:
-                assert self._context is not None, "made above"
-                return self._context.wrap_socket(connection, server_hostname=host)
-            return connection
+            try:
+                connection.settimeout(timeout)
+                return self._held(connection, host)
+            except BaseException:
+                connection.close()
+                raise
         raise failed
+
+    def _held(self, connection: socket.socket, host: str) -> socket.socket:
+        """Tie a connection to the try; return it, with TLS if that comes first."""
+        self._tether.hold(connection)
+        if self._plan.security != TLS:
+            return connection
+        assert self._context is not None, "made above"
+        return self._context.wrap_socket(connection, server_hostname=host)
 
     def getreply(self) -> tuple[int, bytes]:
         """Hear a reply, unless it has said too much already."""

@@ -19,6 +19,8 @@ from duly.engine.notifying.delivery import DeliveryResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.engine.notifying.delivery import Wait
+
 LEFT_MAX = 4
 """How many tries of one channel may hang where nothing can cut them off, in a look-up."""
 CUT_S_MAX = 0.2
@@ -70,9 +72,10 @@ class Tether:
 class Patience:
     """Gives each try of a channel the same time, and counts those that do not end."""
 
-    def __init__(self, who: str, limit_us: int) -> None:
+    def __init__(self, who: str, limit_us: int, wait: Wait = threading.Event.wait) -> None:
         self._who = who
         self._limit_us = limit_us
+        self._wait = wait
         self._lock = threading.Lock()
         self._begun = 0
 
@@ -83,7 +86,7 @@ class Patience:
                 left = f"{self._begun} tries of {self._who} have not ended yet"
                 return DeliveryResult(is_done=False, detail=left)
             self._begun += 1
-        waiting = _Waiting(attempt)
+        waiting = _Waiting(attempt, self._wait)
         try:
             threading.Thread(
                 target=self._run, args=(waiting,), name="duly-delivery", daemon=True
@@ -110,8 +113,9 @@ class Patience:
 class _Waiting:
     """One try between the thread that makes it and the one that waits for it."""
 
-    def __init__(self, attempt: Callable[[Tether], DeliveryResult]) -> None:
+    def __init__(self, attempt: Callable[[Tether], DeliveryResult], wait: Wait) -> None:
         self._attempt = attempt
+        self._wait = wait
         self._tether = Tether()
         self._is_over = threading.Event()
         self._result: DeliveryResult | None = None
@@ -129,7 +133,7 @@ class _Waiting:
 
     def result(self, limit_s: float) -> DeliveryResult | None:
         """Return how it went; None if it took too long, unless it was done in the last moment."""
-        if self._is_over.wait(limit_s):
+        if self._wait(self._is_over, limit_s):
             return self._result
         self._tether.cut()
         self._is_over.wait(CUT_S_MAX)

@@ -48,7 +48,9 @@ class WebhookChannel:
         self._field = f"channel {name}"
         self._plan = plan
         self._surroundings = surroundings
-        self._patience = Patience(plan.address.origin, plan.timeout_us + MARGIN_US)
+        self._patience = Patience(
+            plan.address.origin, plan.timeout_us + MARGIN_US, surroundings.wait
+        )
 
     def deliver(self, notice: AlertNotice) -> DeliveryResult:
         """Post it once."""
