@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import SelectorEventLoop
 from threading import Event
 from time import monotonic  # noqa: TID251 - the limit of a wait is real time
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +16,22 @@ LIMIT_S = 120.0
 """Far longer than anything takes on a slow machine; a test that reaches it has found a hang."""
 PAUSE_S = 0.02
 _NEVER = Event()
+
+
+class SkippingLoop(SelectorEventLoop):
+    """An event loop whose clock a test sets forward: a time limit ends when the test says so."""
+
+    _skipped = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._skipped
+
+    def skip(self, seconds: float = LIMIT_S) -> None:
+        """Set the clock forward, from any thread."""
+        self.call_soon_threadsafe(self._skip, seconds)
+
+    def _skip(self, seconds: float) -> None:
+        self._skipped += seconds
 
 
 class WaitedTooLongError(AssertionError):

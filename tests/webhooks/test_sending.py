@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import socket
 import ssl
 import struct
 import subprocess
+import threading
 
 import pytest
 from aiohttp import web
@@ -16,7 +18,13 @@ from duly.domain.attempts import Reason
 from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut
 from duly.domain.destinations import is_answered
 from duly.domain.identity import identity_text
+from duly.domain.web_addresses import read_allow_list
+from duly.domain.webhooks import read_webhook_plan
+from duly.engine.addresses import AddressGuard
+from duly.engine.executors import webhook_requests
+from duly.engine.executors.webhook_requests import WebhookRequest, send
 from tests.required_programs import required_program
+from tests.waiting import SkippingLoop
 from tests.webhooks.rig import ROOT, claimed_run
 
 SECOND_US = 1_000_000
@@ -166,34 +174,68 @@ def test_a_redirect_is_a_failure_and_nothing_is_followed(receive, sender, status
     assert [] == other.seen
 
 
-def test_a_slow_answer_ends_with_the_webhooks_own_time(receive, sender):
+def end_in_time(receiver, loop):
+    """Return how a request ends on a loop whose time is up when the receiver says so."""
+    plan = read_webhook_plan(receiver.url, {"secret": "env:HOOK", "timeout": "60s"})
+    request = WebhookRequest(
+        address=plan.address,
+        guard=AddressGuard(plan.address, read_allow_list([receiver.place])),
+        body=b"{}",
+        headers={},
+        timeout_us=plan.timeout_us,
+        response_bytes_max=plan.response_bytes_max,
+    )
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(send(request))
+
+
+def test_a_slow_answer_ends_with_the_webhooks_own_time(receive):
+    loop = SkippingLoop()
+
     async def never(request):
+        loop.skip()
         await receiver.until_over()
         return web.Response()
 
     receiver = receive(never)
-    end = sender(receiver.place).send(receiver.url, timeout="300ms")
+    end = end_in_time(receiver, loop)
 
     assert isinstance(end, TimedOut)
     assert end.reason == Reason.TIMEOUT
-    assert "within 300ms" in (end.error or "")
+    assert "gave no answer within 1m" in (end.error or "")
 
 
-def test_a_status_line_that_comes_byte_by_byte_ends_with_the_webhooks_own_time(receive_raw, sender):
+def test_a_status_line_that_comes_byte_by_byte_ends_with_the_webhooks_own_time(receive_raw):
+    loop = SkippingLoop()
+
     def drip(connection: socket.socket) -> None:
         connection.settimeout(0.02)
-        for letter in b"HTTP/1.1 200 OK" + b"." * 400:
+        for number, letter in enumerate(b"HTTP/1.1 200 OK" + b"." * 6_000):
             connection.sendall(bytes([letter]))
+            if number == 10:
+                loop.skip()
             try:
                 if connection.recv(10) == b"":
                     return
             except TimeoutError:
                 continue
 
-    receiver = receive_raw(drip)
-    end = sender(receiver.place).send(receiver.url, timeout="300ms")
+    end = end_in_time(receive_raw(drip), loop)
 
     assert isinstance(end, TimedOut)
+
+
+def test_a_webhook_that_was_not_connected_in_time_was_not_sent(sender):
+    """E2: an unsafe one may be tried again, whichever of its limits was over first."""
+
+    async def hanging(host, port):
+        await asyncio.Event().wait()
+
+    end = sender(lookup=hanging).send("https://slow.example/", timeout="100ms")
+
+    assert isinstance(end, Failed)
+    assert (True, True) == (end.is_undone, end.is_retryable)
+    assert "could not be connected to within 100ms" in end.error
 
 
 def test_a_body_without_end_is_read_to_its_limit(receive, sender):
@@ -215,16 +257,19 @@ def test_a_body_without_end_is_read_to_its_limit(receive, sender):
     assert sent < 100_000_000
 
 
-def test_a_body_that_never_ends_after_its_status_does_not_take_the_answer_back(receive, sender):
-    async def stall(request):
-        response = web.StreamResponse(status=410)
-        await response.prepare(request)
-        await response.write(b"no more")
-        await receiver.until_over()
-        return response
+def test_a_body_that_never_ends_after_its_status_does_not_take_the_answer_back(
+    receive_raw, sender, monkeypatch
+):
+    monkeypatch.setattr(webhook_requests, "BODY_S_MAX", 0.1)
+    over = threading.Event()
 
-    receiver = receive(stall)
-    end = sender(receiver.place).send(receiver.url, timeout="3s")
+    def stall(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 410 Gone\r\nContent-Length: 100\r\n\r\nno more")
+        over.wait()
+
+    receiver = receive_raw(stall)
+    end = sender(receiver.place).send(receiver.url, timeout="60s")
+    over.set()
 
     assert isinstance(end, GaveUp)
     assert "no more" in end.error

@@ -50,20 +50,22 @@ class WebhookRequest:
 
 async def send(request: WebhookRequest) -> WebhookAnswer | End:
     """Send it once; return the answer, or how the attempt ended without one."""
-    origin = request.address.origin
+    origin, connected = request.address.origin, asyncio.Event()
     try:
         async with asyncio.timeout(request.timeout_us / SECOND_US) as limit:
             addresses = await request.guard.resolve()
-            return await _post(request, addresses, limit)
+            return await _post(request, addresses, limit, connected)
     except RefusedAddress as refused:
         remedy = "the operator can allow it: --allow-address"
         said = printable(f"{refused}; {remedy}")
         return Failed(said, Reason.REFUSED_ADDRESS, is_retryable=False, is_undone=True)
-    except aiohttp.ServerTimeoutError:
-        waited = duration_text(min(request.timeout_us, CONNECT_US_MAX))
-        return Failed(f"{origin} could not be connected to within {waited}", is_undone=True)
-    except TimeoutError:
-        waited = duration_text(request.timeout_us)
+    except TimeoutError as error:
+        is_connecting = isinstance(error, aiohttp.ServerTimeoutError)
+        limit_us = min(request.timeout_us, CONNECT_US_MAX) if is_connecting else request.timeout_us
+        waited = duration_text(limit_us)
+        if not connected.is_set():
+            # Nothing was sent, whichever limit was first to be over.
+            return Failed(f"{origin} could not be connected to within {waited}", is_undone=True)
         return TimedOut(Reason.TIMEOUT, f"{origin} gave no answer within {waited}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         problem = printable(str(error) or type(error).__name__)[:_PROBLEM_LENGTH_MAX]
@@ -98,28 +100,13 @@ class _Pinned(AbstractResolver):
 
 
 async def _post(
-    request: WebhookRequest, addresses: list[IpAddress], limit: asyncio.Timeout
+    request: WebhookRequest,
+    addresses: list[IpAddress],
+    limit: asyncio.Timeout,
+    connected: asyncio.Event,
 ) -> WebhookAnswer:
-    connector = aiohttp.TCPConnector(
-        resolver=_Pinned(addresses),
-        socket_factory=request.guard.open_socket,
-        use_dns_cache=False,
-        force_close=True,
-        # One after the other: a refusal must not be one of several answers in a race.
-        happy_eyeballs_delay=None,
-    )
-    connect_s = min(request.timeout_us, CONNECT_US_MAX) / SECOND_US
     async with (
-        aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s),
-            max_line_size=HEADER_BYTES_MAX,
-            max_field_size=HEADER_BYTES_MAX,
-            max_headers=HEADERS_MAX,
-        ) as session,
+        _session(request, addresses, connected) as session,
         session.post(
             URL(request.address.text, encoded=True),
             data=request.body,
@@ -142,6 +129,38 @@ async def _post(
             body=body,
             is_cut=is_cut,
         )
+
+
+def _session(
+    request: WebhookRequest, addresses: list[IpAddress], connected: asyncio.Event
+) -> aiohttp.ClientSession:
+    """Return a session for one request; it notes when its connection is made."""
+
+    async def note_connection(*_: object) -> None:
+        connected.set()
+
+    connector = aiohttp.TCPConnector(
+        resolver=_Pinned(addresses),
+        socket_factory=request.guard.open_socket,
+        use_dns_cache=False,
+        force_close=True,
+        # One after the other: a refusal must not be one of several answers in a race.
+        happy_eyeballs_delay=None,
+    )
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(note_connection)
+    connect_s = min(request.timeout_us, CONNECT_US_MAX) / SECOND_US
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s),
+        trace_configs=[trace],
+        max_line_size=HEADER_BYTES_MAX,
+        max_field_size=HEADER_BYTES_MAX,
+        max_headers=HEADERS_MAX,
+    )
 
 
 BODY_S_MAX = 5.0
