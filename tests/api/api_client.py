@@ -14,8 +14,14 @@ BASE = "http://localhost/api/v1"
 class Asker:
     """A client of an ASGI application, whose every call returns when it is answered."""
 
-    def __init__(self, api: Any, headers: dict[str, str], address: str = "127.0.0.1") -> None:
-        self._runner = asyncio.Runner()
+    def __init__(
+        self,
+        api: Any,
+        headers: dict[str, str],
+        address: str = "127.0.0.1",
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._runner = asyncio.Runner(loop_factory=None if loop is None else lambda: loop)
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=api, client=(address, 50_000)),
             base_url=BASE,

@@ -12,6 +12,7 @@ from duly.api.security import ANSWER_HEADERS
 from duly.api.settings import ApiSettings
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
+from tests.waiting import SkippingLoop
 
 if TYPE_CHECKING:
     from duly.client.access import Doorkeeper
@@ -282,13 +283,16 @@ def test_whoever_asks_too_often_waits(app, asking, clock):
 class Stuck:
     """Somebody at the door who says nothing, or what is nobody's business."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: Exception | None = None, loop: SkippingLoop | None = None) -> None:
         self.error = error
+        self.loop = loop
         self.released = threading.Event()
 
     def authenticate(self, _text: str, _address: str | None) -> None:
         if self.error is not None:
             raise self.error
+        if self.loop is not None:
+            self.loop.skip()
         self.released.wait()
 
     def close(self) -> None:
@@ -296,9 +300,10 @@ class Stuck:
 
 
 def test_whoever_waits_too_long_is_told_what_is_not_known(app):
-    stuck = Stuck()
-    api = Api(app, ApiSettings(answer_seconds_max=0.05), keeper=cast("Doorkeeper", stuck))
-    with Asker(api, {"Authorization": "Bearer x"}) as asker:
+    loop = SkippingLoop()
+    stuck = Stuck(loop=loop)
+    api = Api(app, keeper=cast("Doorkeeper", stuck))
+    with Asker(api, {"Authorization": "Bearer x"}, loop=loop) as asker:
         answer = asker.get("/status")
         stuck.released.set()
 

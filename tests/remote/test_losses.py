@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import closing
 
 import pytest
@@ -76,8 +77,11 @@ def test_events_are_told_once_each_across_a_lost_connection(afar, lossy, app):
 
 
 def test_a_server_that_is_not_there_is_said_so(rests):
-    with duly.connect("http://127.0.0.1:9", token="duly_x", rest=rests.append) as nobody:  # noqa: S106
-        with pytest.raises(StoreUnavailable, match="can't be reached"):
-            nobody.enqueue("report")
+    with socket.socket() as silent:  # bound, so that nothing else listens there
+        silent.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with duly.connect(url, token="duly_x", rest=rests.append) as nobody:  # noqa: S106
+            with pytest.raises(StoreUnavailable, match="can't be reached"):
+                nobody.enqueue("report")
 
-        assert 4 == len(rests)
+            assert 4 == len(rests)
