@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 EACH = int(os.environ.get("DULY_FUZZ_EXAMPLES", "1"))
 """How many texts are thrown at each place."""
 TEXTS = [text for texts in KINDS.values() for text in texts]
+ELSEWHERE = {"statements", "chats", "mails"}
+"""Kinds that attack a database, a chat or a mail: to a page each of them is a text like any other."""
 SHARED = {
     "worker": "1",
     "queue": "default",
@@ -184,7 +186,10 @@ def test_no_text_is_obeyed_by_a_browser_wherever_it_was_put(world: World):
     assert [] == world.visitor.app.check()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(one, marks=[pytest.mark.thorough] * (one in ELSEWHERE)) for one in KINDS],
+)
 def test_no_reason_or_name_is_obeyed_where_it_is_shown(world: World, kind: str):
     """L6: whatever was said in an order stands on the audit trail, and on the pages about it."""
     app = world.visitor.app
