@@ -1,4 +1,4 @@
-"""A real browser for tests: one for each process that needs one, and no more than two at work.
+"""A real browser for tests: one for each process that needs one.
 
 Playwright's synchronous face leaves its event loop running in the thread that uses it: whoever runs
 a loop of their own in that thread later is refused. So the loop is put away between two tests.
@@ -6,9 +6,7 @@ a loop of their own in that thread later is refused. So the loop is put away bet
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 from asyncio import _get_running_loop, _set_running_loop
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +27,6 @@ FLAGS = (
     # In a container /dev/shm is small, and a page that does not get what it asks for there is gone.
     "--disable-dev-shm-usage", "--disable-gpu",
 )  # fmt: skip
-AT_WORK = 2
-"""So many browsers are at work at a time, however many processes run tests."""
 
 
 def settle(page: Page) -> None:
@@ -85,13 +81,3 @@ class Rig:
             except Error:
                 continue  # it is gone already, which is what is wanted
         self._browser = self._playwright = None
-
-
-@contextmanager
-def turn(folder: Path) -> Iterator[None]:
-    """Wait until few enough browsers are at work; `folder` is one that all processes share."""
-    name = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-    number = int((re.search(r"\d+", name) or ["0"])[0])
-    with (folder / f"browser-{number % AT_WORK}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

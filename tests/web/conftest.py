@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from tests.api.api_fixtures import START, lives, make_app
 from tests.required_programs import skip_unless_ci
 from tests.waiting import LIMIT_S
 from tests.web.page_client import Visitor
+from tests.web.two_day_history import copied, lived_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Response
 
     import duly
+    from duly.testing.virtual_time import VirtualClock
     from tests.web.browser_rig import Rig
     from tests.web.console_on_store import Workplace
+    from tests.web.two_day_history import TwoDays
 
 WAIT_MS = 120_000
 """A machine that does much else is slow, and nothing is wrong with the page."""
 START_SECONDS = 120
+STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.thorough))
+"""What is shown is the same on each, and what stores answer alike has its own tests."""
 ORDERS = tuple(one for one in PAGES if one.method == "POST")
 
 
@@ -44,15 +48,36 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", words)
 
 
-@pytest.fixture
-def visitor() -> Iterator[Visitor]:
-    """Somebody signed in, two hours after an application began."""
+@pytest.fixture(scope="session")
+def two_hours() -> Iterator[tuple[duly.App, VirtualClock]]:
+    """An application two hours after it began; made to be copied."""
     app = make_app()
     with virtual_time(app, START) as clock:
         lives(app, clock)
-        with Visitor(app) as visitor:
-            visitor.clock = clock
-            yield visitor.enter()
+        yield app, clock
+
+
+@pytest.fixture
+def visitor(two_hours: tuple[duly.App, VirtualClock]) -> Iterator[Visitor]:
+    """An operator signed in to a copy of that application."""
+    app, clock = copied(*two_hours)
+    with Visitor(app) as visitor:
+        visitor.clock = clock
+        yield visitor.enter()
+
+
+@pytest.fixture(scope="session")
+def two_days() -> Iterator[TwoDays]:
+    """Two days of a small school, made once; tests order in copies of it."""
+    with lived_in() as made:
+        yield made
+
+
+@pytest.fixture
+def school(two_days: TwoDays) -> Iterator[Visitor]:
+    """An operator signed in to a copy of the school."""
+    with Visitor(two_days.copy()) as visitor:
+        yield visitor.enter()
 
 
 @dataclass
@@ -85,7 +110,22 @@ def served(app: duly.App) -> Iterator[Site]:
         thread.join()
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=STORES)
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A console of a store with something of each kind in it."""
+    from tests.web.sample_store import postgres_app, sqlite_app
+
+    if request.param == "sqlite":
+        made = sqlite_app(tmp_path_factory.mktemp("console"))
+    else:
+        made = postgres_app(request.getfixturevalue("postgres_server"))
+    with made as app, served(app) as site:
+        yield site
+
+
+@pytest.fixture(scope="session", params=STORES)
 def work(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workplace]:
@@ -113,13 +153,9 @@ def rig() -> Iterator[Rig]:
 
 
 @pytest.fixture
-def browser(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Lend the browser of this process, when it is its turn."""
-    from tests.web.browser_rig import turn
-
-    folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    with turn(shared), rig.lent() as browser:
+def browser(rig: Rig) -> Iterator[Browser]:
+    """Lend the browser of this process."""
+    with rig.lent() as browser:
         yield browser
 
 

@@ -8,8 +8,7 @@ from duly.testing.conformance import alerts
 from tests.web.accessibility import WIDE, heard, shut_out, too_wide
 from tests.web.browser_rig import settle
 from tests.web.conftest import served
-from tests.web.sample_store import sqlite_app
-from tests.web.two_day_history import HOSTILE, lived_in
+from tests.web.two_day_history import HOSTILE
 
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 PLACES = (
@@ -21,14 +20,9 @@ PLACES = (
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    with sqlite_app(tmp_path_factory.mktemp("console")) as app, served(app) as site:
-        yield site
-
-
-@pytest.fixture(scope="module")
-def school():
-    with lived_in() as app, served(app) as site:
+def school(two_days):
+    app = two_days.copy()
+    with served(app) as site:
         alert_of(app)
         since, until = "2026-04-01T00:00Z", "2026-04-03T00:00Z"
         app.backfills.create("fees", since=since, until=until, reason=HOSTILE, mode="redo")

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from duly_web.pages.inbox_item import ASKING
 from duly_web.states import MARKS
 from duly_web.terms import TERMS
-from tests.web.page_client import Visitor
-from tests.web.two_day_history import lived_in
+
+if TYPE_CHECKING:
+    from tests.web.page_client import Visitor
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
-
-
-@pytest.fixture(scope="module")
-def school():
-    with lived_in() as app, Visitor(app) as visitor:
-        yield visitor.enter()
 
 
 def doubt(visitor: Visitor):

@@ -7,22 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.web.accessibility import shut_out
-from tests.web.conftest import Site, served
-from tests.web.sample_store import sqlite_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Page
 
+    from tests.web.conftest import Site
+
 PHONE = {"width": 390, "height": 844}
 ROW_MAX = 56
 WHOLE = """() => document.documentElement.scrollWidth <= innerWidth"""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    app = sqlite_app(tmp_path_factory.mktemp("narrow"))
-    with app, served(app) as found:
-        yield found
 
 
 @pytest.fixture

@@ -25,16 +25,10 @@ from duly_web.pages.planned_load import PER_HOUR_MAX, STEPS_MAX, plan_load
 from duly_web.pages.timeline import EACH_MAX
 from tests.domain.instants import moment
 from tests.web.page_client import Visitor
-from tests.web.two_day_history import HOSTILE, lived_in
+from tests.web.two_day_history import HOSTILE
 
 NOW = moment("2026-04-03T11:00Z")
 MINUTE_US = 60_000_000
-
-
-@pytest.fixture(scope="module")
-def school():
-    with lived_in() as app, Visitor(app) as visitor:
-        yield visitor.enter()
 
 
 def tiles(visitor: Visitor) -> dict[str, tuple[int, str]]:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.web.browser_rig import settle
 from tests.web.conftest import served
-from tests.web.two_day_history import lived_in
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
@@ -20,14 +19,15 @@ PARTS = ("timeline", "sides", "lateness", "load")
 
 
 @pytest.fixture(scope="module")
-def school():
-    with lived_in() as app, served(app) as site:
+def school(two_days):
+    app = two_days.copy()
+    with served(app) as site:
         yield site
 
 
 def test_the_overview_comes_before_its_parts_and_they_move_nothing(school, open_page):
     """U3: what one looks at stays where it is while they come in above it."""
-    page = open_page(school, "/health")
+    page = open_page(school, "/health", reduced_motion="reduce")
     held: list[Route] = []
     is_free = threading.Event()
 
@@ -40,6 +40,7 @@ def test_the_overview_comes_before_its_parts_and_they_move_nothing(school, open_
     page.route("**/overview/*", hold)
     with page.expect_request("**/overview/load"):
         page.goto(f"{school.url}/")
+    page.evaluate("document.fonts.ready")
     queues = page.locator("#queues-title")
     queues.scroll_into_view_if_needed()
     before = queues.bounding_box()

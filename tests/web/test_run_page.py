@@ -15,27 +15,12 @@ import duly
 from duly.testing.virtual_time import virtual_time
 from duly_web.pages.run_chain import make_chain
 from tests.web.page_client import Visitor
-from tests.web.two_day_history import lived_in
 
 FACTS = (
     "due", "created", "dispatched", "claimed", "started",
     "heartbeat", "progress", "effects begun", "completed", "verified",
 )  # fmt: skip
 NOT_YET = "\N{EN DASH}"
-
-
-@pytest.fixture(scope="module")
-def seen():
-    """A school that is only looked at."""
-    with lived_in() as app, Visitor(app) as visitor:
-        yield visitor.enter()
-
-
-@pytest.fixture
-def school():
-    """A school in which something is ordered."""
-    with lived_in() as app, Visitor(app) as visitor:
-        yield visitor.enter()
 
 
 def part(text: str, id_: str) -> str:
@@ -59,10 +44,10 @@ def offered(text: str) -> set[str]:
     return set(re.findall(r'action="/runs/[\w-]+/(\w+)"', text))
 
 
-def test_the_chain_tells_each_fact_apart_and_where_it_took_longest(seen):
+def test_the_chain_tells_each_fact_apart_and_where_it_took_longest(school):
     """R2, UX 22: no time stands in for another."""
-    run = newest(seen, schedule="timetable-export")
-    found = part(page(seen, run.id), "chain")
+    run = newest(school, schedule="timetable-export")
+    found = part(page(school, run.id), "chain")
     names = re.findall(
         rf"\b({'|'.join(FACTS)})\b (?:Wed|Fri|{NOT_YET})",
         found,
@@ -74,19 +59,19 @@ def test_the_chain_tells_each_fact_apart_and_where_it_took_longest(seen):
     assert "CEST" in found
 
 
-def test_what_has_not_happened_has_no_time(seen):
+def test_what_has_not_happened_has_no_time(school):
     """R2: a run that waits is neither claimed nor started."""
-    found = part(page(seen, newest(seen, state="queued").id), "chain")
+    found = part(page(school, newest(school, state="queued").id), "chain")
 
     assert f"claimed {NOT_YET}" in found
     assert f"completed {NOT_YET}" in found
     assert "and nothing happens since" in found
 
 
-def test_a_run_in_doubt_shows_its_ledger_scope_and_checkpoint(seen):
+def test_a_run_in_doubt_shows_its_ledger_scope_and_checkpoint(school):
     """E5, R2: intended, done and unknown, with results; what is missing; where it can go on."""
-    run = newest(seen, state="ambiguous")
-    text = page(seen, run.id)
+    run = newest(school, state="ambiguous")
+    text = page(school, run.id)
     effects = part(text, "effects")
 
     assert re.search(r"pay:anna fence 1 done .*receipt", effects)
@@ -106,22 +91,22 @@ def test_who_settled_an_effect_is_told_beside_the_ledger(school):
     assert "unknown settled as done by" in part(page(school, run.id), "effects")
 
 
-def test_leases_are_told_with_their_fences_and_a_retry_is_an_attempt(seen):
+def test_leases_are_told_with_their_fences_and_a_retry_is_an_attempt(school):
     """R2, A3: each claim is a line; the failure of the first is not overwritten."""
-    run = next(one for one in seen.app.runs.list(schedule="attendance-sync") if one.attempt == 2)
-    text = page(seen, run.id)
+    run = next(one for one in school.app.runs.list(schedule="attendance-sync") if one.attempt == 2)
+    text = page(school, run.id)
     found = part(text, "attempts")
 
     assert re.search(r"retry 1 succeeded fence 2 .*first attempt failed error fence 1", found)
     assert "ConnectionError: the registry did not answer" in found
 
 
-def test_lineage_leads_from_a_repair_to_the_first_and_back(seen):
+def test_lineage_leads_from_a_repair_to_the_first_and_back(school):
     """A3, UX 21: a rerun is a run of its own, and names what it repeats."""
-    repair = newest(seen, origin="repair")
-    first = seen.app.runs.get(repair.root)
+    repair = newest(school, origin="repair")
+    first = school.app.runs.get(repair.root)
     for run, other in ((repair, first), (first, repair)):
-        text = page(seen, run.id)
+        text = page(school, run.id)
         found = text.partition('id="lineage-title"')[2].partition("</section>")[0]
 
         assert f'href="/runs/{other.id}"' in found
@@ -129,18 +114,18 @@ def test_lineage_leads_from_a_repair_to_the_first_and_back(seen):
         assert "this run" in found
 
 
-def test_a_verdict_is_shown_with_its_evidence(seen):
+def test_a_verdict_is_shown_with_its_evidence(school):
     """E6, UX: what was found, by which check."""
-    found = part(page(seen, newest(seen, schedule="parents-newsletter").id), "scope")
+    found = part(page(school, newest(school, schedule="parents-newsletter").id), "scope")
 
     assert "verified found present" in found
     assert '"rows": 100' in found
 
 
-def test_a_run_is_copied_whole_and_as_the_command_that_shows_it(seen):
+def test_a_run_is_copied_whole_and_as_the_command_that_shows_it(school):
     """UX 27."""
-    run = newest(seen, schedule="nightly-report")
-    copies = [unescape(one) for one in re.findall(r'data-copy="([^"]*)"', page(seen, run.id))]
+    run = newest(school, schedule="nightly-report")
+    copies = [unescape(one) for one in re.findall(r'data-copy="([^"]*)"', page(school, run.id))]
     whole = json.loads(copies[0])
 
     assert str(run.id) == whole["id"]
@@ -176,9 +161,9 @@ def test_of_a_long_log_the_end_is_shown():
         ("queued", {"cancel"}),
     ],
 )
-def test_orders_are_offered_by_state(seen, state, wanted):
+def test_orders_are_offered_by_state(school, state, wanted):
     """A3, UX 38: and each that can't be taken back has a dialog that says what it does."""
-    text = page(seen, newest(seen, state=state).id)
+    text = page(school, newest(school, state=state).id)
 
     assert wanted == offered(text)
     for verb in wanted:
@@ -186,13 +171,13 @@ def test_orders_are_offered_by_state(seen, state, wanted):
         assert "Reason" in dialog
 
 
-def test_a_run_that_is_over_can_be_verified_and_run_once_more(seen):
+def test_a_run_that_is_over_can_be_verified_and_run_once_more(school):
     """A3: a check of its task is offered where there is one."""
-    report = newest(seen, schedule="nightly-report", state="succeeded")
-    plain = newest(seen, schedule="attendance-sync", state="succeeded")
+    report = newest(school, schedule="nightly-report", state="succeeded")
+    plain = newest(school, schedule="attendance-sync", state="succeeded")
 
-    assert {"rerun", "repair", "verify"} == offered(page(seen, report.id))
-    assert {"rerun", "repair"} == offered(page(seen, plain.id))
+    assert {"rerun", "repair", "verify"} == offered(page(school, report.id))
+    assert {"rerun", "repair"} == offered(page(school, plain.id))
 
 
 def order(visitor: Visitor, run: object, verb: str, **fields: str) -> str:
@@ -306,16 +291,15 @@ def began_after(text: str) -> str:
     return found[1]
 
 
-def test_silence_counts_from_the_last_sign_of_life_and_beats_are_no_gap():
+def test_silence_counts_from_the_last_sign_of_life_and_beats_are_no_gap(two_days):
     """R2: a lost worker was heard of until its last heartbeat, and not until it was missed."""
     due = datetime(2026, 4, 3, 9, tzinfo=UTC)
 
     def after(seconds: int) -> datetime:
         return due + timedelta(seconds=seconds)
 
-    with lived_in() as app:
-        found = app.runs.list(state="ambiguous", limit=1)[0]
-        (attempt,) = app.runs.attempts(found.id)
+    found = two_days.app.runs.list(state="ambiguous", limit=1)[0]
+    (attempt,) = two_days.app.runs.attempts(found.id)
     run = replace(found, due_at=due, created_at=due, fired_at=due, claimed_at=None)
     lost = replace(
         attempt, state="lost", claimed_at=after(1), started_at=after(2), heartbeat_at=after(46),

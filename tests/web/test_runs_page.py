@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.web.page_client import Visitor
-from tests.web.two_day_history import lived_in
-
-
-@pytest.fixture
-def school():
-    with lived_in() as app, Visitor(app) as visitor:
-        yield visitor.enter()
+if TYPE_CHECKING:
+    from tests.web.page_client import Visitor
 
 
 def ids(text: str) -> list[str]:

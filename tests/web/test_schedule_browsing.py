@@ -7,20 +7,12 @@ import pytest
 from duly import cron, every
 from tests.web.accessibility import WIDE, heard, shut_out, too_wide
 from tests.web.browser_rig import settle
-from tests.web.conftest import WAIT_MS, served
-from tests.web.sample_store import postgres_app
+from tests.web.conftest import WAIT_MS
 
 pytestmark = pytest.mark.timeout(600)  # a browser on a machine that does much else is slow
 HOSTILE = (
     """<img src=x onerror="document.title='broken'"><script>document.title='broken'</script>"""
 )
-
-
-@pytest.fixture(scope="module")
-def site(postgres_server):
-    """On PostgreSQL: what others do on a file is the same there."""
-    with postgres_app(postgres_server) as app, served(app) as site:
-        yield site
 
 
 def review(page):

@@ -7,18 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.web.conftest import served
-from tests.web.sample_store import postgres_app
-
 DAY = 86_400
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
-
-
-@pytest.fixture(scope="module")
-def site(postgres_server):
-    """On PostgreSQL: what others do on a file is the same there."""
-    with postgres_app(postgres_server) as app, served(app) as site:
-        yield site
 
 
 def focused(page) -> str:
