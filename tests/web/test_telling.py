@@ -12,11 +12,7 @@ from duly.domain.instants import SECOND_US
 from tests.web.browser_rig import settle
 from tests.web.test_reading import text_of
 
-LOOKS_MAX = 60
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
-ON_SQLITE = pytest.mark.parametrize("work", ["sqlite"], indirect=True)
-ON_POSTGRES = pytest.mark.parametrize("work", ["postgres"], indirect=True)
-"""One of both: what is shown is the same, and others look at it on each."""
 
 
 def cell(row, label):
@@ -29,7 +25,6 @@ def numbers(texts, pattern):
     return [float(re.findall(pattern, one)[0]) for one in texts]
 
 
-@ON_POSTGRES
 def test_each_light_tells_of_its_own_side_and_what_is_missing_leads_to_a_plan(work, open_page):
     """V4, UX 1, 32: doubt is no matter of dispatching; time in which nobody fires is."""
     run = work.run("settle")
@@ -58,26 +53,20 @@ def test_each_light_tells_of_its_own_side_and_what_is_missing_leads_to_a_plan(wo
     assert 1 == len(work.app.runs.list(schedule=made.name))  # the latest, by its policy
 
 
-@ON_SQLITE
 def test_every_tile_leads_to_as_many_as_it_counts(work, open_page):
     """UX 9: the list behind a number has so many rows, on this page or the next ones."""
     for task in ("fail", "fetch", "settle", "remind"):
         work.run(task, **({"class_id": 1} if task == "remind" else {}))
     work.clock.advance("20m")  # what waits begins late
     page = open_page(work.site)
-    tiles: dict[str, tuple[str, str | None]] = {}
-    for _ in range(LOOKS_MAX):  # what was counted for an earlier look is shown for some seconds
-        tiles = {
-            one.locator("span").inner_text(): (
-                one.locator("b").inner_text(),
-                one.get_attribute("href"),
-            )
-            for one in page.locator("#tiles a").all()
-        }
-        if tiles["Dead"][0] != "0" != tiles["Begin late"][0]:
-            break
-        page.wait_for_timeout(1_000)
-        page.reload()
+    # What was counted for an earlier look is shown until the page is notified that it has changed.
+    for label in ("Dead", "Begin late"):
+        counted = page.locator("#tiles a", has_text=label).locator("b")
+        counted.filter(has_not_text=re.compile("^0$")).wait_for()
+    tiles = {
+        one.locator("span").inner_text(): (one.locator("b").inner_text(), one.get_attribute("href"))
+        for one in page.locator("#tiles a").all()
+    }
     wanted = ("Dead", "Retrying", "Queued", "Begin late", "In doubt", "Running", "Stuck")
     found = {}
     for label in wanted:
@@ -93,7 +82,6 @@ def test_every_tile_leads_to_as_many_as_it_counts(work, open_page):
     assert not {one: told for one, told in found.items() if told[1] not in (None, told[0])}
 
 
-@ON_POSTGRES
 def test_the_timeline_and_both_sides_tell_what_was_fired_from_what_was_useful(work, open_page):
     """V4, UX 8, 10: what fails is fired and not useful; past, now and future stand in that order."""
     app = work.app
@@ -131,7 +119,6 @@ def test_the_timeline_and_both_sides_tell_what_was_fired_from_what_was_useful(wo
         app.schedules.delete(one.id, reason="over")
 
 
-@ON_SQLITE
 def test_lateness_and_the_age_of_a_queue_are_those_of_what_waited(work, open_page):
     """V1, UX 11, 12, 22, 26: a run that waited twenty minutes says so wherever it is told of."""
     app = work.app
@@ -161,7 +148,6 @@ def test_lateness_and_the_age_of_a_queue_are_those_of_what_waited(work, open_pag
     app.schedules.delete(made.id, reason="over")  # others look at the first by name, too
 
 
-@ON_POSTGRES
 def test_a_herd_is_found_and_the_editor_leads_out_of_it(work, open_page):
     """U2, UX 13, editor 2: the fullest minute by name, a quieter one offered, and taken."""
     app = work.app
@@ -190,7 +176,6 @@ def test_a_herd_is_found_and_the_editor_leads_out_of_it(work, open_page):
     assert at == page.get_by_label("at", exact=True).input_value()
 
 
-@ON_SQLITE
 def test_a_policy_is_called_a_default_until_somebody_chooses_and_clock_changes_are_explained(
     work, open_page
 ):
@@ -214,7 +199,6 @@ def test_a_policy_is_called_a_default_until_somebody_chooses_and_clock_changes_a
     assert "allow" in overlap.inner_text()
 
 
-@ON_POSTGRES
 def test_a_retry_has_a_higher_fence_and_a_run_is_copied_whole(work, open_page):
     """R4, A3, UX 21, 24, 25, 27: each lease its own fence; what is copied is what the API says."""
     run = work.run("fetch")
@@ -240,7 +224,6 @@ def test_a_retry_has_a_higher_fence_and_a_run_is_copied_whole(work, open_page):
     assert "unknown" in effects.filter(has_text="pay:ben").inner_text()
 
 
-@ON_SQLITE
 def test_unknown_has_a_word_a_shape_and_a_colour_that_no_failure_has(work, open_page):
     """E4, UX 42, 43: told apart by any one of them alone."""
     runs = [work.run("settle"), work.run("fail")]
@@ -256,7 +239,6 @@ def test_unknown_has_a_word_a_shape_and_a_colour_that_no_failure_has(work, open_
     assert all(one != other for one, other in zip(*looks, strict=True))
 
 
-@ON_SQLITE
 def test_what_is_found_and_filtered_stands_in_the_address(work, open_page):
     """U3, UX 5: the slash finds by name; whoever is sent the address sees the same rows."""
     work.schedule("needle-in-hay")
