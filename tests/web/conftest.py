@@ -21,7 +21,7 @@ from tests.api.api_fixtures import START, lives, make_app
 from tests.required_programs import skip_unless_ci
 from tests.waiting import LIMIT_S
 from tests.web.page_client import Visitor
-from tests.web.two_day_history import copied, lived_in
+from tests.web.two_day_history import lived_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Response
 
     import duly
-    from duly.testing.virtual_time import VirtualClock
     from tests.web.browser_rig import Rig
     from tests.web.console_on_store import Workplace
     from tests.web.two_day_history import TwoDays
@@ -48,22 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", words)
 
 
-@pytest.fixture(scope="session")
-def two_hours() -> Iterator[tuple[duly.App, VirtualClock]]:
-    """An application two hours after it began; made to be copied."""
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    """An operator signed in two hours after an application began."""
     app = make_app()
     with virtual_time(app, START) as clock:
         lives(app, clock)
-        yield app, clock
-
-
-@pytest.fixture
-def visitor(two_hours: tuple[duly.App, VirtualClock]) -> Iterator[Visitor]:
-    """An operator signed in to a copy of that application."""
-    app, clock = copied(*two_hours)
-    with Visitor(app) as visitor:
-        visitor.clock = clock
-        yield visitor.enter()
+        with Visitor(app) as visitor:
+            visitor.clock = clock
+            yield visitor.enter()
 
 
 @pytest.fixture(scope="session")

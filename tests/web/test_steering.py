@@ -13,13 +13,11 @@ from tests.waiting import LIMIT_S
 from tests.web.test_holding import review
 from tests.web.test_ordering import told
 from tests.web.test_reading import text_of
-from tests.web.test_telling import ON_POSTGRES, ON_SQLITE
 
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else
 PHONE = {"width": 390, "height": 800}
 
 
-@ON_POSTGRES
 def test_on_a_phone_a_pause_lets_what_is_active_end_or_asks_it_to_stop(work, open_page):
     """S3, UX 7, 40: how many are active, what becomes of them, and that is what happens."""
     app = work.app
@@ -44,7 +42,6 @@ def test_on_a_phone_a_pause_lets_what_is_active_end_or_asks_it_to_stop(work, ope
     assert [("paused", "queued"), ("paused", "cancelled")] == list(found.values())
 
 
-@ON_SQLITE
 def test_a_backfill_is_made_as_it_was_planned_or_not_at_all(work, open_page):
     """M2, UX 33, 34, 35: a plan that has changed is refused; order, pace and lane are as ordered."""
     app = work.app
@@ -77,7 +74,6 @@ def test_a_backfill_is_made_as_it_was_planned_or_not_at_all(work, open_page):
     assert 1 == len([one for one in app.backfills.list() if one.schedule == "holes"])
 
 
-@ON_POSTGRES
 def test_the_editor_keeps_the_policies_that_are_chosen_and_previews_as_the_api_does(
     work, open_page
 ):
@@ -108,7 +104,6 @@ def test_the_editor_keeps_the_policies_that_are_chosen_and_previews_as_the_api_d
     assert ours == [one["utc"] for one in answer["occurrences"]]
 
 
-@ON_SQLITE
 def test_the_focus_goes_to_what_is_wrong_and_back_from_a_dialog(work, open_page):
     """U3, UX 43, editor 11: a form that is refused leads to its summary, Esc to where one was."""
     made = work.schedule("focused")
