@@ -25,6 +25,7 @@ from tests.web.two_day_history import lived_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from playwright.sync_api import Browser, Page, Response
 
@@ -110,7 +111,7 @@ def site(
     from tests.web.sample_store import postgres_app, sqlite_app
 
     if request.param == "sqlite":
-        made = sqlite_app(tmp_path_factory.mktemp("console"))
+        made: AbstractContextManager[duly.App] = sqlite_app(tmp_path_factory.mktemp("console"))
     else:
         made = postgres_app(request.getfixturevalue("postgres_server"))
     with made as app, served(app) as site:

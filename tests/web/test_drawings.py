@@ -122,7 +122,7 @@ def test_what_was_run_again_is_counted_apart(lane, origin, backfills):
 )
 def test_a_day_is_one_of_the_zones_own_calendar(zone, today, listed):
     """UX 17, T2: by the nominal instant, whenever the run was made; newest first in the table."""
-    made = {"created_at": moment("2026-03-01T00:00")}
+    made: dict[str, Any] = {"created_at": moment("2026-03-01T00:00")}
     runs = [run(moment(f"2026-04-{at}"), **made) for at in ("03T00:30", "02T23:30")]
     runs.append(run(moment("2026-04-03T16:00"), **made)) if zone == "Asia/Tokyo" else None
     calendar = run_calendar(runs, zone, moment("2026-04-03T18:00"))
@@ -343,7 +343,9 @@ def chain(
 
 
 def since(found: Chain) -> dict[str, float | None]:
-    return {one.name: one.since and one.since.total_seconds() for one in found.links}
+    return {
+        one.name: None if one.since is None else one.since.total_seconds() for one in found.links
+    }
 
 
 def longest(found: Chain) -> list[str]:
