@@ -134,33 +134,60 @@ def fork(request: dict[str, Any], files: Sequence[int]) -> int:
     return _server.fork({**request, "parent": os.getpid()}, files)
 
 
+def start(
+    words: list[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    files: Sequence[int],
+    *,
+    is_text: bool = False,
+) -> subprocess.Popen[Any]:
+    """Start `python -m` with these words on three open files, which are closed here."""
+    if CAN_ADOPT:
+        request = {"words": words, "environment": dict(environment), "folder": str(folder)}
+        return ForkedProcess(fork(request, files), words, is_text=is_text)
+    stdin, stdout, stderr = files
+    fresh = bound(sys.executable, "-m", *words)
+    try:
+        return subprocess.Popen(
+            fresh, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env=environment
+        )
+    finally:
+        for file in set(files):
+            os.close(file)
+
+
 def start_program(
     words: list[str], environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
     """Start `python -m` with these words: its input is a pipe, its output goes to a file."""
-    request = {"words": words, "environment": dict(environment), "folder": str(ROOT)}
     theirs, ours = os.pipe()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    child: ForkedProcess[bytes] = ForkedProcess(fork(request, [theirs, output, output]), words)
+    child = start(words, environment, ROOT, [theirs, output, output])
     child.stdin = os.fdopen(ours, "wb", 0)
     return child
 
 
 def start_and_read(
-    words: list[str], environment: Mapping[str, str], folder: Path
+    words: list[str], environment: Mapping[str, str], folder: Path, *, has_input: bool = False
 ) -> subprocess.Popen[str]:
-    """Start `python -m` with these words in a folder: no input, its output and errors are pipes."""
-    if not CAN_ADOPT:
-        pipe = subprocess.PIPE
-        fresh = [sys.executable, "-m", *words]
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
-        return subprocess.Popen(fresh, cwd=folder, env=environment, encoding="utf-8", **streams)
-    request = {"words": words, "environment": dict(environment), "folder": str(folder)}
+    """Start `python -m` with these words in a folder: its output and errors are pipes."""
     (ours_out, out), (ours_err, err) = os.pipe(), os.pipe()
-    process_id = fork(request, [os.open(os.devnull, os.O_RDONLY), out, err])
-    child: ForkedProcess[str] = ForkedProcess(process_id, words, is_text=True)
+    theirs, ours = os.pipe() if has_input else (os.open(os.devnull, os.O_RDONLY), None)
+    child = start(words, environment, folder, [theirs, out, err], is_text=True)
     child.stdout, child.stderr = (os.fdopen(one, encoding="utf-8") for one in (ours_out, ours_err))
+    if ours is not None:
+        child.stdin = os.fdopen(ours, "w", encoding="utf-8")
     return child
+
+
+def is_running(process: int) -> bool:
+    """Say whether a process exists and has not ended; a zombie has."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state[0] not in {"Z", "X"}
 
 
 def serve(requests: socket.socket) -> None:
@@ -229,7 +256,10 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     buffering = 0 if os.environ.get("PYTHONUNBUFFERED") else -1
     sys.stdout = io.TextIOWrapper(
-        os.fdopen(1, "wb", buffering, closefd=False), "utf-8", write_through=buffering == 0
+        os.fdopen(1, "wb", buffering, closefd=False),
+        "utf-8",
+        line_buffering=os.isatty(1),
+        write_through=buffering == 0,
     )
     sys.stderr = io.TextIOWrapper(
         os.fdopen(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True

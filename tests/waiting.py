@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from asyncio import SelectorEventLoop
-from threading import Event
+from contextlib import contextmanager
+from threading import Event, Timer  # noqa: TID251 - the limit of a wait is real time
 from time import monotonic  # noqa: TID251 - the limit of a wait is real time
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, AnyStr, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from subprocess import Popen
 
 ResultT = TypeVar("ResultT")
 
@@ -66,3 +68,26 @@ def comes_true(condition: Callable[[], object]) -> bool:
     except WaitedTooLongError:
         return False
     return True
+
+
+@contextmanager
+def killed_at_limit(process: Popen[Any], limit: float = LIMIT_S) -> Iterator[None]:
+    """Kill a process at the limit, so that what waits for its end or its output goes on."""
+    timer = Timer(limit, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def read_line(process: Popen[AnyStr], stream: IO[AnyStr] | None = None) -> AnyStr:
+    """Return the next line that a process prints; fail if it ends, or prints none in time."""
+    stream = stream or process.stdout
+    assert stream is not None, "piped"
+    with killed_at_limit(process):
+        line = stream.readline()
+    if not line:
+        raise WaitedTooLongError(f"{process.args!r} prints no more lines: {process.wait()}")
+    return line

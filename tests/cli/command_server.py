@@ -1,8 +1,8 @@
-"""Starts commands by forking a process that has loaded what they need, as loading takes longest.
+"""Runs short commands to their end, by forking a process that has already loaded Duly.
 
-Each command is still a process of its own, with its own folder, environment, output and end. What an
-interpreter reads from its environment as it starts (see READ_AT_START) a fork would not: whoever sets
-that has a fresh interpreter started.
+Each command is a process of its own, with its own folder, environment, output and exit status. It is
+a child of the server, which waits for it: one fork instead of the two that `tests.forked_commands`
+needs for a child of the tests. A fork does not read the variables in READ_AT_START.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 _server: CommandServer | None = None
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command printed, and how it ended."""
 
     returncode: int
@@ -35,8 +35,10 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def run(arguments: tuple[str, ...], folder: Path, changed: dict[str, str], seconds: float) -> Ended:
-    """Run a command to its end; raises TimeoutError if that takes longer than so many seconds."""
+def run(
+    arguments: tuple[str, ...], folder: Path, changed: dict[str, str], seconds: float
+) -> CommandResult:
+    """Run a command to its end; TimeoutError if that takes longer than `seconds`."""
     global _server  # noqa: PLW0603 - one for each process of tests
     if _server is None or not _server.is_running:
         _server = CommandServer()
@@ -45,7 +47,7 @@ def run(arguments: tuple[str, ...], folder: Path, changed: dict[str, str], secon
 
 
 def is_forkable(changed: dict[str, str]) -> bool:
-    """Say whether a fork meets the same environment as a fresh interpreter would."""
+    """Say whether a fork behaves as a fresh interpreter would with these variables."""
     return not any(
         name.startswith(READ_AT_START) and os.environ.get(name) != value
         for name, value in changed.items()
@@ -70,38 +72,38 @@ class CommandServer:
 
     def run(
         self, arguments: tuple[str, ...], folder: Path, changed: dict[str, str], seconds: float
-    ) -> Ended:
+    ) -> CommandResult:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with tempfile.TemporaryDirectory() as place:
-            out, err = Path(place, "out"), Path(place, "err")
+        with tempfile.TemporaryDirectory() as kept:
+            out, err = Path(kept, "out"), Path(kept, "err")
             environment = {**os.environ, **changed}
-            order = [arguments, str(folder), environment, str(out), str(err)]
-            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            request = [arguments, str(folder), environment, str(out), str(err)]
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
             readable, _, _ = select.select([self._process.stdout], [], [], seconds)
             if not readable:
                 self.close()
                 raise TimeoutError(f"{arguments} has not ended in {seconds} s")
             status = int(self._process.stdout.readline())
-            return Ended(status, out.read_text("utf-8"), err.read_text("utf-8"))
+            return CommandResult(status, out.read_text("utf-8"), err.read_text("utf-8"))
 
     def close(self) -> None:
-        """End it, and a command that it has started and that goes on."""
+        """End the server, and the command that it runs, if any."""
         if self.is_running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
 
 def serve() -> None:
-    """Fork for every order that is read, until there are no more."""
+    """Run a command for each request that is read, one after the other."""
     load()
     gc.freeze()
     for line in sys.stdin.buffer:
         arguments, folder, environment, out, err = json.loads(line)
         child = os.fork()
         if child == 0:
-            _become(folder, environment, out, err)
+            _set_up(folder, environment, out, err)
             sys.argv = ["duly", *arguments]
             run_program("duly")
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -109,8 +111,8 @@ def serve() -> None:
         sys.stdout.flush()
 
 
-def _become(folder: str, environment: dict[str, str], out: str, err: str) -> None:
-    """Stand where the command is to stand."""
+def _set_up(folder: str, environment: dict[str, str], out: str, err: str) -> None:
+    """Set up the process as a fresh interpreter would be: streams, folder, environment."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for path, number in ((out, 1), (err, 2)):

@@ -13,10 +13,9 @@ from typing import Any
 
 from duly.store.sqlite import SqliteStore
 from tests.cli import command_server
-from tests.forked_commands import bound, start_and_read
+from tests.forked_commands import start, start_and_read
 from tests.store.sqlite.made_file import made_file
-
-LIMIT_SECONDS = 120
+from tests.waiting import LIMIT_S, killed_at_limit
 
 TASKS = """
 from duly.app import App
@@ -72,22 +71,16 @@ class Workplace:
     def typed(self, keys: str, *arguments: str) -> Answer:
         """Run a command on a terminal of its own, on which somebody types."""
         keyboard, screen = os.openpty()
-        process = subprocess.Popen(
-            bound(sys.executable, "-m", "duly", *arguments),
-            cwd=self.folder,
-            env={**self.environment, "TERM": "xterm"},
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-        )
-        os.close(screen)
+        environment = {**self.environment, "TERM": "xterm"}
+        process = start(["duly", *arguments], environment, self.folder, [screen] * 3)
         os.write(keyboard, keys.encode())
         seen = bytearray()
-        with suppress(OSError):  # a terminal whose other end is closed
-            while part := os.read(keyboard, 1 << 16):
-                seen += part
-        os.close(keyboard)
-        return Answer(process.wait(LIMIT_SECONDS), seen.decode(), "")
+        with killed_at_limit(process):
+            with suppress(OSError):  # a terminal whose other end is closed
+                while part := os.read(keyboard, 1 << 16):
+                    seen += part
+            os.close(keyboard)
+            return Answer(process.wait(), seen.decode(), "")
 
     def python(self, program: str) -> None:
         """Run a program of the folder's owner."""
@@ -95,26 +88,27 @@ class Workplace:
             [sys.executable, "-c", program],
             cwd=self.folder,
             env=self.environment,
-            timeout=LIMIT_SECONDS,
+            timeout=LIMIT_S,
             check=True,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command that goes on until it is told to stop, by Ctrl-C among others."""
-        return start_and_read(["duly", *arguments], self.environment, self.folder)
+    def start(self, *arguments: str, has_input: bool = False) -> subprocess.Popen[str]:
+        """Start a command that goes on until it is stopped, for example by Ctrl-C."""
+        words = ["duly", *arguments]
+        return start_and_read(words, self.environment, self.folder, has_input=has_input)
 
 
 def duly(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:
-    """Run a command to its end; nobody types, and nobody looks."""
+    """Run a command to its end, without input and without a terminal."""
     if command_server.is_forkable(environment):
         where = Path.cwd() if folder is None else folder
-        return Answer(*command_server.run(arguments, where, environment, LIMIT_SECONDS))
+        return Answer(*command_server.run(arguments, where, environment, LIMIT_S))
     ended = subprocess.run(
         [sys.executable, "-m", "duly", *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=LIMIT_SECONDS,
+        timeout=LIMIT_S,
         check=False,
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 import duly
-from duly.clock import SystemClock
 from duly.domain.alerting import Silence
 from duly.testing.conformance import alerts
 from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
+from tests.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from duly.store.sqlite import SqliteStore
     from tests.cli.duly_command import Workplace
-
-LIMIT_SECONDS = 120
 
 
 def raise_one(place: Workplace) -> str:
@@ -236,15 +233,6 @@ def running(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]
         process.communicate()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that another process brings about."""
-    clock, pause = SystemClock(), threading.Event()
-    end = clock.monotonic_us() + LIMIT_SECONDS * 1_000_000
-    while not holds():
-        assert clock.monotonic_us() < end, "it never came"
-        pause.wait(0.05)
-
-
 @pytest.mark.parametrize("who", ["dispatcher", "server"])
 def test_whoever_runs_watches(place: Workplace, store: SqliteStore, who: str):
     """V3: a server does, too, so that a fleet without any dispatcher is told about."""
@@ -253,11 +241,15 @@ def test_whoever_runs_watches(place: Workplace, store: SqliteStore, who: str):
         worker.queue()
         worker.bury_all()
         with running(place, who, "--json") as process:
-            until(lambda: bool(app.alerts.list(kind="dead-letters")))
-            (alert,) = app.alerts.list(kind="dead-letters")
-            until(lambda: all(one.state == "done" for one in app.alerts.get(alert.id).deliveries))
+            (alert,) = wait_until(
+                "the alert is raised", lambda: app.alerts.list(kind="dead-letters")
+            )
+            wait_until(
+                "the alert is delivered",
+                lambda: all(one.state == "done" for one in app.alerts.get(alert.id).deliveries),
+            )
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=LIMIT_SECONDS)
+            out, err = process.communicate(timeout=LIMIT_S)
 
     assert 0 == process.returncode
     told = [json.loads(line) for line in out.splitlines()]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.duly_command import LIMIT_SECONDS, duly
+from tests.cli.duly_command import duly
 from tests.required_programs import required_program
+from tests.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,13 +69,13 @@ class Zsh:
 
     def await_text(self, text: str) -> None:
         while text.encode() not in self._seen:
-            ready, _, _ = select.select([self._terminal], [], [], LIMIT_SECONDS)
+            ready, _, _ = select.select([self._terminal], [], [], LIMIT_S)
             assert ready, f"{text!r} does not come after {self._seen!r}"
             self._seen += os.read(self._terminal, 4096)
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait(LIMIT_SECONDS)
+        self._process.wait(LIMIT_S)
         os.close(self._terminal)
 
 

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from duly.testing.conformance import steps
+from tests.waiting import read_line
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore
@@ -32,10 +33,9 @@ def test_who_follows_sees_what_comes(place: Workplace, store: SqliteStore):
     """A2: one document on each line, at once."""
     record = steps.create(store, "a")
     following = place.start("events", "--follow", "--after", "0", "--json")
-    assert following.stdout is not None
-    first = json.loads(following.stdout.readline())
+    first = json.loads(read_line(following))
     steps.pause(store, record)
-    second = json.loads(following.stdout.readline())
+    second = json.loads(read_line(following))
     following.send_signal(signal.SIGINT)
     following.communicate(timeout=120)
 

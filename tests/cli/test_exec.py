@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.forked_commands import bound
+from tests.waiting import LIMIT_S, read_line, wait_until
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
     from tests.cli.duly_command import Workplace
 
-SAY_READY = "import signal, sys; print('ready', flush=True); "
+ASK = 'echo ready; read line; echo "got $line"'
 
 
 def runs(place: Workplace, *more: str) -> list[dict[str, Any]]:
@@ -27,20 +27,10 @@ def runs(place: Workplace, *more: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def typed(place: Workplace) -> Iterator[subprocess.Popen[str]]:
-    """A command that has begun, and waits for a signal or for something that is typed."""
-    program = f"{SAY_READY}print('got', sys.stdin.readline().strip())"
-    words = ("exec", "asking", "--alone", "--", sys.executable, "-c", program)
-    process = subprocess.Popen(
-        bound(sys.executable, "-m", "duly", *words),
-        cwd=place.folder,
-        env=place.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert "ready\n" == process.stdout.readline()
+    """A command that has begun, and waits for a signal or for a line of input."""
+    words = ("exec", "asking", "--alone", "--", "sh", "-c", ASK)
+    process = place.start(*words, has_input=True)
+    assert "ready\n" == read_line(process)
     yield process
     process.kill()
     process.communicate()
@@ -100,7 +90,7 @@ def test_a_bad_order_runs_nothing(place: Workplace, words, said):
 
 def test_what_is_typed_goes_to_the_command(typed: subprocess.Popen[str], place: Workplace):
     """A recorded run is still the person's own: folder, variables, input."""
-    out, _ = typed.communicate("hello\n", timeout=120)
+    out, _ = typed.communicate("hello\n", timeout=LIMIT_S)
 
     assert (0, "got hello\n") == (typed.returncode, out)
     assert ["succeeded"] == [one["state"] for one in runs(place)]
@@ -109,7 +99,7 @@ def test_what_is_typed_goes_to_the_command(typed: subprocess.Popen[str], place: 
 def test_a_signal_is_passed_on_and_recorded(typed: subprocess.Popen[str], place: Workplace):
     """R2: what was stopped at the terminal says so."""
     typed.send_signal(signal.SIGTERM)
-    typed.wait(120)
+    typed.wait(LIMIT_S)
 
     assert 128 + signal.SIGTERM == typed.returncode
     assert [("failed", "cancelled")] == [(one["state"], one["reason"]) for one in runs(place)]
@@ -122,10 +112,10 @@ def test_while_it_runs_it_is_a_worker_of_one_and_its_command_dies_with_it(
     (run,) = runs(place, "--state", "running")
     (worker,) = place.duly("status", "--json").json["members"]
     os.kill(typed.pid, signal.SIGKILL)
-    typed.communicate(timeout=120)  # returns when nobody holds its pipes any more
+    typed.communicate(timeout=LIMIT_S)  # returns when nobody holds its pipes any more
     (after,) = runs(place)
 
-    assert ("worker", 1, True) == (worker["kind"], worker["slots"], worker["is_alive"])
+    assert ("worker", 1) == (worker["kind"], worker["slots"])
     assert ("running", run["id"]) == (after["state"], after["id"])
 
 
@@ -141,7 +131,7 @@ def test_an_unsafe_command_that_fails_is_in_doubt(place: Workplace):
 def test_an_operator_can_cancel_it_from_elsewhere(typed: subprocess.Popen[str], place: Workplace):
     """A1: it is a run like any other."""
     place.duly("run", "cancel", "asking", "--reason", "it is in the way")
-    typed.wait(120)
+    typed.wait(LIMIT_S)
 
     assert 128 + signal.SIGTERM == typed.returncode
     assert ["cancelled"] == [one["state"] for one in runs(place)]
@@ -152,10 +142,9 @@ def test_two_of_one_name_run_after_each_other_if_told_so(
 ):
     """R8: the second waits for as long as the first takes."""
     second = place.start("exec", "asking", "--alone", "--", "echo", "after")
-    while len(runs(place)) < 2:  # until its run is made
-        pass
-    typed.communicate("go on\n", timeout=120)
-    out, _ = second.communicate(timeout=120)
+    wait_until("the second run is made", lambda: len(runs(place)) == 2)
+    typed.communicate("go on\n", timeout=LIMIT_S)
+    out, _ = second.communicate(timeout=LIMIT_S)
     newest, oldest = runs(place)
 
     assert (0, "after\n") == (second.returncode, out)

@@ -6,16 +6,19 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
-import threading
-from pathlib import Path
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from tests.cli.duly_command import LIMIT_SECONDS, duly
-from tests.forked_commands import bound
+from tests.cli.duly_command import duly
+from tests.forked_commands import ROOT, start
+from tests.waiting import LIMIT_S, WaitedTooLongError, wait_until
 
-LOOKS_MAX = 60
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "find-and-resolve.md").read_text("utf-8")
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+LOOK_EVERY_S = 2
+PAGE = (ROOT / "docs" / "how-to" / "find-and-resolve.md").read_text("utf-8")
 BLOCK = re.compile(r"```(console|python)\n(.+?)```", re.DOTALL)
 ORDER = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -46,28 +49,27 @@ class Session:
 
     def type_until(self, line: str, shown: str) -> str:
         """Type it, and what only looks again, while an alert is open that is over at the next look."""
-        said, pause = self.type(line), threading.Event()
-        for _ in range(LOOKS_MAX):
-            if line != "duly status" or fits(shown).fullmatch(said):
-                break
-            pause.wait(1)
+        said = self.type(line)
+
+        def fits_now() -> bool:
+            nonlocal said
             said = self.type(line)
+            return fits(shown).fullmatch(said) is not None
+
+        if line == "duly status" and not fits(shown).fullmatch(said):
+            with suppress(WaitedTooLongError):
+                wait_until(f"$ {line} prints what the page shows", fits_now, every=LOOK_EVERY_S)
         return said
 
     def _start(self, words: list[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            bound(sys.executable, "-m", "duly", *words),
-            cwd=self.folder,
-            env={**os.environ, **self.variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        nothing = os.open(os.devnull, os.O_RDWR)
+        variables = {**os.environ, **self.variables}
+        return start(["duly", *words], variables, self.folder, [nothing] * 3)
 
     def close(self) -> None:
         for process in self.started:
             process.send_signal(signal.SIGTERM)
-            process.wait(LIMIT_SECONDS)
+            process.wait(LIMIT_S)
 
 
 def fits(shown: str) -> re.Pattern[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from duly.testing.conformance import steps
 from duly.testing.factories import HOUR_US, new_schedule
 from tests.cli.scripted_worker import PlayedWorker
+from tests.waiting import read_line
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore
@@ -87,10 +88,9 @@ def test_a_change_of_a_schedule_is_shown_field_by_field(place: Workplace):
 def test_the_status_is_watched_until_it_is_enough(place: Workplace, store: SqliteStore):
     """U4: one document on each line; the exit code is that of the last look."""
     watching = place.start("status", "--watch", "--interval", "100ms", "--json")
-    assert watching.stdout is not None
-    first = json.loads(watching.stdout.readline())
+    first = json.loads(read_line(watching))
     steps.create(store, "nightly")
-    while json.loads(watching.stdout.readline())["is_well"]:
+    while json.loads(read_line(watching))["is_well"]:
         pass
     watching.send_signal(signal.SIGINT)
     watching.communicate(timeout=120)

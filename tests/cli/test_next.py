@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.cli.duly_command import duly
+from tests.waiting import read_line
 
 BERLIN = ("--tz", "Europe/Berlin")
 
@@ -174,7 +175,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout
         assert running.stderr
-        running.stdout.readline()
+        read_line(running)
         running.stdout.close()
         complaint = running.stderr.read()
 

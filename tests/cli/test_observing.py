@@ -14,7 +14,7 @@ import pytest
 from duly.telemetry.tracing import trace_text
 from tests.cli.collector import collecting, silence
 from tests.cli.test_dispatcher import LIMIT_SECONDS
-from tests.waiting import comes_true
+from tests.waiting import comes_true, read_line
 
 if TYPE_CHECKING:
     import subprocess
@@ -227,10 +227,9 @@ def test_a_collector_that_says_nothing_holds_up_neither_work_nor_its_end(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
         with started(place, "worker", "--traces", "--json", "--tell-runs") as process:
-            assert process.stdout is not None, "piped"
             done = 0
             while done < 20:
-                done += json.loads(process.stdout.readline())["event"] == "run-succeeded"
+                done += json.loads(read_line(process))["event"] == "run-succeeded"
             process.send_signal(signal.SIGTERM)
 
             assert 0 == process.wait(LIMIT_SECONDS)

@@ -13,6 +13,7 @@ from duly.store.execution import FinishResult
 from duly.testing import factories
 from duly.testing.conformance import work_steps as steps
 from tests.cli.scripted_worker import PlayedWorker
+from tests.waiting import read_line
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore
@@ -165,10 +166,9 @@ def test_logs_are_followed_until_the_run_is_over(place: Workplace, store: Sqlite
     claimed = worker.take()
     worker.advance(claimed, "first")
     following = place.start("run", "logs", run, "-f", "--json")
-    assert following.stdout is not None
-    first = json.loads(following.stdout.readline())
+    first = json.loads(read_line(following))
     worker.advance(claimed, "second", "third")
-    more = [json.loads(following.stdout.readline())["text"] for _ in range(2)]
+    more = [json.loads(read_line(following))["text"] for _ in range(2)]
     worker.succeed(claimed)
     rest, errors = following.communicate(timeout=120)
 

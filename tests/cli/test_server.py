@@ -12,7 +12,7 @@ import httpx
 
 from tests.cli.duly_command import duly as command
 from tests.forked_commands import bound
-from tests.waiting import LIMIT_S
+from tests.waiting import LIMIT_S, read_line
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
 
@@ -29,8 +29,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
     """L1: while nobody has a token, it prints a code that begins one session."""
     words = bound(sys.executable, "-m", "duly", "server", "--port=0", "--json")
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        lines = [json.loads(server.stdout.readline()) for _ in range(2)]
+        lines = [json.loads(read_line(server)) for _ in range(2)]
         facts = {line["event"]: line for line in lines}
         code = {"code": facts["code"]["code"]}
         url = facts["started"]["url"]

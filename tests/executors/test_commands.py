@@ -26,8 +26,8 @@ from duly.engine.executors.child_executor import Families
 from duly.engine.executors.commands import CommandExecutor, CommandSettings
 from duly.engine.executors.output import LINE_BYTES_MAX
 from tests.executors.attempt import Attempt, Code, RecordedLive, claimed_run
-from tests.executors.test_processes import is_there
-from tests.waiting import comes_true
+from tests.forked_commands import is_running
+from tests.waiting import comes_true, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,7 @@ def test_asking_is_a_sigterm_to_the_whole_family(executor):
 
     assert CancelledEnd() == attempt.wait_end()
     grandchild = int(attempt.live.texts("stdout")[0])
-    assert comes_true(lambda: not is_there(grandchild))
+    assert comes_true(lambda: not is_running(grandchild))
 
 
 def test_one_that_tidies_up_when_asked_and_ends_well_has_succeeded(executor):
@@ -199,7 +199,7 @@ def test_what_a_command_leaves_behind_ends_with_it(executor):
     run(executor, attempt)
     left = int(attempt.live.texts("stdout")[0])
 
-    assert comes_true(lambda: not is_there(left))
+    assert comes_true(lambda: not is_running(left))
 
 
 @pytest.mark.parametrize(
@@ -331,13 +331,12 @@ def test_no_command_outlives_its_worker():
     """R10: nor does what it has started."""
     program = WORKER.format(root=str(Path(__file__).resolve().parents[2]))
     with subprocess.Popen([PYTHON, "-c", program], stdout=subprocess.PIPE) as worker:
-        assert worker.stdout is not None, "piped"
-        family = [int(one) for one in worker.stdout.readline().split()]
-        were_there = all(is_there(one) for one in family)
+        family = [int(one) for one in read_line(worker).split()]
+        were_there = all(is_running(one) for one in family)
         worker.send_signal(signal.SIGKILL)
 
     assert were_there
-    assert comes_true(lambda: not any(is_there(one) for one in family))
+    assert comes_true(lambda: not any(is_running(one) for one in family))
 
 
 def test_a_keeper_that_was_killed_is_replaced():
@@ -347,13 +346,13 @@ def test_a_keeper_that_was_killed_is_replaced():
         first = families.keeper
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        assert comes_true(lambda: not is_there(first))
+        assert comes_true(lambda: not is_running(first))
         with families.holding(2_000_000_001):
             second = families.keeper
 
             assert second not in {None, first}
     families.close()
-    assert comes_true(lambda: not is_there(second or 0))
+    assert comes_true(lambda: not is_running(second or 0))
 
 
 def test_a_result_that_is_nested_without_end_fails(executor):

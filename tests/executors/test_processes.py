@@ -30,7 +30,8 @@ from duly.engine.executors.process_words import (
 )
 from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, LookedAt, claimed_run
-from tests.waiting import comes_true
+from tests.forked_commands import is_running
+from tests.waiting import comes_true, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,15 +60,6 @@ def begin(executor: ProcessExecutor, catalogue: Any) -> Any:
         return attempt
 
     return make
-
-
-def is_there(process: int) -> bool:
-    """Say whether a process runs; one that is dead and not yet reaped does not."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
-    except FileNotFoundError:
-        return False
-    return state.split()[0] != "Z"
 
 
 def advanced(attempt: Attempt) -> int:
@@ -218,7 +210,7 @@ def test_insisting_kills_the_whole_family(begin, executor):
     executor.insist(attempt)
     attempt.wait_end()
 
-    assert comes_true(lambda: not is_there(grandchild))
+    assert comes_true(lambda: not is_running(grandchild))
 
 
 def test_one_that_is_stopped_before_it_has_started_ends_too(begin, executor):
@@ -299,7 +291,7 @@ def test_closing_leaves_no_process_behind(begin, executor):
     executor.close()
 
     assert attempt.over.is_set()
-    assert comes_true(lambda: not is_there(grandchild))
+    assert comes_true(lambda: not is_running(grandchild))
 
 
 def test_an_application_that_can_t_be_loaded_fails_the_attempt(catalogue):
@@ -348,14 +340,13 @@ def test_no_process_outlives_its_worker(task: str):
     root = str(Path(__file__).resolve().parents[2])
     program = WORKER.format(root=root, task=task)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
-        assert worker.stdout is not None, "piped"
-        child, done = int(worker.stdout.readline()), int(worker.stdout.readline())
+        child, done = int(read_line(worker)), int(read_line(worker))
         family = [child, done] if task == "stubborn" else [child]
-        were_there = all(is_there(one) for one in family)
+        were_there = all(is_running(one) for one in family)
         worker.kill()
 
     assert were_there
-    assert comes_true(lambda: not any(is_there(one) for one in family))
+    assert comes_true(lambda: not any(is_running(one) for one in family))
 
 
 @pytest.mark.parametrize(

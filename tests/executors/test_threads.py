@@ -18,7 +18,7 @@ from duly.engine.executors.task_logging import task_logging
 from duly.engine.executors.threads import ThreadExecutor
 from duly.errors import UsageError
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, Unbound, attempt_of
-from tests.waiting import comes_true
+from tests.waiting import comes_true, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,18 +98,10 @@ def test_a_thread_is_used_again(executor: ThreadExecutor):
         attempt = attempt_of(threading.get_ident)
         executor.start(attempt)
         names.append(attempt.wait_end())
-        wait_idle(executor)
+        # A thread reports the end of its work shortly before it is idle; nothing else tells when.
+        wait_until("the thread is idle", lambda: executor._idle)  # noqa: SLF001
 
     assert 1 == len(set(names))
-
-
-def wait_idle(executor: ThreadExecutor) -> None:
-    """Wait until a thread that has said its end is idle again."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if executor._idle:  # noqa: SLF001 - nothing else tells when
-            return
-        pause.wait(0.01)
 
 
 def test_one_thread_takes_the_place_of_an_abandoned_one(executor: ThreadExecutor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.failover.keeper import descendants, tell
-from tests.forked_commands import BINDING, ROOT, bound
+from tests.forked_commands import BINDING, ROOT, bound, is_running
 from tests.waiting import wait_until
 
 KEEPER = [sys.executable, "-m", "tests.failover.keeper"]
@@ -33,14 +32,6 @@ def kept(command):
 
 def sleepers(keeper):
     return [pid for pid, name in descendants(keeper.pid).items() if name == "sleep"]
-
-
-def is_running(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_an_orphan_is_kept_and_ends_with_its_keeper():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from tests.forked_commands import is_running
 from tests.postgres.server import CHOICE, Server, chosen_programs, name_of
 from tests.postgres.server_folder import Premises, account
 from tests.waiting import comes_true
@@ -160,14 +161,6 @@ def test_a_killed_process_leaves_neither_server_nor_folder(tmp_path):
 
         assert comes_true(lambda: not folder.exists())
         assert comes_true(lambda: not is_running(number))
-
-
-def is_running(number: int) -> bool:
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_a_shared_server_lives_as_long_as_its_last_user(tmp_path):
