@@ -16,7 +16,7 @@ from duly.cli.tour_fleet import furnished
 from duly.cli.tour_stops import TOUR
 from tests.cli.duly_command import duly
 from tests.domain.made_zones import tzif
-from tests.forked_commands import bound
+from tests.forked_commands import bound, is_running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +93,7 @@ def test_the_version_names_the_releases_of_the_facts():
     assert {"duly", "python", "tzdata", "holidays"} == set(duly("version", "--json").json)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_the_tour_goes_through_every_stop_without_a_person(tmp_path: Path):
     tour = started_tour(tmp_path)
@@ -109,6 +110,7 @@ def test_the_tour_goes_through_every_stop_without_a_person(tmp_path: Path):
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
@@ -126,6 +128,7 @@ def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
     assert "" == err
 
 
+@pytest.mark.thorough
 def test_a_tour_whose_interrupt_got_lost_ends_all_the_same():
     """An interrupt may be raised where a library swallows it."""
     with suppress(KeyboardInterrupt), furnished() as fleet:
@@ -157,13 +160,6 @@ def started_processes(tour: subprocess.Popen[str]) -> list[int]:
         if len(found) == 4:
             break
     return found
-
-
-def is_running(process: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(process, 0)
-        return True
-    return False
 
 
 MARGIN = ("The store: sqlite", "own, $DULY_URL", "https://host:8420")
