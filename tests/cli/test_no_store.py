@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import apsw
-import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,35 +14,39 @@ if TYPE_CHECKING:
 MISSING = ("--url", "sqlite:///missing.db")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("status",),
-        ("schedule", "list"),
-        ("schedule", "show", "x"),
-        ("schedule", "history", "x"),
-        ("schedule", "occurrences", "x"),
-        ("schedule", "export"),
-        ("schedule", "pause", "x", "--reason", "y"),
-        ("db", "status"),
-        ("db", "check"),
-        ("run", "list"),
-        ("run", "show", "x"),
-        ("delayed", "list"),
-        ("cancel", "x", "--reason", "y"),
-        ("audit",),
-        ("audit", "verify"),
-        ("audit", "export"),
-    ],
-    ids=" ".join,
-)
-def test_a_command_that_only_looks_makes_no_store(place: Workplace, words: tuple[str, ...]):
-    answer = place.duly(*words, *MISSING)
+LOOKS: list[tuple[str, ...]] = [
+    ("status",),
+    ("schedule", "list"),
+    ("schedule", "show", "x"),
+    ("schedule", "history", "x"),
+    ("schedule", "occurrences", "x"),
+    ("schedule", "export"),
+    ("schedule", "pause", "x", "--reason", "y"),
+    ("db", "status"),
+    ("db", "check"),
+    ("run", "list"),
+    ("run", "show", "x"),
+    ("delayed", "list"),
+    ("cancel", "x", "--reason", "y"),
+    ("audit",),
+    ("audit", "verify"),
+    ("audit", "export"),
+]
 
-    assert (5, "") == (answer.status, answer.out)
-    assert "sqlite:///missing.db: there is no store here; is this the right folder" in answer.err
-    assert "is $DULY_APP set? `duly dev`, `duly db migrate` or `duly dispatcher`" in answer.err
-    assert not (place.folder / "missing.db").exists()
+
+def test_a_command_that_only_looks_makes_no_store(place: Workplace):
+    parts = (
+        "sqlite:///missing.db: there is no store here; is this the right folder",
+        "is $DULY_APP set? `duly dev`, `duly db migrate` or `duly dispatcher`",
+    )
+    wrong = []
+    for words in LOOKS:
+        answer = place.duly(*words, *MISSING)
+        says_so = (answer.status, answer.out) == (5, "") and all(one in answer.err for one in parts)
+        if not says_so or (place.folder / "missing.db").exists():
+            wrong.append((words, answer))
+
+    assert [] == wrong
 
 
 def others(folder: Path) -> list[str]:
