@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import httpx
 
 from tests.cli.duly_command import duly as command
-from tests.forked_commands import bound
+from tests.forked_commands import start_and_read
 from tests.waiting import LIMIT_S, read_line
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
@@ -27,8 +25,8 @@ def test_the_command_refuses_to_be_open(tmp_path):
 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
     """L1: while nobody has a token, it prints a code that begins one session."""
-    words = bound(sys.executable, "-m", "duly", "server", "--port=0", "--json")
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+    words = ["duly", "server", "--port=0", "--json"]
+    with start_and_read(words, os.environ, tmp_path) as server:
         lines = [json.loads(read_line(server)) for _ in range(2)]
         facts = {line["event"]: line for line in lines}
         code = {"code": facts["code"]["code"]}
