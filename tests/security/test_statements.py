@@ -59,6 +59,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "store/sqlite/moving.py:problems",
         "store/sqlite/moving.py:write",
     ),
+    "names that SQLite lists, and that are quoted": ("store/sqlite/in_memory.py:drop_temporary",),
     "the name of a channel of ours": ("store/postgres/bell.py:_hear",),
     "the name of a table of ours": (
         "store/postgres/broom.py:_sweep",

@@ -147,6 +147,9 @@ TOUCHED = """
 SELECT coalesce(sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0)
     + coalesce(idx_blks_read, 0)), 0)::int8
 FROM pg_statio_user_tables WHERE schemaname = 'duly'"""
+REPORT_NOW = "SELECT pg_stat_force_next_flush()"
+"""Pages that a connection has touched are counted when it reports them: with the end of the statement that
+asks for it, else after it is closed, and then they may be counted as another's."""
 
 
 def fill(url: str, count: int, *, has_history: bool = False) -> None:
@@ -160,12 +163,14 @@ def fill(url: str, count: int, *, has_history: bool = False) -> None:
     with psycopg.connect(url, autocommit=True) as line:
         for statement in (*FILL, *(HISTORY if has_history else ())):
             line.execute(statement.encode(), values)
+        line.execute(REPORT_NOW)
 
 
 def tidy(url: str) -> None:
     """Let the planner know how much there is, as autovacuum would."""
     with psycopg.connect(url, autocommit=True) as line:
         line.execute("VACUUM ANALYZE")
+        line.execute(REPORT_NOW)
 
 
 class SilentBell:
@@ -199,7 +204,7 @@ class Meter:
         connections = self._store._connections  # noqa: SLF001 - it is counted there
         for for_dispatch in (True, False):
             with connections.statement(for_dispatch=for_dispatch) as session:
-                session.rows("SELECT pg_stat_force_next_flush()")
+                session.rows(REPORT_NOW)
         return self._number(TOUCHED)
 
     def log_bytes(self) -> int:
