@@ -1,7 +1,8 @@
 """Runs the tests that belong to the uncommitted change, in about half a minute: `make near`.
 
 Near are, in this order: changed test files; tests that import a changed module or test helper; tests
-that import one of its importers; tests of the same name. A change below `store` or `domain` brings the
+that import one of its importers; tests of the same name. Documents, templates and scripts bring the
+tests that read them. A change below `store` or `domain` brings the
 contract along, one below `engine` ten simulated runs. Each file costs what the last `make test` noted;
 what would go over the budget is left out, and named.
 """
@@ -25,6 +26,9 @@ BUDGET_S = 50.0
 """Processor seconds: some 25 on two cores, and loading."""
 UNKNOWN_S = 1.0
 """What a test file is taken to cost before a run has measured it."""
+DOCUMENTS = ("tests/test_documents.py", "tests/test_runbooks.py")
+PAGES = ("tests/web/test_pages.py", "tests/web/test_shell.py")
+"""What looks at every page: for a template or a script, beside the tests of its own page."""
 CONTRACT = "tests/conformance/test_memory.py"
 SIMULATED = "tests/simulation/test_worlds.py"
 SHOWN_MAX = 12
@@ -79,10 +83,12 @@ def is_test(name: str) -> bool:
 
 def near(changed: Iterable[str], importing: dict[str, set[str]]) -> list[list[str]]:
     """Return the test files that belong to changed files: ring by ring, nearest first."""
+    changed = list(changed)
     python = [name for name in changed if name.endswith(".py")]
     direct = [importing.get(module_name(name), set()) for name in python]
     between = {one for some in direct for one in some if not is_test(one)}
     rings: list[Iterable[str]] = [python, *direct]
+    rings += [beside(name) for name in changed if not name.endswith(".py")]
     rings += [importing.get(module_name(name), set()) for name in sorted(between)]
     for name in python:
         rings.append(
@@ -94,6 +100,18 @@ def near(changed: Iterable[str], importing: dict[str, set[str]]) -> list[list[st
     if any(name.startswith("src/duly/engine/") for name in python):
         rings.append([SIMULATED])
     return [[name for name in ring if is_test(name)] for ring in rings]
+
+
+def beside(name: str) -> list[str]:
+    """Return the test files that belong to a file that is no code of Python."""
+    path = Path(name)
+    if path.suffix == ".md":
+        return list(DOCUMENTS)
+    if not {"templates", "static"} & set(path.parts):
+        return []
+    subject = path.stem.partition("_")[0].removesuffix("s")
+    own = sorted((ROOT / "tests/web").glob(f"test_{subject}*.py"))
+    return [*PAGES, *(one.relative_to(ROOT).as_posix() for one in own)]
 
 
 def plan(rings: list[list[str]], costs: dict[str, float]) -> Plan:

@@ -57,6 +57,8 @@ def play(tests: list[str], workers: int) -> tuple[int, list[str]]:
             "pytest",
             "-q",
             f"-n{workers}",
+            "-m",
+            "not thorough",
             "--junitxml",
             str(report),
             *tests,

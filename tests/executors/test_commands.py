@@ -26,7 +26,7 @@ from duly.engine.executors.child_executor import Families
 from duly.engine.executors.commands import CommandExecutor, CommandSettings
 from duly.engine.executors.output import LINE_BYTES_MAX
 from tests.executors.attempt import Attempt, Code, RecordedLive, claimed_run
-from tests.forked_commands import is_running
+from tests.forked_commands import bound, is_running
 from tests.waiting import comes_true, read_line
 
 if TYPE_CHECKING:
@@ -330,7 +330,8 @@ threading.Event().wait()
 def test_no_command_outlives_its_worker():
     """R10: nor does what it has started."""
     program = WORKER.format(root=str(Path(__file__).resolve().parents[2]))
-    with subprocess.Popen([PYTHON, "-c", program], stdout=subprocess.PIPE) as worker:
+    argv = bound(PYTHON, "-c", program)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as worker:
         family = [int(one) for one in read_line(worker).split()]
         were_there = all(is_running(one) for one in family)
         worker.send_signal(signal.SIGKILL)

@@ -30,7 +30,7 @@ from duly.engine.executors.process_words import (
 )
 from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, LookedAt, claimed_run
-from tests.forked_commands import is_running
+from tests.forked_commands import bound, is_running
 from tests.waiting import comes_true, read_line
 
 if TYPE_CHECKING:
@@ -339,7 +339,8 @@ def test_no_process_outlives_its_worker(task: str):
     """R10: a worker that is killed takes its tasks' processes along, and what they have started."""
     root = str(Path(__file__).resolve().parents[2])
     program = WORKER.format(root=root, task=task)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
+    argv = bound(sys.executable, "-c", program)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as worker:
         child, done = int(read_line(worker)), int(read_line(worker))
         family = [child, done] if task == "stubborn" else [child]
         were_there = all(is_running(one) for one in family)

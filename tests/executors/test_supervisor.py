@@ -23,7 +23,7 @@ from duly.telemetry import (
     WorkerProcessStarted,
 )
 from tests.executors.attempt import LIMIT_SECONDS
-from tests.forked_commands import is_running
+from tests.forked_commands import bound, is_running
 from tests.waiting import comes_true, read_line
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 QUICK = SupervisorSettings(backoff_min_us=10_000, kill_after_us=20_000_000)
 """A process that obeys has time to end on a busy machine."""
 KILLED_SOON = SupervisorSettings(backoff_min_us=10_000, kill_after_us=200_000)
+KILLED_AFTER_A_WHILE = SupervisorSettings(backoff_min_us=10_000, kill_after_us=5_000_000)
+"""A process that lingers has time for one more step on a busy machine."""
 OBEDIENT = """
 import signal, sys, threading
 asked = []
@@ -216,7 +218,7 @@ def test_one_that_lingers_after_it_was_told_to_stop_ends_as_it_has_said(tmp_path
     """R9: how its work ended is known; what keeps its process does not count."""
     mark = tmp_path / "mark"
     program = LINGERING.format(mark=str(mark), status=0)
-    with supervised(program, KILLED_SOON) as (supervisor, heard, thread):
+    with supervised(program, KILLED_AFTER_A_WHILE) as (supervisor, heard, thread):
         assert comes_true(lambda: marks(mark) == 2)
         supervisor.drain()
         thread.join(LIMIT_SECONDS)
@@ -279,7 +281,8 @@ threading.Event().wait()
 def test_a_worker_ends_when_its_supervisor_dies(tmp_path: Path, before: str):
     mark = tmp_path / "mark"
     program = SUPERVISING.format(child=HOLDING.format(mark=str(mark), before=before))
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+    argv = bound(sys.executable, "-c", program)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as parent:
         child = int(read_line(parent))
         assert comes_true(lambda: marks(mark) == 1)
         was_there = is_running(child)

@@ -82,11 +82,13 @@ def test_arguments_that_do_not_fit_end_it_before_it_begins(executor: ThreadExecu
 def test_no_more_threads_run_than_there_are_slots(executor: ThreadExecutor):
     gate = threading.Event()
     attempts = [attempt_of(lambda: gate.wait(LIMIT_SECONDS)) for _ in range(3)]
+    before = {*threading.enumerate()}
     for attempt in attempts:
         executor.start(attempt)
     for attempt in attempts[:2]:
         attempt.wait_begun()
 
+    assert 2 == len({*threading.enumerate()} - before)
     assert not attempts[2].begun.is_set()
     gate.set()
     assert [Succeeded("true")] * 3 == [attempt.wait_end() for attempt in attempts]

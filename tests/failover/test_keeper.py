@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.failover.keeper import descendants, tell
-from tests.forked_commands import BINDING, ROOT, bound, is_running
+from tests.forked_commands import ROOT, bound, is_running
+from tests.required_programs import required_program
 from tests.waiting import wait_until
 
 KEEPER = [sys.executable, "-m", "tests.failover.keeper"]
@@ -64,8 +65,8 @@ def test_nothing_outlives_a_test_that_was_ended(number):
     wait_until("the orphan has ended", lambda: not is_running(orphan))
 
 
-@pytest.mark.skipif(not BINDING, reason="needs setpriv")
 def test_a_fresh_process_ends_with_the_test_that_started_it():
+    required_program("setpriv")
     program = [sys.executable, "-c", HOLDER, *bound("sleep", "3600")]
     with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) as test:
         assert test.stdout is not None

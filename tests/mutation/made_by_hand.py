@@ -103,6 +103,13 @@ _MADE: dict[str, tuple[tuple[str, ...], list[tuple[str, str, str]]]] = {
         ("carry_out", "store.forget_answer(key, announced.fence)", "pass"),
         ("read_key", "1 <= len(text) <= IDEMPOTENCY_KEY_LENGTH_MAX", "1 <= len(text) < IDEMPOTENCY_KEY_LENGTH_MAX"),
     ]),
+    "duly_web.heat": (("tests/web/test_drawings.py",), [
+        ("run_calendar", "today.weekday() + 7", "7"),
+        ("run_calendar", "len(runs) >= RUNS_LOOKED_AT", "len(runs) > RUNS_LOOKED_AT"),
+        ("TONE_ORDER", '"bad", "doubt"', '"doubt", "bad"'),
+        ("_shown", "in BACKFILLS", "not in BACKFILLS"),
+        ("_day", "timedelta(seconds=segment.offset)", "timedelta(0)"),
+    ]),
 }  # fmt: skip
 BY_HAND = [
     Mutant(module, symbol, old, new, tests)

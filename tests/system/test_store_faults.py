@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.required_programs import required_program
 from tests.system.campaign import Campaign, has_lost_store
 from tests.system.checker import violations
 from tests.system.disk import Disk
@@ -23,6 +24,7 @@ SIZE_MAX = 100_000
 
 @pytest.fixture
 def disk(tmp_path):
+    required_program("mount")
     made = Disk(tmp_path / "disk")
     if not made.mount():
         pytest.skip("mounting a file system is not allowed here")

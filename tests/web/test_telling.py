@@ -49,9 +49,7 @@ def test_each_light_tells_of_its_own_side_and_what_is_missing_leads_to_a_plan(wo
 
     back_at = work.clock.now
     work.clock.advance("1m")
-    missed = [
-        one for one in work.app.runs.list(schedule=made.name) if one.scheduled_for <= back_at
-    ]
+    missed = [one for one in work.app.runs.list(schedule=made.name) if one.scheduled_for <= back_at]
 
     assert "ambiguous" == work.state(run)
     assert 1 == len(missed)  # the latest, by its policy; another may fall into the minute

@@ -20,7 +20,7 @@ from tests.waiting import comes_true
 ONE = PostgresSettings(
     connections_max=1,
     limit_us=int(LIMIT_S) * 1_000_000,
-    dispatch_limit_us=1_000_000,
+    dispatch_limit_us=int(LIMIT_S) * 1_000_000,
 )
 """Whoever keeps a connection leaves none to the next."""
 TERMINATE = "SELECT pg_terminate_backend({}, 120000)"

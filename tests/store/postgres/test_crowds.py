@@ -73,7 +73,7 @@ def timed_url(new_database):
 
 
 @pytest.fixture
-def store(timed_url, clock, open_store):
+def store(patient, timed_url, clock, open_store):
     """A store that does not give up, whatever the machine is busy with."""
     return open_store(timed_url, clock, settings=PATIENT)
 

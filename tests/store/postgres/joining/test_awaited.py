@@ -99,10 +99,16 @@ def test_several_orders_at_once_on_one_connection_take_turns(shop):
 def test_an_order_waits_for_the_statement_of_another_task(shop):
     async def order():
         async with await AsyncConnection.connect(shop.url) as connection:
-            slow = asyncio.create_task(connection.execute("SELECT pg_sleep(1)"))
-            while connection.info.transaction_status is not TransactionStatus.ACTIVE:
-                await asyncio.wait({slow}, timeout=0.01)
-            await shop.promise_awaited(7, connection)
+            async with await AsyncConnection.connect(shop.url, autocommit=True) as other:
+                await other.execute("SELECT pg_advisory_lock(1)")
+                slow = asyncio.create_task(connection.execute("SELECT pg_advisory_xact_lock(1)"))
+                while connection.info.transaction_status is not TransactionStatus.ACTIVE:
+                    await asyncio.wait({slow}, timeout=0.01)
+                    assert not slow.done()
+                promise = asyncio.create_task(shop.promise_awaited(7, connection))
+                await asyncio.sleep(0)  # noqa: TID251 - it gives way, and does not sleep
+                assert not promise.done()
+            await promise
             await slow
 
     asyncio.run(order())
