@@ -37,7 +37,7 @@ demo: .venv/ready-demo    ## a working system to look at, with two weeks of hist
 	@$(BIN)/duly demo $(if $(FOR),--for $(FOR))
 
 test: programs    ## run what guards every change, in eight minutes on two cores
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report --junitxml .report/junit.xml -m "not thorough"
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs=.report --junitxml .report/junit.xml -m "not thorough"
 
 near: programs    ## run the tests that belong to the uncommitted change, in half a minute
 	@$(BIN)/python -m tests.near -n 2
@@ -46,7 +46,7 @@ steady: programs    ## repeat the tests that depend most on time, TIMES (30) tim
 	@$(BIN)/python -m tests.steady --times $(TIMES)
 
 test-all: programs    ## run every test: second stores, campaigns, demos; before a release
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs .report/all --junitxml .report/all/junit.xml
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --costs=.report/all --junitxml .report/all/junit.xml
 
 check: lint              ## what lint says, and tidiness, which is one of the tests
 	@$(BIN)/python -m pytest --quiet tests/test_tidy.py

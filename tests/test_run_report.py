@@ -86,3 +86,16 @@ def test_a_program_that_a_test_leaves_running_is_named_and_fails_the_run(folder)
 def test_a_failed_test_says_where_it_ran_and_what_ran_before(ended):
     assert re.search(r"call on gw0: \d+\.\d s of processor in \d+\.\d s; load ave", ended.text)
     assert "before it ran there: test_it.py::test_leaves_a_program" in ended.text
+
+
+def test_a_second_run_in_the_same_clone_is_read_as_the_first_was(tmp_path):
+    """An option whose value stands apart is taken for a folder of tests as soon as that folder exists."""
+    commands = [
+        line for line in (ROOT / "Makefile").read_text().splitlines() if "-m pytest" in line
+    ]
+    folders = {word for line in commands for word in line.split() if word.startswith(".report")}
+
+    assert len(commands) > 1
+    assert {".report/junit.xml", ".report/all/junit.xml"} == folders, (
+        "of an option that pytest knows"
+    )
