@@ -11,11 +11,13 @@ from duly.errors import StoreUnavailable
 from duly.store.postgres import PostgresStore
 from duly.testing.conformance import steps
 from duly.testing.factories import add_runs, new_run, new_schedule
-from tests.waiting import comes_true
+from tests.waiting import comes_true, wait_until
 
 NOBODY = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
 ANYBODY = "ALTER SYSTEM SET synchronous_standby_names = ''"
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+END_WAITING = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+COMMIT = "SELECT pg_logical_emit_message(true, 'a commit', '')"
 
 
 @pytest.fixture
@@ -41,9 +43,21 @@ def operator(url):
 def _choose(operator, standbys):
     operator.execute(standbys)
     operator.execute("SELECT pg_reload_conf()")
-    wanted = "nobody" if standbys == NOBODY else ""
-    show = "SHOW synchronous_standby_names"
-    assert comes_true(lambda: operator.execute(show).fetchall() == [(wanted,)])
+    if standbys == NOBODY:
+        assert comes_true(lambda: _a_commit_waits(operator))
+
+
+def _a_commit_waits(operator):
+    """The server's checkpointer decides when commits begin to wait, later than SHOW tells."""
+    with psycopg.connect(operator.info.dsn, autocommit=True) as connection:
+        probe = Asked(lambda: connection.execute(COMMIT))
+        wait_until(
+            "the commit waits or is over",
+            lambda: operator.execute(WAITING).fetchall() or not probe.is_alive(),
+        )
+        waited = operator.execute(END_WAITING).fetchall()
+        probe.join(120)
+    return waited
 
 
 class Asked(threading.Thread):
