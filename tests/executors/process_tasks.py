@@ -143,6 +143,20 @@ def forking() -> str:
 
 
 @app.task(kind="process")
+def terminating_forks() -> list[int]:
+    """Terminate forked processes at once, many times; return by which signals they ended."""
+    ended = set()
+    for _ in range(20):
+        forked = os.fork()
+        if forked == 0:
+            signal.alarm(20)
+            threading.Event().wait()
+        os.kill(forked, signal.SIGTERM)
+        ended.add(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]))
+    return sorted(ended)
+
+
+@app.task(kind="process")
 def speaking_in_a_fork(run: duly.Run) -> str:
     """Speak in a process of its own that is forked; only the task itself is heard."""
     reading, writing = os.pipe()

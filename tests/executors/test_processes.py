@@ -243,6 +243,11 @@ def test_processes_that_a_task_forks_end_by_a_signal(begin):
     assert Succeeded('"done"') == begin("forking").wait_end()
 
 
+def test_a_process_that_is_terminated_as_it_is_forked_ends(begin):
+    """R10: before it has done anything, SIGTERM means to it what it means to any process."""
+    assert Succeeded("[-15]") == begin("terminating_forks").wait_end()
+
+
 def test_only_the_task_itself_is_heard_and_not_what_it_forks(begin):
     attempt = begin("speaking_in_a_fork")
     end = attempt.wait_end()

@@ -69,7 +69,7 @@ def serve(load: Callable[[str], Catalogue]) -> None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     live, orders = ChildLive(write_to), SimpleQueue[dict[str, Any]]()
     signal.signal(signal.SIGTERM, lambda _number, _frame: live.stop())
-    os.register_at_fork(after_in_child=lambda: _let_go(live))
+    _detach_forks(live)
     for pipe in (read_from, write_to):
         os.set_inheritable(pipe, False)  # noqa: FBT003 - as the library has it
     threading.Thread(target=_hear, args=(read_from, live, orders), daemon=True).start()
@@ -78,10 +78,26 @@ def serve(load: Callable[[str], Catalogue]) -> None:
     live.say({"say": "ended", "end": end_to_json(live.shown(end))})
 
 
-def _let_go(live: ChildLive) -> None:
-    """Be an ordinary process: one that a task has forked is not the task."""
-    live.is_detached = True
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _detach_forks(live: ChildLive) -> None:
+    """Let a process that the task forks be an ordinary one, which SIGTERM ends.
+
+    The signal is held back while a process is forked: before the new process has the default
+    action, it would be taken by the handler of this one, and lost.
+    """
+    masks = threading.local()
+
+    def hold() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def detach() -> None:
+        live.is_detached = True
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        release()
+
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=detach)
 
 
 def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: ChildLive) -> End:
