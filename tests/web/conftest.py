@@ -123,14 +123,28 @@ def work(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workplace]:
     """One console for each store, and for all tests; each makes what it is about."""
+    with workplace(request, tmp_path_factory) as work:
+        yield work
+
+
+@pytest.fixture(params=STORES)
+def own_work(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workplace]:
+    """A console of the test's own: the overview shows the first of all schedules, and no more."""
+    with workplace(request, tmp_path_factory) as work:
+        yield work
+
+
+def workplace(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AbstractContextManager[Workplace]:
+    """Make a console at work on the store that is asked for."""
     from tests.web.console_on_store import on_postgres, on_sqlite
 
     if request.param == "sqlite":
-        made = on_sqlite(tmp_path_factory.mktemp("work"))
-    else:
-        made = on_postgres(request.getfixturevalue("postgres_server"))
-    with made as work:
-        yield work
+        return on_sqlite(tmp_path_factory.mktemp("work"))
+    return on_postgres(request.getfixturevalue("postgres_server"))
 
 
 @pytest.fixture(scope="session")

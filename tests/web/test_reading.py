@@ -80,13 +80,13 @@ def test_the_strip_has_two_lights_clocks_and_the_tab_shows_the_worst(work, open_
     assert "icon-unwell" in page.locator("#favicon").get_attribute("href")
 
 
-def test_the_overview_answers_at_a_glance(work, open_page):
+def test_the_overview_answers_at_a_glance(own_work, open_page):
     """UX 8-13: three times side by side, tiles that lead on, a timeline, lateness, queues, load."""
+    work = own_work
     page = open_page(work.site)
     settle(page)
     work.run("settle")
-    # By its name among the first, however many others have made.
-    first = work.schedule("0-at-a-glance")
+    first = work.schedule("at-a-glance")
     work.app.schedules.trigger(first.id)
     work.run("remind", class_id=3)
     row = page.locator("#sides tbody tr", has_text=first.name)

@@ -144,6 +144,9 @@ def test_what_was_typed_outlives_a_reload_and_is_gone_once_saved(site, open_page
 
     assert {"class_id": 42} == site.app.schedules.get("from-a-draft").arguments
 
+    page.wait_for_function(
+        "!Object.keys(localStorage).some((key) => key.startsWith('duly-editor:'))"
+    )
     page.goto(f"{site.url}/schedules/new")
 
     assert "" == page.get_by_label("Name", exact=True).input_value()
