@@ -99,7 +99,7 @@ def test_the_timeline_and_both_sides_tell_what_was_fired_from_what_was_useful(ow
     def shows_both() -> bool:
         page.reload()
         settle(page)
-        return bad.is_visible() and good.is_visible()
+        return bool(bad.is_visible() and good.is_visible())
 
     # What a page showed in the last seconds may be shown once more; new rows wait for a reload.
     wait_until("the page shows both schedules", shows_both)

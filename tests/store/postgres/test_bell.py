@@ -62,7 +62,7 @@ def test_closing_rings_for_what_was_just_promised(url, open_store):
         store.add_runs(add_runs(new_run(store.now() + SECOND_US)))
         store.close()
 
-        assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
+        assert 1 <= len([*listener.notifies(timeout=120, stop_after=1)])
 
 
 def test_all_promises_during_one_ring_have_the_next_in_common(url, open_store):
@@ -96,7 +96,7 @@ def test_nothing_is_rung_before_the_commit(url, open_store, monkeypatch):
 
             assert [] == rings
 
-        assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
+        assert 1 <= len([*listener.notifies(timeout=120, stop_after=1)])
 
 
 def test_who_listens_hears_again_after_the_connection_was_lost(postgres_server, url, open_store):
@@ -199,4 +199,4 @@ def test_one_who_does_not_answer_is_rung_through_the_database(url, open_store):
         for _ in range(CALLS_MIN + 10):
             bell.ring(MemberKind.WORKER)
 
-            assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
+            assert 1 <= len([*listener.notifies(timeout=120, stop_after=1)])

@@ -160,4 +160,4 @@ def test_the_bell_is_rung_after_the_commit(shop, db, monkeypatch):
             assert [] == rings
 
         assert [*MemberKind] == rings
-        assert 1 == len(list(listener.notifies(timeout=120, stop_after=1)))
+        assert 1 <= len(list(listener.notifies(timeout=120, stop_after=1)))

@@ -236,4 +236,4 @@ def test_the_bell_is_rung_after_the_commit_of_a_session(shop, engine, monkeypatc
         session.commit()
 
         assert 2 * [*MemberKind] == rings
-        assert 1 == len([*listener.notifies(timeout=120, stop_after=1)])
+        assert 1 <= len([*listener.notifies(timeout=120, stop_after=1)])
