@@ -142,7 +142,7 @@ corpora-folder:
 	    echo "DULY_CORPORA names '$$DULY_CORPORA', which is not a folder; name the folder of corpora." >&2; exit 1; \
 	fi
 
-# What is ready for checking is ready for testing, and what is ready for that is ready for the tour.
+# What is ready for checking is ready for testing, and what is ready for that is ready for the demo.
 .venv/ready-check .venv/ready-failover .venv/ready-fuzz .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
 	@echo "Installing Duly and what it needs for make $* into .venv …" >&2
 	@$(INSTALL) '.[$*]'

@@ -30,7 +30,6 @@ LOOKING = {
         "prove",
         "status",
         "top",
-        "tour",
         "version",
         "vitals",
     ),
@@ -106,7 +105,7 @@ def test_every_command_that_tells_something_has_json():
     """U4: but for those that are text by nature."""
     without = {name for name, options in commands() if "--json" not in options}
 
-    assert {"completion", "demo", "tour"} == without
+    assert {"completion", "demo"} == without
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,13 @@
-"""`duly zones`, `duly version`, `duly tour` and the command itself, run as processes."""
+"""`duly zones`, `duly version` and the command itself, run as processes."""
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.cli.tour_fleet import furnished
-from duly.cli.tour_stops import TOUR
 from tests.cli.duly_command import duly
 from tests.domain.made_zones import tzif
-from tests.forked_commands import bound, is_running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,75 +82,6 @@ def test_a_folder_without_zones_is_refused(tmp_path: Path):
 def test_the_version_names_the_releases_of_the_facts():
     """T3: the version of the time-zone data is shown."""
     assert {"duly", "python", "tzdata", "holidays"} == set(duly("version", "--json").json)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(600)
-def test_the_tour_goes_through_every_stop_without_a_person(tmp_path: Path):
-    tour = started_tour(tmp_path)
-    out, err = tour.communicate(timeout=500)
-
-    assert 0 == tour.returncode
-    assert "" == err
-    assert all(stop.title in out for stop in TOUR)
-    assert not re.findall(r"^error: |does not hold", out, re.MULTILINE)
-    assert 8 <= len(re.findall(r" succeeded +tick@", out))
-    assert 'account": 13} → {"account": 42}' in out
-    assert "attempt 2, fence 2: begins after page " in out
-    assert "report@2027-03-28T03:00+02:00" in out
-    assert [] == list(tmp_path.iterdir())
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_tour_that_is_ended_leaves_neither_processes_nor_files(
-    tmp_path: Path, number: signal.Signals
-):
-    tour = started_tour(tmp_path)
-    processes = started_processes(tour)
-    tour.send_signal(number)
-    _, err = tour.communicate(timeout=500)
-
-    assert 4 == len(processes)
-    assert [] == [one for one in processes if is_running(one)]
-    assert [] == list(tmp_path.iterdir())
-    assert 130 == tour.returncode
-    assert "" == err
-
-
-@pytest.mark.thorough
-def test_a_tour_whose_interrupt_got_lost_ends_all_the_same():
-    """An interrupt may be raised where a library swallows it."""
-    with suppress(KeyboardInterrupt), furnished() as fleet:
-        with suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        fleet.go_on()
-        pytest.fail("it goes on")
-
-
-def started_tour(folder: Path) -> subprocess.Popen[str]:
-    """Start a tour whose file is in that folder."""
-    return subprocess.Popen(
-        bound(sys.executable, "-m", "duly", "tour"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )
-
-
-def started_processes(tour: subprocess.Popen[str]) -> list[int]:
-    """Read the tour up to the place where its processes are told."""
-    assert tour.stdout is not None
-    found: list[int] = []
-    for line in tour.stdout:
-        if "duly dispatcher are started: " in line or "two of duly worker: " in line:
-            found += [int(one) for one in re.findall(r"\d+", line.partition(":")[2])]
-        if len(found) == 4:
-            break
-    return found
 
 
 MARGIN = ("The store: sqlite", "own, $DULY_URL", "https://host:8420")

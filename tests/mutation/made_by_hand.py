@@ -11,7 +11,6 @@ _NEAREST = {
     "duly.cli.schedule.chosen": "cli/test_frozen_orders.py cli/test_schedule.py",
     "duly.cli.schedule.create": "cli/test_schedule.py cli/test_policies.py cli/test_dry_runs.py cli/test_bad_orders.py",
     "duly.cli.target": "cli/test_frozen_orders.py cli/test_first_steps.py remote/test_addresses.py remote/test_commands.py cli/test_bad_orders.py cli/test_conventions.py",
-    "duly.cli.tour_scenes": f"{_COMMANDS}::test_the_tour_goes_through_every_stop_without_a_person",
     "duly.cli.zones": f"{_COMMANDS}::test_a_zone_is_found_by_a_city_that_has_no_zone_of_its_own"
     f" {_COMMANDS}::test_a_search_without_a_match_says_what_else_to_try"
     f" {_COMMANDS}::test_zones_that_differ_are_told_with_their_instant_and_both_offsets",

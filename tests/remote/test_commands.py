@@ -142,7 +142,7 @@ REFUSED = {
     "config show": "config show",
 }
 """What needs the store itself, or the program."""
-ALONE = {"next", "zones search", "zones diff", "init", "completion", "demo", "tour", "version"}
+ALONE = {"next", "zones search", "zones diff", "init", "completion", "demo", "version"}
 """What needs neither a store nor a server."""
 
 

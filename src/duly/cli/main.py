@@ -108,7 +108,6 @@ for name, place, purpose in (
     ("config", "duly.cli.config:app", "See which settings hold, and where they come from."),
     ("completion", "duly.cli.completion:completion", "Let a shell complete commands and options."),
     ("demo", "duly.cli.demo:demo", "See it work: two weeks of history, a fleet, and a page."),
-    ("tour", "duly.cli.tour:tour", "Take a guided tour of what works, in the terminal."),
     ("version", "duly.cli.version:version", "Show what is installed, and the time-zone release."),
 ):
     app.command(place, name=name, help=purpose)
