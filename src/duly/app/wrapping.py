@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from uuid import UUID
 
-    from duly.app.application import App
+    from duly.app import App
     from duly.client.run_view import Run
     from duly.domain.concluding import End
     from duly.engine.work import Work

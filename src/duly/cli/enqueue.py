@@ -26,7 +26,8 @@ from duly.clock import SystemClock
 from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
 
-ARGUMENTS, TARGET = ArgumentOptions(), Target()
+ARGUMENTS = ArgumentOptions()
+TARGET = Target()
 
 
 @Parameter(name="*")

@@ -67,12 +67,12 @@ app = App(
 )
 # Named by text, so that a command's file is only loaded when it is asked for.
 for name, place, purpose in (
-    ("schedule", "duly.cli.schedule.commands:app", "Make, look at and change schedules."),
+    ("schedule", "duly.cli.main:schedule", "Make, look at and change schedules."),
     ("enqueue", "duly.cli.enqueue:enqueue", "Run a task once: now, later, or at an instant."),
     ("move", "duly.cli.enqueue:move", "Move a delayed run to another instant."),
     ("cancel", "duly.cli.enqueue:cancel", "Cancel a delayed run."),
     ("delayed", "duly.cli.delayed:app", "Look at delayed runs that are pending."),
-    ("run", "duly.cli.run.commands:app", "Look at runs, wait for them, stop or retry them."),
+    ("run", "duly.cli.main:run", "Look at runs, wait for them, stop or retry them."),
     ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
     ("prove", "duly.cli.prove:prove", "Say whether a day's work is done: all of it, and once."),
     ("inbox", "duly.cli.inbox:app", "See runs whose outcome nobody knows, and what is safest."),
@@ -111,6 +111,92 @@ for name, place, purpose in (
     ("version", "duly.cli.version:version", "Show what is installed, and the time-zone release."),
 ):
     app.command(place, name=name, help=purpose)
+
+schedule = App(name="schedule", help="Make, look at and change schedules.")
+for name, place, purpose in (
+    ("create", "duly.cli.schedule.create:create", "Make a schedule, and show when it runs."),
+    ("list", "duly.cli.schedule.look:list_schedules", "List schedules, with what comes next."),
+    (
+        "show",
+        "duly.cli.schedule.show:show",
+        "Show all about a schedule: rule, policies, next runs, last run.",
+    ),
+    ("edit", "duly.cli.schedule.edit:edit", "Change a schedule, and show what that moves."),
+    (
+        "pause",
+        "duly.cli.schedule.state:pause",
+        "Stop a schedule for a while; nothing of it is lost.",
+    ),
+    ("resume", "duly.cli.schedule.state:resume", "Let a paused schedule go on."),
+    ("trigger", "duly.cli.schedule.state:trigger", "Run it now, beside its timetable."),
+    ("skip", "duly.cli.schedule.state:skip", "Leave out the next occurrence, on record."),
+    (
+        "delete",
+        "duly.cli.schedule.state:delete",
+        "Delete a schedule; it can be restored for a while.",
+    ),
+    ("restore", "duly.cli.schedule.state:restore", "Bring back a deleted schedule."),
+    ("history", "duly.cli.schedule.look:history", "Show who did what to a schedule, when and why."),
+    ("diff", "duly.cli.schedule.diff:diff", "Show what a change changed, field by field."),
+    (
+        "occurrences",
+        "duly.cli.schedule.look:occurrences",
+        "Show what became of each expected occurrence.",
+    ),
+    ("apply", "duly.cli.schedule.declared:apply", "Make schedules as a file declares them."),
+    (
+        "export",
+        "duly.cli.schedule.declared:export",
+        "Write schedules as a file that apply reads back.",
+    ),
+):
+    schedule.command(place, name=name, help=purpose)
+
+run = App(name="run", help="Look at runs, wait for them, stop them, try them again.")
+for name, place, purpose in (
+    ("list", "duly.cli.run.look:list_runs", "List runs, newest first."),
+    (
+        "show",
+        "duly.cli.run.look:show",
+        "Show all about a run: where it came from, each step, each attempt.",
+    ),
+    ("attempts", "duly.cli.run.attempts:attempts", "Show each attempt of a run, with its error."),
+    ("missing", "duly.cli.run.missing:missing", "Show what was expected and has no run."),
+    (
+        "ambiguous",
+        "duly.cli.run.attempts:ambiguous",
+        "List runs of which nobody knows what they did.",
+    ),
+    ("why", "duly.cli.run.why:why", "Say why a run is late, stuck, waiting or dead."),
+    ("logs", "duly.cli.run.logs:logs", "Show what a run's attempts have written; -f follows."),
+    (
+        "wait",
+        "duly.cli.run.wait:wait",
+        "Wait until runs are over; the exit code says how they ended.",
+    ),
+    ("cancel", "duly.cli.run.cancel:cancel", "Stop runs: at once, or by asking whoever runs them."),
+    (
+        "retry",
+        "duly.cli.run.dead_letters:retry",
+        "Queue dead runs again, or try a waiting one at once.",
+    ),
+    ("discard", "duly.cli.run.dead_letters:discard", "Give up dead runs for good."),
+    ("edit", "duly.cli.run.edit:edit", "Give a dead run other arguments."),
+    ("resume", "duly.cli.run.doubts:resume", "Try a run in doubt again from its last checkpoint."),
+    ("reconcile", "duly.cli.run.doubts:reconcile", "Record what has become of a run in doubt."),
+    ("skip", "duly.cli.run.repeating:skip", "Leave runs in doubt as they are, on record."),
+    (
+        "rerun",
+        "duly.cli.run.repeating:rerun",
+        "Run once more what runs were to do; --repair does only the rest.",
+    ),
+    (
+        "verify",
+        "duly.cli.run.doubts:verify",
+        "Have the result of a run checked by its task's own check.",
+    ),
+):
+    run.command(place, name=name, help=purpose)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

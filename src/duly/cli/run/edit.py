@@ -11,7 +11,8 @@ from duly.cli.target import Target, opened
 from duly.cli.undoing import UNSAID, print_undo, undo_text
 from duly.errors import UsageError
 
-ARGUMENTS, TARGET = ArgumentOptions(), Target()
+ARGUMENTS = ArgumentOptions()
+TARGET = Target()
 
 
 def edit(

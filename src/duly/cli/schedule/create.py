@@ -27,7 +27,10 @@ from duly.domain.misfire import Misfire
 from duly.domain.timetable.timetable import Timetable
 from duly.errors import Conflict, NotFound, UsageError
 
-RULE, ARGUMENTS, POLICIES, TARGET = RuleOptions(), ArgumentOptions(), PolicyOptions(), Target()
+RULE = RuleOptions()
+ARGUMENTS = ArgumentOptions()
+POLICIES = PolicyOptions()
+TARGET = Target()
 
 
 def create(  # noqa: PLR0913 - each group of options is an argument

@@ -28,7 +28,10 @@ from duly.domain.misfire import NO_BOUND
 from duly.domain.presets import NO_PRESET, PRESETS
 from duly.errors import UsageError
 
-RULE, ARGUMENTS, POLICIES, TARGET = RuleOptions(), ArgumentOptions(), PolicyOptions(), Target()
+RULE = RuleOptions()
+ARGUMENTS = ArgumentOptions()
+POLICIES = PolicyOptions()
+TARGET = Target()
 
 
 @Parameter(name="*")

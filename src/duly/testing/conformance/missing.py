@@ -22,7 +22,7 @@ from duly.testing import factories
 from duly.testing.conformance import steps
 from duly.testing.conformance.last_ends import ended
 from duly.testing.conformance.retention import KEEP, prune
-from duly.testing.factories import HOUR_US
+from duly.testing.factories import DAY_US, HOUR_US
 
 if TYPE_CHECKING:
     from duly.domain.missing import Slot
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from duly.testing.manual_clock import ManualClock
 
 ALL = frozenset(SlotKind)
-DAY_US = 24 * HOUR_US
 
 
 def slots_of(store: Store, record: ScheduleRecord, since: int | None = None) -> list[Slot]:

@@ -57,8 +57,8 @@ def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord
     steps.fall_due(clock, record, late_us=2 * HOUR_US + 2 * MINUTE_US)
     assert record.pending is not None
     plan = plan_late(template_of(record), record.pending, clock.now_us())
-    fire = FirePlanned(timer_of(record), plan, None)
-    assert (FireResult.FIRED,) == steps.fire(store, fence, fire).results
+    planned = FirePlanned(timer_of(record), plan, None)
+    assert (FireResult.FIRED,) == steps.fire(store, fence, planned).results
     (owed,) = store.list_owed(record.id)
     return owed
 
